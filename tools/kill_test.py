@@ -143,7 +143,7 @@ def entered(out: Path) -> dict[str, int]:
     for journal in out.glob(f"{PREFIX}*/{FILE}"):
         lines = journal.read_bytes().split(b"\n")[:-1]
         names = [Path(path).stem for path, *_ in json.loads(lines[0])["files"]] if lines else []
-        for image, _, _, reason in (
+        for image, _, _, reason, *_ in (
             line for line in map(json.loads, lines[1:]) if line != "moving"
         ):
             for k in (5, 20) if reason is None else ():

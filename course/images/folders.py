@@ -2,12 +2,21 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from course.images.shortage import is_shortage
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".gif", ".webp", ".bmp")
 #: Kinds of what is passed over, beside suffixes.
 HIDDEN, NO_SUFFIX, FOLDER, LINK = "hidden", "without a suffix", "folder", "linked folder"
+ODD, RESULT = "unreadable entry", "result of an earlier run"
+PLURALS = {
+    LINK: "linked folders",
+    ODD: "unreadable entries",
+    RESULT: "results of earlier runs",
+}
 
 
 @dataclass
@@ -22,7 +31,7 @@ class Found:
         Subfolders that cannot be read, and why.
     passed_over : Counter
         How many of each kind are none: by suffix, as in ".txt", hidden, without a suffix, folder,
-        linked folder.
+        linked folder, unreadable entry, result of an earlier run.
     """
 
     files: list[Path] = field(default_factory=list)
@@ -30,7 +39,12 @@ class Found:
     passed_over: Counter[str] = field(default_factory=Counter)
 
 
-def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> Found:
+def search(
+    folder: Path,
+    recursive: bool = False,
+    leave: str | None = None,
+    results: Callable[[Path, list[str]], set[str]] = lambda folder, names: set(),
+) -> Found:
     """Look through a folder, and through its subfolders if `recursive`.
 
     Hidden folders are never looked into, nor are links to folders: so no way leads round in a
@@ -40,49 +54,61 @@ def search(folder: Path, recursive: bool = False, leave: Path | None = None) -> 
     ----------
     folder : Path
     recursive : bool
-    leave : Path, optional
-        A folder that is treated as if it were not there.
+    leave : str, optional
+        The real path of a folder that is treated as if it were not there.
+    results : callable
+        Which of a folder's names are results, not images.
 
     Raises
     ------
     OSError
-        When the folder cannot be read; a sentence that says why.
+        When the folder cannot be read; a sentence that says why. Or where the machine is short of
+        what it takes to look at an entry.
     """
-    found, subfolders = Found(), []
-    try:
-        with os.scandir(folder) as there:
-            entries = sorted(there, key=lambda entry: entry.name)
-    except OSError as error:
-        raise cannot_read(folder, error) from error
-    for entry in entries:
-        path, suffix = folder / entry.name, suffix_of(entry.name)
-        if entry.is_dir():
-            if leave is not None and path.resolve() == leave:
-                continue
-            if entry.name.startswith("."):
-                found.passed_over[HIDDEN] += 1
-            elif entry.is_symlink():
-                found.passed_over[LINK] += 1
-            elif recursive:
-                subfolders.append(path)
-            else:
-                found.passed_over[FOLDER] += 1
-        elif entry.name.startswith("."):
-            found.passed_over[HIDDEN] += 1
-        elif suffix in SUFFIXES:
-            found.files.append(path)
-        else:
-            found.passed_over[suffix or NO_SUFFIX] += 1
-    for subfolder in subfolders:
+    found, waiting = Found(), [folder]
+    while waiting:
+        at = waiting.pop()
         try:
-            below = search(subfolder, recursive, leave)
+            with os.scandir(at) as there:
+                entries = sorted(there, key=lambda entry: entry.name)
         except OSError as error:
-            found.unreadable.append((subfolder, f"cannot be read: {error.__cause__.strerror}"))
+            if is_shortage(error):
+                raise
+            if at is folder:
+                raise cannot_read(at, error) from error
+            found.unreadable.append((at, f"cannot be read: {error.strerror}"))
             continue
-        found.files += below.files
-        found.unreadable += below.unreadable
-        found.passed_over += below.passed_over
+        left = results(at, [entry.name for entry in entries])
+        subfolders = []
+        for entry in entries:
+            path, kind = at / entry.name, _kind(entry)
+            if kind in (FOLDER, LINK, HIDDEN) and leave and os.path.realpath(path) == leave:
+                continue
+            if kind == FOLDER and recursive:
+                subfolders.append(path)
+            elif entry.name in left:
+                found.passed_over[RESULT] += 1
+            elif kind in SUFFIXES:
+                found.files.append(path)
+            else:
+                found.passed_over[kind] += 1
+        waiting += reversed(subfolders)
     return found
+
+
+def _kind(entry: os.DirEntry) -> str:
+    """The kind of an entry, of those that are passed over; a file's suffix."""
+    try:
+        is_folder = entry.is_dir()
+    except OSError as error:  # a link in a circle, or where nobody may look
+        if is_shortage(error):
+            raise
+        return ODD
+    if entry.name.startswith("."):
+        return HIDDEN
+    if is_folder:
+        return LINK if entry.is_symlink() else FOLDER
+    return suffix_of(entry.name) or NO_SUFFIX
 
 
 def suffix_of(name: str) -> str:
@@ -141,7 +167,7 @@ def told(passed_over: Counter[str]) -> str:
     subfolders = passed_over[FOLDER]
     kinds = sorted(passed_over.items(), key=lambda each: (-each[1], each[0]))
     files = ", ".join(
-        f"{count} {kind}{'s' * (kind == LINK and count > 1)}"
+        f"{count} {PLURALS.get(kind, kind) if count > 1 else kind}"
         for kind, count in kinds
         if kind != FOLDER and count
     )

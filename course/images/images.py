@@ -192,9 +192,11 @@ def checked_rank(k: int, rows: int, columns: int) -> int:
     """Return k as an int if 1 <= k <= min(rows, columns); ImageError otherwise."""
     largest = min(rows, columns)
     try:
-        rank = operator.index(k)
+        rank = None if isinstance(k, bool) else operator.index(k)
     except TypeError:
-        raise ImageError(f"k is {k!r}; it must be a whole number from 1 to {largest}") from None
+        rank = None
+    if rank is None:
+        raise ImageError(f"k is {k!r}; it must be a whole number from 1 to {largest}")
     if not 1 <= rank <= largest:
         raise ImageError(
             f"k is {rank}; for an image of {rows}x{columns} it must be from 1 to {largest}"

@@ -1,4 +1,4 @@
-"""What this machine has, as far as a container lets this process have it, and what images need.
+"""What this machine has, as far as others let this process have it, and what images need.
 
 Memory is bounded whatever the number of images: each process works on one image at a time, and
 with a GPU so many stacks of images lie in memory that the processes share (`course.pipeline.trays`)
@@ -9,18 +9,18 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 
 from course.images import images
-from course.pipeline import threads
+from course.pipeline import limits, threads
 
 LARGEST_BATCH = 128
 BATCH_BYTES = 128 << 20  # of the images, factors and reconstructions of a stack
 #: Bytes a pixel of the image, and of the smaller square in it: in float64 the image, u, vt and the
 #: work space, then float32. Measured as a process's peak: 71 for 2500x2500, which takes both.
 SVD_BYTES, SQUARE_BYTES = 36, 36
+PROCESS_BYTES = 64 << 20  # of a process beside, with the image's file; measured: 45 to 60
 MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU or for who writes
 #: CPU seconds that decoding, factorising, rebuilding, judging and saving an image of 256x256 for
 #: two values of k take, about; and from how many on several processes, one more, a GPU are worth
@@ -32,48 +32,22 @@ MOST_FEEDERS, CORES_A_FEEDER = 3, 4
 LONG = 30.0  # seconds: an SVD of which the user should know
 NEVER_LONG = 2048  # no SVD of so many rows and columns is
 TRIAL = 512  # rows and columns of the image that is timed
-#: Where Linux says what a container may have: version 2 of control groups, and version 1.
-LIMITS = Path("/sys/fs/cgroup")
 
 
 def cores() -> int:
     """Cores that this process may use: those it may run on, and no more than its share of time."""
     allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     count = len(allowed(0)) if allowed else os.cpu_count() or 1
-    quota = _quota()
-    return count if quota is None else max(1, min(count, round(quota)))
-
-
-def _quota() -> float | None:
-    """The cores' worth of time that a container has; None without a limit."""
-    try:
-        quota, period = (LIMITS / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        quota, period = (
-            _number(LIMITS / "cpu" / f"cpu.cfs_{its}_us") for its in ("quota", "period")
-        )
-    try:
-        share = float(quota) / float(period)
-    except (TypeError, ValueError, ZeroDivisionError):  # "max", or no such file
-        return None
-    return share if share > 0 else None
-
-
-def _number(file: Path) -> int | None:
-    try:
-        return int(file.read_text())
-    except (OSError, ValueError):
-        return None
+    return max(1, round(min([count, *limits.of_cores()])))
 
 
 def memory() -> int:
-    """Bytes of memory, the machine's or its container's; where nobody says, 8 GiB."""
-    limits = _number(LIMITS / "memory.max"), _number(LIMITS / "memory/memory.limit_in_bytes")
+    """Bytes of memory, the machine's, its container's or the job's; where nobody says, 8 GiB."""
     try:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         there = 8 << 30
-    return min([there, *(limit for limit in limits if limit)])
+    return min([there, *limits.of_memory()])
 
 
 # --- how much at once -----------------------------------------------------------------------------
@@ -88,7 +62,7 @@ def batch_for(rows: int, columns: int, ranks: Sequence[int]) -> int:
 
 def tray_count(tray_bytes: int, needed: int) -> int:
     """How many stacks may lie in memory that processes share: at least 2, at most those needed."""
-    room = min(MOST_SHARED, memory() // 8)
+    room = min([MOST_SHARED, memory() // 8, *(limit // 8 for limit in limits.of_a_process())])
     return max(2, min(needed, room // tray_bytes))
 
 
@@ -112,9 +86,9 @@ def processes_for(asked: int | None, rows: int, columns: int, svd: str = "cpu") 
     """How many processes work on images of a size: as asked, or one a core.
 
     SVDs of large images take much memory; there are never so many at once that they would need
-    more than half of it.
+    more than half of it. The other half is for what each process has beside.
     """
-    count = asked or cores()
+    count = min(asked or cores(), memory() // 2 // PROCESS_BYTES)
     if svd == "cpu":
         count = min(count, memory() // 2 // svd_bytes(rows, columns))
     return max(1, count)

@@ -28,14 +28,18 @@ The folder DIR receives
   quality.csv   PSNR, SSIM, mean squared error and compression of each
   report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
-Colours become grey. Files that cannot be read are named and left out; what else lies in a folder
-is counted by kind at the end. Means are of finite values; beside them stands how many PSNR were
-infinite, since these images were rebuilt exactly.
+Colours become grey. Files that cannot be read are named and left out; what else lies in a folder,
+results of earlier runs too, is counted by kind at the end. The mean PSNR is that of images with
+less than 100 dB; beside it stands how many had more, as they were rebuilt exactly but for rounding.
 
 A process a core decodes, factorises, rebuilds and writes, for any number of images: only so many
 are in memory as have room there, 2 GiB at most. Where there is a GPU, and images enough to be worth
-its start, it resizes, factorises, rebuilds and judges. An image over which a process dies, as over
-a fault of a decoder, is set aside.
+its start, it resizes, factorises, rebuilds and judges. An image over which a process dies by its
+own fault, as over one of a decoder, is set aside.
+
+Memory, cores and files are those that a container, Slurm or ulimit lets the program have. Where
+they do not suffice fewer processes go on, and what was hit is done again at the end, one at a time.
+An image for which they do not suffice even so is named by an error; all others are done and kept.
 
 A run that ends early, by an error, by Ctrl-C or killed, leaves what is done in a hidden folder in
 DIR, and the same command with --resume goes on with it. The results are those of a run that nothing
@@ -75,7 +79,7 @@ def add(commands: Any) -> None:
         "images",
         metavar="IMAGES",
         nargs="+",
-        type=Path,
+        type=image,
         help="JPEG, PNG, TIFF, GIF (its first frame), WebP or BMP files, or folders that hold some",
     )
     reconstruct.add_argument(
@@ -129,8 +133,7 @@ def add(commands: Any) -> None:
         "--resume",
         action="store_true",
         help="go on with the unfinished run in DIR, begun with the same options, and keep what it "
-        "has of images that are the same; where there is none, begin. Images with NaN are then "
-        "set aside, where otherwise they end the run",
+        "has of images that are the same; where there is none, begin",
     )
     end.add_argument(
         "--discard",
@@ -186,6 +189,13 @@ def add(commands: Any) -> None:
         "tcp://10.0.0.1:8786 (needs the extra cluster); they must see the same folders by the same "
         "names. The results are the same",
     )
+
+
+def image(text: str) -> Path:
+    """Return the path of one of IMAGES; an empty name, of a variable that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty; a dot is the current folder")
+    return Path(text)
 
 
 def folder(text: str) -> Path:
@@ -290,7 +300,7 @@ def summary(report: "Report", file: TextIO) -> None:
         exact = its.exact if count > 1 and its.psnr_db is not None else 0
         lines.append(
             f"{its.k:>6}  {psnr_db:>9.1f}  {its.ssim:>6.3f}  {its.compression:>10.3g}×"
-            + (f"   PSNR: {exact} infinite, left out" if exact else "")
+            + (f"   PSNR: {exact} exact, left out" if exact else "")
         )
     files = f"{len(report.qualities)} image{'' if len(report.qualities) == 1 else 's'}"
     lines += [f"results in {str(report.out)!r}: grid.png, quality.csv, {files}"]

@@ -2,7 +2,8 @@
 
 Python executes one thread at a time, and decoding, resizing and squeezing images hold that lock for
 much of their time: 16 threads did not keep 16 cores busy. Processes share nothing but what they are
-given, so a decoder that ends its own process ends one of these, and costs an image.
+given, so a decoder that ends its own process ends one of these, and costs an image. Where the
+machine has no room for so many, there are fewer.
 
 A process is a Python of its own (`course.pipeline.worker`), not a copy of this one: nothing that
 this one holds open or has begun, a GPU, threads, a notebook's kernel, gets into it.
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 
+from course.images.shortage import is_shortage
 from course.pipeline.stages import Job
 from course.pipeline.trays import Layout, SharedFile
 from course.pipeline.worker import Answer, Work, receive, send
@@ -25,10 +27,25 @@ PROGRAM = "import sys; from course.pipeline.worker import main; main(sys.argv[1:
 #: Of one that works for a GPU: the driver makes its context while Python reads the libraries.
 WITH_GPU = "from course.driver import begin_context; begin_context({gpu}); " + PROGRAM
 MOST_STARTS = 3  # of a process that ends before its first answer
+#: Signals by which a program's own fault ends it; any other comes from outside, as that of a system
+#: that has no more memory.
+FAULTS = {
+    getattr(signal, name, None) for name in ("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
+}
 
 
 class Ended(Exception):
-    """A process ended over a piece of work; the message says how."""
+    """A process ended over a piece of work; the message says how.
+
+    Attributes
+    ----------
+    from_outside : bool
+        Whether something else than the work ended it.
+    """
+
+    def __init__(self, how: str, status: int = 0):
+        super().__init__(how)
+        self.from_outside = status < 0 and -status not in FAULTS
 
 
 class Crew:
@@ -53,8 +70,14 @@ class Crew:
         self.add(count)
 
     def add(self, count: int) -> None:
-        """Start so many more for the CPU's work."""
-        self.hands += [Hand(self.shared.descriptor) for _ in range(count)]
+        """Start so many more for the CPU's work, or as many as the system lets."""
+        for _ in range(count):
+            try:
+                self.hands.append(Hand(self.shared.descriptor))
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+                return
 
     def add_gpus(self, count: int, each: int = 1) -> None:
         """Start so many for each of so many GPUs, which begin to make it ready.
@@ -121,8 +144,8 @@ class Hand:
         ------
         Ended
             When the process ended over it. Another one has been started.
-        ChildProcessError
-            When processes end before they can do anything.
+        OSError
+            When no other one can be started, or processes end before they can do anything.
         """
         for _ in range(MOST_STARTS):
             if not self._ready:
@@ -135,25 +158,27 @@ class Hand:
             found = self._asked(work)
             if isinstance(found, Answer):
                 return found
-            raise Ended(found)
+            raise Ended(how_it_ended(found), found)
         raise ChildProcessError(
-            f"{MOST_STARTS} processes in turn ended before they did anything; the last one {told}"
+            f"{MOST_STARTS} processes in turn ended before they did anything; the last one "
+            f"{how_it_ended(told)}"
         )
 
-    def _asked(self, work: Work | None) -> Answer | str:
-        """The answer to a piece of work, or that it is ready; else how the process ended."""
+    def _asked(self, work: Work | None) -> Answer | int:
+        """The answer to a piece of work, or that it is ready; else the process's status."""
         try:
             if work is not None:
                 send(self._process.stdin, work)
             return receive(self._process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
-            told = how_it_ended(self._wait())
+            status = self._wait()
         with self._lock:
             if self._closed:
                 raise Ended("was stopped")
-            self._process, self._ready = self._started(), False
+            self._ready = False
+            self._process = self._started()
         self._brief()
-        return told
+        return status
 
     def stop(self) -> None:
         """Begin to end the process."""

@@ -11,7 +11,7 @@ from typing import Any
 from course.images import folders
 from course.images.reading import ImageError, printable
 from course.pipeline import journal
-from course.pipeline.results import FORMULA
+from course.pipeline.results import FORMULA, of_earlier_run
 
 LONGEST_NAME = 50  # letters, each up to 4 bytes: with _k50.png it fits a file system's 255 bytes
 
@@ -56,7 +56,7 @@ def gathered(
     ----------
     inputs : sequence of str or Path
     out : str or Path, optional
-        The folder for results, in which nothing is read.
+        The folder for results, in which nothing is read; nor are those of earlier runs anywhere.
     recursive : bool
         Look into subfolders.
 
@@ -69,15 +69,17 @@ def gathered(
     """
     if not inputs:
         raise ImageError("no images were given; name image files, or folders that hold some")
-    leave = None if out is None else Path(out).resolve()
+    if "" in map(os.fspath, inputs):  # of a variable that is not set, as in "$PHOTOS"
+        raise ImageError("the name of an image or folder is empty; a dot is the current folder")
+    leave = None if out is None else os.path.realpath(out)
     gathered, found = Inputs(), dict[str, list[Any]]()
     for given in map(Path, inputs):
         if _is_folder(given):
-            if given.resolve() == leave:
+            if os.path.realpath(given) == leave:
                 raise ImageError(
                     f"{str(given)!r} would be read and written; choose another folder for results"
                 )
-            listed = folders.search(given, recursive, leave)
+            listed = folders.search(given, recursive, leave, of_earlier_run)
             if not listed.files:
                 raise folders.nothing_in(given, listed, recursive)
             gathered.passed_over += listed.passed_over

@@ -6,16 +6,21 @@ done. A picture is written and only then entered. So whatever moment the process
 journal names is whole, and what it does not name is done again.
 A killed process loses nothing that it wrote. For a power failure that holds only as far as the
 system had brought it to the disk; files that are missing or of another size are done again.
+What is found may be damaged, or somebody else's: lines count up to the first that could not be one
+of this program's, and no name leads out of the folder.
 
 `course.pipeline.resuming` goes on with it.
 """
 
 import hashlib
 import json
+import math
 import os
 import shutil
+import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,12 +29,16 @@ from typing import Any, BinaryIO
 
 from course.files import FolderInUse, alone_in, lock
 from course.images.reading import ImageError
+from course.images.shortage import was_shortage
 
 PREFIX = ".unfinished-"
 FILE = "journal.jsonl"
 ATTEMPTS = 50  # to remove a folder
 MOVING = "moving"  # the entry that says that every result is there
 GRID_IMAGES = 8  # images whose pictures are kept for the grid
+LONGEST = 240  # bytes of a name before _kK.png
+#: What the reason of an image begins and ends with over which a process ended; once it had no end.
+DIED, ALONE = "cannot be read: a process ", ", with no other at work"
 
 
 class ResumeError(ImageError):
@@ -121,7 +130,8 @@ class Journal:
 
     def add(self, done: Done) -> None:
         """Enter an image whose files are there."""
-        self._write([done.image, done.measures, done.bytes, done.reason])
+        entry = [done.image, done.measures, done.bytes, done.reason]
+        self._write([*entry, _checksum(entry)])
         self.done[done.image] = done
 
     def begin_moving(self) -> None:
@@ -194,7 +204,8 @@ def unfinished(out: Path) -> list[Path]:
     found = []
     for folder in out.glob(f"{PREFIX}*"):
         with suppress(OSError):  # no journal yet, or no more
-            found.append(((folder / FILE).stat().st_mtime_ns, folder))
+            if is_file(folder / FILE) and not folder.is_symlink():
+                found.append(((folder / FILE).stat().st_mtime_ns, folder))
     return [folder for _, folder in sorted(found, reverse=True)]
 
 
@@ -212,20 +223,47 @@ def cells_name(image: int) -> str:
     return f"grid-{image}.npz"
 
 
-def read_done(line: list[Any]) -> Done:
-    """What a line of the journal says."""
-    image, measures, sizes, reason = line
-    return Done(image, [tuple(values) for values in measures], sizes, reason)
+def read_done(entries: list[Any]) -> dict[int, Done]:
+    """What a journal's lines say of images, but for those that were set aside without a fault."""
+    lines = (line[:4] for line in entries[1:] if line != MOVING)
+    return {
+        image: Done(image, [tuple(values) for values in measures], sizes, reason)
+        for image, measures, sizes, reason in lines
+        if not was_spoilt(reason)
+    }
+
+
+def was_spoilt(reason: str | None) -> bool:
+    """Whether an image was set aside, by an earlier version, for what may be the machine's."""
+    if reason is None:
+        return False
+    return was_shortage(reason) or (reason.startswith(DIED) and not reason.endswith(ALONE))
 
 
 def is_there(done: Done, names: list[str], folder: Path) -> bool:
     """Whether an image's files are in a folder, each as long as it was."""
     try:
-        return done.reason is not None or done.bytes == [
-            (folder / name).stat().st_size for name in names
-        ]
+        return done.reason is not None or (
+            all(is_file(folder / name) for name in names)
+            and done.bytes == [(folder / name).stat().st_size for name in names]
+        )
     except OSError:
         return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file itself, as this program writes them: no link, no pipe."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is that of a file in a folder, as results have it, and leads nowhere else."""
+    return (
+        name.isprintable() and name == os.path.basename(name) and len(os.fsencode(name)) <= LONGEST
+    )
 
 
 def entries_of(content: bytes) -> tuple[list[Any], int]:
@@ -235,9 +273,10 @@ def entries_of(content: bytes) -> tuple[list[Any], int]:
     for line in content.splitlines(keepends=True):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
-        if not line.endswith(b"\n") or not (_is_done(entry) if entries else _is_begun(entry)):
+        good = _is_done(entry, entries[0]) if entries else _is_begun(entry)
+        if not good or not line.endswith(b"\n"):
             break
         entries.append(entry)
         whole += len(line)
@@ -250,26 +289,47 @@ def _is_begun(entry: Any) -> bool:
         isinstance(entry, dict)
         and isinstance(entry.get("settings"), dict)
         and isinstance(entry["settings"].get("k"), list)
+        and all(type(k) is int for k in entry["settings"]["k"])
         and isinstance(entry.get("files"), list)
         and all(isinstance(its, list) for its in entry["files"])
         and all([*map(type, its)] == [str, int, int, str] for its in entry["files"])
+        and all(is_plain(name) for *_, name in entry["files"])
     )
 
 
-def _is_done(entry: Any) -> bool:
-    """Whether an entry is an image's, or says that the results are being moved."""
+def _is_done(entry: Any, begun: dict[str, Any]) -> bool:
+    """Whether an entry is that of an image of a run, or says that the results are being moved."""
     if entry == MOVING:
         return True
-    if not (isinstance(entry, list) and len(entry) == 4 and type(entry[0]) is int):
+    if not isinstance(entry, list) or len(entry) not in (4, 5):  # once there was no checksum
         return False
-    lists = all(isinstance(part, list) for part in entry[1:3])
-    return lists and all(isinstance(values, list) for values in entry[1])
+    image, measures, sizes, reason, *checksum = entry
+    count = 0 if reason is not None else len(begun["settings"]["k"])
+    return (
+        checksum in ([], [_checksum(entry[:4])])
+        and [*map(type, (measures, sizes))] == [list, list]
+        and isinstance(reason, str | None)
+        and (type(image) is int and 0 <= image < len(begun["files"]))
+        and [*map(type, sizes)] == [int] * count == [int] * len(measures)
+        and all(map(_are_measures, measures))
+    )
+
+
+def _are_measures(values: Any) -> bool:
+    if not isinstance(values, list) or [*map(type, values)] != [float] * 3:
+        return False
+    psnr_db, ssim, mse = values
+    return not math.isnan(psnr_db) and math.isfinite(ssim) and math.isfinite(mse)
+
+
+def _checksum(entry: list[Any]) -> int:
+    return zlib.crc32(json.dumps(entry).encode())
 
 
 def clear(out: Path) -> None:
     """Remove what killed runs left in `out`; what another process works on stays."""
     for folder in out.glob(f"{PREFIX}*"):
-        if not (folder / FILE).exists():  # killed before there was a journal, or after
+        if not is_file(folder / FILE):  # killed before there was a journal, or after
             with suppress(OSError):
                 folder.rmdir()
         elif not is_at_work(folder):

@@ -12,8 +12,11 @@ There are so many trays as memory has room for. A process that could take new im
 tray free waits: however many files there are, only so many images are in memory. What waits to be
 written comes first. While the GPU is made ready, which takes a second or two, processes decode.
 
-A process that ends over some images has them done again, one at a time; an image over which two
-processes ended is set aside. A GPU has processes of its own, too: its launches wait for nobody
+Where a process ends over some images, or the machine is short of memory or files, they are done
+again when all else is done: one at a time, by one process, which has all memory for itself; after
+a shortage fewer processes go on meanwhile. An image over which a process ends by its own fault even
+so is set aside. One for which the machine does not suffice even so is not: that is an error, raised
+when all others are done. A GPU has processes of its own, too: its launches wait for nobody
 here, and where there are cores enough for several, one copies while another one's kernels run. A
 thread of this process waits for each of the others; whoever iterates over a `Line` takes
 what is done.
@@ -26,9 +29,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from course.images.shortage import FEWER, is_shortage
 from course.pipeline.crew import Crew, Ended, Hand
 from course.pipeline.engines import OnGpu, gpus_cuda, kept_values
-from course.pipeline.journal import Done
+from course.pipeline.journal import ALONE, DIED, Done
 from course.pipeline.stages import Job, Shown, Task
 from course.pipeline.trays import Layout, Trays
 from course.pipeline.worker import Answer, Work, done
@@ -36,7 +40,8 @@ from course.pipeline.worker import Answer, Work, done
 PIECE = 4  # images that a process is given at once
 GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
 LARGE = 512 * 512  # pixels: of such images it gets one
-MOST_ENDED = 2  # processes that an image may end
+MOST_ENDED = 2  # processes that may end over one stack of a GPU
+MOST_IN_A_ROW = 3  # shortages of one process until all images are taken to meet them
 
 Item = tuple[int, Task]  # place in a tray
 Compute = Callable[[Work], Answer]
@@ -79,6 +84,7 @@ class Line:
         self, job: Job, todo: Sequence[Task], crew: Crew | None, batch: int, gpus: int = 1,
         good: Sequence[int] = (),
     ):  # fmt: skip
+        crew = crew or None  # one without a process can do nothing
         self.job, self.crew, self.batch = job, crew, max(1, min(batch, len(todo)))
         self.seconds: Counter[str] = Counter()
         self.shown = Shown(tuple(good))
@@ -86,7 +92,11 @@ class Line:
         self.gpus = gpus if job.engine == "gpu" else 0
         self.feeders = max(1, len(self._feeders()))
         self._todo, self._left = deque(todo), len(todo)
-        self._ended_over: Counter[int] = Counter()
+        self._hands = len(crew) if crew else 0  # processes that did not end for want of memory
+        self._again: deque[Task] = deque()  # to be done when all else is
+        self._alone: Task | None = None  # the one of them that is being done
+        self._failed: list[tuple[Task, BaseException]] = []
+        self._in_a_row = 0
         self._works: deque[Work] = deque()  # before new images
         self._filling: dict[int, _Filling] = {}
         self._filled: deque[tuple[int, list[Item]]] = deque()
@@ -115,7 +125,7 @@ class Line:
             return
         self._make_room()
         if self.crew is None:
-            yield from self._alone()
+            yield from self._here_alone()
             return
         threads = [
             *(self._thread(self._attend, hand) for hand in self.crew.hands),
@@ -186,7 +196,7 @@ class Line:
 
         return threading.Thread(target=run, name=f"course{work.__name__}", daemon=True)
 
-    def _alone(self) -> Iterator[Done]:
+    def _here_alone(self) -> Iterator[Done]:
         """In this process, one piece of work after the other."""
         if self.gpus:
             gpus_cuda()
@@ -197,13 +207,12 @@ class Line:
                 self._compute(compute, *self._filled.popleft())
             work = self._next(wait=False)
             if work is not None:
-                answer = done(self.job, work, self.trays)
-                if answer.error is not None:
-                    raise answer.error
-                self._take(work, answer)
+                self._take(work, done(self.job, work, self.trays))
             while not self._finished.empty():
                 found = self._finished.get()
                 if found is None:  # it was stopped
+                    if self.error is not None:
+                        raise self.error
                     return
                 left -= len(found)
                 yield from found
@@ -212,18 +221,23 @@ class Line:
     def _attend(self, hand: Hand) -> None:
         """Give one process its work, piece by piece."""
         hand.begin(self.job, self.trays.layout if self.trays else None)
-        while (work := self._next()) is not None:
+        while (work := self._next(hand)) is not None:
             try:
                 answer = hand.do(work)
-            except Ended as error:
-                self._lost(work, str(error))
-                continue
-            if answer.error is not None:
-                self.stop(answer.error)
-                return
-            self._take(work, answer)
+            except (Ended, OSError) as error:
+                answer = Answer(error=error)
+            short = self._take(work, answer)
+            with self._changed:
+                if short and self._hands > 1 and not self._stopped:
+                    return self._end(hand)
 
-    def _next(self, wait: bool = True) -> Work | None:
+    def _end(self, hand: Hand) -> None:
+        """Go on with a process less: what it had of memory is another's."""
+        self._hands -= 1
+        hand.close()
+        self._changed.notify_all()
+
+    def _next(self, hand: Hand | None = None, wait: bool = True) -> Work | None:
         """A piece of work, what waits to be written first; None when all is done."""
         with self._changed:
             while not self._stopped and self._left:
@@ -236,6 +250,12 @@ class Line:
                     return Work("whole", items, good=self.shown.first)
                 if self._todo and (tray := self._free_tray()) is not None:
                     self._open_tray(tray)
+                    continue
+                if self._left == len(self._again):  # nobody is at work
+                    if hand is not None and self._hands > 1:
+                        return self._end(hand)
+                    self._alone = self._again.popleft()
+                    self._todo.append(self._alone)
                     continue
                 if not wait:
                     return None
@@ -265,10 +285,13 @@ class Line:
     def _pieces(self, items: list[Item]) -> list[list[Item]]:
         return [items[start : start + self._piece] for start in range(0, len(items), self._piece)]
 
-    def _take(self, work: Work, answer: Answer) -> None:
-        """Take an answer."""
+    def _take(self, work: Work, answer: Answer) -> bool:
+        """Take an answer; whether the machine was short of something."""
         with self._changed:
             self.seconds.update(answer.seconds)
+            if answer.error is not None:
+                return self._lost(work, answer.error)
+            self._in_a_row = 0
             if work.kind == "whole":
                 self._finish(answer.found)
             elif work.kind == "fill":
@@ -292,6 +315,7 @@ class Line:
                     ]
                 )
                 self._piece_saved(work.tray)
+            return False
 
     def _finish(self, found: list[Done]) -> None:
         if not found:
@@ -323,30 +347,36 @@ class Line:
             self._free.append(tray)
             self._changed.notify_all()
 
-    def _lost(self, work: Work, how: str) -> None:
-        """A process ended over a piece of work: do its images again, one at a time."""
-        with self._changed:
-            again, lost = [work.items], []
-            if len(work.items) > 1:
-                again = [[item] for item in work.items]
-            else:
-                ((_, task),) = work.items
-                self._ended_over[task.image] += 1
-                if self._ended_over[task.image] >= MOST_ENDED:
-                    again, lost = [], [Done(task.image, [], [], f"cannot be read: a process {how}")]
-            if work.kind == "fill":
-                self._filling[work.tray].pieces += len(again)
-            elif work.kind == "save":
-                self._saving[work.tray] += len(again)
-            self._works.extendleft(replace(work, items=items) for items in again)
-            for found in lost:
-                self._computed.pop(found.image, None)
-            self._finish(lost)
-            if work.kind == "fill":
-                self._piece_filled(work.tray)
-            elif work.kind == "save":
-                self._piece_saved(work.tray)
-            self._changed.notify_all()
+    def _lost(self, work: Work, error: BaseException) -> bool:
+        """Have images done again, later; whether the machine was short of something.
+
+        Any error but a shortage, and a process that ended, ends all work.
+        """
+        ended = isinstance(error, Ended)
+        short = error.from_outside if ended else is_shortage(error, FEWER)
+        if not (ended or short):
+            self.stop(error)
+            return False
+        tasks = [task for _, task in work.items]
+        for task in tasks:
+            self._computed.pop(task.image, None)
+        self._in_a_row += short and self._hands < 2
+        if tasks[0] is not self._alone:
+            self._again.extend(tasks)
+        elif short:
+            self._left -= 1
+            self._failed.append((tasks[0], error))
+        else:
+            reason = f"{DIED}{error}{ALONE}"
+            self._finish([Done(tasks[0].image, [], [], reason)])
+        if work.kind == "fill":
+            self._piece_filled(work.tray)
+        elif work.kind == "save":
+            self._piece_saved(work.tray)
+        if self._in_a_row >= MOST_IN_A_ROW or (self._failed and not self._left):
+            self.stop(_missed(self._failed or [(tasks[0], error)]))
+        self._changed.notify_all()
+        return short
 
     # ------------------------------------------------------------------ work for GPUs
     def _feeders(self) -> Sequence[Hand | int]:
@@ -397,3 +427,16 @@ class Line:
         if answer.error is not None:
             raise answer.error
         self._take(work, answer)
+
+
+def _missed(failed: list[tuple[Task, BaseException]]) -> BaseException:
+    """The error of images for which the machine does not suffice."""
+    task, error = failed[0]
+    if isinstance(error, Ended):
+        error = ChildProcessError(f"a process {error}")
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    error.add_note(
+        f"it worked on {str(task.file)!r}{more}{ALONE}; give the program more of what it lacks, "
+        "choose a smaller --size, or leave that out"
+    )
+    return error

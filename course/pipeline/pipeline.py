@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,17 @@ from course.files import alone_in
 from course.images import images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
+from course.pipeline import (
+    capacity,
+    grid,
+    journal,
+    limits,
+    replacing,
+    results,
+    resuming,
+    stages,
+    threads,
+)  # fmt: skip
 from course.pipeline.crew import Crew
 from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
 from course.pipeline.inputs import Inputs, gathered
@@ -92,8 +103,7 @@ def reconstruct_images(
     resume : bool
         Go on with an unfinished run in `out`, one that was interrupted or killed; where there is
         none, begin. Images that are the same, by path, size and time of change, are not done again;
-        new and changed ones are done, those that are gone are left out. An image with NaN is then
-        set aside as other bad ones are, where otherwise it ends the run.
+        new and changed ones are done, those that are gone are left out.
     workers : int, optional
         Processes for the CPU's work at most; without it one for each core. For little work there
         are fewer, or none but this one. The results are the same.
@@ -134,6 +144,8 @@ def reconstruct_images(
     """
     if resume and discard:
         raise ImageError("resume and discard contradict each other: one keeps what the other drops")
+    if os.fspath(out) == "":
+        raise ImageError("the name of the folder for results is empty; a dot is the current one")
     size, ranks = _checked(ranks, size, fit)
     _count("workers", workers), _count("batch", batch), _count("gpus", gpus)
     found = gathered(inputs, out, recursive)
@@ -169,9 +181,7 @@ def reconstruct_images(
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
         } | ({"svd": svd} if svd == "gpu" else {})  # fmt: skip
         plan = _Plan(found.files, found.names, ranks, size, settings, found)
-        job = stages.Job(
-            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, resume, svd
-        )
+        job = stages.Job(size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd)
         how = _How(
             batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
         )
@@ -233,7 +243,7 @@ def _reconstruct(
             _write_results(plan, report, kept, journal.fingerprint(begun))
         names = [line.file for line in report.qualities]
         try:
-            replacing.move(kept, [*names, *replacing.SUMMARIES], out)
+            replacing.move(kept, [*names, *results.SUMMARIES], out)
         except OSError as error:
             raise stages.cannot_write(out, error) from error
     journal.clear(out)
@@ -245,10 +255,10 @@ def _with(report: Report, inputs: Inputs) -> Report:
     return dataclasses.replace(report, passed_over=inputs.passed_over, unreadable=inputs.unreadable)
 
 
-def _count(name: str, given: int | None) -> int | None:
-    if given is not None and given < 1:
-        raise ImageError(f"{name} is {given}; it must be at least 1")
-    return given
+def _count(name: str, given: int | None) -> None:
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if given is not None and not (whole and given >= 1):
+        raise ImageError(f"{name} is {given!r}; it must be at least 1, a whole number")
 
 
 def _checked(
@@ -260,11 +270,12 @@ def _checked(
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
         )
-    needed, there = capacity.svd_bytes(rows, columns), capacity.memory()
+    needed = capacity.svd_bytes(rows, columns)
+    there = min([capacity.memory(), *limits.of_a_process()])
     if needed > there:
         raise ImageError(
             f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "
-            f"of memory and this machine has {there / 2**30:,.0f}; choose a smaller size"
+            f"of memory and this program may have {there / 2**30:,.1f}; choose a smaller size"
         )
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
@@ -320,9 +331,10 @@ def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str)
 def _write_grid(plan: _Plan, report: Report, kept: Journal, path: Path) -> None:
     good = [image for image in range(len(plan.files)) if kept.done[image].reason is None]
     first = good[: journal.GRID_IMAGES]
-    there = takewhile(lambda image: stages.cells_file(kept.folder, image).is_file(), first)
-    shown = [stages.kept_cells(kept.folder, image) for image in there]
-    grid.write_grid(report.qualities, plan.ranks, shown, path)
+    its = plan.size, 1 + len(results.evenly(plan.ranks, GRID_RANKS))
+    shown = (stages.kept_cells(kept.folder, image, *its) for image in first)
+    there = [*takewhile(lambda cells: cells is not None, shown)]
+    grid.write_grid(report.qualities, plan.ranks, there, path)
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from course.images.reading import ImageError, printable
 from course.pipeline import journal, results
-
-SUMMARIES = results.GRID_FILE, results.TABLE_FILE, results.REPORT_FILE
+from course.pipeline.journal import MOVING, is_there, outputs, read_done
 
 
 def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> None:
@@ -29,12 +28,20 @@ def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> N
         When there are results of another run, or files of others.
     """
     there = set(os.listdir(out))
-    in_the_way = [name for name in (*names, *SUMMARIES) if name in there]
+    in_the_way = [name for name in (*names, *results.SUMMARIES) if name in there]
     for name in in_the_way:
         if (out / name).is_dir():
             raise IsADirectoryError(f"{str(out / name)!r} is a folder: in the way")
     begun_with = results.begun_with(out)
-    if replace or begun_with == fingerprint:
+    if begun_with == fingerprint:
+        return
+    if replace and begun_with is not None and not results.is_whole(out):
+        raise ImageError(
+            f"{str(out)!r} holds results of another run, and which ones cannot be told, as their "
+            f"{results.TABLE_FILE} or {results.REPORT_FILE} was changed: remove them, or choose "
+            "another folder"
+        )
+    if replace:
         return
     cure = "choose another folder, or replace them with --replace"
     if begun_with is not None:
@@ -67,10 +74,12 @@ def move(kept: journal.Journal, names: list[str], out: Path) -> None:
 
 def _of_others(kept: journal.Journal, out: Path) -> set[str]:
     """Pictures of the finished run in a folder, and of those that were killed as they moved in."""
-    found = results.names_there(out)
+    found = results.names_there(out) if results.is_whole(out) else set()
     for folder in journal.unfinished(out):
         with suppress(OSError):
             entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
-            if folder != kept.folder and journal.MOVING in entries[1:]:
-                found |= {name for names in journal.outputs(entries[0]) for name in names}
+            if folder != kept.folder and MOVING in entries[1:]:
+                done, names = read_done(entries), outputs(entries[0])
+                there = [i for i, its in done.items() if is_there(its, names[i], out)]
+                found.update(name for i in there if done[i].reason is None for name in names[i])
     return found

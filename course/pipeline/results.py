@@ -1,12 +1,13 @@
 """What a run leaves: a table of qualities, a grid of pictures, a report of what was set aside."""
 
 import csv
+import hashlib
 import json
 import math
 import operator
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
@@ -14,14 +15,16 @@ from typing import Any
 
 from course.images import images
 from course.images.reading import printable
-from course.pipeline.journal import Done
+from course.pipeline.journal import Done, is_file, is_plain, was_spoilt
 
 GRID_FILE = "grid.png"
 TABLE_FILE = "quality.csv"
 DIGITS = {"psnr_db": ".4f", "ssim": ".4f", "compression": ".4f", "mse": ".6g"}  # in that table
 REPORT_FILE = "report.json"
+SUMMARIES = GRID_FILE, TABLE_FILE, REPORT_FILE
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # so begins what a spreadsheet computes
 GRID_RANKS = 6  # columns at most: a figure that can still be read
+EXACT = 100.0  # dB: a smaller error, 1e-5 of the range, is rounding's, and k no less than the rank
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,11 @@ class Means:
     ----------
     k : int
     psnr_db : float or None
-        Of the images whose PSNR is finite; None without any.
+        Of the images whose PSNR is below `EXACT`: those above, of 140 dB, tell of float32's
+        rounding, and would hide what the others have lost. Where all are above, of those that are
+        finite; None without any.
     exact : int
-        How many have an infinite PSNR: they were rebuilt without any error.
+        How many were left out: they were rebuilt without any error but rounding.
     ssim, compression : float
     """
 
@@ -102,9 +107,10 @@ def means(qualities: list[Quality]) -> list[Means]:
     for k in sorted({quality.k for quality in qualities}):
         lines = [quality for quality in qualities if quality.k == k]
         finite = [line.psnr_db for line in lines if math.isfinite(line.psnr_db)]
+        lossy = [value for value in finite if value < EXACT] or finite
         ssim = fmean(line.ssim for line in lines)
-        psnr_db = fmean(finite) if finite else None
-        found.append(Means(k, psnr_db, len(lines) - len(finite), ssim, lines[0].compression))
+        psnr_db = fmean(lossy) if lossy else None
+        found.append(Means(k, psnr_db, len(lines) - len(lossy), ssim, lines[0].compression))
     return found
 
 
@@ -121,7 +127,7 @@ def gathered(
     qualities, skipped = [], []
     for image, (file, name) in enumerate(files):
         if done[image].reason is not None:
-            skipped.append((str(file), done[image].reason))
+            skipped.append((str(file), printable(done[image].reason)))
             continue
         for k, (psnr_db, ssim, mse) in zip(ranks, done[image].measures, strict=True):
             quality = Quality(
@@ -172,20 +178,29 @@ def write_table(qualities: list[Quality], path: Path) -> None:
 
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:
-    """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why."""
-    set_aside = [{"file": file, "reason": printable(reason)} for file, reason in report.skipped]
+    """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why.
+
+    It has a checksum of itself and of the table beside it.
+    """
+    set_aside = [{"file": file, "reason": reason} for file, reason in report.skipped]
     rebuilt = len(report.qualities) // len(settings["k"])
     content = {
-        "rebuilt by": report.engine,
+        "rebuilt by": report.engine.partition(", ")[0],  # not why, nor among how many
         **settings,
         "images": rebuilt + len(set_aside),
         "rebuilt": rebuilt,
         "set aside": set_aside,
         "begun with": begun_with,
     }
+    content["checksum"] = _checksum(content, path.parent)
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # a byte of a name that is no UTF-8 becomes \udcXX, which is how JSON, too, writes that sign
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _checksum(content: dict[str, Any], out: Path) -> str:
+    both = json.dumps(content).encode() + (out / TABLE_FILE).read_bytes()
+    return hashlib.sha256(both).hexdigest()[:16]
 
 
 def nothing_readable(skipped: list[tuple[str, str]]) -> str:
@@ -197,38 +212,78 @@ def nothing_readable(skipped: list[tuple[str, str]]) -> str:
 
 def names_there(out: Path) -> set[str]:
     """The files of a finished run in a folder, as its table names them."""
-    try:
-        with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
-            lines = list(csv.DictReader(file))
-        named = {line["file"] for line in lines if line["file"].endswith(f"_k{line['k']}.png")}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return set()  # no run, or another program's table
-    return {name for name in named if name == os.path.basename(name) and (out / name).is_file()}
+    named = {line.get("file") for line in _table(out) if _is_result(line)}
+    return {name for name in named if is_file(out / name)}
+
+
+def _is_result(line: dict[str, Any]) -> bool:
+    name = line.get("file")
+    return isinstance(name, str) and is_plain(name) and name.endswith(f"_k{line.get('k')}.png")
+
+
+def of_earlier_run(folder: Path, names: Iterable[str]) -> set[str]:
+    """Which of a folder's files a run of this program left there."""
+    content = _report(folder)
+    if not isinstance(content.get("begun with"), str) or "rebuilt by" not in content:
+        return set()
+    ks = content["k"] if isinstance(content.get("k"), list) else []
+    ends = tuple(f"_k{k}.png" for k in ks)
+    left = names_there(folder) or {name for name in names if name.endswith(ends)}
+    return {GRID_FILE, *left}.intersection(names)
 
 
 def begun_with(out: Path) -> str | None:
     """What the finished run in a folder was begun with, in short; None without one."""
-    try:
-        return json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))["begun with"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return _report(out).get("begun with")
+
+
+def is_whole(out: Path) -> bool:
+    """Whether report and table of a finished run are as it left them, as far as that is known."""
+    content = _report(out)
+    its = content.pop("checksum", None)  # once there was none
+    return its is None or (is_file(out / TABLE_FILE) and its == _checksum(content, out))
 
 
 def finished(out: Path, begun_with: str) -> Report | None:
-    """The report of a finished run in `out` that was begun with the same; None without one."""
+    """The report of a finished run in `out` that was begun with the same; None without one.
+
+    Where an image was set aside for no fault of its own, it is not finished.
+    """
+    content = _report(out)
+    if content.get("begun with") != begun_with or not is_whole(out):
+        return None
+    try:
+        kinds = {column.name: column.type for column in fields(Quality)}
+        lines = _table(out)
+        qualities = [Quality(**{name: kinds[name](line[name]) for name in kinds}) for line in lines]
+        skipped = [(str(one["file"]), str(one["reason"])) for one in content["set aside"]]
+        engine, count = str(content["rebuilt by"]), int(content["images"])
+        whole = len(lines) == content["rebuilt"] * len(content["k"])
+    except (ValueError, KeyError, TypeError):
+        return None  # another program's files
+    there = all(is_file(out / line.file) for line in qualities)
+    spoilt = any(was_spoilt(reason) for _, reason in skipped)
+    done = whole and there and not spoilt
+    return Report(qualities, skipped, engine, out, count) if done else None
+
+
+def _report(out: Path) -> dict[str, Any]:
+    """What is in a run's report; nothing where there is none, or something else."""
+    if not is_file(out / REPORT_FILE):
+        return {}
     try:
         content = json.loads((out / REPORT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _table(out: Path) -> list[dict[str, Any]]:
+    """The lines of a run's table; none where there is none, or something else."""
+    if not is_file(out / TABLE_FILE):
+        return []
+    try:
         with open(out / TABLE_FILE, newline="", encoding="utf-8", errors="surrogateescape") as file:
-            lines = list(csv.DictReader(file))
-        whole = len(lines) == content["rebuilt"] * len(content["k"])
-        if content["begun with"] != begun_with or not whole:
-            return None
-        kinds = {column.name: column.type for column in fields(Quality)}
-        qualities = [Quality(**{name: kinds[name](line[name]) for name in kinds}) for line in lines]
-        skipped = [(one["file"], one["reason"]) for one in content["set aside"]]
-        engine, count = content["rebuilt by"], content["images"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # no such run, or another program's files
-    if not all((out / line.file).is_file() for line in qualities):
-        return None
-    return Report(qualities, skipped, engine, out, count)
+            return list(csv.DictReader(file))
+    except (OSError, ValueError, csv.Error):
+        return []

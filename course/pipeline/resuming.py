@@ -9,14 +9,16 @@ Runs with other settings are never mixed.
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from course.pipeline import journal
-from course.pipeline.journal import Done, Journal, ResumeError
+from course.pipeline import journal, results, stages
+from course.pipeline.engines import ENGINES, SVDS
+from course.pipeline.journal import Done, Journal, ResumeError, cells_name, outputs
 
 #: What a setting is called on the command line.
 OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
@@ -77,13 +79,14 @@ def resume(
             tell(
                 f"{_changes(wanted[0].begun, begun)} since the run began: what is the same is kept"
             )
-        kept = _taken_up(same) if same else journal.new_run(out, begun)
+        kept = _taken_up(same, out) if same else journal.new_run(out, begun)
         try:
             if not kept.moving:
                 for other in wanted:
                     if other is not same:
                         _take_over(kept, begun, other, out)
-                _forget_without_cells(kept)
+                _forget_without_cells(kept, begun["settings"])
+                _remove_others(kept, outputs(begun))
         except BaseException:
             kept.close()
             raise
@@ -101,7 +104,8 @@ def chosen(out: Path) -> tuple[str, str] | None:
             entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
             if entries:
                 settings = entries[0]["settings"]
-                return str(settings.get("engine")), str(settings.get("svd", "cpu"))
+                found = settings.get("engine"), settings.get("svd", "cpu")
+                return found if found[0] in ENGINES and found[1] in SVDS else None
     return None
 
 
@@ -121,12 +125,7 @@ class _Found:
 
     @property
     def done(self) -> dict[int, Done]:
-        lines = [line for line in self.entries[1:] if line != journal.MOVING]
-        return {
-            line[0]: journal.read_done(line)
-            for line in lines
-            if 0 <= line[0] < len(self.begun["files"])
-        }
+        return journal.read_done(self.entries)
 
 
 def _in_common(was: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -141,27 +140,41 @@ def _same(begun: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     return {tuple(file[:3]): place for place, file in enumerate(begun["files"]) if file[1] >= 0}
 
 
-def _taken_up(found: _Found) -> Journal:
+def _taken_up(found: _Found, out: Path) -> Journal:
     """The journal of a run that goes on with the same images."""
     found.file.truncate(found.whole)  # half a line, where the process was killed
     found.file.seek(found.whole)
+    done, names = found.done, outputs(found.begun)
     moving = found.entries[-1] == journal.MOVING
-    done, names = found.done, journal.outputs(found.begun)
+    if moving and not _all_there(done, names, found.folder, out):
+        _bring_back(found, out)
+        moving = False
     if not moving:
         done = {i: its for i, its in done.items() if journal.is_there(its, names[i], found.folder)}
     kept, found.file = Journal(found.folder, found.file, done, moving), None
     return kept
 
 
+def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out: Path) -> bool:
+    """Whether results that were being moved are all there, here or where they belong."""
+    there = [(name, None) for name in results.SUMMARIES]
+    for image, its in done.items():
+        there += zip(names[image], its.bytes)
+    return len(done) == len(names) and all(
+        any(_is_there(place / name, size) for place in (folder, out)) for name, size in there
+    )
+
+
+def _is_there(path: Path, size: int | None) -> bool:
+    return journal.is_file(path) and size in (None, path.stat().st_size)
+
+
 def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -> None:
     """Move what another run has of the same images, and enter it."""
-    names, new_names, places = journal.outputs(other.begun), journal.outputs(begun), _same(begun)
+    names, new_names, places = outputs(other.begun), outputs(begun), _same(begun)
     done = other.done
-    if other.entries[-1] == journal.MOVING:  # some of its results are where they belong
-        for image, its in done.items():
-            for name, size in zip(names[image], its.bytes):
-                _bring_back(other.folder / name, out / name, size)
-        other.file.truncate(other.whole - len(json.dumps(journal.MOVING)) - 1)
+    if other.entries[-1] == journal.MOVING:
+        _bring_back(other, out)
     for was, image in _same(other.begun).items():
         now = places.get(was)
         its = done.get(image)
@@ -172,26 +185,39 @@ def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -
         if its.reason is None:
             for name, new_name in zip(names[image], new_names[now], strict=True):
                 os.replace(other.folder / name, kept.folder / new_name)
-            with suppress(FileNotFoundError):  # few images have pictures for the grid
-                os.replace(
-                    other.folder / journal.cells_name(image), kept.folder / journal.cells_name(now)
-                )
+            if journal.is_file(other.folder / cells_name(image)):  # few images have them
+                os.replace(other.folder / cells_name(image), kept.folder / cells_name(now))
         kept.add(replace(its, image=now))
 
 
-def _bring_back(inside: Path, outside: Path, size: int) -> None:
-    """Undo the move of a result."""
-    with suppress(FileNotFoundError):
-        if not inside.exists() and outside.stat().st_size == size:
-            os.replace(outside, inside)
+def _bring_back(found: _Found, out: Path) -> None:
+    """Undo the move of a run's results, and that it began."""
+    names = outputs(found.begun)
+    for image, its in found.done.items():
+        for name, size in zip(names[image], its.bytes):
+            if not _is_there(found.folder / name, size) and _is_there(out / name, size):
+                os.replace(out / name, found.folder / name)
+    found.file.truncate(found.whole - len(json.dumps(journal.MOVING)) - 1)
+    found.file.seek(0, os.SEEK_END)
 
 
-def _forget_without_cells(kept: Journal) -> None:
+def _forget_without_cells(kept: Journal, settings: dict[str, Any]) -> None:
     """Do images again that the grid will show and whose pictures for it are not there."""
     good = sorted(image for image, its in kept.done.items() if its.reason is None)
+    count = 1 + len(results.evenly(settings["k"], results.GRID_RANKS))
     for image in good[: journal.GRID_IMAGES]:
-        if not (kept.folder / journal.cells_name(image)).is_file():
+        if stages.kept_cells(kept.folder, image, settings["size"], count) is None:
             del kept.done[image]
+
+
+def _remove_others(kept: Journal, names: list[list[str]]) -> None:
+    """Remove from a run's folder what its journal does not name, such as links elsewhere."""
+    known = {journal.FILE, *(name for image in kept.done for name in names[image])}
+    known.update(map(cells_name, kept.done))
+    with os.scandir(kept.folder) as there:
+        others = [entry for entry in there if entry.name not in known]
+    for entry in others:
+        shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
 
 
 def _difference(was: dict[str, Any], now: dict[str, Any], out: Path) -> str:

@@ -21,13 +21,13 @@ from PIL import Image
 
 from course import files
 from course.images import images, png, quality, reading
-from course.images.reading import NOT_FINITE, ImageError, UnreadableImage
+from course.images.reading import UnreadableImage
+from course.images.shortage import is_shortage
 from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
-from course.pipeline.journal import GRID_IMAGES, Done, cells_name
+from course.pipeline.journal import GRID_IMAGES, Done, cells_name, is_file
 from course.pipeline.trays import Trays, goes_as_it_is
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
-OUR_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # no fault of the image
 
 
 class Factors(NamedTuple):
@@ -62,8 +62,6 @@ class Job:
         Where the results go.
     engine : {"numpy", "simulator", "gpu"}
         Who rebuilds.
-    lenient : bool
-        Set an image with NaN aside as any other bad one; else it ends the run.
     svd : {"cpu", "gpu"}
         Who factorises.
     """
@@ -74,7 +72,6 @@ class Job:
     grid_ranks: list[int]
     folder: Path
     engine: str = "numpy"
-    lenient: bool = False
     svd: str = "cpu"
 
 
@@ -224,7 +221,7 @@ def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Fac
         with clock("decode"):
             image = decode(task.file, job.size, job.fit, job.svd == "gpu")
     except UnreadableImage as error:
-        return set_aside(job, task, error)
+        return set_aside(task, error)
     if job.svd == "gpu":
         return image, None
     try:
@@ -242,18 +239,14 @@ def _saved(job: Job, task: Task, lines: Iterable[np.ndarray], clock: Clock) -> l
         raise cannot_write(job.folder.parent, error) from error
 
 
-def set_aside(job: Job, task: Task, error: UnreadableImage) -> Done:
+def set_aside(task: Task, error: UnreadableImage) -> Done:
     """What is wrong with one image; raises where more than that image is wrong."""
     cause = error.__cause__
-    if isinstance(cause, MemoryError) or getattr(cause, "errno", None) in OUR_TROUBLE:
-        raise cause
+    if is_shortage(error):
+        raise cause or error
     if isinstance(cause, OSError) and not task.file.parent.is_dir():
         raise FileNotFoundError(
             f"the folder {str(task.file.parent)!r} is gone: bring it back"
-        ) from error
-    if error.reason == NOT_FINITE and not job.lenient:
-        raise ImageError(
-            f"{error}: repair the image or leave it out; with --resume it is set aside"
         ) from error
     return Done(task.image, [], [], error.reason)
 
@@ -301,15 +294,34 @@ def keep_cells(
         raise cannot_write(job.folder.parent, error) from error
 
 
-def kept_cells(folder: Path, image: int) -> list[np.ndarray]:
-    """The pictures that were kept of an image."""
-    with np.load(cells_file(folder, image)) as kept:
-        return [kept[name] for name in kept.files]
+def kept_cells(
+    folder: Path, image: int, size: Sequence[int], count: int
+) -> list[np.ndarray] | None:
+    """The pictures that were kept of an image, so many; None where they are not, or damaged."""
+    file, shape = cells_file(folder, image), _shown_size(size)
+    most = count * (4 * shape[0] * shape[1] + 1024)  # bytes: what says more is not unpacked
+    try:
+        if not is_file(file) or file.stat().st_size > 2 * most:
+            return None
+        with np.load(file, allow_pickle=False) as kept:
+            if sum(its.file_size for its in kept.zip.infolist()) > most:
+                return None
+            cells = [kept[name] for name in kept.files]
+    except Exception as error:  # broken bytes are met with almost any exception
+        if is_shortage(error):
+            raise
+        return None
+    kinds = [(its.shape, its.dtype) for its in cells]
+    return cells if kinds == [(shape, np.float32)] * count else None
+
+
+def _shown_size(size: Sequence[int]) -> tuple[int, ...]:
+    scale = min(1.0, GRID_PIXELS / max(size))
+    return tuple(max(1, round(side * scale)) for side in size)
 
 
 def _thumbnail(image: np.ndarray) -> np.ndarray:
-    if max(image.shape) <= GRID_PIXELS:
+    rows, columns = _shown_size(image.shape)
+    if (rows, columns) == image.shape:
         return image
-    scale = GRID_PIXELS / max(image.shape)
-    rows, columns = (max(1, round(side * scale)) for side in image.shape)
     return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.LANCZOS))

@@ -11,7 +11,9 @@ import pickle
 import signal
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from course.pipeline import stages, threads
@@ -22,6 +24,7 @@ from course.pipeline.trays import Trays
 LENGTH = struct.Struct("<Q")
 BEHIND = 5  # of nice(2): who feeds a GPU should not wait for those whom it waits for
 PARENT_DEATH_SIGNAL = 1  # prctl(2), PR_SET_PDEATHSIG
+FIRST_TO_END = "500"  # of 1000, proc(5): a system without memory ends this one, not its parent
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,11 @@ def main(words: list[str]) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent dies; it may have died already."""
+    """Have the system kill this process when its parent dies, which may have died, or before it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(FIRST_TO_END)
     if os.name == "posix" and os.getppid() != parent:
         raise EOFError("the parent has ended")
 

@@ -8,21 +8,29 @@ import numpy as np
 import pytest
 
 from course.pipeline import capacity
+from course.pipeline import limits as limits_of
 from course.pipeline.trays import ALIGNED, Layout, SharedFile, Trays
 
 
 @pytest.fixture
 def limits(tmp_path, monkeypatch):
     """Files of control groups, of this content."""
-    monkeypatch.setattr(capacity, "LIMITS", tmp_path)
+    groups = tmp_path / "sys/fs/cgroup"
+    groups.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n2:memory:/\n1:cpu,cpuacct:/\n")
+    (tmp_path / "proc/self/mountinfo").write_text(
+        "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    )
+    monkeypatch.setattr(limits_of, "ROOT", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 22, "SC_PAGE_SIZE": 4096}.__getitem__)
 
     def written(**contents):
         for name, content in contents.items():
-            path = tmp_path / name.replace("__", "/").replace("_max", ".max")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(content)
+            (groups / name.replace("_max", ".max")).write_text(content)
 
     return written
 
@@ -46,15 +54,16 @@ def test_a_container_has_its_share_of_the_cores(limits, quota, cores):
 
 
 def test_containers_of_the_first_version_are_known_too(limits, tmp_path):
-    (tmp_path / "cpu").mkdir()
+    groups = tmp_path / "sys/fs/cgroup"
+    (groups / "cpu").mkdir()
     for quota, cores in ("-1", 16), ("300000", 3):
-        (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
-        (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+        (groups / "cpu" / "cpu.cfs_quota_us").write_text(quota)
+        (groups / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
         assert capacity.cores() == cores
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{3 << 30}\n")
+    (groups / "memory").mkdir()
+    (groups / "memory" / "memory.limit_in_bytes").write_text(f"{3 << 30}\n")
     assert capacity.memory() == 3 << 30
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{(1 << 63) - 4096}\n")
+    (groups / "memory" / "memory.limit_in_bytes").write_text(f"{(1 << 63) - 4096}\n")
     assert capacity.memory() == 16 << 30  # no limit
 
 

@@ -121,13 +121,12 @@ def test_processes_that_are_killed_cost_nothing(folder, tmp_path, whole, begun, 
 
 
 ENDS = {
-    "fatal": "cannot be read: a process was ended by signal 11 (SIGSEGV)",
-    "killed": "cannot be read: a process was ended by signal 9 (SIGKILL): memory may have run out",
-    "ends": "cannot be read: a process ended with status 5",
+    "fatal": "cannot be read: a process was ended by signal 11 (SIGSEGV), with no other at work",
+    "ends": "cannot be read: a process ended with status 5, with no other at work",
 }
 
 
-@pytest.mark.parametrize("names", [["fatal"], ["fatal", "fatal too"], ["killed", "ends"]])
+@pytest.mark.parametrize("names", [["fatal"], ["fatal too", "ends"]])
 def test_a_decoder_that_ends_its_process_costs_its_image(
     folder, tmp_path, whole, begun, monkeypatch, names
 ):
@@ -238,17 +237,6 @@ def test_an_error_is_of_the_same_kind_from_another_process(
     with pytest.raises(kind, match=words):
         rebuild(folder, tmp_path / "out", workers=2)
     assert not (tmp_path / "out").exists()
-
-
-def test_nan_is_the_same_error_from_another_process(folder, tmp_path, begun):
-    import numpy as np
-    from PIL import Image
-
-    Image.fromarray(np.full((9, 9), np.nan, np.float32)).save(folder / "nan.tif")
-    with pytest.raises(ImageError, match=r"nan.tif.* holds NaN.*with --resume it is set aside"):
-        rebuild(folder, tmp_path / "out", workers=2)
-    report = rebuild(folder, tmp_path / "out", workers=2, resume=True)
-    assert [reason for _, reason in report.skipped][1:] == ["holds NaN or infinite values"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -1,0 +1,44 @@
+"""Shortages of the machine, which are no fault of an image: how errors and reasons tell of them."""
+
+import errno
+import os
+
+
+def _numbers(*names: str) -> frozenset[int]:
+    return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
+
+
+#: What there is more of when less is done at once: memory, open files, processes.
+FEWER = _numbers("ENOMEM", "EMFILE", "ENFILE", "EAGAIN", "ENOBUFS")
+#: Those, and what is not: room on a disk, a file system that answers.
+ALL = FEWER | _numbers(
+    "ENOSPC", "EDQUOT", "ENOLCK", "ESTALE", "ETIMEDOUT", "ENOTCONN", "EHOSTDOWN", "EHOSTUNREACH",
+    "ENETDOWN", "ENETUNREACH",
+)  # fmt: skip
+#: How libraries say it that have no type of their own for it: Pillow, zlib, CUDA's, PyTorch.
+WORDS = (
+    "out of memory", "out_of_memory", "outofmemory", "memoryallocation", "memoryerror",
+    "not enough memory", "allocate memory", "memory may have run out", "start new thread",
+)  # fmt: skip
+
+
+def is_shortage(error: BaseException | None, numbers: frozenset[int] = ALL) -> bool:
+    """Whether an exception, or one that it came of, tells of a shortage of these numbers."""
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if isinstance(error, MemoryError) or number in numbers:
+            return True
+        # an error of the system has its file's name in it, which may be any words
+        if number is None and _says_so(f"{type(error).__name__} {getattr(error, 'reason', error)}"):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
+
+
+def was_shortage(reason: str) -> bool:
+    """Whether the reason for which an earlier version set an image aside tells of a shortage."""
+    return _says_so(reason) or reason.endswith(tuple(map(os.strerror, ALL)))
+
+
+def _says_so(words: str) -> bool:
+    return any(each in words.lower() for each in WORDS)
