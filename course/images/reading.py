@@ -4,10 +4,13 @@ Pictures from the world are broken, animated, sideways, transparent or enormous:
 cannot be used is named with a reason, and the others are read.
 """
 
+import io
 import operator
 import stat
+import struct
 import threading
 import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,8 +275,8 @@ def _by_pillow(
             levels = _of_png(image, file, background)
         else:
             image.load()
-            if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
-                raise Refused("is CMYK, and has no Adobe marker that says whether 0 is white")
+            if image.format == "JPEG":
+                _refuse_doubtful_jpeg(image, file)
             levels = _of_picture(image, background)
         try:
             orientation = image.getexif().get(0x0112, 1)
@@ -293,6 +296,40 @@ def _of_picture(image: Image.Image, background: float) -> np.ndarray:
     return np.asarray(image.convert("L"))
 
 
+def _refuse_doubtful_jpeg(image: Image.Image, file: BinaryIO) -> None:
+    """Refuse a JPEG of inks that may be inverted, or whose stream ends early.
+
+    What is missing at the end decoders make a middle grey, and say nothing. Where the end is of
+    that grey, it is decoded again with more bytes before it: a complete stream needs none.
+    """
+    if image.mode == "CMYK" and "adobe" not in image.info:
+        raise Refused("is CMYK, and has no Adobe marker that says whether 0 is white")
+    levels = np.asarray(image)
+    if np.isin(levels[-1, -1], (127, 128)).any():
+        file.seek(0)
+        before, end, after = file.read().rpartition(b"\xff\xd9")
+        longer = io.BytesIO(before + bytes(range(1, 255)) + end + after)
+        with Image.open(longer, formats=("JPEG",)) as other:
+            if not np.array_equal(levels, np.asarray(other)):
+                raise Refused("ends early: its last part is missing")
+
+
+def _refuse_damaged_png(file: BinaryIO) -> None:
+    """Refuse a PNG with a chunk that does not fit its checksum: decoders look at few of them."""
+    file.seek(8)
+    content = memoryview(file.read())
+    place = 0
+    while place + 12 <= len(content):
+        (length,) = struct.unpack_from(">I", content, place)
+        chunk, check = content[place + 4 : place + 8 + length], content[place + 8 + length :][:4]
+        if zlib.crc32(chunk) != int.from_bytes(check, "big"):
+            raise Refused(f"is damaged: a checksum of its {bytes(chunk[:4])!r} does not fit")
+        if chunk[:4] == b"IEND":
+            return
+        place += 12 + length
+    raise Refused("ends early: it has no end (IEND)")
+
+
 def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray:
     """Grey levels of a PNG: by Pillow where it keeps all bits and says what is missing, the usual.
 
@@ -301,6 +338,7 @@ def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray
     """
     if image.n_frames > 1:
         raise Refused(f"is animated ({image.n_frames} frames): save one of them by itself")
+    _refuse_damaged_png(file)
     file.seek(24)
     bits, kind, _, _, interlaced = file.read(5)
     deep, keyed, codecs = bits == 16 and kind != 0, "transparency" in image.info, imagecodecs()

@@ -3,6 +3,7 @@
 The rules are the same whatever the format: `course.images.reading` and `course.images.tiff`.
 """
 
+import logging
 from types import ModuleType
 
 import numpy as np
@@ -10,6 +11,10 @@ from PIL import Image
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, of red, green and blue
 NOT_FINITE = "holds NaN or infinite values"
+
+
+for _library in ("imagecodecs", "tifffile"):  # without a handler they write to stderr
+    logging.getLogger(_library).addHandler(logging.NullHandler())
 
 
 class Refused(ValueError):

@@ -6,7 +6,6 @@ strips are missing or end early or tags say too little, is refused.
 Source: Adobe, "TIFF, Revision 6.0" (1992), with Technical Note 3 on predictors.
 """
 
-import logging
 import math
 import re
 from typing import Any, BinaryIO
@@ -28,8 +27,6 @@ NONE, FAX, LZW, OLD_JPEG, JPEG, PACKBITS = 1, (2, 3, 4), 5, 6, 7, 32773
 PREDICTED = (LZW, 8, 32946, 34925, 50000)  # LZW, Deflate, LZMA, Zstandard
 ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of alpha
 END_OF_FAX = re.compile("(?:0{11,}1[01]?)+0*$")
-
-logging.getLogger("tifffile").addHandler(logging.NullHandler())  # else it writes to stderr
 
 
 def levels(file: BinaryIO, background: float, largest: float) -> np.ndarray | None:
@@ -55,17 +52,18 @@ def levels(file: BinaryIO, background: float, largest: float) -> np.ndarray | No
         if page.subfiletype & 5 and (page.subifds or len(tiff.pages) > 1):
             raise Refused("begins with a thumbnail or a mask: save the image by itself")
         _refuse_unknown(page)
-        _refuse_short(page, tiff.filehandle.size)
+        places = _places(page, tiff.filehandle.size)
         if page.compression in (OLD_JPEG, JPEG) or (
             page.compression != NONE and (page.photometric == YCBCR or imagecodecs() is None)
         ):
             if page.bitspersample != 8 or page.sampleformat != UNSIGNED:
                 raise Refused(f"is compressed ({_name(page.compression)}): install imagecodecs")
+            for offset, count in places if page.compression == JPEG else ():
+                file.seek(offset + max(count - 3, 0))
+                if b"\xff\xd9" not in file.read(min(count, 3)):
+                    raise Refused("ends early: a strip or tile of JPEG has no end")
             return None
-        samples = page.asarray(squeeze=False, maxworkers=1)[:, 0]
-        samples = samples[0] if len(samples) == 1 else np.moveaxis(samples[..., 0], 0, -1)
-        if samples.dtype == bool:
-            samples = samples.view(np.uint8)
+        samples = _samples(page, file, places)
         return upright(_grey(page, samples, background), page.tags.valueof(274, 1))
 
 
@@ -109,33 +107,35 @@ def _name(value: int) -> str:
     return getattr(value, "name", str(value))
 
 
-def _refuse_short(page: Any, size: int) -> None:
-    """Refuse an image of which strips or tiles are missing or end early, as far as that is seen."""
-    across, rows, columns = 1, page.rowsperstrip, page.imagewidth
+def _places(page: Any, size: int) -> list[tuple[int, int]]:
+    """Where each strip or tile begins in the file, and how long it is, in bytes."""
+    count = 1 if page.planarconfig == 1 else page.samplesperpixel
     if page.is_tiled:
-        rows, columns = page.tilelength, page.tilewidth
-        across = math.ceil(page.imagewidth / columns)
-    planes, together = 1, page.samplesperpixel
-    if page.planarconfig != 1:
-        planes, together = together, 1
-    down = math.ceil(page.imagelength / rows)
-    places = [*zip(page.dataoffsets, page.databytecounts)][: planes * down * across]
-    if len(places) < planes * down * across or not all(map(all, places)):
+        count *= math.ceil(page.imagewidth / page.tilewidth)
+    count *= math.ceil(page.imagelength / (page.tilelength or page.rowsperstrip))
+    places = [*zip(page.dataoffsets, page.databytecounts)][:count]
+    if len(places) < count or not all(map(all, places)):
         raise Refused("lacks strips or tiles")
-    if any(offset + count > size for offset, count in places):
+    if any(offset + length > size for offset, length in places):
         raise Refused("ends early: strips or tiles are behind the end of the file")
-    line = math.ceil(columns * together * page.bitspersample / 8)
+    return places
+
+
+def _samples(page: Any, file: BinaryIO, places: list[tuple[int, int]]) -> np.ndarray:
+    """All samples, (rows, columns, samples), each strip and tile whole."""
+    planes = np.empty(page.shaped, page.dtype)[:, 0]  # (planes, rows, columns, samples together)
     for number, (offset, count) in enumerate(places):
-        there = rows if page.is_tiled else min(rows, page.imagelength - number % down * rows)
-        if page.compression == NONE and count < there * line:
-            raise Refused(f"ends early: a strip or tile of {there * line:,} bytes has {count:,}")
-        if page.compression in (JPEG, *FAX):
-            page.parent.filehandle.seek(offset)
-            data = page.parent.filehandle.read(count)
-            if page.compression == JPEG and b"\xff\xd9" not in data[-3:]:
-                raise Refused("ends early: a strip or tile of JPEG has no end")
-            if page.compression in FAX and imagecodecs() is not None:
-                _refuse_short_fax(page, data, number)
+        file.seek(offset)
+        data = file.read(count)
+        block, (plane, _, top, left, _), shape = page.decode(data, number)
+        if block.shape != shape:
+            raise Refused("ends early: a strip or tile has too few samples")
+        if page.compression in FAX:
+            _refuse_short_fax(page, data, number)
+        part = planes[plane, top : top + shape[1], left : left + shape[2]]
+        part[...] = block[0, : part.shape[0], : part.shape[1]]
+    samples = planes[0] if len(planes) == 1 else np.moveaxis(planes[..., 0], 0, -1)
+    return samples.view(np.uint8) if samples.dtype == bool else samples
 
 
 def _refuse_short_fax(page: Any, data: bytes, number: int) -> None:
