@@ -8,6 +8,7 @@ Source: Adobe, "TIFF, Revision 6.0" (1992), with Technical Note 3 on predictors.
 
 import math
 import re
+import struct
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,6 +27,7 @@ BITS = {  # that tifffile unpacks; programs differ over the order of 24 bits' by
 NONE, FAX, LZW, OLD_JPEG, JPEG, PACKBITS = 1, (2, 3, 4), 5, 6, 7, 32773
 PREDICTED = (LZW, 8, 32946, 34925, 50000)  # LZW, Deflate, LZMA, Zstandard
 ASSOCIATED, UNASSOCIATED = 1, 2  # kinds of alpha
+LAST_CODE = 532  # of tags that say what samples are
 END_OF_FAX = re.compile("(?:0{11,}1[01]?)+0*$")
 
 
@@ -51,6 +53,14 @@ def levels(file: BinaryIO, background: float, largest: float) -> np.ndarray | No
             refuse_large(columns, rows, largest)
         if page.subfiletype & 5 and (page.subifds or len(tiff.pages) > 1):
             raise Refused("begins with a thumbnail or a mask: save the image by itself")
+        form = tiff.tiff
+        file.seek(page.offset)
+        (count,) = struct.unpack(form.tagnoformat, file.read(form.tagnosize))
+        tags = file.read(count * form.tagsize)
+        for place in range(0, len(tags), form.tagsize):
+            (code,) = struct.unpack_from(f"{form.byteorder}H", tags, place)
+            if code <= LAST_CODE and code not in page.tags:
+                raise Refused(f"is damaged: its tag {code} cannot be read")
         _refuse_unknown(page)
         places = _places(page, tiff.filehandle.size)
         if page.compression in (OLD_JPEG, JPEG) or (
@@ -148,9 +158,9 @@ def _refuse_short_fax(page: Any, data: bytes, number: int) -> None:
         data = imagecodecs().bitorder_decode(data)
     kept = END_OF_FAX.sub("", "".join(f"{byte:08b}" for byte in data[-32:]))
     found, rng = [], np.random.default_rng(0)
-    for _ in range(4):
-        tail = kept + "".join(map(str, rng.integers(0, 2, 512 - len(kept))))
-        other = data[:-32] + int(tail, 2).to_bytes(64, "big")
+    for begin in 4 * ["", "000000000001"]:  # a line of some begins like that
+        tail = kept + "".join(begin + f"{its:020b}" for its in rng.integers(0, 1 << 20, 8))
+        other = data[:-32] + int(tail.ljust(512, "0"), 2).to_bytes(64, "big")
         if page.fillorder == 2:
             other = imagecodecs().bitorder_decode(other)
         found.append(page.decode(other, number)[0])
