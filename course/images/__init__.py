@@ -2,6 +2,8 @@
 
 from course.lazy import face
 
+LARGEST = 200  # megapixels that an image may have: the photographs of today's phones have no more
+
 __getattr__, __dir__, __all__ = face(
     __name__,
     {

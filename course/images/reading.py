@@ -4,22 +4,28 @@ Pictures from the world are broken, animated, sideways, transparent or enormous:
 cannot be used is named with a reason, and the others are read.
 """
 
+import io
 import operator
 import stat
 import threading
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from course.images import LARGEST
 from course.images.folders import list_folder
+from course.images.samples import NOT_FINITE as NOT_FINITE
+from course.images.samples import Refused, grey_levels, imagecodecs, refuse_large, upright
 
-FORMATS = ("JPEG", "PNG", "TIFF", "GIF", "WEBP", "BMP")
-FIRST_FRAME = ("MPO", "GIF", "WEBP")  # MPO: how many phones write a JPEG, with a preview behind it
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")  # TIFF by its own tags: course.images.tiff
+TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # + is BigTIFF
+ORIENTATIONS = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")  # chunks of a PNG
 FITS = ("stretch", "crop")
-NOT_FINITE = "holds NaN or infinite values"
 
 
 class ImageError(ValueError):
@@ -68,6 +74,7 @@ def load_folder(
     *,
     fit: str = "stretch",
     background: float = 1.0,
+    largest: float = LARGEST,
 ) -> LoadedImages:
     """Load every image file of a folder, as grey images of one size.
 
@@ -78,7 +85,7 @@ def load_folder(
     ----------
     path : str or Path
         The folder.
-    size, fit, background
+    size, fit, background, largest
         As for `load_image`.
 
     Raises
@@ -94,7 +101,8 @@ def load_folder(
     images, names, skipped = [], [], []
     for file in list_folder(path):
         try:
-            images.append(load_image(file, size, fit=fit, background=background))
+            image = load_image(file, size, fit=fit, background=background, largest=largest)
+            images.append(image)
             names.append(file.name)
         except UnreadableImage as error:
             skipped.append((file.name, error.reason))
@@ -108,14 +116,16 @@ def load_image(
     *,
     fit: str = "stretch",
     background: float = 1.0,
+    largest: float = LARGEST,
 ) -> np.ndarray:
     """Load one JPEG, PNG, TIFF, GIF, WebP or BMP file as a grey image.
 
-    Colours become luma (ITU-R 601), 8 and 16 bits are divided by 255 and 65535. 32-bit integers,
-    and floating-point files that leave [0, 1], have no agreed white: their largest value becomes
-    1, their smallest 0 if it is negative. The orientation in a camera's EXIF data is applied.
-    Of an animated GIF or WebP the first frame is taken; an animated PNG or a TIFF of several pages
-    is refused.
+    Colours become luma (ITU-R 601), n bits are divided by 2^n - 1, up to 16. Integers that are
+    signed or have more bits, and floating-point files that leave [0, 1], have no agreed white:
+    their largest value becomes 1, their smallest 0 if it is negative. The orientation in a camera's
+    EXIF data is applied; ICC profiles are not: levels stay as they are stored. Of an animated GIF
+    or WebP the first frame is taken, of a TIFF the first page; an animated PNG is refused, and so
+    is what cannot be read rightly, or ends early.
 
     Parameters
     ----------
@@ -128,6 +138,8 @@ def load_image(
         proportions.
     background : float
         Grey level behind transparent pixels.
+    largest : float
+        Megapixels; a larger image is refused before it is decoded.
 
     Returns
     -------
@@ -144,10 +156,10 @@ def load_image(
     size = None if size is None else checked_size(size)
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
-    return brought_to(load_levels(path, background), size, fit)
+    return brought_to(load_levels(path, background, largest), size, fit)
 
 
-def load_levels(path: str | Path, background: float = 1.0) -> np.ndarray:
+def load_levels(path: str | Path, background: float = 1.0, largest: float = LARGEST) -> np.ndarray:
     """Load a file at its own size; what `brought_to` makes of it is `load_image`'s image.
 
     Returns
@@ -163,18 +175,20 @@ def load_levels(path: str | Path, background: float = 1.0) -> np.ndarray:
     path = Path(path)
     try:
         _refuse_special_files(path)
-        with _quiet:
-            # Given a name, Pillow maps an uncompressed TIFF to memory and then scrambles the one
-            # whose orientation swaps rows and columns; given an open file, it reads it right.
-            with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
-                _refuse_many_pages(image, path)
-                image.load()
-                return _grey_levels(_upright(image), path, background)
+        with _quiet, path.open("rb") as file:
+            levels, formats = None, FORMATS
+            signature = file.read(4)
+            file.seek(0)
+            if signature in TIFF:
+                from course.images import tiff  # takes long to import
+
+                levels, formats = tiff.levels(file, background, largest), ("TIFF",)
+                file.seek(0)
+            return _by_pillow(file, formats, background, largest) if levels is None else levels
     except ImageError:
         raise
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        limit = f"{Image.MAX_IMAGE_PIXELS:,} pixels"
-        raise UnreadableImage(path, f"is too large: more than {limit}") from None
+    except Refused as error:
+        raise UnreadableImage(path, str(error)) from None
     except UnidentifiedImageError:
         raise UnreadableImage(
             path, "is broken, or not a JPEG, PNG, TIFF, GIF, WebP or BMP image"
@@ -188,19 +202,20 @@ def load_levels(path: str | Path, background: float = 1.0) -> np.ndarray:
 def brought_to(levels: np.ndarray, size: tuple[int, int] | None, fit: str) -> np.ndarray:
     """Grey levels as float32 in [0, 1], brought to a size (rows, columns), unless it is None."""
     if levels.dtype == np.uint8:
-        levels = levels.astype(np.float32) / 255
+        levels = levels.astype(np.float32)
+        levels /= 255
     return levels if size is None else _resized(levels, size, fit)
 
 
 class _Quiet:
     """Decoders' warnings are off while any thread decodes: the filters belong to all threads.
 
-    Pillow only warns of an image of up to twice its limit; that becomes an error.
+    So does Pillow's limit on pixels, in whose place is the caller's.
     """
 
     def __init__(self):
         self._lock, self._inside = threading.Lock(), 0
-        self._filters = warnings.catch_warnings()
+        self._filters, self._limit = warnings.catch_warnings(), None
 
     def __enter__(self) -> None:
         with self._lock:
@@ -208,7 +223,7 @@ class _Quiet:
                 self._filters = warnings.catch_warnings()
                 self._filters.__enter__()
                 warnings.simplefilter("ignore")
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                self._limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
             self._inside += 1
 
     def __exit__(self, *what: object) -> None:
@@ -216,6 +231,7 @@ class _Quiet:
             self._inside -= 1
             if self._inside == 0:
                 self._filters.__exit__(None, None, None)
+                Image.MAX_IMAGE_PIXELS = self._limit
 
 
 _quiet = _Quiet()
@@ -248,41 +264,75 @@ def _refuse_special_files(path: Path) -> None:
         raise UnreadableImage(path, "is empty (0 bytes)")
 
 
-def _refuse_many_pages(image: Image.Image, path: Path) -> None:
-    frames = getattr(image, "n_frames", 1)
-    if frames > 1 and image.format not in FIRST_FRAME:
-        kind = "has several pages" if image.format == "TIFF" else "is animated"
-        raise UnreadableImage(path, f"{kind} ({frames} frames): save one of them by itself")
+def _by_pillow(
+    file: BinaryIO, formats: Sequence[str], background: float, largest: float
+) -> np.ndarray:
+    """Grey levels of an open file, as `load_levels` has them."""
+    with Image.open(file, formats=formats) as image:
+        refuse_large(*image.size, largest)
+        if image.format == "PNG":
+            return _of_png(image, file, background)
+        image.load()
+        if image.format == "JPEG":
+            _refuse_doubtful_jpeg(image, file)
+        return upright(_of_picture(image, background), _orientation(image))
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF data: the pixels are good, so show them as they are stored
-        return image
-
-
-def _grey_levels(image: Image.Image, path: Path, background: float) -> np.ndarray:
+def _of_picture(image: Image.Image, background: float) -> np.ndarray:
+    """Grey levels of a picture of Pillow's, of 8 bits or fewer."""
     if image.has_transparency_data:
-        layers = np.asarray(image.convert("RGBA").convert("LA"), dtype=np.float32) / 255
-        return layers[..., 0] * layers[..., 1] + background * (1 - layers[..., 1])
-    if image.mode.startswith("I;16"):
-        return np.asarray(image).astype(np.float32) / 65535
-    if image.mode == "I" and image.format == "PNG":  # 16-bit grey, as older Pillows open it
-        return np.asarray(image).astype(np.float32) / 65535
-    if image.mode in ("I", "F"):
-        return _own_range(np.asarray(image).astype(np.float64), image.mode, path)
+        layers = np.asarray(image.convert("RGBA").convert("LA"))
+        alpha = layers[..., 1] / np.float32(255)
+        return grey_levels(layers[..., 0], 255, alpha, background=background)
     return np.asarray(image.convert("L"))
 
 
-def _own_range(values: np.ndarray, mode: str, path: Path) -> np.ndarray:
-    if not np.isfinite(values).all():
-        raise UnreadableImage(path, NOT_FINITE)
-    smallest, largest = values.min(), values.max()
-    if mode == "I" or smallest < 0 or largest > 1:
-        values = values - min(smallest, 0)
-        values = values / (values.max() or 1)
-    return values.astype(np.float32)
+def _orientation(image: Image.Image) -> int:
+    try:
+        return image.getexif().get(0x0112, 1)
+    except Exception:  # damaged EXIF data: the pixels are good, so show them as they are stored
+        return 1
+
+
+def _refuse_doubtful_jpeg(image: Image.Image, file: BinaryIO) -> None:
+    """Refuse a JPEG of inks that may be inverted, or whose stream ends early.
+
+    What is missing at the end becomes middle grey, and no decoder says so. Where the end is of that
+    grey, it is decoded again with more bytes before it: a complete stream needs none.
+    """
+    if image.mode == "CMYK" and "adobe" not in image.info:
+        raise Refused("is CMYK, and has no Adobe marker that says whether 0 is white")
+    levels = np.asarray(image)
+    if np.isin(levels[-1, -1], (127, 128)).any():
+        file.seek(0)
+        before, end, after = file.read().rpartition(b"\xff\xd9")
+        longer = io.BytesIO(before + bytes(range(1, 255)) + end + after)
+        with Image.open(longer, formats=("JPEG",)) as other:
+            if not np.array_equal(levels, np.asarray(other)):
+                raise Refused("ends early: its last part is missing")
+
+
+def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray:
+    """Grey levels of a PNG, by libpng.
+
+    Pillow leaves rows that are missing black, drops 8 of 16 bits of colours, and compares
+    transparent levels wrongly. Both take the same time.
+    """
+    if image.n_frames > 1:
+        raise Refused(f"is animated ({image.n_frames} frames): save one of them by itself")
+    if (codecs := imagecodecs()) is None:
+        if image.tile[0][3].endswith("B") or image.info.get("transparency"):
+            raise Refused("is a PNG of 16 bits or transparent levels: install imagecodecs")
+        return upright(_of_picture(image, background), _orientation(image))
+    file.seek(0)
+    content = file.read()
+    samples = np.atleast_3d(codecs.png_decode(content))
+    white, count = np.iinfo(samples.dtype).max, samples.shape[-1]
+    colours = samples[..., 0] if count < 3 else samples[..., :3]
+    alpha = samples[..., -1] / np.float32(white) if count % 2 == 0 else None
+    levels = grey_levels(colours, white, alpha, background=background)
+    turned = any(where in content for where in ORIENTATIONS)  # else Pillow decodes it, to look
+    return upright(levels, _orientation(image) if turned else 1)
 
 
 def _resized(grey: np.ndarray, size: tuple[int, int], fit: str) -> np.ndarray:

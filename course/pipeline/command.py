@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from course.images import LARGEST
 from course.pipeline.stopping import MODULE, called, stoppable
 
 if TYPE_CHECKING:
@@ -113,6 +114,13 @@ def add(commands: Any) -> None:
         default="stretch",
         help="show the whole image, stretched to the size (stretch, the usual), or cut out its "
         "middle in the right proportions (crop)",
+    )
+    reconstruct.add_argument(
+        "--largest",
+        metavar="MPIXEL",
+        default=LARGEST,
+        type=positive,
+        help=f"set larger images aside before they are decoded, in millions of pixels ({LARGEST})",
     )
     reconstruct.add_argument(
         "--engine",
@@ -273,6 +281,7 @@ def run(arguments: argparse.Namespace) -> int:
             recursive=arguments.recursive,
             discard=arguments.discard,
             replace=arguments.replace,
+            largest=arguments.largest,
         )
         seconds = time.perf_counter() - start
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from course import __version__
 from course.files import alone_in
-from course.images import images
+from course.images import LARGEST, images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
 from course.pipeline import (
@@ -75,6 +75,7 @@ def reconstruct_images(
     recursive: bool = False,
     discard: bool = False,
     replace: bool = False,
+    largest: float = LARGEST,
     watch: Callable[[Line], Any] = lambda line: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
@@ -125,6 +126,8 @@ def reconstruct_images(
     replace : bool
         Put the results in the place of another run's, all of which are removed. Without it a folder
         that holds such, or files of the results' names, is refused.
+    largest : float
+        Megapixels; larger images are set aside before they are decoded.
     watch : callable
         Takes what works on the images here (with `group` nothing does), which tells more.
 
@@ -179,9 +182,13 @@ def reconstruct_images(
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
-        } | ({"svd": svd} if svd == "gpu" else {})  # fmt: skip
+        } | ({"svd": svd} if svd == "gpu" else {}) | (
+            {"largest": largest} if largest != LARGEST else {}
+        )  # fmt: skip
         plan = _Plan(found.files, found.names, ranks, size, settings, found)
-        job = stages.Job(size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd)
+        job = stages.Job(
+            size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd, largest
+        )
         how = _How(
             batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
         )
@@ -195,7 +202,7 @@ def reconstruct_images(
     return reconstruct_images(
         inputs, ranks, out, size=size, fit=fit, engine="numpy", progress=progress, resume=resume,
         workers=workers, batch=batch, tell=tell, group=group, recursive=recursive,
-        discard=discard, replace=replace, watch=watch,
+        discard=discard, replace=replace, largest=largest, watch=watch,
     )  # fmt: skip
 
 

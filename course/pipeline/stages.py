@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from course import files
-from course.images import images, png, quality, reading
+from course.images import LARGEST, images, png, quality, reading
 from course.images.reading import UnreadableImage
 from course.images.shortage import is_shortage
 from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
@@ -64,6 +64,8 @@ class Job:
         Who rebuilds.
     svd : {"cpu", "gpu"}
         Who factorises.
+    largest : float
+        Megapixels of the largest image that is decoded.
     """
 
     size: tuple[int, int]
@@ -73,6 +75,7 @@ class Job:
     folder: Path
     engine: str = "numpy"
     svd: str = "cpu"
+    largest: float = LARGEST
 
 
 @dataclass
@@ -111,15 +114,15 @@ class Clock:
 # --- the work of a stage --------------------------------------------------------------------------
 
 
-def decode(file: Path, size: tuple[int, int], fit: str, for_gpu: bool = False) -> np.ndarray:
+def decode(job: Job, file: Path) -> np.ndarray:
     """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
 
-    For a GPU that brings it to its size, uint8 of its own size, where that can be.
+    For a GPU that brings it to its size, and factorises, uint8 of its own size, where that can be.
     """
-    levels = reading.load_levels(file)
-    if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
+    levels = reading.load_levels(file, largest=job.largest)
+    if job.svd == "gpu" and job.fit == "stretch" and goes_as_it_is(levels, job.size):
         return levels
-    return reading.brought_to(levels, size, fit)
+    return reading.brought_to(levels, job.size, job.fit)
 
 
 def factorise(image: np.ndarray, most: int) -> Factors:
@@ -219,7 +222,7 @@ def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Fac
     """An image and its factors, none where the GPU factorises; or why it is set aside."""
     try:
         with clock("decode"):
-            image = decode(task.file, job.size, job.fit, job.svd == "gpu")
+            image = decode(job, task.file)
     except UnreadableImage as error:
         return set_aside(task, error)
     if job.svd == "gpu":
