@@ -157,6 +157,12 @@ class Program:
         found = self._programs.get(key)
         if found is None and key in self._writing:  # it calls itself
             return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
+        result = self.typing(signature).result
+        if not device and not isinstance(result, types.NoneType):
+            raise typing_error(
+                f"CUDA kernel must have void return type: {self.source.name} returns {result}; "
+                "write the result into an array"
+            )
         if found is None:
             self._writing.add(key)
             try:

@@ -14,7 +14,7 @@ from numba import types
 
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
-from warpsim.front.names import Site, typing_error
+from warpsim.front.names import Site
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
@@ -332,11 +332,6 @@ def run_kernel(
             check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
         taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
-    if not isinstance(program.typing(kinds).result, types.NoneType):
-        raise typing_error(
-            f"CUDA kernel must have void return type: {program.source.name} returns "
-            f"{program.typing(kinds).result}; write the result into an array"
-        )
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
