@@ -22,6 +22,7 @@ from warpsim.front.allocations import (
 from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.dates import SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
+from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
@@ -212,6 +213,10 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
     (kind,) = arguments
+    real = cast not in (types.complex64, types.complex128)
+    lost = isinstance(kind, types.Complex) and real and function not in (bool, np.bool_)
+    if lost and cast is not types.boolean or function is float and isinstance(kind, types.Boolean):
+        raise typer.call_refused(node, function, arguments)
     if not castable(plain(kind), cast):
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {ALONE}")
     if function is float:
@@ -232,11 +237,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
     for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:
-            raise typer.source.refused(
-                node,
-                f"No implementation of function {function.__name__} found for signature:\n\n"
-                f" >>> {function.__name__}({kind}, {other})",
-            )
+            raise typer.call_refused(node, function, (kind, other))
         kind = found[0]
     typer.typing.operands[node] = (kind,) * len(arguments)
     return kind
@@ -333,6 +334,8 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
             "and nothing on others, which",
             "Return a number on every way, such as -1 for nothing.",
         )
+    if not isinstance(function, Inner):  # Numba inlines a function that is written in a kernel
+        typing.check_result(function)
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):
@@ -391,11 +394,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if isinstance(found, str):
         raise source.refused(node, found)
     if found is None:
-        listed = ", ".join(str(kind) for kind in arguments)
-        raise source.refused(
-            node,
-            f"No implementation of function {path} found for signature:\n\n >>> {path}({listed})",
-        )
+        raise typer.call_refused(node, path, arguments)
     typer.typing.operands[node] = tuple(found[1])
     return found[0]
 

@@ -170,15 +170,18 @@ class Expressions(Attributes, Decisions):
         else:
             found = resolve(function, tuple(plain(kind) for kind in arguments))
         if found is None:
-            name = getattr(function, "__name__", str(function))
-            listed = ", ".join(str(kind) for kind in arguments)
-            raise self.source.refused(
-                node,
-                f"No implementation of function {name} found for signature:\n\n"
-                f" >>> {name}({listed})",
-            )
+            raise self.call_refused(node, function, arguments)
         self.typing.operands[node] = found[1]
         return found[0]
+
+    def call_refused(self, node: ast.AST, function: Any, arguments: tuple) -> Exception:
+        """Numba's error of a function that takes no such arguments."""
+        name = function if isinstance(function, str) else getattr(function, "__name__", function)
+        listed = ", ".join(str(kind) for kind in arguments)
+        return self.source.refused(
+            node,
+            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
+        )
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):

@@ -95,9 +95,11 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
         if isinstance(arguments[0], types.Float):
             return arguments[0], *arguments
+        if not isinstance(arguments[0], types.Integer | types.Boolean):
+            return None
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
         return types.float64, wide
-    if function in (min, max) and types.boolean in arguments:
+    if function in (min, max) and any(isinstance(k, types.Boolean | types.Complex) for k in arguments):
         return None  # as numba-cuda; core Numba takes them
     context, override = _context()
     try:

@@ -189,6 +189,11 @@ class _Bound:
 
     py_func: FunctionType
     given: tuple[tuple[str, Any], ...]
+    inline: Any
+
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        return {"inline": self.inline}
 
     def program(self) -> Program:
         made = program_of(self.py_func).bound
@@ -255,7 +260,8 @@ def _bind_functions(source: Source) -> None:
             else:
                 kept.append(argument)
         if len(node.args) == len(inner.arguments):
-            bound = _Bound(function.py_func, tuple(given))
+            inline = getattr(function, "targetoptions", {}).get("inline", "never")
+            bound = _Bound(function.py_func, tuple(given), inline)
             node.func = ast.copy_location(ast.Constant(bound), node.func)
             node.args = kept
 

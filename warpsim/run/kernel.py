@@ -71,7 +71,9 @@ class Kernel:
             known = program.source.environment.get(self.__name__)
             if self.device and hasattr(known, "py_func"):
                 program.source.environment[self.__name__] = self  # calls itself as it is declared
-            program.typing(kinds)
+            typing = program.typing(kinds)
+            if self.device:
+                typing.check_result(self)
         except (UnsupportedError, ValueError):
             pass  # the simulator's own limits, and names not yet set, matter at the launch only
         except TypeError as error:
