@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import math
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,12 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             f"{ast.unparse(node.func)}({given[0]}) of what may be None: take int(...) or float(...)"
         )
         raise source.refused(node, text)
+    whole = isinstance(cast, types.Integer) and function not in CASTS
+    if any(isinstance(source.static(one), Enum) for one in node.args) and not whole:
+        if function in (min, max, round) or cast is not None:
+            raise source.refused(
+                node, f"{ast.unparse(node)}: Numba takes no member of an enumeration there: .value"
+            )
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1:
@@ -246,7 +253,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
 def _print(typer: Expressions, node: ast.Call) -> types.Type:
     for argument in node.args:
         kind = typer.expression(argument)
-        if not _printable(kind):
+        if not _printable(kind) or isinstance(typer.source.static(argument), Enum):
             raise typer.source.refused(node, f"print of {kind} is not possible in a kernel")
     return types.none
 
@@ -390,7 +397,9 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
-    found = intrinsics.FUNCTIONS[path](*arguments)
+    real = types.Integer | types.Float | types.Boolean
+    takes = all(isinstance(held(kind), real) for kind in arguments)
+    found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)
     if found is None:

@@ -16,7 +16,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
-from warpsim.front.dates import SCALARS
+from warpsim.front.dates import DATES, SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import held, of_value, plain, resolve
@@ -186,11 +186,17 @@ class Expressions(Attributes, Decisions):
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
             self.condition(node.operand)
+            kind = self.typing.of[node.operand]
+            if isinstance(kind, types.BaseTuple):
+                raise self.call_refused(node, operator.not_, (kind,))
             return types.boolean
         return self.call_type(node, UNARY[type(node.op)], (self.expression(node.operand),))
 
     def see_BoolOp(self, node: ast.BoolOp) -> types.Type:
         kinds = [plain(self.expression(value)) for value in node.values]
+        for kind in kinds[:-1]:
+            if isinstance(kind, types.Array | types.Record | DATES):
+                raise self.call_refused(node, bool, (kind,))
         return self.unified(node, kinds)
 
     def see_IfExp(self, node: ast.IfExp) -> types.Type:

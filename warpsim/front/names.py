@@ -149,7 +149,10 @@ def attribute(value: Any, name: str) -> Any:
     if _is_cuda_module(value) and name in KERNEL_NAMES:
         return kernel_name(name)
     found = as_kernel_name(getattr(value, name, MISSING))
-    return MISSING if isinstance(value, np.ndarray) and callable(found) else found
+    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        return found if name == "dtype" else MISSING  # Numba reads the others when the kernel runs
+    whole = isinstance(value, ModuleType | EnumType | np.dtype) or name == "value"
+    return found if whole or callable(found) else MISSING
 
 
 @dataclass

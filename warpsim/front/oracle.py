@@ -277,6 +277,8 @@ def of_dtype(dtype: Any) -> types.Type | None:
     if isinstance(dtype, types.Type):
         known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
         return dtype if known else None
+    if not isinstance(dtype, type | np.dtype | str):
+        return None
     if dtype is float:
         return types.float64
     if dtype is int:
