@@ -6,7 +6,6 @@ import ast
 import difflib
 from typing import Any
 
-import numpy as np
 from numba import types
 
 from warpsim.front.allocations import Pointer

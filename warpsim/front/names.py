@@ -219,7 +219,9 @@ class Source:
             for node in walk(child) if isinstance(child, ast.expr) else ():
                 if id(node) in self.untyped:
                     name = ast.unparse(node)
-                    raise self.refused(node, f"Untyped global name {name!r}: {self.untyped[id(node)]}")
+                    raise self.refused(
+                        node, f"Untyped global name {name!r}: {self.untyped[id(node)]}"
+                    )
 
     @cached_property
     def untyped(self) -> dict[int, str]:

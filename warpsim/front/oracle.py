@@ -99,7 +99,9 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
             return None
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
         return types.float64, wide
-    if function in (min, max) and any(isinstance(k, types.Boolean | types.Complex) for k in arguments):
+    if function in (min, max) and any(
+        isinstance(k, types.Boolean | types.Complex) for k in arguments
+    ):
         return None  # as numba-cuda; core Numba takes them
     context, override = _context()
     try:
