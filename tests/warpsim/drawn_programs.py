@@ -443,10 +443,10 @@ def by_numba(program: Program) -> str | None:
 
     from course.compiler.toolchain import device_answers
 
-    kernel, values = program.kernel(cuda)
     with warnings.catch_warnings(), device_answers((7, 5)):
         warnings.simplefilter("ignore")
         try:
+            kernel, values = program.kernel(cuda)
             kinds = tuple(cuda.jit(kernel).typeof_pyval(value) for value in values)
             compile_cuda(kernel, types.void, kinds, cc=(7, 5), nvvm_options={"opt": 3})
         except Exception as error:
@@ -458,11 +458,11 @@ def by_simulator(program: Program) -> str | None:
     """What the simulator refuses the program for; None if it takes it."""
     from warpsim import cuda
 
-    kernel, values = program.kernel(cuda)
-    values = [_on_device(value) for value in values]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            kernel, values = program.kernel(cuda)
+            values = [_on_device(value) for value in values]
             cuda.jit(kernel).lane_program(*values)
         except Exception as error:
             return f"{type(error).__name__}: {error}"

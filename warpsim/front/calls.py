@@ -341,6 +341,8 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
             "and nothing on others, which",
             "Return a number on every way, such as -1 for nothing.",
         )
+    if declared is None and (typing.recursive or typing.source is typer.source):
+        _check_literals(typer, node, typing.source)
     if not isinstance(function, Inner):  # Numba inlines a function that is written in a kernel
         typing.check_result(function)
     typer.typing.callees[node] = (function, arguments)
@@ -348,6 +350,23 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     if declared is not None and not isinstance(typing.result, types.NoneType):
         return declared[1] or typing.result
     return typing.result
+
+
+def _check_literals(typer: Expressions, node: ast.Call, inner: Source) -> None:
+    """A literal has a type of its own: what calls itself must hand it on as it is."""
+    for number, (name, argument) in enumerate(zip(inner.arguments, node.args)):
+        if typer.literal(argument) is MISSING:
+            continue
+        for part in walk(inner.tree):
+            again = isinstance(part, ast.Call) and getattr(part.func, "id", None) == inner.name
+            given = part.args[number] if again and number < len(part.args) else None
+            if again and (typer.source is inner or getattr(given, "id", None) != name):
+                raise typer.source.refused(
+                    node,
+                    f"{inner.name} calls itself with arguments of other types than the literal "
+                    f"{ast.unparse(argument)}, which Numba-CUDA has no code for "
+                    "(insert_unresolved_ref): give it a variable, such as an argument",
+                )
 
 
 def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tuple):

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 from warnings import warn
 
+import numpy as np
 from numba import types
 from numba.core.errors import NumbaWarning
 
@@ -138,6 +139,8 @@ class Expressions(Attributes, Decisions):
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
             )
+        if isinstance(value, np.ndarray):
+            kind = kind.copy(readonly=True)
         return plain(kind) if not isinstance(value, str) else kind
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:

@@ -383,6 +383,8 @@ def read(function: FunctionType) -> Source:
     """
     lines, tree = _source_of(function)
     spec, name = tree.args, tree.name
+    if inspect.isgeneratorfunction(function):
+        raise typing_error(f"{name} has a yield: kernels have no generators")
     if spec.kwarg or spec.kwonlyargs:
         raise Unsupported(f"{name} has **kwargs or keyword-only arguments: name each one")
     rest = [spec.vararg] if spec.vararg else []

@@ -236,7 +236,8 @@ def of_value(value: Any) -> types.Type | None:
     if isinstance(value, bool | np.bool_):
         return types.boolean
     if isinstance(value, int):
-        return types.int64 if -(2**63) <= value < 2**63 else types.uint64
+        wide = types.int64 if value < 2**63 else types.uint64
+        return wide if -(2**63) <= value < 2**64 else None
     if isinstance(value, float) and not isinstance(value, np.generic):
         return types.float64
     if isinstance(value, complex) and not isinstance(value, np.generic):

@@ -45,6 +45,7 @@ class Typing:
     returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
+    recursive: bool = False  # the function calls itself
     made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
@@ -322,9 +323,25 @@ class Typer(Expressions):
 
     def do_Assert(self, node: ast.Assert) -> None:
         self.condition(node.test)
+        self._check_raised(node, AssertionError, [node.msg] if node.msg else [])
 
     def do_Raise(self, node: ast.Raise) -> None:
+        call = node.exc if isinstance(node.exc, ast.Call) else None
+        if node.exc is not None:
+            kind = self.source.static(call.func if call else node.exc)
+            whole = node.cause is None and not (call and call.keywords)
+            self._check_raised(node, kind if whole else MISSING, call.args if call else [])
         self.environment = None
+
+    def _check_raised(self, node: ast.stmt, kind: Any, arguments: list[ast.expr]) -> None:
+        """Refuse what Numba cannot raise: it keeps exceptions as constants."""
+        known = isinstance(kind, type) and issubclass(kind, Exception)
+        if not known or any(self.source.static(one) is MISSING for one in arguments):
+            raise self.source.refused(
+                node,
+                "a kernel raises an Exception class, or one with constants: Numba has no way to "
+                "keep values of a thread in it (return_dynamic_user_exc)",
+            )
 
 
 def _alike(first: types.Record, second: types.Record) -> bool:
