@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from warpsim import cuda, trace
+from warpsim.host.device import DeviceNDArray
 
 
 @cuda.jit
@@ -66,4 +67,4 @@ def test_sectors_of_a_part_are_those_where_it_lies():
 def test_elements_that_do_not_lie_on_a_common_step_are_refused():
     records = np.zeros(8, np.dtype([("mass", "f8"), ("flag", "u1")]))
     with pytest.raises(TypeError, match="9,.* bytes apart.*copy"):
-        copy[1, 32](cuda.to_device(records)["mass"], np.zeros(4))
+        copy[1, 32](DeviceNDArray(records["mass"]), np.zeros(4))

@@ -95,7 +95,7 @@ def test_random_pairs_and_rows():
     def kernel(a, b, out, rows):
         i = cuda.grid(1)
         out[i] = gcd(a[i], b[i])
-        sort(rows[i], 0, rows.shape[1] - 1)
+        sort(rows[i], i * 0, rows.shape[1] - 1)  # a literal 0 has another type
 
     generator = np.random.default_rng(3)
     a, b = generator.integers(1, 1000, (2, 100))

@@ -6,7 +6,6 @@ import ast
 import difflib
 from typing import Any
 
-import numpy as np
 from numba import types
 
 from warpsim.front.allocations import Pointer
@@ -36,12 +35,16 @@ class Attributes:
         root = self.source.static(node.value)
         if root is MISSING or hasattr(root, "__cuda_array_interface__"):
             return
-        if isinstance(root, np.ndarray) and hasattr(root, node.attr):
-            return  # a method of an array from outside
+        if not isinstance(root, KernelName | type | types.Type) and hasattr(root, node.attr):
+            return  # of an array or a number from outside
         if isinstance(root, KernelName):
             known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
         else:
             known = [n for n in {*dir(root), *KERNEL_NAMES} if "." not in n]
+        if isinstance(root, type | types.Type) and hasattr(root, node.attr):
+            raise self.source.refused(
+                node, f"Unknown attribute {node.attr!r} of type class({ast.unparse(node.value)})"
+            )
         close = difflib.get_close_matches(node.attr, known, n=1)
         hint = f"; did you mean {ast.unparse(node.value)}.{close[0]}?" if close else ""
         raise self.source.refused(

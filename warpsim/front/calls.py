@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import math
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from warpsim.front.allocations import (
 from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.dates import SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
+from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
 from warpsim.front.pieces import piece_type
@@ -89,6 +91,12 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             f"{ast.unparse(node.func)}({given[0]}) of what may be None: take int(...) or float(...)"
         )
         raise source.refused(node, text)
+    whole = isinstance(cast, types.Integer) and function not in CASTS
+    if any(isinstance(source.static(one), Enum) for one in node.args) and not whole:
+        if function in (min, max, round) or cast is not None:
+            raise source.refused(
+                node, f"{ast.unparse(node)}: Numba takes no member of an enumeration there: .value"
+            )
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1:
@@ -212,6 +220,10 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
     (kind,) = arguments
+    real = cast not in (types.complex64, types.complex128)
+    lost = isinstance(kind, types.Complex) and real and function not in (bool, np.bool_)
+    if lost and cast is not types.boolean or function is float and isinstance(kind, types.Boolean):
+        raise typer.call_refused(node, function, arguments)
     if not castable(plain(kind), cast):
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {ALONE}")
     if function is float:
@@ -232,11 +244,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
     for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:
-            raise typer.source.refused(
-                node,
-                f"No implementation of function {function.__name__} found for signature:\n\n"
-                f" >>> {function.__name__}({kind}, {other})",
-            )
+            raise typer.call_refused(node, function, (kind, other))
         kind = found[0]
     typer.typing.operands[node] = (kind,) * len(arguments)
     return kind
@@ -245,7 +253,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
 def _print(typer: Expressions, node: ast.Call) -> types.Type:
     for argument in node.args:
         kind = typer.expression(argument)
-        if not _printable(kind):
+        if not _printable(kind) or isinstance(typer.source.static(argument), Enum):
             raise typer.source.refused(node, f"print of {kind} is not possible in a kernel")
     return types.none
 
@@ -333,11 +341,32 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
             "and nothing on others, which",
             "Return a number on every way, such as -1 for nothing.",
         )
+    if declared is None and (typing.recursive or typing.source is typer.source):
+        _check_literals(typer, node, typing.source)
+    if not isinstance(function, Inner):  # Numba inlines a function that is written in a kernel
+        typing.check_result(function)
     typer.typing.callees[node] = (function, arguments)
     typer.typing.operands[node] = arguments
     if declared is not None and not isinstance(typing.result, types.NoneType):
         return declared[1] or typing.result
     return typing.result
+
+
+def _check_literals(typer: Expressions, node: ast.Call, inner: Source) -> None:
+    """A literal has a type of its own: what calls itself must hand it on as it is."""
+    for number, (name, argument) in enumerate(zip(inner.arguments, node.args)):
+        if typer.literal(argument) is MISSING:
+            continue
+        for part in walk(inner.tree):
+            again = isinstance(part, ast.Call) and getattr(part.func, "id", None) == inner.name
+            given = part.args[number] if again and number < len(part.args) else None
+            if again and (typer.source is inner or getattr(given, "id", None) != name):
+                raise typer.source.refused(
+                    node,
+                    f"{inner.name} calls itself with arguments of other types than the literal "
+                    f"{ast.unparse(argument)}, which Numba-CUDA has no code for "
+                    "(insert_unresolved_ref): give it a variable, such as an argument",
+                )
 
 
 def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tuple):
@@ -387,15 +416,13 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
-    found = intrinsics.FUNCTIONS[path](*arguments)
+    real = types.Integer | types.Float | types.Boolean
+    takes = all(isinstance(held(kind), real) for kind in arguments)
+    found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)
     if found is None:
-        listed = ", ".join(str(kind) for kind in arguments)
-        raise source.refused(
-            node,
-            f"No implementation of function {path} found for signature:\n\n >>> {path}({listed})",
-        )
+        raise typer.call_refused(node, path, arguments)
     typer.typing.operands[node] = tuple(found[1])
     return found[0]
 

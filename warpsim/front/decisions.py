@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
+from enum import EnumType
+from types import ModuleType
 from typing import Any
 
 from numba import types
@@ -117,8 +119,12 @@ class Decisions:
             value = self._literal_item(node)
         elif isinstance(node, ast.Attribute) and node.attr == "ndim":
             value = self.constant(node)
-        elif isinstance(node, ast.Name | ast.Attribute):
+        elif isinstance(node, ast.Name):
             value = self.source.static(node)
+        elif isinstance(node, ast.Attribute):
+            outer = self.source.static(node.value)
+            whole = isinstance(outer, ModuleType | EnumType)
+            value = self.source.static(node) if whole else MISSING
         return value if _whole(value) else MISSING
 
     def _literal_item(self, node: ast.Subscript) -> Any:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 from warnings import warn
 
+import numpy as np
 from numba import types
 from numba.core.errors import NumbaWarning
 
@@ -16,7 +17,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
-from warpsim.front.dates import SCALARS
+from warpsim.front.dates import DATES, SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import held, of_value, plain, resolve
@@ -138,6 +139,8 @@ class Expressions(Attributes, Decisions):
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
             )
+        if isinstance(value, np.ndarray):
+            kind = kind.copy(readonly=True)
         return plain(kind) if not isinstance(value, str) else kind
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:
@@ -170,24 +173,33 @@ class Expressions(Attributes, Decisions):
         else:
             found = resolve(function, tuple(plain(kind) for kind in arguments))
         if found is None:
-            name = getattr(function, "__name__", str(function))
-            listed = ", ".join(str(kind) for kind in arguments)
-            raise self.source.refused(
-                node,
-                f"No implementation of function {name} found for signature:\n\n"
-                f" >>> {name}({listed})",
-            )
+            raise self.call_refused(node, function, arguments)
         self.typing.operands[node] = found[1]
         return found[0]
+
+    def call_refused(self, node: ast.AST, function: Any, arguments: tuple) -> Exception:
+        """Numba's error of a function that takes no such arguments."""
+        name = function if isinstance(function, str) else getattr(function, "__name__", function)
+        listed = ", ".join(str(kind) for kind in arguments)
+        return self.source.refused(
+            node,
+            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
+        )
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
             self.condition(node.operand)
+            kind = self.typing.of[node.operand]
+            if isinstance(kind, types.BaseTuple):
+                raise self.call_refused(node, operator.not_, (kind,))
             return types.boolean
         return self.call_type(node, UNARY[type(node.op)], (self.expression(node.operand),))
 
     def see_BoolOp(self, node: ast.BoolOp) -> types.Type:
         kinds = [plain(self.expression(value)) for value in node.values]
+        for kind in kinds[:-1]:
+            if isinstance(kind, types.Array | types.Record | DATES):
+                raise self.call_refused(node, bool, (kind,))
         return self.unified(node, kinds)
 
     def see_IfExp(self, node: ast.IfExp) -> types.Type:

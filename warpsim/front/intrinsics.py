@@ -63,10 +63,15 @@ def _brev(a):
     return kind, (kind,)
 
 
+def _ffs(value):
+    return (u4, (value,)) if value in (i4, u4, i8, types.uint64) else None
+
+
 def _selp(test, a, b):
     if bfloat16 in (a, b):
         return ALONE
-    return (a, (test, a, a)) if a == b else None
+    narrow = isinstance(a, types.Boolean) or a in (types.int8, types.uint8, types.float16)
+    return (a, (test, a, a)) if a == b and not narrow else None
 
 
 def _shuffle(mask, value, lane):
@@ -99,10 +104,6 @@ def _match_all(mask, value):
     return types.Tuple((i4, types.boolean)), (types.int64, value)
 
 
-def _eq(mask, value):
-    return types.boolean, (types.int64, types.boolean)
-
-
 def _nothing(*arguments):
     return types.none, arguments
 
@@ -124,7 +125,7 @@ FUNCTIONS: dict[str, Callable] = {
     "lanemask_lt": lambda: (u4, ()),
     "popc": _same,
     "clz": _same,
-    "ffs": lambda value: (u4, (value,)),
+    "ffs": _ffs,
     "brev": _brev,
     "fma": _fma,
     "cbrt": _cbrt,
@@ -135,7 +136,7 @@ FUNCTIONS: dict[str, Callable] = {
     "shfl_xor_sync": _shuffle,
     "any_sync": _vote(types.boolean),
     "all_sync": _vote(types.boolean),
-    "eq_sync": _eq,
+    "eq_sync": _vote(types.boolean),
     "ballot_sync": _vote(i4),
     "match_any_sync": _match_any,
     "match_all_sync": _match_all,

@@ -15,8 +15,8 @@ import sys
 import textwrap
 import warnings
 from dataclasses import dataclass, field, replace
-from enum import EnumType
-from functools import cache
+from enum import Enum, EnumType
+from functools import cache, cached_property
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
+from warpsim.front.oracle import of_value
 from warpsim.front.trees import consists_of, walk
 from warpsim.front.vectortypes import ALIASES, VECTORS
 from warpsim.run import halves, libdevice
@@ -42,6 +43,15 @@ KERNEL_NAMES = frozenset(
     lanemask_lt nanosleep cg cg.this_grid
     """.split()
 ).union(halves.NAMES, libdevice.NAMES, VECTORS, ALIASES)
+
+#: Names that Numba knows as attributes of ``cuda`` alone: imported by themselves they have no type.
+ONLY_OF_CUDA = frozenset(
+    """
+    activemask atomic blockDim blockIdx brev cbrt clz const ffs fma gridDim laneid lanemask_lt local
+    match_all_sync match_any_sync nanosleep popc selp shared syncwarp threadIdx threadfence
+    threadfence_block threadfence_system warpsize
+    """.split()
+)
 
 #: Objects from elsewhere that stand for a name of a kernel, by their identity.
 _REGISTERED: dict[int, tuple[Any, KernelName]] = {}
@@ -139,7 +149,10 @@ def attribute(value: Any, name: str) -> Any:
     if _is_cuda_module(value) and name in KERNEL_NAMES:
         return kernel_name(name)
     found = as_kernel_name(getattr(value, name, MISSING))
-    return MISSING if isinstance(value, np.ndarray) and callable(found) else found
+    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        return found if name == "dtype" else MISSING  # Numba reads the others when the kernel runs
+    whole = isinstance(value, ModuleType | EnumType | np.dtype) or name == "value"
+    return found if whole or callable(found) else MISSING
 
 
 @dataclass
@@ -199,6 +212,37 @@ class Source:
         """The error of something that Numba itself refuses."""
         line = self.line(node)
         return typing_error(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
+
+    def check_names(self, statement: ast.stmt) -> None:
+        """Refuse a statement that names something from outside to which Numba gives no type."""
+        for child in ast.iter_child_nodes(statement) if self.untyped else ():
+            for node in walk(child) if isinstance(child, ast.expr) else ():
+                if id(node) in self.untyped:
+                    name = ast.unparse(node)
+                    raise self.refused(
+                        node, f"Untyped global name {name!r}: {self.untyped[id(node)]}"
+                    )
+
+    @cached_property
+    def untyped(self) -> dict[int, str]:
+        """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
+        found = {}
+        for node in walk(self.tree):
+            base = node.value if isinstance(node, ast.Attribute) else node
+            if isinstance(base, ast.Name) and base.id in self.assigned:
+                continue
+            value = self.static(base) if isinstance(base, ast.Name | ast.Attribute) else MISSING
+            if value is MISSING or (base is node and not isinstance(base, ast.Name)):
+                continue
+            if isinstance(value, KernelName) and isinstance(base, ast.Name):
+                if value.path in ONLY_OF_CUDA:
+                    found[id(base)] = f"write cuda.{value.path}, after from numba import cuda"
+            elif has_no_type(value) and (base is not node or isinstance(value, type)):
+                found[id(base)] = (
+                    f"a {type(value).__name__} means nothing to Numba: give what you need of it a "
+                    "name outside the kernel"
+                )
+        return found
 
     # ------------------------------------------------------------------ constants
     def static(self, node: ast.AST) -> Any:
@@ -339,6 +383,8 @@ def read(function: FunctionType) -> Source:
     """
     lines, tree = _source_of(function)
     spec, name = tree.args, tree.name
+    if inspect.isgeneratorfunction(function):
+        raise typing_error(f"{name} has a yield: kernels have no generators")
     if spec.kwarg or spec.kwonlyargs:
         raise Unsupported(f"{name} has **kwargs or keyword-only arguments: name each one")
     rest = [spec.vararg] if spec.vararg else []
@@ -396,6 +442,15 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                     source.constants[target.id] = folded(value)
                 elif is_type(source.static(value)):
                     source.constants[target.id] = source.static(value)
+
+
+def has_no_type(value: Any) -> bool:
+    """Is it a class or an object that no name in a kernel may stand for?"""
+    if isinstance(value, type):
+        known = issubclass(value, np.generic | Enum | BaseException | types.Type)
+        return not (known or value.__module__ == "builtins" or hasattr(value, "_fields"))
+    plain = isinstance(value, ModuleType | KernelName | types.Type | np.dtype) or callable(value)
+    return not plain and of_value(value) is None
 
 
 def is_type(value: Any) -> bool:

@@ -95,9 +95,13 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
         if isinstance(arguments[0], types.Float):
             return arguments[0], *arguments
+        if not isinstance(arguments[0], types.Integer | types.Boolean):
+            return None
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
         return types.float64, wide
-    if function in (min, max) and types.boolean in arguments:
+    if function in (min, max) and any(
+        isinstance(k, types.Boolean | types.Complex) for k in arguments
+    ):
         return None  # as numba-cuda; core Numba takes them
     context, override = _context()
     try:
@@ -232,7 +236,8 @@ def of_value(value: Any) -> types.Type | None:
     if isinstance(value, bool | np.bool_):
         return types.boolean
     if isinstance(value, int):
-        return types.int64 if -(2**63) <= value < 2**63 else types.uint64
+        wide = types.int64 if value < 2**63 else types.uint64
+        return wide if -(2**63) <= value < 2**64 else None
     if isinstance(value, float) and not isinstance(value, np.generic):
         return types.float64
     if isinstance(value, complex) and not isinstance(value, np.generic):
@@ -275,6 +280,8 @@ def of_dtype(dtype: Any) -> types.Type | None:
     if isinstance(dtype, types.Type):
         known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
         return dtype if known else None
+    if not isinstance(dtype, type | np.dtype | str):
+        return None
     if dtype is float:
         return types.float64
     if dtype is int:

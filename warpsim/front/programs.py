@@ -27,8 +27,10 @@ Signature = tuple[types.Type, ...]
 
 #: Passes over a function that calls itself until the type of its result stands still.
 MOST_PASSES = 8
-#: Types of the arguments with which a function may call itself.
-DEEPEST_TYPES = 16
+OTHER_TYPES = (
+    "{} calls itself with arguments of types {}, but was called with {}: Numba-CUDA has no code for "
+    "that (insert_unresolved_ref); call it with those types, a variable instead of a literal number"
+)
 RUNAWAY = "cannot type infer runaway recursion: no way through {} ends without a call of itself"
 
 
@@ -87,6 +89,12 @@ class Program:
                 )
             if inner is self and arguments in self._guesses:
                 return self._guessed(source, node, arguments)
+            if inner is self and any(
+                one != other and not isinstance(one, types.Array)  # it may only lie otherwise
+                for one, other in zip(arguments, signature, strict=True)
+            ):
+                given = [", ".join(map(str, kinds)) for kinds in (arguments, signature)]
+                raise source.refused(node, OTHER_TYPES.format(self.source.name, *given))
             try:
                 return inner.typing(arguments, (*callers, self))
             except TypingError as error:
@@ -97,8 +105,6 @@ class Program:
                     f"    {source.code(source.line(node))}"
                 ) from None
 
-        if len(self._guesses) >= DEEPEST_TYPES:
-            raise typing_error(RUNAWAY.format(self.source.name))
         guess = self._guesses[signature] = MISSING
         try:
             for _ in range(MOST_PASSES):
@@ -118,6 +124,7 @@ class Program:
             raise
         finally:
             del self._guesses[signature]
+        found.recursive = signature in self._recursive
         self._typings[signature] = found
         return found
 
@@ -157,6 +164,12 @@ class Program:
         found = self._programs.get(key)
         if found is None and key in self._writing:  # it calls itself
             return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
+        result = self.typing(signature).result
+        if not device and not isinstance(result, types.NoneType):
+            raise typing_error(
+                f"CUDA kernel must have void return type: {self.source.name} returns {result}; "
+                "write the result into an array"
+            )
         if found is None:
             self._writing.add(key)
             try:
@@ -183,6 +196,11 @@ class _Bound:
 
     py_func: FunctionType
     given: tuple[tuple[str, Any], ...]
+    inline: Any
+
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        return {"inline": self.inline}
 
     def program(self) -> Program:
         made = program_of(self.py_func).bound
@@ -249,7 +267,8 @@ def _bind_functions(source: Source) -> None:
             else:
                 kept.append(argument)
         if len(node.args) == len(inner.arguments):
-            bound = _Bound(function.py_func, tuple(given))
+            inline = getattr(function, "targetoptions", {}).get("inline", "never")
+            bound = _Bound(function.py_func, tuple(given), inline)
             node.func = ast.copy_location(ast.Constant(bound), node.func)
             node.args = kept
 

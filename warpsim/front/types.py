@@ -22,7 +22,8 @@ from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
 from warpsim.front.oracle import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
-#: ``(name,)`` stands the value of a version that is a literal.
+#: ``(name,)`` stands the value of a version that is a literal; ``(name, "given")`` is there while
+#: an argument has not been set anew.
 Environment = dict[str, Any]
 
 
@@ -44,9 +45,22 @@ class Typing:
     returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
+    recursive: bool = False  # the function calls itself
+    made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict
     )
+
+    def check_result(self, function: Any) -> None:
+        """Refuse a device function that returns an array of its own, unless Numba inlines it."""
+        inline = getattr(function, "targetoptions", {}).get("inline", "never")
+        if self.made is not None and inline in ("never", False, None):
+            raise self.source.refused(
+                self.made,
+                "Only accept returning of array passed into the function as argument: return an "
+                "argument as it is, take an array to write to, or declare the function with "
+                'inline="always"',
+            )
 
 
 class Typer(Expressions):
@@ -57,6 +71,7 @@ class Typer(Expressions):
         self.callee = callee
         self.typing = Typing(source, arguments)
         self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
+        self.environment.update(((name, "given"), True) for name in source.arguments)
         self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
         self.returns_nothing = False
         self.unused: ast.expr | None = None  # an expression whose value nobody takes
@@ -118,6 +133,7 @@ class Typer(Expressions):
             if handler is None:
                 raise self.unknown_syntax(statement, "statement")
             depth = len(self.loops)
+            self.source.check_names(statement)
             try:
                 handler(statement)
             except NotYet:  # the first pass: what calls itself ends elsewhere
@@ -154,6 +170,7 @@ class Typer(Expressions):
         """A target gets a new type, and a value if that is a literal."""
         if isinstance(target, ast.Name):
             self.environment.pop((target.id,), None)
+            self.environment.pop((target.id, "given"), None)
             if value is not MISSING:
                 self.environment[(target.id,)] = value
             self.environment[target.id] = plain(kind)
@@ -290,6 +307,9 @@ class Typer(Expressions):
 
     def do_Return(self, node: ast.Return) -> None:
         kind = types.none if node.value is None else plain(self.expression(node.value))
+        given = isinstance(node.value, ast.Name) and (node.value.id, "given") in self.environment
+        if isinstance(kind, types.Array) and not given:
+            self.typing.made = node
         old = self.typing.result
         self.returns_nothing |= isinstance(kind, types.NoneType)
         if isinstance(old, types.NoneType):
@@ -303,9 +323,25 @@ class Typer(Expressions):
 
     def do_Assert(self, node: ast.Assert) -> None:
         self.condition(node.test)
+        self._check_raised(node, AssertionError, [node.msg] if node.msg else [])
 
     def do_Raise(self, node: ast.Raise) -> None:
+        call = node.exc if isinstance(node.exc, ast.Call) else None
+        if node.exc is not None:
+            kind = self.source.static(call.func if call else node.exc)
+            whole = node.cause is None and not (call and call.keywords)
+            self._check_raised(node, kind if whole else MISSING, call.args if call else [])
         self.environment = None
+
+    def _check_raised(self, node: ast.stmt, kind: Any, arguments: list[ast.expr]) -> None:
+        """Refuse what Numba cannot raise: it keeps exceptions as constants."""
+        known = isinstance(kind, type) and issubclass(kind, Exception)
+        if not known or any(self.source.static(one) is MISSING for one in arguments):
+            raise self.source.refused(
+                node,
+                "a kernel raises an Exception class, or one with constants: Numba has no way to "
+                "keep values of a thread in it (return_dynamic_user_exc)",
+            )
 
 
 def _alike(first: types.Record, second: types.Record) -> bool:

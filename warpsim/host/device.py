@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import operator
 import weakref
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from warpsim.front.oracle import of_value
+from warpsim.front.oracle import of_dtype, of_value
 from warpsim.host.gpus import GPU
 from warpsim.host.interface import describe
 from warpsim.host.settings import setting
@@ -19,6 +21,13 @@ from warpsim.host.settings import setting
 NOT_CONTIGUOUS = (
     "Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
     "Please ensure contiguous buffer with numpy .ascontiguousarray()"
+)
+
+
+#: What an index of a device array may be.
+ONLY_WHOLE = (
+    "as in Numba, a device array takes integers and slices, no masks, lists, None or ...: "
+    "copy_to_host() first, or choose the elements in a kernel"
 )
 
 
@@ -76,10 +85,14 @@ class DeviceNDArray:
     ndim = property(lambda self: self._memory.ndim)
     size = property(lambda self: self._memory.size)
     nbytes = property(lambda self: self._memory.nbytes)
-    itemsize = property(lambda self: self._memory.itemsize)
-    flags = property(lambda self: self._memory.flags)
     alloc_size = nbytes
     __cuda_array_interface__ = property(lambda self: describe(self._memory, self.stream))
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """In which orders the elements lie one after the other; an axis of stride 0 is in none."""
+        flags = self._memory.flags
+        return {"C_CONTIGUOUS": flags.c_contiguous, "F_CONTIGUOUS": flags.f_contiguous}
 
     @property
     def gpu_data(self) -> MemoryPointer:
@@ -129,22 +142,22 @@ class DeviceNDArray:
             )
         if ary is None:
             return self._memory.copy(order="K")
-        self._check(ary, "copy_to_host")
-        np.copyto(ary, self._memory)
+        self._check(ary, "copy_to_host", ary.squeeze().strides)
+        np.copyto(ary, self._memory.reshape(ary.shape))
         return ary
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
         """Set the values from a host or device array of the same shape and dtype."""
-        values = ary._memory if isinstance(ary, DeviceNDArray) else np.asarray(ary)
-        if values.size:
-            self._in_one_piece(self._memory)
-        if values.size and isinstance(ary, DeviceNDArray):
-            self._in_one_piece(values)
-        self._check(values, "copy_to_device")
-        mine, other = self._memory.squeeze().strides, values.squeeze().strides
-        if values.size and isinstance(ary, DeviceNDArray) and mine != other:
-            raise ValueError(f"incompatible strides: {self.strides} vs. {values.strides}")
-        np.copyto(self._memory, values)
+        if ary.size == 0:
+            return
+        self._in_one_piece(self._memory)
+        if not isinstance(ary, DeviceNDArray):
+            self._check(ary, "copy_to_device", None)
+            np.copyto(self._memory, np.reshape(ary, self.shape))
+            return
+        self._in_one_piece(ary._memory)
+        self._check(ary, "copy_to_device", ary._memory.squeeze().strides)
+        np.copyto(self._memory, ary._memory.reshape(self.shape))
 
     @staticmethod
     def _in_one_piece(memory: np.ndarray) -> None:
@@ -154,39 +167,88 @@ class DeviceNDArray:
         if not (core.flags.c_contiguous or core.flags.f_contiguous):
             raise ValueError(NOT_CONTIGUOUS)
 
-    def _check(self, other: np.ndarray, what: str) -> None:
-        if other.shape != self.shape:
-            raise ValueError(f"incompatible shape: {what} of {self.shape} and {other.shape}")
+    def _check(self, other: Any, what: str, strides: tuple[int, ...] | None) -> None:
+        """Refuse to copy between arrays of other shapes, dtypes or strides, axes of 1 aside."""
+        mine = self._memory.squeeze()
         if other.dtype != self.dtype:
             raise TypeError(f"incompatible dtype: {what} of {self.dtype} and {other.dtype}")
+        if tuple(size for size in other.shape if size != 1) != mine.shape:
+            raise ValueError(f"incompatible shape: {what} of {self.shape} and {other.shape}")
+        if self.size and strides not in (None, mine.strides):
+            raise ValueError(f"incompatible strides: {self.strides} vs. {other.strides}")
 
-    def reshape(self, *shape: Any, **options: Any) -> DeviceNDArray:
-        """The same elements, as a view; what would need a copy is refused, as in Numba."""
-        found = self._memory.reshape(*shape, **options)
-        if self._memory.size and not np.may_share_memory(found, self._memory):
-            raise NotImplementedError("reshape would require copy")
-        return DeviceNDArray(found)
+    def _as_it_lies(self) -> np.ndarray:
+        """The elements in a row, in the order of memory: Numba makes no other shape of others."""
+        flags = self._memory.flags
+        if not (flags.c_contiguous or flags.f_contiguous):
+            raise NotImplementedError(
+                f"operation requires copying: shape {self.shape}, strides {self.strides} bytes"
+            )
+        return self._memory.reshape(-1, order="C" if flags.c_contiguous else "F")
+
+    def reshape(self, *shape: Any, order: str = "C") -> DeviceNDArray:
+        """The same elements in the order of memory, as a view; gaps are refused, as in Numba."""
+        shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        if shape == self.shape:
+            return DeviceNDArray(self._memory)
+        if order not in ("C", "F", "A"):
+            raise ValueError("order not C|F|A")
+        fortran = order == "F" or (order == "A" and self._memory.flags.f_contiguous)
+        if math.prod(shape) != self.size and min(shape, default=0) >= 0:
+            raise ValueError(f"reshape changes the size of the array: {self.shape} to {shape}")
+        return DeviceNDArray(self._as_it_lies().reshape(shape, order="F" if fortran else "C"))
 
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
         """The elements in a row, as a view; what would need a copy is refused, as in Numba."""
         flags = self._memory.flags
-        if not (flags.c_contiguous if order == "C" else flags.f_contiguous) and not (
-            order == "A" and flags.c_contiguous
-        ):
+        if order not in ("C", "F", "A"):
+            raise ValueError("order not C|F|A")
+        if not (order in "CA" and flags.c_contiguous or order in "FA" and flags.f_contiguous):
             raise NotImplementedError("ravel of an array that does not lie in this order")
-        return DeviceNDArray(self._memory.reshape(-1, order=order))
+        return DeviceNDArray(self._as_it_lies())
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None, stream: Any = 0) -> DeviceNDArray:
+        """A view without axes of size one."""
+        return DeviceNDArray(self._memory.squeeze(axis))
 
     def view(self, dtype: Any) -> DeviceNDArray:
+        """The same bytes as elements of another dtype."""
+        if np.dtype(dtype).itemsize != self.dtype.itemsize and not self.is_c_contiguous():
+            raise ValueError(
+                "To change to a dtype of a different size, the array must be C-contiguous"
+            )
         return DeviceNDArray(self._memory.view(dtype))
 
     def split(self, section: int, stream: Any = 0):
         """Parts of ``section`` elements, as views."""
+        if self.ndim != 1:
+            raise ValueError("only support 1d array")
+        if self.strides[0] != self.dtype.itemsize:
+            raise ValueError("only support unit stride")
         for start in range(0, self.size, section):
             yield DeviceNDArray(self._memory[start : start + section])
 
+    def _part(self, index: Any) -> np.ndarray:
+        """A view of the elements that integers and slices name: Numba has no other indices."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if len(parts) > self.ndim:
+            raise IndexError(f"{len(parts) - self.ndim} extra indices given")
+        for part in parts:
+            if isinstance(part, np.ndarray) and part.size > 1:
+                raise ValueError(f"an array of {part.dtype} as an index: {ONLY_WHOLE}")
+            if not isinstance(part, slice | int | np.integer) and not (
+                isinstance(part, np.ndarray) and part.shape == () and part.dtype.kind in "iu"
+            ):
+                raise TypeError(f"{part!r} as an index: {ONLY_WHOLE}")
+        whole = [part if isinstance(part, slice) else operator.index(part) for part in parts]
+        return self._memory[(*whole, ...)]
+
     def __getitem__(self, index: Any) -> Any:
-        part = self._memory[index]
-        return DeviceNDArray(part) if isinstance(part, np.ndarray) else part
+        part = self._part(index)
+        parts = index if isinstance(index, tuple) else (index,)
+        if part.ndim or any(isinstance(one, slice) for one in parts):
+            return DeviceNDArray(part)
+        return DeviceRecord(part) if part.dtype.names else part[()]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.setitem(index, value)
@@ -196,9 +258,28 @@ class DeviceNDArray:
 
     def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
         """Set elements; without a stream of its own, the call waits for the default one."""
-        self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+        part = self._part(index)
+        values = value._memory if isinstance(value, DeviceNDArray) else np.asarray(value)
+        self._in_one_piece(values)
+        if of_dtype(values.dtype) is None or not np.can_cast(values.dtype, self.dtype, "unsafe"):
+            raise TypeError(f"elements of {self.dtype} cannot be set to {values.dtype}")
+        if values.ndim > part.ndim:
+            raise ValueError(f"Can't assign {values.ndim}-D array to {part.ndim}-D self")
+        for axis, (mine, size) in enumerate(zip(part.shape[::-1], values.shape[::-1])):
+            if size not in (1, mine):
+                raise ValueError(
+                    f"Can't copy sequence with size {size} to array axis {part.ndim - 1 - axis} "
+                    f"with dimension {mine}"
+                )
+        part[...] = values
         if not (stream or self.stream):
             Stream().synchronize()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}, as in Numba: "
+            "copy_to_host() gives an array of NumPy, which has more"
+        )
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -234,6 +315,12 @@ class DeviceRecord(DeviceNDArray):
     """A record on the simulated device."""
 
     is_record = True
+
+    def _part(self, index: Any) -> np.ndarray:
+        """A view of a field."""
+        if index not in (self.dtype.fields or ()):
+            raise KeyError(index)
+        return self._memory[index]
 
 
 class Stream:

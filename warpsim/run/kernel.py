@@ -10,7 +10,7 @@ from typing import Any
 from warnings import warn
 
 from numba import types
-from numba.core.errors import NumbaInvalidConfigWarning, UnsupportedError
+from numba.core.errors import DeprecationError, NumbaInvalidConfigWarning, UnsupportedError
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import Signature
 
@@ -71,7 +71,9 @@ class Kernel:
             known = program.source.environment.get(self.__name__)
             if self.device and hasattr(known, "py_func"):
                 program.source.environment[self.__name__] = self  # calls itself as it is declared
-            program.typing(kinds)
+            typing = program.typing(kinds)
+            if self.device:
+                typing.check_result(self)
         except (UnsupportedError, ValueError):
             pass  # the simulator's own limits, and names not yet set, matter at the launch only
         except TypeError as error:
@@ -261,6 +263,14 @@ def jit(
     All options of ``numba.cuda.jit`` are accepted; of them ``device`` and ``debug`` matter here;
     the compiler gets the others.
     """
+    if options.get("boundscheck"):
+        raise NotImplementedError("bounds checking is not supported for CUDA")
+    for name in ("argtypes", "restype", "bind"):
+        if options.get(name) is not None:
+            raise DeprecationError(
+                f"Deprecated keyword argument `{name}`. Signatures should be passed as the first "
+                "positional argument."
+            )
     debug = bool(setting("CUDA_DEBUGINFO_DEFAULT", 0) if debug is None else debug)
     if debug and (setting("OPT", 3) != 0 if opt is None else opt):
         text = "debug=True with opt=True is not supported by CUDA. This may result in a crash"

@@ -14,7 +14,7 @@ from numba import types
 
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
-from warpsim.front.names import Site, typing_error
+from warpsim.front.names import Site
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
@@ -226,13 +226,15 @@ class Arguments:
         """Can the arguments be given to an explicit signature?"""
         if len(declared) != len(self.types):
             return False
-        for given, wanted in zip(self.types, declared, strict=True):
+        for given, wanted, array in zip(self.types, declared, self.values, strict=True):
             if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
                 continue
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
                 if given.ndim != wanted.ndim or not _same_bytes(given.dtype, wanted.dtype, exact):
                     return False
                 if wanted.mutable and not given.mutable:
+                    return False
+                if not _lies(array, wanted.layout):
                     return False
             elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
                 return False
@@ -256,7 +258,9 @@ class Arguments:
             given = ", ".join(str(kind) for kind in self.types)
             wanted = ", ".join(str(kind) for kind in declared)
             raise TypeError(
-                f"No matching definition for argument type(s) {given}: the signature says {wanted}"
+                f"No matching definition for argument type(s) {given}: the signature says "
+                f"{wanted}; no "
+                "array is converted at a launch, neither its elements nor its layout (C, F or A)"
             )
         for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
             if isinstance(wanted, types.Integer) and not isinstance(
@@ -273,11 +277,12 @@ class Arguments:
             if isinstance(given, types.Array) and given.dtype != wanted.dtype:
                 array = self.values[i]
                 flat = array.flat.view(dtype_of(wanted.dtype))
-                self.types[i] = given.copy(dtype=wanted.dtype)
                 self.values[i] = Array(
                     flat, array.shape, array.strides, "global", array.name, array.offset
                 )
                 self.values[i].address = array.address
+            if isinstance(wanted, types.Array):
+                self.types[i] = wanted  # what a kernel knows of it is its signature
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
@@ -294,6 +299,16 @@ def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
     """May an array's elements be taken for others? A compiled kernel does not look at them."""
     whole = isinstance(given, types.Integer) and isinstance(wanted, types.Integer)
     return given == wanted or (not exact and whole and given.bitwidth == wanted.bitwidth)
+
+
+def _lies(array: Array, layout: str) -> bool:
+    """Do the elements lie as a layout says? Axes of one element do not count."""
+    step, axes = 1, list(zip(array.shape, array.strides, strict=True))
+    for size, stride in axes if layout == "F" else axes[::-1]:
+        if size != 1 and stride != step and 0 not in array.shape:
+            return layout == "A"
+        step *= size
+    return True
 
 
 def types_of(values: tuple) -> tuple[types.Type, ...]:
@@ -332,11 +347,6 @@ def run_kernel(
             check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
         taken.convert((exact or near or signatures)[0])
     kinds = tuple(taken.types)
-    if not isinstance(program.typing(kinds).result, types.NoneType):
-        raise typing_error(
-            f"CUDA kernel must have void return type: {program.source.name} returns "
-            f"{program.typing(kinds).result}; write the result into an array"
-        )
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)

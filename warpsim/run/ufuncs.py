@@ -16,7 +16,7 @@ from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import dtype_of, of_dtype
 from warpsim.front.programs import program_of
 from warpsim.host import gpus
-from warpsim.host.device import DeviceNDArray
+from warpsim.host.device import DeviceNDArray, copied
 from warpsim.host.interface import device_memory
 from warpsim.host.settings import warn_of_few_blocks
 from warpsim.run.launch import CHUNK_LANES, Launch
@@ -49,6 +49,14 @@ def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndar
     return result
 
 
+def _broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all arguments have together."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"{name}: failed to broadcast arguments of {shapes}") from None
+
+
 def on_device(value: Any) -> Any:
     """A device array for one that only has its interface; any other value as it is."""
     if isinstance(value, tuple) and any(
@@ -75,19 +83,34 @@ class Vectorized:
     def __call__(self, *arguments: Any, out: Any = None, stream: Any = 0) -> Any:
         arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
+        scalars = [isinstance(a, int | float | complex | np.number) for a in arguments]
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
-        scalars = [not isinstance(a, DeviceNDArray | np.ndarray) for a in arguments]
         kinds, result = self._choose(arrays, scalars)
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        arrays = [a.reshape(1) if one else a for a, one in zip(arrays, scalars, strict=True)]
+        shape = _broadcast(self.__name__, *(array.shape for array in arrays))
+        if not shape:
+            raise IndexError(
+                f"{self.__name__}: Numba's ufuncs take no arrays of zero dimensions alone: give "
+                "numbers, or x.reshape(1)"
+            )
+        for number, (array, given) in enumerate(zip(arrays, arguments, strict=True)):
+            if len(shape) == 1 and not isinstance(given, DeviceNDArray):
+                copied(array, f"{self.__name__}: argument {number}")
         flat = [
             CONVERT[kind](np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1))
             for array, kind in zip(arrays, kinds, strict=True)
         ]
         values = apply(self.py_func, kinds, flat) if flat[0].size else np.empty(0)
         values = values.astype(dtype_of(result)).reshape(shape)
+        if isinstance(out, np.ndarray) and (out.shape, out.dtype) != ((values.size,), values.dtype):
+            raise AssertionError(
+                f"{self.__name__}: Numba takes a host array as out only if it has one dimension "
+                f"and the result's type: {values.dtype} of shape {(values.size,)}, not {out.dtype} "
+                f"of {out.shape}"
+            )
         if out is not None:
             target = out._memory if isinstance(out, DeviceNDArray) else out
-            np.copyto(target, values)
+            np.copyto(target, values.reshape(target.shape), casting="unsafe")
             return out
         return DeviceNDArray(values) if device else values
 
@@ -95,12 +118,22 @@ class Vectorized:
         """The signature whose types the arrays have; single numbers are converted."""
         given = [of_dtype(array.dtype) for array in arrays]
         for convertible in ([False] * len(given), scalars):  # exact types come first
-            for kinds, result in self.signatures:
-                if len(kinds) == len(given) and all(
+            found = [
+                (kinds, result)
+                for kinds, result in self.signatures
+                if len(kinds) == len(given)
+                and all(
                     scalar or array.dtype == dtype_of(kind)
                     for array, scalar, kind in zip(arrays, convertible, kinds, strict=True)
-                ):
-                    return kinds, result
+                )
+            ]
+            if len(found) > 1:
+                raise TypeError(
+                    "Failed to resolve ufunc due to ambiguous signature. Too many untyped scalars. "
+                    "Use numpy dtype object to type tag."
+                )
+            if found:
+                return found[0]
         listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds, _ in self.signatures)
         raise TypeError(
             f"No matching signature for {self.__name__}({', '.join(map(str, given))}); it has "
@@ -168,57 +201,80 @@ class GeneralisedUfunc:
             arguments, out = arguments[:taken], tuple(arguments[taken:])
         arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
-        arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
-        kinds = self._choose(arrays, arguments)
-        sizes: dict[str, int] = {}
-        loops = []
-        for number, (array, names) in enumerate(zip(arrays, self.inputs, strict=True)):
-            core = array.shape[array.ndim - len(names) :]
-            if array.ndim < len(names) or any(
-                sizes.setdefault(name, size) != size for name, size in zip(names, core, strict=True)
-            ):
-                raise ValueError(
-                    f"{self.__name__}: argument {number} of shape {array.shape} does not fit the "
-                    f"core dimensions ({', '.join(names)}); known so far: {sizes}"
-                )
-            loops.append(array.shape[: array.ndim - len(names)])
-        loop = np.broadcast_shapes(*loops)
+        given = [a if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
+        loop, sizes = self._schedule([array.shape for array in given])
+        kinds = self._choose([array.dtype for array in given])
         results = [
             np.zeros((*loop, *(sizes[name] for name in names)), dtype_of(_element(kind)))
-            for names, kind in zip(self.outputs, kinds[len(arrays) :], strict=True)
+            for names, kind in zip(self.outputs, kinds[taken:], strict=True)
+        ]
+        if out is not None:
+            shapes = [one.shape for one in (out if isinstance(out, tuple) else (out,))]
+            if shapes != [result.shape for result in results]:
+                raise ValueError(f"{self.__name__}: output shape mismatch: {shapes}")
+        arrays = [
+            self._laid_out(number, array, kinds[number], math.prod(loop), sizes)
+            for number, array in enumerate(given)
         ]
         self._run(arrays, results, kinds, loop, sizes)
         return self._deliver(results, out, device)
 
-    def _choose(self, arrays: list[np.ndarray], given: list[Any]) -> tuple[types.Type, ...]:
-        """The signature that fits: as it is, with numbers converted, with host arrays converted."""
+    def _schedule(self, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], dict[str, int]]:
+        """What the loop runs over, as Numba finds it, and the sizes of the core dimensions."""
+        sizes: dict[str, int] = {}
+        loops = []
+        for number, (shape, names) in enumerate(zip(shapes, self.inputs, strict=True)):
+            core = shape[len(shape) - len(names) :]
+            if len(shape) < len(names) or any(
+                sizes.setdefault(name, size) != size for name, size in zip(names, core, strict=True)
+            ):
+                raise ValueError(
+                    f"{self.__name__}: argument {number} of shape {shape} does not fit the "
+                    f"core dimensions ({', '.join(names)}); known so far: {sizes}"
+                )
+            loops.append(shape[: len(shape) - len(names)])
+        loop = max(loops, key=math.prod)
+        for number, one in enumerate(loops):
+            if one not in (loop, (1,), ()):
+                raise ValueError(
+                    f"arg #{number + 1}: outer dimension mismatch: {one} and {loop}; Numba "
+                    "broadcasts no axes here: give np.broadcast_to(...).copy()"
+                )
+        if not math.prod(loop):
+            raise AssertionError("zero looping dimension")
+        return loop, sizes
 
-        def fits(convertible: list[bool]) -> tuple[types.Type, ...] | None:
-            for kinds in self.signatures:
-                if len(kinds) == len(self.inputs) + len(self.outputs) and all(
-                    np.can_cast(
-                        array.dtype, dtype_of(_element(kind)), "same_kind" if loose else "safe"
-                    )
-                    for array, kind, loose in zip(arrays, kinds, convertible, strict=False)
-                ):
-                    return kinds
-            return None
-
-        numbers = [not isinstance(a, DeviceNDArray | np.ndarray) for a in given]
-        host = [not isinstance(a, DeviceNDArray) for a in given]
-        for convertible in ([False] * len(arrays), numbers, host):
-            kinds = fits(convertible)
-            if kinds is not None:
+    def _choose(self, given: list[np.dtype]) -> tuple[types.Type, ...]:
+        """The signature of these types; else, as in Numba, the first that is narrower."""
+        dtypes = {
+            tuple(dtype_of(_element(kind)) for kind in kinds[: len(given)]): kinds
+            for kinds in self.signatures
+        }
+        if tuple(given) in dtypes:
+            return dtypes[tuple(given)]
+        for wanted, kinds in dtypes.items():
+            if all(np.can_cast(one, other) for one, other in zip(wanted, given, strict=True)):
                 return kinds
-        if fits([True] * len(arrays)) is not None:
+        listed = "; ".join(f"({', '.join(map(str, kinds))})" for kinds in self.signatures)
+        raise TypeError(
+            f"no matching signature: {self.__name__}({', '.join(map(str, given))}); it has "
+            f"{listed}. Numba widens no argument: convert it with .astype(...)"
+        )
+
+    def _laid_out(self, number: int, array: Any, kind: types.Type, count: int, sizes) -> np.ndarray:
+        """An argument with one axis for the loop before its core dimensions."""
+        dtype, core = dtype_of(_element(kind)), tuple(sizes[name] for name in self.inputs[number])
+        if array.dtype != dtype and isinstance(array, DeviceNDArray):
             raise TypeError(
                 f"{self.__name__}: a compatible signature is possible by casting but "
                 f"{DeviceNDArray} does not support .astype(): give it the type of the signature"
             )
-        raise TypeError(
-            f"No matching signature for {self.__name__}"
-            f"({', '.join(str(array.dtype) for array in arrays)})"
-        )
+        if not isinstance(array, DeviceNDArray):
+            converted = array.astype(dtype, copy=False)
+            array = DeviceNDArray(copied(converted, f"{self.__name__}: argument {number}"))
+        if (array.size == 1 and not core) or array.ndim <= len(core):
+            return np.broadcast_to(array._memory.reshape(core), (count, *core))
+        return array.reshape(count, *core)._memory
 
     def _run(self, arrays, results, kinds, loop, sizes) -> None:
         program = program_of(self.py_func)
@@ -229,11 +285,8 @@ class GeneralisedUfunc:
         warn_of_few_blocks(blocks)
         names = self.inputs + self.outputs
         flat = []
-        for array, kind, core in zip(arrays, kinds, names, strict=False):
-            shape = tuple(sizes[name] for name in core)
-            wide = np.broadcast_to(array, (*loop, *shape))
-            memory = np.ascontiguousarray(wide, dtype_of(_element(kind)))
-            flat.append((memory.reshape(-1), shape))
+        for array, core in zip(arrays, names, strict=False):
+            flat.append((np.ascontiguousarray(array).reshape(-1), tuple(sizes[n] for n in core)))
         for result, core in zip(results, self.outputs, strict=True):
             flat.append((result.reshape(-1), tuple(sizes[name] for name in core)))
         with np.errstate(all="ignore"):
