@@ -30,6 +30,8 @@ from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
 from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
+from warpsim.watch.disputes import Disputes
+from warpsim.watch.other_data import judged
 from warpsim.watch.overlaps import Span, watch
 from warpsim.watch.places import place_of
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
@@ -68,6 +70,7 @@ class Launch:
     inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
+    disputes: Disputes = field(default_factory=Disputes)
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
@@ -360,7 +363,7 @@ def run_kernel(
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
-    if counters is not None and lanes.may_read_unset and not lanes.turns:
+    if counters is not None and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
@@ -368,11 +371,13 @@ def run_kernel(
                 run_in_turns(launch, lanes, grid, block, taken.values)
             for part in () if lanes.turns else announced(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
+            starts = range(0, blocks, chunk)
+            parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
             if launch.candidates:
-                starts = range(0, blocks, chunk)
-                parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
                 again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
+            if launch.disputes.told:
+                launch.findings = judged(launch, lanes.run, parts, program.stored)
     except KernelError as error:
         error.module = program.source.function.__module__
         error.place = place_of(error.finding, program.source)[:2]

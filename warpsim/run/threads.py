@@ -245,16 +245,21 @@ class Threads(
         return Where(_unravel(block, geometry.grid), _unravel(inside, geometry.block_shape))
 
     # ------------------------------------------------------------------ findings
-    def found(
+    def finding(
         self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
-    ) -> None:
+    ) -> Finding:
         place = self.site(site)
         message += in_function(place, self.launch.name)
         where = None if lane is None else self.where(lane)
         call = self.calling and (self.calling.line, self.calling.code)
-        finding = Finding(kind, place.line, place.code, message, where, call, whole, place.function)
+        return Finding(kind, place.line, place.code, message, where, call, whole, place.function)
+
+    def found(
+        self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
+    ) -> None:
+        finding = self.finding(kind, message, site, lane, whole)
         if self.counters is not None:
-            self.launch.findings.setdefault((kind, place), finding)
+            self.launch.findings.setdefault((kind, self.site(site)), finding)
         elif kind in ERRORS:
             raise KernelError(finding, self.launch.name)
 

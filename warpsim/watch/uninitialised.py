@@ -40,7 +40,7 @@ class Inputs:
     """The arguments of a launch as they were before it."""
 
     def __init__(self, names: list[str], values: list[Any], stored: frozenset[str]):
-        self.values = values
+        self.names, self.values = names, values
         self._kept: dict[int, tuple[ndarray, ndarray]] = {}
         for name, value in zip(names, values, strict=True):
             if name in stored:
