@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
+from warpsim.host import unset
 from warpsim.host.device import (
     Context,
     Device,
@@ -56,7 +57,9 @@ def device_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
-    return DeviceNDArray(deallocations.watch(_unset(shape, dtype, order, strides)), stream)
+    memory = _unset(shape, dtype, order, strides)
+    unset.never_set(memory)
+    return DeviceNDArray(deallocations.watch(memory), stream)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:

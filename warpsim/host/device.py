@@ -14,6 +14,7 @@ from warpsim.front.oracle import of_value
 from warpsim.host.gpus import GPU
 from warpsim.host.interface import describe
 from warpsim.host.settings import setting
+from warpsim.host.unset import now_set
 
 #: What Numba says of an array with gaps.
 NOT_CONTIGUOUS = (
@@ -145,6 +146,7 @@ class DeviceNDArray:
         if values.size and isinstance(ary, DeviceNDArray) and mine != other:
             raise ValueError(f"incompatible strides: {self.strides} vs. {values.strides}")
         np.copyto(self._memory, values)
+        now_set(self._memory)
 
     @staticmethod
     def _in_one_piece(memory: np.ndarray) -> None:
@@ -197,6 +199,7 @@ class DeviceNDArray:
     def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
         """Set elements; without a stream of its own, the call waits for the default one."""
         self._memory[index] = value._memory if isinstance(value, DeviceNDArray) else value
+        now_set(self._memory, index)
         if not (stream or self.stream):
             Stream().synchronize()
 

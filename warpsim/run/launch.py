@@ -21,6 +21,7 @@ from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
+from warpsim.host.unset import never_set_elements, now_set
 from warpsim.run.addresses import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.memory import Array, global_array
@@ -32,7 +33,7 @@ from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
 from warpsim.watch.other_data import judged
-from warpsim.watch.overlaps import Span, watch
+from warpsim.watch.overlaps import Span, spread, watch
 from warpsim.watch.places import place_of
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
@@ -74,8 +75,10 @@ class Launch:
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
-        """Look for races in the arrays that the kernel may change."""
+        """Look for races in the arrays that the kernel may change; what is set in any of them."""
         watch(self.spans, names, arguments)
+        for _, array in (pair for own in arguments.items() for pair in spread(*own)):
+            array.written = never_set_elements(array.flat)
         self.shadows.update((id(span.shadow), span.shadow) for span in self.spans)
 
 
@@ -382,6 +385,15 @@ def run_kernel(
         error.module = program.source.function.__module__
         error.place = place_of(error.finding, program.source)[:2]
         raise error.with_traceback(None) from None
+    if counters is None:
+        changed = (
+            pair[1]
+            for own in zip(taken.names, taken.values)
+            if own[0] in program.stored
+            for pair in spread(*own)
+        )
+        for array in (*changed, *launch.captured.values()):
+            now_set(array.flat)
     for copy_back in taken.back:
         copy_back()
     return launch
