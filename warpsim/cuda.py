@@ -156,6 +156,13 @@ def pinned(*arrays: np.ndarray):
     yield
 
 
+@contextmanager
+def mapped(*arrays: np.ndarray, stream: Any = 0):
+    """Host arrays as device arrays over the same memory, for a while."""
+    made = [DeviceNDArray(array, stream) for array in arrays]
+    yield made[0] if len(made) == 1 else made
+
+
 def is_cuda_array(obj: Any) -> bool:
     return isinstance(obj, DeviceNDArray) or hasattr(obj, "__cuda_array_interface__")
 
@@ -237,6 +244,13 @@ class _Devices:
     @property
     def current(self) -> Device:
         return get_current_device()
+
+    @property
+    def lst(self) -> list[Device]:
+        return list_devices()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, list_devices()))
 
 
 gpus = _Devices()

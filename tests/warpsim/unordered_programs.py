@@ -77,7 +77,7 @@ class Program:
 
     def verdict(self) -> str:
         """``race``, ``same-value-race`` or nothing."""
-        draws = np.random.default_rng(0).normal(0, 2, (BLOCKS * THREADS + 1, DRAWS))
+        draws, there = np.random.default_rng(0).normal(0, 2, (2, BLOCKS * THREADS + 1, DRAWS))
         cuda = SimpleNamespace(selp=np.where)
         space = {"cuda": cuda, "float32": np.float64, "max": np.maximum, "x": draws, "a": draws[-1]}
         memory, held = {}, defaultdict(lambda: 0.0)
@@ -96,7 +96,7 @@ class Program:
                 place = kind[0], b if kind[0] == "s" else 0, eval(element, space, own)
                 when = i, b, t // 32, block_time, warp_time
                 if kind[1:] == "load":
-                    held[i] = memory.get(place, 0.0)
+                    held[i] = memory.get(place, there[place[2]] if kind[0] == "o" else 0.0)
                     seen[place].append((*when, None))
                 else:
                     memory[place] = np.broadcast_to(eval(value, space, own), DRAWS)

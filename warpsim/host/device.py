@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import weakref
 from contextlib import contextmanager
@@ -103,6 +104,9 @@ class DeviceNDArray:
 
     def is_f_contiguous(self) -> bool:
         return self._memory.flags.f_contiguous
+
+    def get_ipc_handle(self) -> None:
+        raise RuntimeError("no other process can reach the simulator's memory: copy it to the host")
 
     def bind(self, stream: Any = 0) -> DeviceNDArray:
         """The same array with another default stream."""
@@ -257,6 +261,12 @@ class Stream:
 
     def add_callback(self, callback: Any, arg: Any = None) -> None:
         callback(self, 0, arg)
+
+    def async_done(self) -> asyncio.Future:
+        """What a coroutine awaits until the queue is empty; it always is."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(self)
+        return done
 
     def __repr__(self) -> str:
         return "<simulated CUDA stream>"

@@ -310,8 +310,7 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     for site in sites:
         add(
             "float64", site,
-            f"{counters.float64[site]:,} float64 operations: a literal such as 0.0, or a float32 "
-            "times an int64, is float64 in Numba; write float32(0) or convert the integer",
+            f"{counters.float64[site]:,} float64 operations: {site.double}",
         )  # fmt: skip
     for site, (warps, both) in counters.branches.items():
         if both * 2 >= warps > 0:
