@@ -26,7 +26,7 @@ from warpsim.run.addresses import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
-from warpsim.run.progress import announced
+from warpsim.run.progress import Progress
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
 from warpsim.watch.accesses import Clock, Shadow
@@ -72,6 +72,7 @@ class Launch:
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
     disputes: Disputes = field(default_factory=Disputes)
+    progress: Progress = field(default_factory=Progress)
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
@@ -372,7 +373,7 @@ def run_kernel(
         with np.errstate(all="ignore"):
             if lanes.turns:
                 run_in_turns(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else announced(launch.name, blocks, chunk):
+            for part in () if lanes.turns else launch.progress.parts(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             starts = range(0, blocks, chunk)
             parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
