@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
+from warpsim.host import unset
 from warpsim.host.device import (
     Context,
     Device,
@@ -56,7 +57,9 @@ def device_array(
     shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
 ):
     """An array on the device whose elements are not set: filled with NaN or the largest value."""
-    return DeviceNDArray(deallocations.watch(_unset(shape, dtype, order, strides)), stream)
+    memory = _unset(shape, dtype, order, strides)
+    unset.never_set(memory)
+    return DeviceNDArray(deallocations.watch(memory), stream)
 
 
 def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
@@ -153,6 +156,13 @@ def pinned(*arrays: np.ndarray):
     yield
 
 
+@contextmanager
+def mapped(*arrays: np.ndarray, stream: Any = 0):
+    """Host arrays as device arrays over the same memory, for a while."""
+    made = [DeviceNDArray(array, stream) for array in arrays]
+    yield made[0] if len(made) == 1 else made
+
+
 def is_cuda_array(obj: Any) -> bool:
     return isinstance(obj, DeviceNDArray) or hasattr(obj, "__cuda_array_interface__")
 
@@ -234,6 +244,13 @@ class _Devices:
     @property
     def current(self) -> Device:
         return get_current_device()
+
+    @property
+    def lst(self) -> list[Device]:
+        return list_devices()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, list_devices()))
 
 
 gpus = _Devices()

@@ -14,12 +14,15 @@ def add_trace(shell: Any) -> None:
 
     def trace(line: str, cell: str) -> None:
         """Run a cell; then print what its launches do wrong, or too slowly, each once."""
-        if line.strip():
-            raise ValueError(f"%%trace takes no arguments, {line.strip()!r} given")
+        if line.strip() not in ("", "--all"):
+            raise ValueError(
+                f"%%trace takes no arguments, {line.strip()!r} given; --all prints all findings"
+            )
         with collecting(True) as collected:
             shell.run_cell(cell)
         if collected.launches:
-            print(f"warpsim: {collected}")
+            whole = ("", None) if line.strip() else ("%%trace --all prints them",)
+            print(f"warpsim: {collected.text(*whole)}")
         else:
             print("warpsim: no launch of the simulator in this cell")
 

@@ -61,6 +61,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "stderr, each finding once",
     )
     parser.add_argument(
+        "--all", action="store_true", help="print all findings, not only the first; implies --trace"
+    )
+    parser.add_argument(
         "--json", metavar="FILE", type=Path, help="write the findings to FILE; implies --trace"
     )
     parser.add_argument(
@@ -98,10 +101,11 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise BadUsage(str(error)) from None
     target: Path | None = options.json
-    with _begun(target) as part, collecting(options.trace or target is not None) as collected:
+    wanted = options.trace or options.all or target is not None
+    with _begun(target) as part, collecting(wanted) as collected:
 
         def finish(status: int) -> int:
-            status = _told(collected, status)
+            status = _told(collected, status, options.all)
             if part is not None:
                 part.write_text(json.dumps(collected.as_json(), indent=2) + "\n", encoding="utf-8")
                 os.replace(part, target)
@@ -216,12 +220,13 @@ def _begun(target: Path | None) -> Iterator[Path | None]:
         part.unlink(missing_ok=True)
 
 
-def _told(collected: Collected | None, status: int) -> int:
+def _told(collected: Collected | None, status: int, whole: bool) -> int:
     """Say what was found; the status that follows."""
     if collected is None:
         return status
     _flush()
-    print(f"warpsim: {collected}", file=sys.stderr, flush=True)
+    text = collected.text(*("", None) if whole else ("--all prints them",))
+    print(f"warpsim: {text}", file=sys.stderr, flush=True)
     return WRONG if collected.any_error and status != LIMIT else status
 
 

@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="numba.cuda is a simulator; a test whose kernels race or go astray fails",
     )
+    group.addoption("--warpsim-all", action="store_true", help="print all findings of a test")
     group.addoption("--warpsim-gpu", metavar="NAME", help="the simulated GPU (Tesla T4)")
 
 
@@ -44,7 +45,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             gpus.simulate(options.warpsim_gpu)
         except ValueError as error:
             raise pytest.UsageError(f"--warpsim-gpu: {error}") from None
-    looking = Looking()
+    looking = Looking(("", None) if options.warpsim_all else ("--warpsim-all prints them",))
     stack = ExitStack()
     stack.enter_context(redirected())
     onlookers.append(looking.look)
@@ -56,9 +57,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 class Looking:
     """The launches of each phase of each test, and those of none, such as of an import."""
 
-    def __init__(self) -> None:
+    def __init__(self, how: tuple) -> None:
         from warpsim.watch.collected import Collected
 
+        self.how = how  # findings are printed
         self.outside = self.now = Collected()
 
     def look(self, kernel: Any, launch: Any) -> None:
@@ -71,7 +73,7 @@ class Looking:
             yield
         except BaseException:
             if found.findings:
-                item.add_report_section(when, "warpsim", str(found))
+                item.add_report_section(when, "warpsim", found.text(*self.how))
             raise
         finally:
             self.now = self.outside
@@ -101,4 +103,4 @@ class Looking:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.outside.any_error:
             terminalreporter.section("warpsim: launches outside tests", red=True)
-            terminalreporter.line(str(self.outside))
+            terminalreporter.line(self.outside.text(*self.how))

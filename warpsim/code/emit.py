@@ -14,6 +14,7 @@ import math
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -27,6 +28,7 @@ from warpsim.front import operators
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.bfloat import bfloat16
 from warpsim.front.dates import DATES
+from warpsim.front.doubles import why_double
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.oracle import of_value, plain, unify
@@ -136,6 +138,14 @@ class Emitter(Accesses, DoubtfulReads):
         """The place of a whole line, for operations."""
         return self.site(node, code=self.source.code(self.source.line(node)))
 
+    def counted_site(self, node: ast.AST, counts: Counter) -> int:
+        """The place of operations; of those in float64 it says where that comes from."""
+        number = self.line_site(node)
+        if counts["in double"]:
+            why = why_double(self.typing, node)
+            self.sites[number] = replace(self.sites[number], double=why)
+        return number
+
     # ------------------------------------------------------------------ writing
     def line(self, text: str) -> None:
         self.out.append("    " * self.indent + text)
@@ -151,7 +161,7 @@ class Emitter(Accesses, DoubtfulReads):
         counts = self.counts.pop()
         if not self.traced or not counts:
             return code
-        return f"T.counted({self.line_site(node)}, {dict(counts)}, {code})"
+        return f"T.counted({self.counted_site(node, counts)}, {dict(counts)}, {code})"
 
     # ------------------------------------------------------------------ conversions
     def convert(self, code: str, old: types.Type, new: types.Type) -> str:

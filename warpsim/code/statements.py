@@ -116,7 +116,7 @@ class Writer(Emitter):
             handler(node)
         counts = self.counts.pop()
         if self.traced and counts:
-            text = f"T.count({self.line_site(node)}, {dict(counts)})"
+            text = f"T.count({self.counted_site(node, counts)}, {dict(counts)})"
             self.out.insert(place, "    " * self.indent + text)
 
     def edge(self, which: str, node: ast.AST) -> None:

@@ -60,6 +60,13 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     function = source.static(node.func)
     if function is MISSING:
         typer.check_attribute(node.func)
+        kernel = node.func
+        while isinstance(kernel, ast.Subscript | ast.Attribute | ast.Call):
+            kernel = kernel.func if isinstance(kernel, ast.Call) else kernel.value
+        if hasattr(source.static(kernel), "py_func"):
+            what = f"{ast.unparse(node.func)} is a launch, and a kernel cannot launch kernels"
+            cure = "launch it from the host, or call a device function: cuda.jit(device=True)"
+            raise source.refused(node, f"{what}: {cure}")
         if isinstance(node.func, ast.Attribute):
             return _method(typer, node)
         raise source.refused(node, f"NameError: name {ast.unparse(node.func)!r} is not defined")

@@ -315,6 +315,7 @@ class Site:
     array: str
     function: str
     stored: bool = field(default=False, compare=False)  # a load whose value may reach a store
+    double: str = field(default="", compare=False)  # what makes its arithmetic float64
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import math
 import operator
@@ -16,6 +17,7 @@ from warpsim.front.oracle import of_dtype, of_value
 from warpsim.host.gpus import GPU
 from warpsim.host.interface import describe
 from warpsim.host.settings import setting
+from warpsim.host.unset import now_set
 
 #: What Numba says of an array with gaps.
 NOT_CONTIGUOUS = (
@@ -116,6 +118,9 @@ class DeviceNDArray:
     def is_f_contiguous(self) -> bool:
         return self._memory.flags.f_contiguous
 
+    def get_ipc_handle(self) -> None:
+        raise RuntimeError("no other process can reach the simulator's memory: copy it to the host")
+
     def bind(self, stream: Any = 0) -> DeviceNDArray:
         """The same array with another default stream."""
         return type(self)(self._memory, stream)
@@ -154,10 +159,12 @@ class DeviceNDArray:
         if not isinstance(ary, DeviceNDArray):
             self._check(ary, "copy_to_device", None)
             np.copyto(self._memory, np.reshape(ary, self.shape))
+            now_set(self._memory)
             return
         self._in_one_piece(ary._memory)
         self._check(ary, "copy_to_device", ary._memory.squeeze().strides)
         np.copyto(self._memory, ary._memory.reshape(self.shape))
+        now_set(self._memory)
 
     @staticmethod
     def _in_one_piece(memory: np.ndarray) -> None:
@@ -272,6 +279,7 @@ class DeviceNDArray:
                     f"with dimension {mine}"
                 )
         part[...] = values
+        now_set(part)
         if not (stream or self.stream):
             Stream().synchronize()
 
@@ -341,6 +349,12 @@ class Stream:
 
     def add_callback(self, callback: Any, arg: Any = None) -> None:
         callback(self, 0, arg)
+
+    def async_done(self) -> asyncio.Future:
+        """What a coroutine awaits until the queue is empty; it always is."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(self)
+        return done
 
     def __repr__(self) -> str:
         return "<simulated CUDA stream>"

@@ -65,6 +65,7 @@ class _Cuda(ModuleType):
 _WHY = {
     **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
     "runtime": ": there is no CUDA runtime without a GPU",
+    **dict.fromkeys(("get_ipc", "open_ipc"), ": no other process can reach its memory"),
 }
 
 

@@ -21,16 +21,19 @@ from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
+from warpsim.host.unset import never_set_elements, now_set
 from warpsim.run.addresses import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
-from warpsim.run.progress import announced
+from warpsim.run.progress import Progress
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.turns import run_in_turns
 from warpsim.watch.accesses import Clock, Shadow
 from warpsim.watch.counts import Counters
-from warpsim.watch.overlaps import Span, watch
+from warpsim.watch.disputes import Disputes
+from warpsim.watch.other_data import judged
+from warpsim.watch.overlaps import Span, spread, watch
 from warpsim.watch.places import place_of
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.uninitialised import Again, Inputs
@@ -68,11 +71,15 @@ class Launch:
     inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
+    disputes: Disputes = field(default_factory=Disputes)
+    progress: Progress = field(default_factory=Progress)
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
-        """Look for races in the arrays that the kernel may change."""
+        """Look for races in the arrays that the kernel may change; what is set in any of them."""
         watch(self.spans, names, arguments)
+        for _, array in (pair for own in arguments.items() for pair in spread(*own)):
+            array.written = never_set_elements(array.flat)
         self.shadows.update((id(span.shadow), span.shadow) for span in self.spans)
 
 
@@ -370,23 +377,34 @@ def run_kernel(
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
-    if counters is not None and lanes.may_read_unset and not lanes.turns:
+    if counters is not None and not lanes.turns:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
             if lanes.turns:
                 run_in_turns(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else announced(launch.name, blocks, chunk):
+            for part in () if lanes.turns else launch.progress.parts(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
+            starts = range(0, blocks, chunk)
+            parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
             if launch.candidates:
-                starts = range(0, blocks, chunk)
-                parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
                 again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
+            if launch.disputes.told:
+                launch.findings = judged(launch, lanes.run, parts, program.stored)
     except KernelError as error:
         error.module = program.source.function.__module__
         error.place = place_of(error.finding, program.source)[:2]
         raise error.with_traceback(None) from None
+    if counters is None:
+        changed = (
+            pair[1]
+            for own in zip(taken.names, taken.values)
+            if own[0] in program.stored
+            for pair in spread(*own)
+        )
+        for array in (*changed, *launch.captured.values()):
+            now_set(array.flat)
     for copy_back in taken.back:
         copy_back()
     return launch

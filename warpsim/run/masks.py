@@ -11,10 +11,13 @@ from warpsim.front.operators import UNSET
 
 ndarray = np.ndarray
 
-#: Bound on the passes of one loop; a loop that runs longer is reported as endless.
-STEP_LIMIT = 4_000_000
+#: Bound on the passes of one loop; a loop that runs longer is reported as endless, unless its
+#: passes are known and nobody has asked for a lower limit.
+STEP_LIMIT = ENDLESS = 4_000_000
 #: Passes after which a loop is looked at for the first time: does anything still change in it?
 PATIENCE = 100
+#: Passes after which it asks for the first time how long the launch takes; and at most later on.
+FIRST_TIME, EACH_TIME = 16, 1024
 
 
 def in_warps(lanes: ndarray) -> ndarray:
@@ -96,18 +99,22 @@ class Frame:
 
 
 class Loop:
-    """One execution of a loop: the lanes that came in and those that said ``continue``."""
+    """One execution of a loop: the lanes that came in and those that said ``continue``.
+
+    ``total`` is there where the passes are known, ``ended`` after the last one.
+    """
 
     __slots__ = (
-        "broken", "entry", "frame", "idle", "line", "patience", "returned", "seen", "skipped",
-        "steps",
+        "broken", "due", "ended", "entry", "frame", "idle", "line", "patience", "returned", "seen",
+        "skipped", "steps", "total",
     )  # fmt: skip
 
     def __init__(
-        self, entry: Mask, frame: Frame | None, line: int, patience: int, idle: tuple[str, ...]
+        self, entry: Mask, frame: Frame | None, line: int, due: int, idle: tuple[str, ...]
     ):
         self.idle = idle  # variables that steer nothing in it
-        self.entry, self.frame, self.line, self.patience = entry, frame, line, patience
+        self.entry, self.frame, self.line, self.due = entry, frame, line, due
+        self.patience = FIRST_TIME if due > FIRST_TIME else due  # until `long_loop` is asked
         self.seen: tuple = ()  # what variables and memory were, while it is looked at
         self.returned = None if frame is None else frame.returned
         self.skipped: ndarray | None = None
@@ -325,6 +332,7 @@ class Control:
 
     def end(self, loop: Loop) -> None:
         """After a loop: the lanes that came in, less those that returned."""
+        loop.ended = True
         frame = loop.frame
         if frame is None or frame.returned is loop.returned:
             self.mask = loop.entry
@@ -333,7 +341,10 @@ class Control:
 
     def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
         """The values of ``range``; lanes leave when their own range ends."""
-        return self.each(loop, self.lane_range(start, stop, step))
+        values = self.lane_range(start, stop, step)
+        if type(values) is range:
+            loop.total = len(values)
+        return self.each(loop, values)
 
     def lane_range(self, start, stop=None, step=1):
         """The values of a range within a loop, which each lane leaves where its own ends."""

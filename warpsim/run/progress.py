@@ -1,29 +1,63 @@
-"""A launch that takes long says once how long it will take."""
+"""A launch that takes long says once how long it will take, and in which loop it is."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator
+from types import FrameType
+
+from warpsim.run.masks import Loop
 
 SECONDS = 10.0
 clock = time.monotonic
 
 
-def announced(name: str, blocks: int, most: int) -> Iterator[tuple[int, int]]:
-    """The parts of a launch, each its first block and how many; past 10 s a line on stderr.
+class Progress:
+    """How far a launch is: past 10 s a line on stderr for its blocks, and one for its loops.
 
     A notebook gets none: its cells' output would depend on the machine.
     """
-    began, silent = clock(), "ipykernel" in sys.modules
-    for done in range(0, blocks, most):
-        passed = clock() - began
-        if passed >= SECONDS and done and not silent:
-            silent = True
-            more = span(passed * (blocks - done) / done)
-            line = f"{done:,} of {blocks:,} blocks after {passed:.0f} s, about {more} more"
-            print(f"warpsim: {name}: {line}", file=sys.stderr, flush=True)
-        yield done, min(most, blocks - done)
+
+    def __init__(self) -> None:
+        self.began = clock()
+        self.tells_blocks = self.tells_loops = "ipykernel" not in sys.modules
+        self.whole = False  # all blocks run at once: its outermost loop says how long that takes
+
+    def parts(self, name: str, blocks: int, most: int) -> Iterator[tuple[int, int]]:
+        """The parts of a launch, each its first block and how many."""
+        self.whole = blocks <= most
+        for done in range(0, blocks, most):
+            passed = clock() - self.began
+            if passed >= SECONDS and done and self.tells_blocks:
+                self.tells_blocks = False
+                more = span(passed * (blocks - done) / done)
+                _say(name, f"{done:,} of {blocks:,} blocks after {passed:.0f} s, about {more} more")
+            yield done, min(most, blocks - done)
+        self.tells_loops = False
+
+    def look(self, name: str, frame: FrameType | None) -> None:
+        """The threads are in a loop of a lane program's frame: now and then it asks for this."""
+        if not self.tells_loops or (passed := clock() - self.began) < SECONDS:
+            return
+        self.tells_loops = False
+        loops: list[Loop] = []
+        while frame is not None:
+            here = [one for one in frame.f_locals.values() if isinstance(one, Loop)]
+            going = [one for one in here if not hasattr(one, "ended")]
+            loops = sorted(going, key=lambda one: one.line) + loops
+            frame = frame.f_back
+        loop = next((one for one in loops if one.steps > 1), loops[-1])
+        total = getattr(loop, "total", 0)
+        of = f" of {total:,}" if total else ""
+        text = f"pass {loop.steps:,}{of} of the loop in line {loop.line} after {passed:.0f} s"
+        if total and self.whole and loop is loops[0]:
+            text += f", about {span(passed * (total - loop.steps) / loop.steps)} more"
+        _say(name, text)
+
+
+def _say(name: str, text: str) -> None:
+    print(f"warpsim: {name}: {text}", file=sys.stderr, flush=True)
 
 
 def span(seconds: float) -> str:

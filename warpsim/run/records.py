@@ -60,7 +60,9 @@ class Records:
         return part
 
     def _watched(self, part: Array, root: Array) -> None:
-        if root.written is not None:
+        if root.written is not None and root.space == "global":
+            root.written[...] = True  # as other elements they are not followed
+        elif root.written is not None:
             part.written = np.zeros(part.flat.size, bool)
         if root.shadow is not None:
             self.track(part, part.flat.size)

@@ -245,16 +245,21 @@ class Threads(
         return Where(_unravel(block, geometry.grid), _unravel(inside, geometry.block_shape))
 
     # ------------------------------------------------------------------ findings
-    def found(
+    def finding(
         self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
-    ) -> None:
+    ) -> Finding:
         place = self.site(site)
         message += in_function(place, self.launch.name)
         where = None if lane is None else self.where(lane)
         call = self.calling and (self.calling.line, self.calling.code)
-        finding = Finding(kind, place.line, place.code, message, where, call, whole, place.function)
+        return Finding(kind, place.line, place.code, message, where, call, whole, place.function)
+
+    def found(
+        self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
+    ) -> None:
+        finding = self.finding(kind, message, site, lane, whole)
         if self.counters is not None:
-            self.launch.findings.setdefault((kind, place), finding)
+            self.launch.findings.setdefault((kind, self.site(site)), finding)
         elif kind in ERRORS:
             raise KernelError(finding, self.launch.name)
 
@@ -345,7 +350,16 @@ class Threads(
     # ------------------------------------------------------------------ errors
     def long_loop(self, loop: Loop, frame: Any) -> None:
         """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
-        if loop.steps > self.step_limit:
+        self.launch.progress.look(self.launch.name, frame)
+        if loop.steps > loop.due:
+            self._judge_loop(loop, frame)
+        loop.patience = min(loop.steps + min(loop.steps, masks.EACH_TIME), loop.due)
+
+    def _judge_loop(self, loop: Loop, frame: Any) -> None:
+        limit = self.step_limit
+        if limit == masks.ENDLESS:
+            limit = max(limit, getattr(loop, "total", 0))
+        if loop.steps > limit:
             self.endless(loop)
         now = standstill.variables(self, frame, loop.idle)
         same = now is not None and loop.seen[:1] == (now,)
@@ -356,7 +370,7 @@ class Threads(
         elif not loop.seen and now is not None:
             loop.seen = (now,)
         else:  # it goes on: look again when it is twice as old
-            loop.seen, loop.patience = (), min(2 * loop.steps, self.step_limit)
+            loop.seen, loop.due = (), min(2 * loop.steps, limit)
 
     def stuck(self, loop: Loop) -> None:
         sites = self.sites[self.base :]

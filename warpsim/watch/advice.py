@@ -8,6 +8,7 @@ so padded have fewer; that is computed from the example that a trace keeps of ea
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterable
 from dataclasses import replace
@@ -212,6 +213,42 @@ def barrier_cure(threads: Any, in_warp: bool) -> str:
             finding, message=finding.message.replace(BARRIERS["warp"], BARRIERS["block"])
         )
     return BARRIERS["block"]
+
+
+#: Updates that cuda.atomic has.
+_ATOMICS = {
+    ast.Add: "add", ast.Sub: "sub", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor",
+}  # fmt: skip
+
+
+def update_cure(code: str, name: str, same_block: bool) -> str:
+    """What to do about threads that race in an assignment such as ``out[0] += x[i]``.
+
+    Parameters
+    ----------
+    code : str
+        The statement.
+    name : str
+        Of the array that it updates.
+    same_block : bool
+        Whether a barrier can lie between the two threads.
+    """
+    node = ast.parse(code).body[0]
+    loads = (part for part in ast.walk(node.value) if isinstance(part, ast.Subscript))
+    if any(ast.unparse(part.value) == name for part in loads):
+        if same_block:
+            return (
+                "all must have read before anybody writes, and the other way round: read into a "
+                "variable, cuda.syncthreads(), write, cuda.syncthreads(); or read from one array "
+                "and write to another, with one barrier in between"
+            )
+        return "read from one array and write to another: blocks cannot wait for each other"
+    atomic = _ATOMICS.get(type(node.op))
+    use = f"use cuda.atomic.{atomic}, or give" if atomic else "no atomic does this: give"
+    return (
+        "reading, changing and writing are three steps, and updates get lost: "
+        f"{use} each thread its own element"
+    )
 
 
 # ---------------------------------------------------------------------- lanes at one bank

@@ -11,7 +11,7 @@ from warpsim.front.names import Source
 from warpsim.front.programs import program_of
 from warpsim.run.launch import Launch, findings_of
 from warpsim.watch.places import place_of
-from warpsim.watch.report import Finding
+from warpsim.watch.report import MOST_TOLD, Finding, told
 from warpsim.wrapping import wrapped
 
 
@@ -40,12 +40,28 @@ class Found:
     message: str
     launches: int = 0
 
-    def __str__(self) -> str:
-        times = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
+    @property
+    def is_error(self) -> bool:
+        return self.error
+
+    @property
+    def _line(self) -> str:
         path, here = Path(self.file), Path.cwd()
         shown = path.relative_to(here) if path.is_relative_to(here) else path
-        head = f"{shown}:{self.line}: {self.kind} in {self.kernel}, {times}: {self.code}"
-        return f"{head}\n{wrapped(self.message, '    ', '')}"
+        return f"{shown}:{self.line}"
+
+    @property
+    def place(self) -> str:
+        """File, line and kernel."""
+        return f"{self._line} in {self.kernel}"
+
+    def indented(self, indent: str = "") -> str:
+        """The finding as text."""
+        times = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
+        head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {times}: {self.code}"
+        return f"{head}\n{wrapped(self.message, indent + '    ', '')}"
+
+    __str__ = indented
 
 
 class Collected:
@@ -91,8 +107,9 @@ class Collected:
         """Numbers and text alone, for `json.dump`."""
         return {"launches": self.launches, "findings": [asdict(found) for found in self.findings]}
 
-    def __str__(self) -> str:
+    def text(self, more: str, most: int | None = MOST_TOLD) -> str:
+        """What there is to say: of many findings the first; ``more`` says how to see the others."""
         found = self.findings
         many = {0: "no findings", 1: "1 finding"}.get(len(found), f"{len(found):,} findings")
         of = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        return "\n".join([f"{many} in {of}", *map(str, found)])
+        return "\n".join([f"{many} in {of}", *told(found, more, most)])

@@ -16,9 +16,12 @@ import numpy as np
 from warpsim.run.masks import in_warps
 from warpsim.run.memory import Array
 from warpsim.watch.accesses import NOWHERE, ONE_WARP, Clock, Shadow
-from warpsim.watch.advice import barrier_cure
+from warpsim.watch.advice import barrier_cure, update_cure
+from warpsim.watch.disputes import bytes_of
+from warpsim.watch.report import Finding
 
 ndarray = np.ndarray
+HARMLESS = "same-value-race"
 
 
 class Races:
@@ -74,18 +77,51 @@ class Races:
             self._publish(clock, threads)
         else:
             shadow.flush(clock)
-            clash = self._clash(shadow, ("store", "load", "atomic"), clock, elements, threads)
-            mixed = clash[0] if clash is not None and clash[2] == "store" else NOWHERE
-            partner = shadow.of("store").add(clock, elements, threads, mixed)
-            new = value[mask.indices] if type(value) is ndarray else value
-            if type(new) is ndarray and len(own) > len(new):
-                new = np.repeat(new, len(own) // len(new))
-            if clash is not None and self._same(array, own, new, clash[0]):
-                clash = (*clash[:3], "same-value-race")
-            if clash is None:
-                clash = self._meeting(elements, threads, partner, value)
+            clash = self._clash(shadow, ("load", "atomic"), clock, elements, threads)
+            self._look_at_stores(array, own, elements, threads, site, value, mask)
         if clash is not None:
             self._report_race(array, op, site, *clash[1:])
+
+    def _look_at_stores(self, array, own, elements, threads, site: int, value, mask) -> None:
+        """Keep stores that meet others unordered: whether it matters is asked later."""
+        shadow, clock, disputes = array.root.shadow, self.launch.clock, self.launch.disputes
+        stores = shadow.of("store")
+        clash = self._clash(shadow, ("store",), clock, elements, threads)
+        mixed = NOWHERE if clash is None else clash[0]
+        before = stores.thread[elements[mixed]]
+        partner = stores.add(clock, elements, threads, mixed)
+        fresh = np.delete(np.arange(len(elements)), mixed) if len(mixed) else np.s_[:]
+        disputes.restart(shadow, elements[fresh])
+        met = np.arange(len(elements))[fresh][partner != threads[fresh]]
+        if clash is None and not len(met):
+            return
+        disputed, width = disputes.of(shadow), len(elements) // mask.count
+        if type(value) is ndarray:
+            value = value[mask.indices]
+        rows = bytes_of(value, array.dtype, mask.count, len(elements))
+        if len(mixed):  # there stands what the one thread before them has left
+            old = bytes_of(array.flat[own[mixed]], array.dtype, len(mixed), len(mixed) * width)
+            theirs, others = old[np.arange(len(mixed)) * width + mixed % width], before
+            new = ~disputed.is_open[elements[mixed]]
+            disputed.add(elements[mixed[new]], before[new], theirs[new], -1)
+        else:
+            others = partner[partner != threads[fresh]]
+            theirs = rows[np.searchsorted(threads, others)]
+        disputed.is_open[elements[met]] = disputed.is_open[elements[mixed]] = True
+        chosen = np.flatnonzero(disputed.is_open[elements])
+        number = self.base + site
+        disputed.add(elements[chosen], threads[chosen], rows[chosen], number)
+        disputes.tidy(disputed)
+        places = mixed if len(mixed) else met
+        differ = (rows[places] != theirs).any(1)
+        if number not in disputes.told or (differ.any() and not disputes.told[number]):
+            disputes.told[number] = bool(differ.any())
+            first = int(differ.argmax())
+            place, in_warp = places[first], clash is not None and clash[1][3]
+            who = int(elements[place]), int(threads[place]), int(others[first]), in_warp
+            pair = [self._race(array, "store", site, who, "store", k) for k in ("race", HARMLESS)]
+            self.launch.findings["unordered", self.site(site)] = pair[0]
+            disputes.harmless[self.site(site)] = pair[1]
 
     @staticmethod
     def _in_units(place: tuple[int, int], elements: ndarray, threads: ndarray) -> tuple:
@@ -116,31 +152,11 @@ class Races:
                 return places, who, kind, "unfenced" if late else "race"
         return None
 
-    @staticmethod
-    def _same(array, elements: ndarray, new, places: ndarray) -> bool:
-        """Do the stores that clash leave memory as it is?"""
-        wanted = new[places] if type(new) is ndarray else new
-        return bool(np.all(array.flat[elements[places]] == wanted))
-
-    def _meeting(self, elements, threads, partner, value):
-        """Two threads that store to one element in the same instruction."""
-        if len(partner) != len(threads):
-            return None  # some were ordered by an earlier clash: reported there
-        places = np.flatnonzero(partner != threads)
-        if not len(places):
-            return None
-        kind = "same-value-race"
-        if type(value) is ndarray:
-            start = self.geometry.start
-            mine, theirs = value[threads[places] - start], value[partner[places] - start]
-            if not np.array_equal(mine, theirs):
-                kind = "race"
-                places = places[mine != theirs]
-        place = places[0]
-        who = (int(elements[place]), int(threads[place]), int(partner[place]), False)
-        return places, who, "store", kind
-
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
+        finding = self._race(array, op, site, who, other_op, kind)
+        self.launch.findings.setdefault(("race", self.site(site)), finding)
+
+    def _race(self, array, op: str, site: int, who, other_op: str, kind: str) -> Finding:
         element, thread, other, in_warp = who
         if array.root.place is not None:
             first, width = array.root.place
@@ -152,7 +168,7 @@ class Races:
         them = f"thread {they.thread}" + ("" if same_block else f" of block {they.block}")
         if other == thread:  # one of several, of which it is the first
             them, verb = "other threads", {op: word.removesuffix("s") for op, word in verb.items()}
-        if kind == "same-value-race":
+        if kind == HARMLESS:
             advice = "all write the same value, so nothing breaks; one thread would be enough"
         elif kind == "unfenced":
             kind = "race"
@@ -166,10 +182,7 @@ class Races:
                 "block that counts last read it, with a fence before and after its count"
             )
         elif "= " in self.site(site).code:
-            advice = (
-                "reading, changing and writing are three steps, and updates get lost: use "
-                "cuda.atomic.add, or give each thread its own element"
-            )
+            advice = update_cure(self.site(site).code, array.name, same_block)
         elif array.space == "global" and op == "store" and other_op == "store":
             advice = (
                 "the last one wins: give each thread its own element (cuda.atomic is for values "
@@ -179,7 +192,7 @@ class Races:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
         else:
             advice = barrier_cure(self, in_warp)
-        self.found(
+        return self.finding(
             kind,
             f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
@@ -199,6 +212,7 @@ class Races:
             own += self.launch.shadows.values()
         if arrived.all():
             for shadow in own:
+                self.launch.disputes.restart(shadow)
                 shadow.clear()  # nothing before the barrier can clash with what comes after
         for shadow in self.shadows():
             shadow.settle(clock)
@@ -211,6 +225,7 @@ class Races:
             self.launch.clock.block += 1
             self.launch.clock.moved = True
             for shadow in self.shadows():
+                self.launch.disputes.restart(shadow)
                 shadow.clear()
 
     def syncwarp(self, *mask_and_site) -> None:

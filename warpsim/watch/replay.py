@@ -136,6 +136,11 @@ class Transcript:
             raise Differs(words, site)
 
     @property
+    def everywhere(self) -> str:
+        """What stands in where no single place is tried."""
+        return self.fill if self.only is None else ELSEWHERE
+
+    @property
     def compares(self) -> bool:
         """Does this run keep its comparisons, or turn them?"""
         return self.model is None or self.fill in TURNED
@@ -200,15 +205,11 @@ class Replay(Threads):
             self._prepared[key] = stand_ins(fill, dtype, size, seed)
         return self._prepared[key]
 
-    @property
-    def _everywhere(self) -> str:
-        """What stands in where no single place is tried."""
-        return self.transcript.fill if self.transcript.only is None else ELSEWHERE
-
     def _fill(self, array: Array, known: bool) -> Array:
         if not known:
             seed = len(self._allocated)
-            array.flat[...] = self._stand_in(array.dtype, array.flat.size, self._everywhere, seed)
+            fill = self.transcript.everywhere
+            array.flat[...] = self._stand_in(array.dtype, array.flat.size, fill, seed)
         return array
 
     def shared_array(self, shape: tuple[int, ...], dtype: str, site: int, *more: int) -> Array:
@@ -252,7 +253,7 @@ class Replay(Threads):
         elif array.space == "global" and op == "atomic":
             self.event("goes into an atomic on {array}", site, self._chosen(self.operands, mask))
         written = array.root.written
-        if self.transcript.only is None or written is None or not mask:
+        if written is None or not mask:
             return
         if op != "store" and self.site(site) == self.transcript.only:
             self._substitute(array, elements, mask, op)

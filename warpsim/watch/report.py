@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,8 @@ ERRORS = frozenset(
         "deadlock",
     }  # fmt: skip
 )
+#: Findings that are told at most, unless one asks for all.
+MOST_TOLD = 10
 SPACES = ("global", "shared", "local")
 OPS = ("load", "store", "atomic")
 
@@ -92,6 +95,46 @@ class Finding:
         return f"{head}\n{wrapped(self.sentence, indent + '    ', '')}"
 
     __str__ = indented
+
+    @property
+    def place(self) -> str:
+        """Where it is, as the head of what costs time on one line says it."""
+        remark = f" of {self.function}" if self.function else ""
+        return f"line {self.line}{remark}"
+
+
+def told(
+    findings: Iterable[Any], more: str, most: int | None = MOST_TOLD, indent: str = ""
+) -> list[str]:
+    """Findings as text: errors, each by itself, then what costs time, all of a line together.
+
+    Parameters
+    ----------
+    findings : iterable of Finding or Found
+        Errors first.
+    more : str
+        How to see what is beyond the ``most``; None for no limit.
+    """
+    groups: dict[Any, list[Any]] = {}
+    for one in findings:
+        groups.setdefault(id(one) if one.is_error else one.place, []).append(one)
+    texts = [
+        group[0].indented(indent) if len(group) == 1 else _of_a_line(group, indent)
+        for group in groups.values()
+    ]
+    rest = len(texts) - len(texts[:most])
+    return texts[:most] + [f"{indent}... and {rest:,} more: {more}"] * (rest > 0)
+
+
+def _of_a_line(costs: list[Any], indent: str) -> str:
+    kinds: dict[str, list[Any]] = {}
+    for one in costs:
+        kinds.setdefault(one.kind, []).append(one)
+    text = [f"{indent}{costs[0].place}: {' and '.join(kinds)}"]
+    for kind, same in kinds.items():
+        codes = ", ".join(dict.fromkeys(one.code for one in same))
+        text.append(wrapped(f"{kind}: {codes}: {same[0].message}", indent + "    "))
+    return "\n".join(text)
 
 
 class KernelError(RuntimeError):
@@ -253,7 +296,7 @@ class Report:
                 out.append(wrapped(text))
         done = ", ".join(f"{kind} {n:,}" for kind, n in self.operations.items() if n)
         out.append(wrapped(f"  operations: {done or 'none'}"))
-        out += [finding.indented("  ") for finding in self.findings]
+        out += told(self.findings, "report.findings has all", indent="  ")
         if not self.findings:
             out.append("  no findings")
         return "\n".join(out)
@@ -310,8 +353,7 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
     for site in sites:
         add(
             "float64", site,
-            f"{counters.float64[site]:,} float64 operations: a literal such as 0.0, or a float32 "
-            "times an int64, is float64 in Numba; write float32(0) or convert the integer",
+            f"{counters.float64[site]:,} float64 operations: {site.double}",
         )  # fmt: skip
     for site, (warps, both) in counters.branches.items():
         if both * 2 >= warps > 0:

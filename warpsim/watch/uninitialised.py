@@ -26,7 +26,7 @@ from warpsim.run.masks import EndlessLoop
 from warpsim.run.memory import Array
 from warpsim.run.threads import geometry
 from warpsim.watch.counts import Counters
-from warpsim.watch.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript
+from warpsim.watch.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript, stand_ins
 from warpsim.watch.report import Finding, call_of, in_function
 
 ndarray = np.ndarray
@@ -40,11 +40,12 @@ class Inputs:
     """The arguments of a launch as they were before it."""
 
     def __init__(self, names: list[str], values: list[Any], stored: frozenset[str]):
-        self.values = values
+        self.names, self.values = names, values
         self._kept: dict[int, tuple[ndarray, ndarray]] = {}
+        self._set: dict[int, ndarray] = {}
         for name, value in zip(names, values, strict=True):
-            if name in stored:
-                for part in _arrays(value):
+            for part in _arrays(value):
+                if name in stored or part.written is not None:
                     self.keep(part)
 
     def keep(self, array: Array) -> None:
@@ -52,6 +53,8 @@ class Inputs:
         owner = _owner(array.flat)
         if id(owner) not in self._kept:
             self._kept[id(owner)] = owner, owner.copy(order="K")
+        if array.written is not None:
+            self._set.setdefault(id(array), array.written.copy())
 
     def copies(self) -> dict[int, ndarray]:
         """Memory for another run."""
@@ -70,7 +73,13 @@ class Inputs:
             flat = np.ndarray(flat.shape, flat.dtype, memory.view(np.uint8), start, flat.strides)
         new = Array(flat, value.shape, value.strides, value.space, value.name, value.offset)
         new.address, new.pitch = value.address, value.pitch
+        if id(value) in self._set:
+            new.written = self._set[id(value)].copy()
         return new
+
+
+def _is_partly_set(array: Array) -> bool:
+    return array.written is not None and not array.written.all()
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -144,8 +153,14 @@ class Again:
             inputs=None,
             debug=False,
         )
+        unset = [array for array in _arrays((*values, *captured.values())) if _is_partly_set(array)]
+        for seed, array in enumerate(unset):
+            fresh = stand_ins(transcript.everywhere, array.dtype, array.flat.size, seed)
+            np.copyto(array.flat, fresh, where=~array.written)
         for chunk in self.chunks:
             self.program(Replay(launch, geometry(*chunk), transcript), *values)
+        for array in unset:  # what nobody has set is no result
+            array.flat[~array.written] = 0
 
     def _difference(self, transcript: Transcript) -> tuple[str, Site | None] | None:
         """Where a run first does something else than its model, if anywhere."""

@@ -50,7 +50,7 @@ class Unwritten:
     """Watches what the running threads read."""
 
     def watch_unwritten(self, array: Array, elements: ndarray, mask, site: int, op: str) -> None:
-        """An access to shared or local memory by the lanes of ``mask``."""
+        """An access by the lanes of ``mask`` to an array of which not all may be set."""
         written = array.root.written
         if op == "load" and written.all():
             return
@@ -71,10 +71,14 @@ class Unwritten:
                         whole=True,
                     )
                     return self._now_written(written, chosen, op)
+                nobody, cure = "no thread has written", "set it first"
+                if array.root.space == "global":
+                    nobody = "neither the host nor a kernel has set"
+                    cure += f", as by cuda.to_device(...) or {array.root.name}[:] = 0 on the host"
                 self.candidate(
-                    f"reads {name}, which no thread has written: {array.space} memory holds "
-                    "whatever was there before, and that",
-                    "set it first",
+                    f"reads {name}, which {nobody}: {array.space} memory holds whatever was there "
+                    "before, and that",
+                    cure,
                     site,
                     lane,
                 )
