@@ -329,9 +329,7 @@ def _printable(kind: types.Type) -> bool:
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
     lengthy = types.Array | types.BaseTuple | types.NumpyFlatType
-    if not isinstance(kind, lengthy) or isinstance(
-        kind, Pointer | VectorType
-    ):
+    if not isinstance(kind, lengthy) or isinstance(kind, Pointer | VectorType):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 

@@ -1,8 +1,8 @@
 """What ``exec``, ``eval`` and ``compile`` were given, so that kernels made of text can be read."""
 
 from __future__ import annotations
-
 import __future__
+
 import builtins
 import functools
 import operator
@@ -37,7 +37,11 @@ def _compiled(real: Any, caller: Any, source: Any, filename: Any, mode: str, fla
         flags |= caller.f_code.co_flags & _FEATURES
     code = real(source, filename, mode, flags, True, **more)
     text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
-    if isinstance(code, CodeType) and isinstance(text, str) and ("def " in text or "lambda" in text):
+    if (
+        isinstance(code, CodeType)
+        and isinstance(text, str)
+        and ("def " in text or "lambda" in text)
+    ):
         _note(code, text.splitlines(True))
     return code
 
