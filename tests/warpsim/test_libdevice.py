@@ -106,9 +106,8 @@ def _between(value, exact, mode):
     if number == exact:
         return True
     if mode == "rn":
-        return np.isinf(value) or 2 * abs(exact - number) <= min(
-            x for x in (abs(above - number), abs(number - below)) if np.isfinite(float(x))
-        )
+        beside = above if exact > number else below
+        return isinstance(beside, float) or 2 * abs(exact - number) <= abs(beside - number)
     down = mode == "rd" or (mode == "rz" and exact > 0)
     return number < exact < above if down else below < exact < number
 

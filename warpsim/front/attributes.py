@@ -111,8 +111,8 @@ class Attributes:
         if isinstance(kind, types.Array) and not kind.mutable:
             raise self.source.refused(
                 node,
-                f"Cannot modify readonly array of type: {kind}: it is one whose flags.writeable is "
-                "False; give a copy",
+                f"Cannot modify readonly array of type: {kind}: it is a constant from outside the "
+                "kernel, or one whose flags.writeable is False; give a copy",
             )
 
     def field(self, node: ast.expr, kind: types.Type, name: Any) -> types.Type:

@@ -136,6 +136,8 @@ class Expressions(Attributes, Decisions):
             raise self.source.refused(node, f"{ast.unparse(node)} is a module, not a value")
         else:
             kind = of_value(value)
+            if isinstance(value, np.ndarray) and kind is not None:
+                kind = kind.copy(readonly=True)
         if kind is None:
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
@@ -338,9 +340,10 @@ class Expressions(Attributes, Decisions):
                 f"cannot index {base} with {count} indices: it has {base.ndim} dimensions",
             )
         try:
-            return get_array_index_type(base, types.Tuple(kinds)).result
+            found = get_array_index_type(base, types.Tuple(kinds)).result
         except NumbaError as error:
             raise self.source.refused(node, str(error)) from None
+        return found.copy(layout="A") if types.none in kinds else found  # as numba-cuda has it
 
     def _spell_ellipsis(self, node: ast.Subscript, base: types.Array, kinds: list) -> None:
         """An ellipsis stands for as many whole axes as are left."""

@@ -70,6 +70,11 @@ class _Rewriter(ast.NodeTransformer):
             node.iter = ast.copy_location(ast.Tuple(node.iter.elts, ast.Load()), node.iter)
         return node
 
+    def visit_Global(self, node: ast.Global) -> ast.stmt:
+        """``global N`` of a name that is only read says nothing."""
+        read = not self.source.assigned.intersection(node.names)
+        return ast.copy_location(ast.Pass(), node) if read else node
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         """``x = float32`` sets nothing: it names a type, or is written over, as in Numba."""
         if is_type(self.source.static(node.value)) and isinstance(node.targets[0], ast.Name):
