@@ -21,8 +21,8 @@ NAMES = {
 }  # fmt: skip
 FIRST = [
     "x", "x", "c", "cuda.shared.array((2, 3, 4), float32)", "cuda.local.array((3, 4), float32)",
-    "cuda.const.array_like(TABLE)", "cuda.const.array_like(TURNED)", "TABLE", "p[0].v", "p.x", "c.real", "c.imag",
-    "cuda.const.array_like(x)", "cuda.shared.array(8, RECORD)[1].v",
+    "cuda.const.array_like(TABLE)", "cuda.const.array_like(TURNED)", "TABLE", "p[0].v", "p.x",
+    "c.real", "c.imag", "cuda.const.array_like(x)", "cuda.shared.array(8, RECORD)[1].v",
 ]  # fmt: skip
 
 

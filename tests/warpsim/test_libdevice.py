@@ -106,6 +106,8 @@ def _between(value, exact, mode):
     if number == exact:
         return True
     if mode == "rn":
+        if isinstance(number, float):  # beyond the largest
+            return abs(exact) > abs(Fraction(float(low if number > 0 else high)))
         beside = above if exact > number else below
         return isinstance(beside, float) or 2 * abs(exact - number) <= abs(beside - number)
     down = mode == "rd" or (mode == "rz" and exact > 0)
