@@ -11,6 +11,15 @@ class _Device:
 
 def inferred(function, arguments: tuple):
     """Result type of a device function by numba-cuda's type inference."""
+    return _inference(function, arguments).return_type
+
+
+def types_of_variables(function, arguments: tuple) -> dict:
+    """Each variable's type by numba-cuda's type inference, under the name of its version."""
+    return _inference(function, arguments).typemap
+
+
+def _inference(function, arguments: tuple):
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     import numba.cuda.dispatcher as dispatcher
     from numba.core.errors import NumbaError, TypingError
@@ -40,4 +49,4 @@ def inferred(function, arguments: tuple):
         except Exception:
             if getattr(pipeline.state, "return_type", None) is None:
                 raise
-    return pipeline.state.return_type
+    return pipeline.state

@@ -37,6 +37,8 @@ class Accesses:
             if name in ("real", "imag"):
                 real = not isinstance(kind.dtype, types.Complex)
                 return code if real else f"T.component({code}, {name!r})"
+            if name == "flat":
+                return code
             return f"{code}.{({'strides': 'byte_strides', 'T': 'transposed'}).get(name, name)}"
         if isinstance(kind, types.BaseNamedTuple):
             return f"{code}[{kind.fields.index(name)}]"
@@ -96,6 +98,9 @@ class Accesses:
 
     def index(self, node: ast.Subscript) -> str:
         """The index of an access as a tuple, one integer (or slice) a dimension."""
+        if isinstance(self.typing.of[node.value], types.NumpyFlatType):
+            place = self.operand(node.slice, types.int64)
+            return f"T.unravel({place}, {self.expression(node.value)}.shape)"
         nodes = self.typing.indices.get(node) or index_nodes(node)
         if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
             return self.whole_index(nodes[0])
@@ -108,6 +113,8 @@ class Accesses:
                 for part in (node.lower, node.upper, node.step)
             ]
             return f"slice({', '.join(parts)})"
+        if self.typing.of[node] == types.none:
+            return "None"
         return self.index_part(self.expression(node), self.typing.of[node])
 
     def index_part(self, code: str, kind: types.Type) -> str:

@@ -50,8 +50,10 @@ def is_pure(node: ast.AST) -> bool:
 
 def emit_call(emitter: Emitter, node: ast.Call) -> str:
     """Code of one call, its operands converted as Numba converts them."""
-    function = emitter.source.static(node.func)
     typing = emitter.typing
+    function = typing.functions.get(node, MISSING)
+    if function is MISSING:
+        function = emitter.source.static(node.func)
     if isinstance(function, KernelName):
         return _intrinsic(emitter, node, function.path)
     if isinstance(node.func, ast.Attribute) and typing.of.get(node.func.value) == GRID_GROUP:
@@ -64,6 +66,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if function is len:
         kind = typing.of[node.args[0]]
         code = emitter.expression(node.args[0])
+        if isinstance(kind, types.NumpyFlatType):
+            return f"{code}.size"
         return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
     if function is tuple:
         return emitter.expression(node.args[0])
@@ -82,6 +86,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         site, fortran = emitter.site(node), function.__name__ == "farray"
         name = assigned_name(emitter.source.tree, node) or function.__name__
         return f"T.array_at({codes[0]}, {codes[1]}, {dtype}, {fortran}, {name!r}, {site})"
+    if function in (min, max) and isinstance(typing.of[node.args[0]], types.Array):
+        return total_code(emitter, node, node.args[0], function.__name__)
     if function in (min, max) and len(node.args) == 1:
         return _extreme_of_tuple(emitter, node, function)
     codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
@@ -142,6 +148,8 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
     if name == "bit_count":
         return f"popc({emitter.operand(owner, kind)}, 64)"
     code = emitter.expression(owner)
+    if name == "item":
+        return code
     if name in REDUCTIONS.values():
         return total_code(emitter, node, owner, name)
     if name == "conjugate":

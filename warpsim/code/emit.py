@@ -217,8 +217,11 @@ class Emitter(Accesses, DoubtfulReads):
     # ------------------------------------------------------------------ expressions
     def expression(self, node: ast.expr) -> str:
         value = folded(node) if isinstance(node, FOLDED) else MISSING
+        value = self.typing.values.get(node, value)
         if value is not MISSING:
             return self.value(value, node)
+        if isinstance(self.typing.of.get(node), types.DType | types.NumberClass):
+            return "None"
         return getattr(self, f"code_{type(node).__name__}")(node)
 
     def value(self, value: Any, node: ast.AST) -> str:
@@ -366,6 +369,8 @@ class Emitter(Accesses, DoubtfulReads):
             return str(self.typing.known[node])
         nodes = [node.left, *node.comparators]
         kinds = self.typing.operands[node]
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            return self._among(node)
         for side, kind in zip(nodes, kinds[0], strict=False):
             asked = types.none in kinds[0] and isinstance(kind, types.Optional)
             if asked and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
@@ -403,6 +408,17 @@ class Emitter(Accesses, DoubtfulReads):
             return f"(lambda {middle}: {rest})({right})"
 
         return pair(0, self.expression(node.left))
+
+    def _among(self, node: ast.Compare) -> str:
+        """``i in t`` of a tuple."""
+        left, right = self.typing.of[node.left], self.typing.of[node.comparators[0]]
+        parts = [
+            f"({self.convert('x', left, a)} == {self.convert(f't[{number}]', right[number], b)})"
+            for number, (a, b) in enumerate(self.typing.operands[node])
+        ]
+        values = f"{self.expression(node.left)}, {self.expression(node.comparators[0])}"
+        code = f"(lambda x, t: {' | '.join(parts) or 'False'})({values})"
+        return code if isinstance(node.ops[0], ast.In) else f"negate({code})"
 
     def code_Once(self, node: Once) -> str:
         name = "_value_" + "_".join(map(str, node.place))

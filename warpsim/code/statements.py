@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
 from numba import types
 
-from warpsim.code.accesscode import bare
+from warpsim.code.accesscode import bare, spelled_tuple
 from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
 from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
+from warpsim.front.oracle import plain
 
 #: Atomics that take a lock.
 LOCKING = ("cas", "compare_and_swap", "exch")
@@ -324,15 +326,27 @@ class Writer(Emitter):
 
     def _iterable(self, node: ast.expr) -> str:
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None
+        if function is enumerate and node.args[1:]:
+            start = self.operand(node.args[1], types.int64)
+            return f"T.numbered({self._iterable(node.args[0])}, {start})"
         if function in (enumerate, zip):
             inner = ", ".join(self._iterable(argument) for argument in node.args)
             return f"{function.__name__}({inner})"
+        if function is np.ndindex:
+            parts = [self.operand(part, plain(self.typing.of[part])) for part in node.args]
+            whole = isinstance(self.typing.of[node.args[0]], types.BaseTuple)
+            return f"T.indices({parts[0] if whole else spelled_tuple(parts)})"
+        if function is np.ndenumerate:
+            array = self.expression(node.args[0])
+            return f"T.enumerated({array}, {self.site(node, ast.unparse(node.args[0]))})"
         if function is range:
             limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
             return f"T.lane_range({limits})"
         code = self.expression(node)
         if isinstance(self.typing.of[node], types.Array):
             return f"T.items({code}, {self.site(node, ast.unparse(node))})"
+        if isinstance(self.typing.of[node], types.NumpyFlatType):
+            return f"(v for _, v in T.enumerated({code}, {self.site(node, ast.unparse(node))}))"
         return code
 
     def write_Break(self, node: ast.Break) -> None:

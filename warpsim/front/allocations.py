@@ -142,9 +142,9 @@ def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
     value = typer.source.static(node)
     if value is not MISSING:
         return of_dtype(value) if not isinstance(value, np.ndarray) else None
-    if isinstance(node, ast.Attribute) and node.attr == "dtype":
-        kind = typer.expression(node.value)
-        return kind.dtype if isinstance(kind, types.Array) else None
+    if isinstance(node, ast.Attribute | ast.Name):
+        kind = typer.expression(node)
+        return kind.dtype if isinstance(kind, types.DType) else None
     return None
 
 

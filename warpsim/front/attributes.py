@@ -11,7 +11,12 @@ from numba import types
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
-from warpsim.front.oracle import attribute_type, dtype_of, plain
+from warpsim.front.oracle import attribute_type, dtype_of, of_value, plain
+
+
+def transposed(kind: types.Array) -> types.Array:
+    """The type of an array's transpose, as Numba has it."""
+    return kind if kind.ndim < 2 else kind.copy(layout={"C": "F", "F": "C"}.get(kind.layout, "A"))
 
 
 class Attributes:
@@ -57,8 +62,13 @@ class Attributes:
         self.check_attribute(node)
         kind, name = self.expression(node.value), node.attr
         found = None
-        if isinstance(kind, types.Array):
+        if node.value in self.typing.values:  # np.finfo(x.dtype).eps
+            value = self.typing.values[node] = getattr(self.typing.values[node.value], name, None)
+            found = of_value(value)
+        elif isinstance(kind, types.Array):
             found = self._of_array(kind, name)
+        elif isinstance(kind, types.DType) and name == "type":
+            found = types.NumberClass(kind.dtype)
         elif isinstance(kind, types.ArrayCTypes) and name == "data":
             found = types.uintp
         elif isinstance(kind, types.Record):
@@ -85,8 +95,12 @@ class Attributes:
             return types.UniTuple(types.intp, kind.ndim)
         if name in ("ndim", "size", "itemsize", "nbytes"):
             return types.intp
+        if name == "dtype":
+            return types.DType(kind.dtype)
+        if name == "flat":
+            return types.NumpyFlatType(kind)
         if name == "T":
-            return kind.copy(layout="A")
+            return transposed(kind)
         if name in ("real", "imag") and isinstance(kind.dtype, types.Complex):
             return kind.copy(dtype=attribute_type(kind.dtype, name), layout="A")
         if name == "real" and isinstance(kind.dtype, types.Number):
@@ -100,8 +114,8 @@ class Attributes:
         if isinstance(kind, types.Array) and not kind.mutable:
             raise self.source.refused(
                 node,
-                f"Cannot modify readonly array of type: {kind}: it is one whose flags.writeable is "
-                "False; give a copy",
+                f"Cannot modify readonly array of type: {kind}: it is a constant from outside the "
+                "kernel, or one whose flags.writeable is False; give a copy",
             )
 
     def field(self, node: ast.expr, kind: types.Type, name: Any) -> types.Type:
@@ -132,9 +146,9 @@ class Attributes:
         record: types.Record, name: str, axes: int, readonly: bool = False
     ) -> types.Type | None:
         """Type of a field in so many axes of records; None if it has none here."""
-        found = record.typeof(name)
+        found, layout = record.typeof(name), "A" if axes else "C"
         if isinstance(found, types.NestedArray):
             found, axes = found.dtype, axes + found.ndim
         if not isinstance(found, SCALARS | types.Record):
             return None
-        return types.Array(found, axes, "A", readonly) if axes else found
+        return types.Array(found, axes, layout, readonly) if axes else found

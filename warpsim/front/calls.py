@@ -20,12 +20,22 @@ from warpsim.front.allocations import (
     constant_dtype,
     is_carray,
 )
+from warpsim.front.attributes import transposed
 from warpsim.front.bfloat import ALONE, bfloat16, castable
 from warpsim.front.dates import SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.oracle import best_signature, held, method_type, of_dtype, plain, resolve
+from warpsim.front.oracle import (
+    best_signature,
+    dtype_of,
+    held,
+    method_type,
+    of_dtype,
+    of_value,
+    plain,
+    resolve,
+)
 from warpsim.front.pieces import piece_type
 from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
@@ -59,6 +69,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     source = typer.source
     function = source.static(node.func)
     if function is MISSING:
+        function = typer.typing.functions[node] = _class_of(typer, node.func)
+    if function is MISSING:
         typer.check_attribute(node.func)
         kernel = node.func
         while isinstance(kernel, ast.Subscript | ast.Attribute | ast.Call):
@@ -83,6 +95,10 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
     if function is print:
         return _print(typer, node)
+    value = _known(typer, node, function)
+    if value is not MISSING:
+        typer.typing.values[node] = value
+        return of_value(value) or types.Opaque(ast.unparse(node.func))
     if function is len:
         return _length(typer, node)
     if function is tuple and len(node.args) == 1:
@@ -106,6 +122,10 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             )
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
+    if function in (min, max) and len(arguments) == 1 and isinstance(arguments[0], types.Array):
+        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, types.Number):
+            typer.typing.operands[node] = (arguments[0].dtype,)
+            return arguments[0].dtype
     if function in (min, max) and len(arguments) == 1:
         if not isinstance(arguments[0], types.BaseTuple) or not len(arguments[0]):
             raise source.refused(node, f"{function.__name__}({arguments[0]}) needs several numbers")
@@ -144,6 +164,56 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         of = ast.unparse(node.func.value)
         raise source.refused(node, f"Unknown attribute {node.func.attr!r} of type class({of})")
     raise source.unsupported(node, f"the call of {name}")
+
+
+def _class_of(typer: Expressions, node: ast.expr) -> Any:
+    """The type that ``x.dtype.type``, ``type(x)`` or a variable stands for; else MISSING."""
+    if isinstance(node, ast.Call) and typer.source.static(node.func) is type:
+        kind = plain(typer.expression(node.args[0])) if len(node.args) == 1 else None
+        return kind if isinstance(kind, types.Number) else MISSING
+    held_by = isinstance(node, ast.Name) and node.id in typer.environment
+    if held_by or (isinstance(node, ast.Attribute) and node.attr == "type"):
+        kind = typer.expression(node)
+        return kind.instance_type if isinstance(kind, types.NumberClass) else MISSING
+    return MISSING
+
+
+#: What ``isinstance`` asks for: a value's types that are, or are not, of Python's class.
+CLASSES = {
+    int: lambda kind: kind == types.intp, float: lambda kind: kind == types.float64,
+    complex: lambda kind: kind == types.complex128, bool: lambda kind: kind == types.boolean,
+    tuple: lambda kind: isinstance(kind, types.BaseTuple),
+    str: lambda kind: isinstance(kind, types.UnicodeType),
+}  # fmt: skip
+
+
+def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
+    """The value of a call that is known when the kernel is compiled, or MISSING."""
+    given = [typer.source.static(argument) for argument in node.args]
+    if function is isinstance and len(given) == 2:
+        kind, asked = plain(typer.expression(node.args[0])), given[1]
+        asked = asked if isinstance(asked, tuple) else (asked,)
+        return any(_is_instance(typer, node, kind, one) for one in asked)
+    if function in (float, ord, len) and len(given) == 1 and isinstance(given[0], str):
+        try:
+            return function(given[0])
+        except (TypeError, ValueError) as error:
+            raise typer.source.refused(node, str(error)) from None
+    if function in (np.finfo, np.iinfo) and len(given) == 1:
+        dtype = constant_dtype(typer, node.args[0])
+        wanted = types.Float if function is np.finfo else types.Integer
+        if isinstance(dtype, wanted):
+            return function(dtype_of(dtype))
+    return MISSING
+
+
+def _is_instance(typer: Expressions, node: ast.Call, kind: types.Type, asked: Any) -> bool:
+    """Numba's isinstance: of exactly the Numba type that a class stands for."""
+    if asked in CLASSES:
+        return CLASSES[asked](kind)
+    if isinstance(asked, type) and issubclass(asked, np.generic):
+        return of_dtype(asked) == kind
+    raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 
 
 def _spread(typer: Expressions, node: ast.Call) -> None:
@@ -273,9 +343,8 @@ def _printable(kind: types.Type) -> bool:
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
-    if not isinstance(kind, types.Array | types.BaseTuple) or isinstance(
-        kind, Pointer | VectorType
-    ):
+    lengthy = types.Array | types.BaseTuple | types.NumpyFlatType
+    if not isinstance(kind, lengthy) or isinstance(kind, Pointer | VectorType):
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
@@ -290,6 +359,9 @@ def _method(typer: Expressions, node: ast.Call) -> types.Type:
     if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
         typer.typing.operands[node] = (kind,)
         return kind
+    if isinstance(kind, types.Number) and node.func.attr == "item" and not node.args:
+        typer.typing.operands[node] = (kind,)
+        return plain(kind)
     if isinstance(kind, types.Number) and node.func.attr == "conjugate" and not node.args:
         typer.typing.operands[node] = (kind,)
         return method_type(kind, "conjugate")
@@ -302,13 +374,15 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     if not node.keywords and name == "view" and len(node.args) == 1:
         dtype = constant_dtype(typer, node.args[0])
         if isinstance(dtype, types.Number | types.Boolean):
-            return kind.copy(dtype=dtype, layout="A")
+            return kind.copy(dtype=dtype)
         raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
     if not node.keywords and name == "reshape" and node.args:
         kinds = [plain(typer.expression(argument)) for argument in node.args]
         parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
         if all(isinstance(part, types.Integer) for part in parts):
-            return kind.copy(ndim=len(parts), layout="C")
+            if kind.layout == "A":
+                raise typer.source.refused(node, "reshape() supports contiguous array only")
+            return kind.copy(ndim=len(parts))
     if not node.keywords and name == "fill" and len(node.args) == 1:
         typer.check_mutable(node, kind)
         value = held(typer.expression(node.args[0]))
@@ -319,7 +393,7 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
         if name in REDUCTIONS.values():
             return total_type(typer, node, kind, name)
         if name == "transpose":
-            return kind.copy(layout="A")
+            return transposed(kind)
         if name == "copy" and setting("CUDA_ENABLE_NRT", 0):
             return types.Array(kind.dtype, kind.ndim, "C")
         if name == "copy":
@@ -413,10 +487,12 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if path in ("shared.array", "local.array"):
         return array_type(typer, node, path)
     if path == "const.array_like":
-        value = source.static(node.args[0]) if len(node.args) == 1 else MISSING
-        if not isinstance(value, np.ndarray):
-            raise source.refused(node, "cuda.const.array_like needs an array from outside")
-        return typer.expression(node.args[0])
+        given = [*node.args, *(one.value for one in node.keywords if one.arg == "ndarray")]
+        kind = typer.expression(given[0]) if len(given) == 1 else None
+        if not isinstance(kind, types.Array) or len(node.args) + len(node.keywords) > 1:
+            raise source.refused(node, f"cuda.const.array_like of {kind}: it takes one array")
+        node.args, node.keywords = given, []
+        return kind  # no copy: Numba gives the array itself, one from outside is constant anyway
     if path.startswith("atomic."):
         return _atomic(typer, node, path[7:])
     low, high = intrinsics.ARITY.get(path, (0, -1))

@@ -11,7 +11,8 @@ from warnings import warn
 
 import numpy as np
 from numba import types
-from numba.core.errors import NumbaWarning
+from numba.core.errors import NumbaError, NumbaWarning
+from numba.core.typing.arraydecl import get_array_index_type
 
 from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
@@ -135,6 +136,8 @@ class Expressions(Attributes, Decisions):
             raise self.source.refused(node, f"{ast.unparse(node)} is a module, not a value")
         else:
             kind = of_value(value)
+            if isinstance(value, np.ndarray) and kind is not None:
+                kind = kind.copy(readonly=True)
         if kind is None:
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
@@ -229,7 +232,14 @@ class Expressions(Attributes, Decisions):
     def see_Compare(self, node: ast.Compare) -> types.Type:
         if self.asks_for_a_function(node):
             return types.boolean
+        texts = [self.source.static(side) for side in (node.left, *node.comparators)]
+        if len(texts) == 2 and all(isinstance(one, str) for one in texts):
+            if type(node.ops[0]) in COMPARE:
+                self.typing.values[node] = COMPARE[type(node.ops[0])](*texts)
+                return types.boolean
         left = self.expression(node.left)
+        if isinstance(node.ops[0], ast.In | ast.NotIn) and len(node.ops) == 1:
+            return self._among(node, left)
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             return self.identity(node, left)
         if isinstance(left, types.Optional) and self.source.static(node.comparators[0]) is None:
@@ -246,6 +256,24 @@ class Expressions(Attributes, Decisions):
             operands.append(self.typing.operands[node])
             left = right
         self.typing.operands[node] = tuple(operands)
+        return types.boolean
+
+    def _among(self, node: ast.Compare, left: types.Type) -> types.Type:
+        """``i in t``: compared with each element of a tuple."""
+        right = self.expression(node.comparators[0])
+        if isinstance(right, types.Array):
+            raise self.source.unsupported(node, f"in of {right}")
+        if not isinstance(right, types.UniTuple):
+            raise self.source.refused(
+                node,
+                "No implementation of function contains found for signature:\n\n"
+                f" >>> contains({right}, {left})\n\nall elements must be of one type",
+            )
+        pairs = []
+        for part in right:
+            self.call_type(node, operator.eq, (left, part))
+            pairs.append(self.typing.operands[node])
+        self.typing.operands[node] = tuple(pairs)
         return types.boolean
 
     def see_Subscript(self, node: ast.Subscript) -> types.Type:
@@ -295,55 +323,66 @@ class Expressions(Attributes, Decisions):
 
     def subscript(self, node: ast.Subscript, base: types.Type) -> types.Type:
         """Type of an element or of a view of an array."""
+        if isinstance(base, types.NumpyFlatType) and not isinstance(node.slice, ast.Slice):
+            self.index(node, base.array_type, node.slice)
+            return base.dtype
         if not isinstance(base, types.Array):
             given = "None" if isinstance(base, types.NoneType) else base
             raise self.source.refused(node, f"{ast.unparse(node.value)} is {given}, not an array")
-        indices = self._without_ellipsis(node, base)
-        kept = base.ndim - len(indices)
-        for index in indices:
+        kinds: list[types.Type] = []
+        for index in index_nodes(node):
             if isinstance(index, ast.Slice):
                 for part in (index.lower, index.upper, index.step):
                     if part is not None:
                         self.index(node, base, part)
-                kept += 1
+                kinds.append(types.slice2_type if index.step is None else types.slice3_type)
+            elif is_dots(index):
+                kinds.append(types.ellipsis)
+            elif self.source.static(index) is None and isinstance(node.slice, ast.Tuple):
+                self.typing.of[index] = types.none
+                kinds.append(types.none)
             else:
-                expanded = self.index(node, base, index)
-                kept -= expanded - 1
-        if kept < 0 or len(indices) > base.ndim and not isinstance(node.slice, ast.Name):
+                kinds += self.index(node, base, index)
+        self._spell_ellipsis(node, base, kinds)
+        count = sum(kind not in (types.ellipsis, types.none) for kind in kinds)
+        if count > base.ndim:
             raise self.source.refused(
                 node,
-                f"cannot index {base} with {base.ndim - kept} indices: it has {base.ndim} "
-                "dimensions",
+                f"cannot index {base} with {count} indices: it has {base.ndim} dimensions",
             )
-        return base.copy(ndim=kept, layout="A") if kept else base.dtype
+        try:
+            found = get_array_index_type(base, types.Tuple(kinds)).result
+        except NumbaError as error:
+            raise self.source.refused(node, str(error)) from None
+        return found.copy(layout="A") if types.none in kinds else found  # as numba-cuda has it
 
-    def _without_ellipsis(self, node: ast.Subscript, base: types.Array) -> list[ast.expr]:
-        """The indices; an ellipsis stands for as many whole axes as are left."""
+    def _spell_ellipsis(self, node: ast.Subscript, base: types.Array, kinds: list) -> None:
+        """An ellipsis stands for as many whole axes as are left."""
         nodes = index_nodes(node)
-        dots = [n for n in nodes if isinstance(n, ast.Constant) and n.value is Ellipsis]
+        dots = [n for n in nodes if is_dots(n)]
         self.typing.indices.pop(node, None)
-        if dots and not isinstance(node.slice, ast.Tuple):
-            raise self.source.refused(node, "Numba has no index that is ... alone: write [:]")
+        if dots and not isinstance(node.slice, ast.Tuple) and isinstance(node.ctx, ast.Load):
+            raise self.source.refused(node, "Numba reads no element ... alone: write [:]")
         if dots:
-            place, missing = nodes.index(dots[0]), base.ndim - len(nodes) + 1
+            place = nodes.index(dots[0])
+            missing = base.ndim - sum(kind not in (types.ellipsis, types.none) for kind in kinds)
             if len(dots) > 1 or missing < 0:
                 raise self.source.refused(node, f"cannot index {base} with {ast.unparse(node)}")
             whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
-            nodes = self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
-        return nodes
+            self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
 
-    def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> int:
-        """Check one index; how many dimensions it stands for (a tuple variable: several)."""
+    def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> list[types.Type]:
+        """Check one index; the types of the axes it stands for (a tuple variable: several)."""
         kind = plain(self.expression(index))
         if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
-            return len(kind)
+            return list(kind)
         if not isinstance(kind, types.Integer):
             raise self.source.refused(
                 node,
                 "No implementation of function getitem found for signature:\n\n"
                 f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
             )
-        return 1
+        return [kind]
 
     # ------------------------------------------------------------------ calls and loops
     def see_Once(self, node: Once) -> types.Type:
@@ -363,16 +402,35 @@ class Expressions(Attributes, Decisions):
                     listed = ", ".join(str(kind) for kind in kinds)
                     raise self.source.refused(node, f"range({listed}) needs one to three integers")
                 return found[0].dtype
-            if function is enumerate and len(node.args) == 1 and not node.keywords:
+            if function is enumerate and 1 <= len(node.args) <= 2 and not node.keywords:
+                if node.args[1:] and not isinstance(self.expression(node.args[1]), types.Integer):
+                    raise self.source.refused(node, "enumerate counts from an integer")
                 return types.Tuple([types.intp, self.iterated(node.args[0])])
             if function is zip and node.args and not node.keywords:
                 return types.Tuple([self.iterated(argument) for argument in node.args])
+            if function is np.ndindex and node.args and not node.keywords:
+                kinds = [plain(self.expression(argument)) for argument in node.args]
+                parts = list(kinds[0]) if isinstance(kinds[0], types.BaseTuple) else kinds
+                if all(isinstance(part, types.Integer) for part in parts):
+                    return types.UniTuple(types.intp, len(parts))
+                raise self.source.refused(node, f"np.ndindex{tuple(kinds)} needs integers")
+            if function is np.ndenumerate and len(node.args) == 1 and not node.keywords:
+                kind = self.expression(node.args[0])
+                if isinstance(kind, types.Array):
+                    return types.Tuple([types.UniTuple(types.intp, kind.ndim), kind.dtype])
         kind = self.expression(node)
         if isinstance(kind, types.UniTuple):
             return kind.dtype
         if isinstance(kind, types.Array):
             return items_of(kind)
+        if isinstance(kind, types.NumpyFlatType):
+            return kind.dtype
         raise self.source.refused(node, f"cannot loop over {kind}")
+
+
+def is_dots(node: ast.expr) -> bool:
+    """Is it ``...``?"""
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
 
 
 def items_of(array: types.Array) -> types.Type:

@@ -115,7 +115,7 @@ class _Taker(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         target = node.targets[0]
         if not isinstance(node.value, ast.Lambda) or not isinstance(target, ast.Name):
-            return node
+            return self.generic_visit(node)
         body = [ast.copy_location(ast.Return(node.value.body), node.value)]
         tree = ast.FunctionDef(target.id, node.value.args, body, [])
         return self._take(ast.copy_location(tree, node), "<lambda>")

@@ -24,9 +24,11 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
+from warpsim.front.matching import Matches
 from warpsim.front.oracle import of_value
 from warpsim.front.trees import consists_of, walk
 from warpsim.front.vectortypes import ALIASES, VECTORS
+from warpsim.host.executed import lines_of
 from warpsim.run import halves, libdevice
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
@@ -269,7 +271,6 @@ class Source:
             value, key = self.static(node.value), self.static(node.slice)
             if isinstance(value, EnumType) and key in value.__members__:
                 return value[key]
-            return MISSING
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = self.static(node.operand)
             return -value if type(value) in (int, float) else MISSING
@@ -323,12 +324,18 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
     name = getattr(function, "__name__", repr(function))
     missing = Unsupported(
         f"the source of {name} cannot be found (typed into a plain Python prompt, or made with "
-        "exec): write the kernel in a file or a notebook cell"
+        "exec): write the kernel in a file or a notebook cell; or run the program with python -m "
+        "warpsim, pytest --warpsim or %load_ext warpsim, which note what exec is given"
     )
     if name == "<lambda>":
         return _lambda(function, missing)
     try:
-        text, _ = inspect.getsourcelines(function)
+        code = inspect.unwrap(function).__code__
+        noted = lines_of(code)
+        if noted is None:
+            text, _ = inspect.getsourcelines(function)
+        else:
+            text = inspect.getblock(noted[code.co_firstlineno - 1 :])
         tree = ast.parse(textwrap.dedent("".join(text))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
@@ -349,7 +356,7 @@ def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], as
     """A lambda as a function with one return: found in its file by where its code lies."""
     code = function.__code__
     try:
-        lines = inspect.findsource(function)[0]
+        lines = lines_of(code) or inspect.findsource(function)[0]
         module = ast.parse("".join(lines))
     except (OSError, TypeError, SyntaxError):
         raise missing from None
@@ -383,6 +390,12 @@ def read(function: FunctionType) -> Source:
         If Python cannot find the source, or the function is a lambda or a generator.
     """
     lines, tree = _source_of(function)
+
+    def refuse(node: ast.AST, what: str) -> TypingError:
+        line = node.lineno - tree.lineno + 1
+        return typing_error(f"{what}\n\nline {line} of {tree.name}:\n    {lines[node.lineno - 1]}")
+
+    tree = Matches(refuse).visit(tree)
     spec, name = tree.args, tree.name
     if inspect.isgeneratorfunction(function):
         raise typing_error(f"{name} has a yield: kernels have no generators")
@@ -430,7 +443,7 @@ def complete(source: Source) -> Source:
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to a literal integer or a type: Numba takes them for it, too."""
+    """Names that are set once, to a literal integer, text or a type: Numba takes them for it."""
     for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
@@ -439,7 +452,7 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                 and target.id not in source.arguments
                 and len(stores[target.id]) == 1
             ):
-                if type(folded(value)) is int:
+                if type(folded(value)) in (int, str):
                     source.constants[target.id] = folded(value)
                 elif is_type(source.static(value)):
                     source.constants[target.id] = source.static(value)

@@ -137,7 +137,8 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     if isinstance(first, types.Array) and isinstance(second, types.Array):
         if (first.dtype, first.ndim) == (second.dtype, second.ndim):
             readonly = not (first.mutable and second.mutable)
-            return types.Array(first.dtype, first.ndim, "A", readonly)
+            layout = first.layout if first.layout == second.layout else "A"
+            return types.Array(first.dtype, first.ndim, layout, readonly)
         return None
     tuples = types.BaseTuple
     if isinstance(first, tuples) and isinstance(second, tuples):

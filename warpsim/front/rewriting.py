@@ -7,11 +7,12 @@ it had been written so.
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import operator
 from types import BuiltinFunctionType
 from typing import Any
+
+import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, is_type, typing_error
 
@@ -49,6 +50,10 @@ class _Rewriter(ast.NodeTransformer):
         function = self.source.static(node.func)
         if function is MISSING:
             return node
+        if function in (np.size, np.shape) and len(node.args) == 1 and not node.keywords:
+            return ast.copy_location(
+                ast.Attribute(node.args[0], function.__name__, ast.Load()), node
+            )
         if function is print:
             node.args = [self._axes(argument) for argument in node.args]
             return node
@@ -65,27 +70,25 @@ class _Rewriter(ast.NodeTransformer):
             node.iter = ast.copy_location(ast.Tuple(node.iter.elts, ast.Load()), node.iter)
         return node
 
+    def visit_Global(self, node: ast.Global) -> ast.stmt:
+        """``global N`` of a name that is only read says nothing."""
+        read = not self.source.assigned.intersection(node.names)
+        return ast.copy_location(ast.Pass(), node) if read else node
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         """``x = float32`` sets nothing: it names a type, or is written over, as in Numba."""
         if is_type(self.source.static(node.value)) and isinstance(node.targets[0], ast.Name):
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """``i in (2, 5)`` as ``i == 2 or i == 5``."""
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """``x[slice(1, n)]`` as ``x[1:n]``."""
         self.generic_visit(node)
-        among, inside = node.comparators[0], type(node.ops[0])
-        simple = isinstance(node.left, ast.Name | ast.Constant) and len(node.ops) == 1
-        if inside not in (ast.In, ast.NotIn) or not simple or not isinstance(among, ast.Tuple):
-            return node
-        if not among.elts or any(isinstance(part, ast.Starred) for part in among.elts):
-            return node
-        operation, joined = (ast.Eq, ast.Or) if inside is ast.In else (ast.NotEq, ast.And)
-        parts = [
-            ast.copy_location(ast.Compare(copy.deepcopy(node.left), [operation()], [part]), node)
-            for part in among.elts
-        ]
-        return ast.copy_location(ast.BoolOp(joined(), parts) if parts[1:] else parts[0], node)
+        part = node.slice
+        if isinstance(part, ast.Call) and self.source.static(part.func) is slice:
+            if 1 < len(part.args) < 4 and not part.keywords:
+                node.slice = ast.copy_location(ast.Slice(*part.args), part)
+        return node
 
     def _axes(self, node: ast.expr) -> ast.expr:
         """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""

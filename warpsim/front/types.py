@@ -41,6 +41,8 @@ class Typing:
     items: dict[ast.For, types.Type] = field(default_factory=dict)
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
     known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
+    values: dict[ast.AST, Any] = field(default_factory=dict)  # what else is known when compiled
+    functions: dict[ast.Call, Any] = field(default_factory=dict)  # called by way of a type
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
     returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
@@ -196,7 +198,9 @@ class Typer(Expressions):
             array = self.expression(target.value)
             if isinstance(array, types.BaseTuple):
                 raise self.source.refused(target, "a tuple cannot be changed")
-            if self.names_field(target, array):
+            if isinstance(array, types.NumpyFlatType):
+                array, element = array.array_type, self.subscript(target, array)
+            elif self.names_field(target, array):
                 element = self.field(target, array, self.source.static(target.slice))
             else:
                 element = self.subscript(target, array)

@@ -21,6 +21,7 @@ from numba.core import types
 from warpsim import cuda as host
 from warpsim.host import device, settings
 from warpsim.host.device import DeviceNDArray, Event
+from warpsim.host.executed import noting
 from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
@@ -179,7 +180,7 @@ def redirected() -> Iterator[None]:
 
     builtins.__import__, importlib.import_module = find, import_module
     try:
-        with settings.quiet():
+        with settings.quiet(), noting():
             yield
     finally:
         builtins.__import__, importlib.import_module = real, real_import_module

@@ -1,17 +1,21 @@
 """``cuda.libdevice``: the device library's functions of real numbers, computed by NumPy.
 
-Values are NumPy's, rounded to the result's type: the last bits of a GPU's functions differ, most of
-all those of the ``fast_`` ones. Roundings other than to nearest are not here.
+Values are NumPy's and SciPy's, rounded to the result's type: the last bits of a GPU's functions
+differ, most of all those of the ``fast_`` ones. `roundings` has arithmetic in a direction: exact.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
 from numba import types
+from numba.core.errors import UnsupportedError
+
+from warpsim.run.roundings import WHOLE, from_integer, narrowed, operation, to_integer
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -107,6 +111,171 @@ CALLS |= {
     "ldexpf": (np.ldexp, f4, (f4, i4)), "ldexp": (np.ldexp, f8, (f8, i4)),
     **{f"sincos{end}": (lambda x: (np.sin(x), np.cos(x)), types.UniTuple(kind, 2), (kind,))
        for kind, end in ((f8, ""), (f4, "f"))},
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- directions of rounding
+_FLOATS = {"f": (f4, np.float32), "d": (f8, np.float64)}
+for _mode in WHOLE:
+    for _letter, (_kind, _type) in _FLOATS.items():
+        for _name, _count in (
+            ("add", 2),
+            ("sub", 2),
+            ("mul", 2),
+            ("div", 2),
+            ("rcp", 1),
+            ("sqrt", 1),
+        ):
+            _call = operation(_name, _mode, _type), _kind, (_kind,) * _count
+            if (_letter, _name) != ("d", "sub"):  # there is no dsub
+                CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
+        _end = "" if _letter == "d" else "f"
+        CALLS[f"fma{_end}_{_mode}"] = operation("fma", _mode, _type), _kind, (_kind,) * 3
+        _word = "double" if _letter == "d" else "float"
+        for _name, _bits, _own in (("int", 32, i4), ("ll", 64, i8)):
+            for _sign in ("", "u"):
+                _to = to_integer(_mode, _bits, not _sign, _letter == "d")
+                CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
+                if _letter == "f" or _bits == 64 or _mode == "rn":
+                    _from = from_integer(_mode, _type, _bits if _sign else 0)
+                    CALLS.setdefault(f"{_sign}{_name}2{_word}_{_mode}", (_from, _kind, (_own,)))
+    CALLS.setdefault(f"double2float_{_mode}", (narrowed(_mode), f4, (f8,)))
+
+
+# ---------------------------------------------------------------------- integers and bits
+def _cut(function: Callable, own: type, mask: int = -1) -> Callable:
+    """A function of Python's endless integers, masked before; its result is cut to the type."""
+    unsigned = np.dtype(f"u{own().itemsize}").type
+    last = int(np.iinfo(unsigned).max)
+
+    def one(*values):
+        return unsigned(function(*(int(value) & mask for value in values)) & last).view(own)
+
+    return np.vectorize(one, otypes=[own])
+
+
+def _permuted(x: int, y: int, choice: int) -> int:
+    both = x | y << 32
+    return sum((both >> 8 * (choice >> 4 * n & 7) & 255) << 8 * n for n in range(4))
+
+
+def _low24(x: int) -> int:
+    return (x & 0xFFFFFF ^ 0x800000) - 0x800000
+
+
+_U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+CALLS |= {
+    name: (_cut(run, np.int32, mask), i4, (i4,) * count)
+    for name, run, mask, count in (
+        ("byte_perm", _permuted, _U32, 3),
+        ("hadd", lambda x, y: x + y >> 1, -1, 2), ("uhadd", lambda x, y: x + y >> 1, _U32, 2),
+        ("rhadd", lambda x, y: x + y + 1 >> 1, -1, 2),
+        ("urhadd", lambda x, y: x + y + 1 >> 1, _U32, 2),
+        ("mul24", lambda x, y: _low24(x) * _low24(y), -1, 2),
+        ("umul24", lambda x, y: x * y, 0xFFFFFF, 2),
+        ("mulhi", lambda x, y: x * y >> 32, -1, 2), ("umulhi", lambda x, y: x * y >> 32, _U32, 2),
+        ("sad", lambda x, y, z: abs(x - y) + z, -1, 3),
+        ("usad", lambda x, y, z: abs(x - y) + z, _U32, 3),
+        ("umax", max, _U32, 2), ("umin", min, _U32, 2),
+        ("brev", lambda x: int(f"{x:032b}"[::-1], 2), _U32, 1),
+        ("clz", lambda x: 32 - x.bit_length(), _U32, 1),
+        ("ffs", lambda x: (x & -x).bit_length(), _U32, 1), ("popc", int.bit_count, _U32, 1),
+    )
+}  # fmt: skip
+CALLS |= {
+    name: (_cut(run, np.int64, mask), i8, (i8,) * count)
+    for name, run, mask, count in (
+        ("mul64hi", lambda x, y: x * y >> 64, -1, 2),
+        ("umul64hi", lambda x, y: x * y >> 64, _U64, 2),
+        ("ullmax", max, _U64, 2), ("ullmin", min, _U64, 2),
+        ("brevll", lambda x: int(f"{x:064b}"[::-1], 2), _U64, 1),
+    )
+} | {
+    "clzll": (_cut(lambda x: 64 - x.bit_length(), np.int32, _U64), i4, (i8,)),
+    "ffsll": (_cut(lambda x: (x & -x).bit_length(), np.int32, _U64), i4, (i8,)),
+    "popcll": (_cut(int.bit_count, np.int32, _U64), i4, (i8,)),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- parts of floats
+def _half(part: int, value):
+    return np.array(value, np.float64)[..., None].view(np.int32)[..., part]
+
+
+def _from_halves(high, low):
+    both = np.asarray(high, np.int64) << 32 | np.asarray(low, np.int64) & 0xFFFFFFFF
+    return np.asarray(both).view(np.float64)
+
+
+def _exponent(x):
+    """ilogb: of zero and NaN the smallest int32, of infinity the largest."""
+    found = np.where(x == 0, -(2.0**31), np.frexp(x)[1] - 1)
+    return np.where(np.isnan(x), -(2.0**31), np.where(np.isinf(x), 2.0**31 - 1, found))
+
+
+def _logb(x):
+    strange = (x == 0) | ~np.isfinite(x)
+    return np.where(strange, np.where(x == 0, -np.inf, np.multiply(x, x)), np.frexp(x)[1] - 1)
+
+
+def _remquo(x, y):
+    """The remainder, and the last three bits of the rounded quotient with its sign."""
+
+    def one(x, y):
+        if not math.isfinite(x) or y == 0 or y != y:
+            return math.nan, 0
+        if math.isinf(y):
+            return x, 0
+        bits = abs(round(Fraction(float(x)) / Fraction(float(y)))) & 7
+        return math.remainder(x, y), -bits if (x < 0) != (y < 0) else bits
+
+    return np.vectorize(one, otypes=[float, int])(x, y)
+
+
+def _scipy(name: str, *values):
+    try:
+        from scipy import special
+    except ImportError:
+        raise UnsupportedError(
+            f"cuda.libdevice.{name} is computed by SciPy here: install scipy"
+        ) from None
+    return getattr(special, name)(*values)
+
+
+def _sincospi(x):
+    return _ONE["sinpi"](x), _ONE["cospi"](x)
+
+
+for _kind, _end in ((f8, ""), (f4, "f")):
+    _pair = types.UniTuple(_kind, 2)
+    CALLS |= {
+        f"modf{_end}": (np.modf, _pair, (_kind,)),
+        f"frexp{_end}": (np.frexp, types.Tuple((_kind, i4)), (_kind,)),
+        f"remquo{_end}": (_remquo, types.Tuple((_kind, i4)), (_kind, _kind)),
+        f"sincospi{_end}": (partial(_in_double, _sincospi), _pair, (_kind,)),
+        f"ilogb{_end}": (_exponent, i4, (_kind,)), f"logb{_end}": (_logb, _kind, (_kind,)),
+        f"scalbn{_end}": (np.ldexp, _kind, (_kind, i4)),
+        f"llrint{_end}": (to_integer("rn", 64, True, True), i8, (_kind,)),
+        f"llround{_end}": (
+            lambda x: to_integer("rz", 64, True, True)(_away_from_zero(np.asarray(x, np.float64))),
+            i8, (_kind,),
+        ),
+        **{f"{name}{_end}": (partial(_in_double, partial(_scipy, there)), _kind, (_kind,))
+           for name, there in (
+               ("j0", "j0"), ("j1", "j1"), ("y0", "y0"), ("y1", "y1"), ("erfinv", "erfinv"),
+               ("erfcinv", "erfcinv"), ("erfcx", "erfcx"), ("normcdfinv", "ndtri"),
+           )},
+        **{f"{name}{_end}": (partial(_in_double, partial(_scipy, there)), _kind, (i4, _kind))
+           for name, there in (("jn", "jv"), ("yn", "yn"))},
+    }  # fmt: skip
+CALLS |= {
+    "fast_sincosf": CALLS["sincosf"],
+    "double2hiint": (partial(_half, 1), i4, (f8,)), "double2loint": (partial(_half, 0), i4, (f8,)),
+    "hiloint2double": (_from_halves, f8, (i4, i4)),
+    "float2half_rn": (
+        lambda x: np.asarray(x, np.float32).astype(np.float16).view(np.int16), types.int16, (f4,)
+    ),
+    "half2float": (lambda x: np.asarray(x, np.int16).view(np.float16), f4, (types.int16,)),
 }  # fmt: skip
 
 NAMES = frozenset({"libdevice", *(f"libdevice.{name}" for name in CALLS)})

@@ -247,10 +247,15 @@ class Memory:
 
     def view(self, array: Array, index: tuple, site: int) -> Array:
         """A slice or a row of an array: no copy."""
-        offset, shape, strides = array.offset, [], []
-        for axis in range(array.ndim):
+        offset, shape, strides, axis = array.offset, [], [], -1
+        missing = array.ndim - sum(i is not None for i in index)
+        for i in (*index, *[slice(None)] * missing):
+            if i is None:  # a new axis
+                shape.append(1)
+                strides.append(0)
+                continue
+            axis += 1
             size, stride = array.shape[axis], array.strides[axis]
-            i = index[axis] if axis < len(index) else slice(None)
             if type(i) is slice:
                 if any(type(part) is ndarray for part in (i.start, i.stop, i.step, size)):
                     start, length, step = self.varying_slice(array, i, size, site)

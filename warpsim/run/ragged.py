@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
 
+from warpsim.front.operators import floor_divide, remainder
 from warpsim.run.memory import Array
 
 ndarray = np.ndarray
@@ -48,6 +50,31 @@ class Ragged:
                 for rest in self.places(array, axis + 1):
                     yield i, *rest
             self.mask = entry
+
+    def indices(self, shape: tuple):
+        """All indices within a shape, as ``np.ndindex`` gives them."""
+        for number in self.lane_range(math.prod(shape)):
+            yield self.unravel(number, shape)
+
+    @staticmethod
+    def unravel(number, shape: tuple) -> tuple:
+        """The index of an element that is so far from the first one, in C order."""
+        parts = []
+        for size in shape[:0:-1]:
+            parts.append(remainder(number, size))
+            number = floor_divide(number, size)
+        return (number, *reversed(parts)) if shape else ()
+
+    def enumerated(self, array: Array, site: int):
+        """Each index of an array, and its element."""
+        for index in self.indices(array.shape):
+            yield index, self.load(array, index, site)
+
+    @staticmethod
+    def numbered(items, start):
+        """``enumerate(items, start)``, in which each lane may begin with another number."""
+        for number, item in enumerate(items):
+            yield start + number, item
 
     def items(self, array: Array, site: int):
         """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""

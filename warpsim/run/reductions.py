@@ -60,13 +60,31 @@ class Reductions:
     def _argmin(self, array: Array, convert: Callable, heading: str, site: int):
         return self._place(array, np.less, heading, site)
 
-    def _place(self, array: Array, better: Callable, heading: str, site: int):
-        """The number of the first best element; NaN is better than any other."""
+    def _max(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._best(array, np.greater, convert, heading, site)
+
+    def _min(self, array: Array, convert: Callable, heading: str, site: int):
+        return self._best(array, np.less, convert, heading, site)
+
+    def _best(self, array: Array, better: Callable, convert: Callable, heading: str, site: int):
+        """``max(array)``: by comparisons, which a NaN never wins."""
+        self._refuse_empty(array, site, "iterable argument is empty")
+
+        def step(old, x, number):
+            return x if number == 0 else convert(np.where(better(x, old), x, old)[()])
+
+        return self._folded(array, array.dtype.type(0), step, heading, site)
+
+    def _refuse_empty(self, array: Array, site: int, words: str) -> None:
         empty = np.zeros(self.lanes, bool)
         for size in array.shape:
             empty |= np.asarray(size) == 0
         if (empty & self.mask.active).any():
-            raise ValueError(f"line {self.site(site).line}: attempt to reduce an empty sequence")
+            raise ValueError(f"line {self.site(site).line}: {words}")
+
+    def _place(self, array: Array, better: Callable, heading: str, site: int):
+        """The number of the first best element; NaN is better than any other."""
+        self._refuse_empty(array, site, "attempt to reduce an empty sequence")
 
         def step(old, x, number):
             place, best = old
