@@ -25,7 +25,8 @@ from course.driver import Driver, read_driver
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_COMPUTE_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # what a toolkit of that generation compiles
 CORE = (
-    "numba", "numpy", "matplotlib", "pandas", "pillow", "scikit-image", "threadpoolctl", "tqdm",
+    "numba", "numpy", "matplotlib", "pandas", "pillow", "scikit-image", "tifffile", "imagecodecs",
+    "threadpoolctl", "tqdm",
 )  # fmt: skip
 SAY_CUDA = "so lessons run on the simulator; that is fine"
 

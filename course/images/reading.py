@@ -321,12 +321,16 @@ def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray
     if image.n_frames > 1:
         raise Refused(f"is animated ({image.n_frames} frames): save one of them by itself")
     if (codecs := imagecodecs()) is None:
-        if image.tile[0][3].endswith("B") or image.info.get("transparency"):
+        keyed = "transparency" in image.info and image.mode in ("1", "L")
+        if keyed or image.tile[0][3].endswith("16B"):
             raise Refused("is a PNG of 16 bits or transparent levels: install imagecodecs")
         return upright(_of_picture(image, background), _orientation(image))
     file.seek(0)
     content = file.read()
-    samples = np.atleast_3d(codecs.png_decode(content))
+    try:
+        samples = np.atleast_3d(codecs.png_decode(content))
+    except codecs.PngError as error:
+        raise Refused(f"is damaged, or ends early: {error}") from error
     white, count = np.iinfo(samples.dtype).max, samples.shape[-1]
     colours = samples[..., 0] if count < 3 else samples[..., :3]
     alpha = samples[..., -1] / np.float32(white) if count % 2 == 0 else None

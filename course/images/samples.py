@@ -35,7 +35,7 @@ def refuse_large(columns: int, rows: int, largest: float) -> None:
     pixels = columns * rows / 1e6
     if pixels > largest:
         raise Refused(
-            f"is too large: {columns}x{rows} are {pixels:,.1f} megapixels, and the limit is "
+            f"is too large: {columns}x{rows} are {pixels:,.4g} megapixels, and the limit is "
             f"{largest:,g} (--largest)"
         )
 
