@@ -280,11 +280,17 @@ def _by_pillow(
 
 def _of_picture(image: Image.Image, background: float) -> np.ndarray:
     """Grey levels of a picture of Pillow's, of 8 bits or fewer."""
+    _refuse_unknown_colours(image)
     if image.has_transparency_data:
         layers = np.asarray(image.convert("RGBA").convert("LA"))
         alpha = layers[..., 1] / np.float32(255)
         return grey_levels(layers[..., 0], 255, alpha, background=background)
     return np.asarray(image.convert("L"))
+
+
+def _refuse_unknown_colours(image: Image.Image) -> None:
+    if image.mode == "P" and np.asarray(image).max() >= len(image.getpalette()) // 3:
+        raise Refused("has pixels of colours that are not in its palette")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -302,13 +308,13 @@ def _refuse_doubtful_jpeg(image: Image.Image, file: BinaryIO) -> None:
     """
     if image.mode == "CMYK" and "adobe" not in image.info:
         raise Refused("is CMYK, and has no Adobe marker that says whether 0 is white")
-    levels = np.asarray(image)
-    if np.isin(levels[-1, -1], (127, 128)).any():
+    last = image.getpixel((image.width - 1, image.height - 1))
+    if np.isin(last, (127, 128)).any():
         file.seek(0)
         before, end, after = file.read().rpartition(b"\xff\xd9")
         longer = io.BytesIO(before + bytes(range(1, 255)) + end + after)
         with Image.open(longer, formats=("JPEG",)) as other:
-            if not np.array_equal(levels, np.asarray(other)):
+            if not np.array_equal(np.asarray(image), np.asarray(other)):
                 raise Refused("ends early: its last part is missing")
 
 
@@ -331,6 +337,9 @@ def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray
         samples = np.atleast_3d(codecs.png_decode(content))
     except codecs.PngError as error:
         raise Refused(f"is damaged, or ends early: {error}") from error
+    if image.mode == "P":  # libpng makes colours of it, black where there is none
+        image.load()
+        _refuse_unknown_colours(image)
     white, count = np.iinfo(samples.dtype).max, samples.shape[-1]
     colours = samples[..., 0] if count < 3 else samples[..., :3]
     alpha = samples[..., -1] / np.float32(white) if count % 2 == 0 else None

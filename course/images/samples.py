@@ -12,7 +12,6 @@ from PIL import Image
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601, of red, green and blue
 NOT_FINITE = "holds NaN or infinite values"
 
-
 for _library in ("imagecodecs", "tifffile"):  # without a handler they write to stderr
     logging.getLogger(_library).addHandler(logging.NullHandler())
 
@@ -49,33 +48,21 @@ def grey_levels(
     associated: bool = False,
     inverted: bool = False,
 ) -> np.ndarray:
-    """Grey levels of samples.
+    """Grey levels, (rows, columns), in [0, 1]; uint8 to 255, of 8 bits and fewer without alpha.
 
     Parameters
     ----------
     colours : ndarray, shape (rows, columns) or (rows, columns, 3)
         Grey, or red, green and blue.
     white : int, optional
-        The sample that is white. None where none is agreed: floating-point samples that leave
-        [0, 1], and integers, have their largest become 1, and their smallest 0 if it is negative.
+        The sample that is white; None where none is agreed. Then the largest becomes 1, and the
+        smallest 0 if it is negative, except for floating-point samples that all lie in [0, 1].
     alpha : ndarray, shape (rows, columns), optional
-        How opaque each pixel is, in [0, 1].
+        How opaque each pixel is, in [0, 1]; `associated` colours are multiplied by it already.
     background : float
         Grey level behind transparent pixels.
-    associated : bool
-        Whether the colours are already multiplied by alpha.
     inverted : bool
         Whether 0 is white.
-
-    Returns
-    -------
-    ndarray, shape (rows, columns), uint8 or float32
-        From 0 to 255, of 8 bits and fewer without alpha; or in [0, 1].
-
-    Raises
-    ------
-    Refused
-        For NaN, and for colours multiplied by alpha that have no agreed white.
     """
     if white in (1, 3, 15) and colours.dtype == np.uint8:
         colours, white = colours * np.uint8(255 // white), 255

@@ -35,9 +35,8 @@ END_OF_FAX = re.compile("(?:0{11,}1[01]?)+0*$")
 def levels(file: BinaryIO, background: float, largest: float) -> np.ndarray | None:
     """Grey levels of a file's first page, as `grey_levels` has them, upright.
 
-    None for what Pillow reads rightly: JPEG, compressed YCbCr, and what imagecodecs would be needed
-    for where that is not installed. Refused where the tags say too little, or something that is not
-    read, or samples are missing.
+    None for what Pillow reads rightly: JPEG, and what imagecodecs, or an older one, does not have.
+    Refused where the tags say too little, or something that is not read, or samples are missing.
     """
     with TiffFile(file) as tiff:
         page, codecs = tiff.pages[0], imagecodecs()
@@ -51,10 +50,11 @@ def levels(file: BinaryIO, background: float, largest: float) -> np.ndarray | No
         _refuse_unknown(page)
         places = _places(page, tiff.filehandle.size)
         fax = page.compression in FAX
-        if page.compression in (OLD_JPEG, JPEG) or (
-            page.compression != NONE and (page.photometric == YCBCR or codecs is None)
-        ) or (fax and (page.is_tiled or not hasattr(codecs, FAX[page.compression]))):  # fmt: skip
-            if page.bitspersample != (1 if fax else 8) or page.sampleformat != UNSIGNED:
+        lossy = page.compression in (OLD_JPEG, JPEG)
+        lacks = fax and (page.is_tiled or not hasattr(codecs, FAX[page.compression]))
+        if lossy or lacks or (codecs is None and page.compression != NONE):
+            usual = page.sampleformat == UNSIGNED and page.bitspersample == (1 if fax else 8)
+            if not usual or (page.photometric == YCBCR and not lossy):
                 raise Refused(f"is compressed ({_name(page.compression)}): install imagecodecs")
             for offset, count in places if page.compression == JPEG else ():
                 file.seek(offset + max(count - 3, 0))
@@ -179,8 +179,8 @@ def _grey(page: Any, samples: np.ndarray, background: float) -> np.ndarray:
         palette = np.array(page.tags.valueof(320), np.uint16).reshape(3, 2**bits)
         colours, white = palette.T[colours[..., 0]], 65535
     elif photometric == CMYK:
-        inks = 1 - colours.astype(np.float32) / white
-        colours, white = inks[..., :3] * inks[..., 3:], 1
+        papers = 1 - colours.astype(np.float32) / white
+        colours = np.rint(papers[..., :3] * papers[..., 3:] * white).astype(colours.dtype)
     elif photometric != RGB:
         colours = colours[..., 0]  # of YCbCr the luma
     return grey_levels(

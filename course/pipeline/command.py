@@ -29,9 +29,10 @@ The folder DIR receives
   quality.csv   PSNR, SSIM, mean squared error and compression of each
   report.json   what was asked for, and which files were set aside, with the reason
 Compression is how many times fewer numbers the k singular values and vectors have than the image.
-Colours become grey. Files that cannot be read are named and left out; what else lies in a folder,
-results of earlier runs too, is counted by kind at the end. The mean PSNR is that of images with
-less than 100 dB; beside it stands how many had more, as they were rebuilt exactly but for rounding.
+Colours become grey; colour profiles (ICC) are left alone. Files that cannot be read are named and
+left out; what else lies in a folder, results of earlier runs too, is counted by kind at the end.
+The mean PSNR is that of images with less than 100 dB; beside it stands how many had more, as they
+were rebuilt exactly but for rounding.
 
 A process a core decodes, factorises, rebuilds and writes, for any number of images: only so many
 are in memory as have room there, 2 GiB at most. Where there is a GPU, and images enough to be worth
@@ -81,7 +82,8 @@ def add(commands: Any) -> None:
         metavar="IMAGES",
         nargs="+",
         type=image,
-        help="JPEG, PNG, TIFF, GIF (its first frame), WebP or BMP files, or folders that hold some",
+        help="JPEG, PNG, TIFF, GIF, WebP or BMP files (the first page or frame of several), or "
+        "folders that hold some",
     )
     reconstruct.add_argument(
         "--recursive",

@@ -104,8 +104,9 @@ def a_tiff(rng):
     )
     bits = {3: max(bits, 16)}.get(kind, bits)
     bits = {3: min(bits, 16), 5: 8 * (1 + (bits > 8)), 6: 8}.get(photometric, bits)
-    known = (0, 2) if kind != 2 and (photometric not in (0, 3, 5, 6)) else (0,)
-    extras = [int(rng.choice([0, 1, 2] if 2 in known else [0])) for _ in range(rng.integers(0, 3))]
+    known = [0, 1, 2] if photometric in (1, 2) else [0, 2]
+    known = [0] if kind == 2 or photometric == 6 else known
+    extras = [int(rng.choice(known)) for _ in range(rng.integers(0, 3))]
     if sum(its > 0 for its in extras) > 1 or rng.random() < 0.5:
         extras = []
     count = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3}[photometric]
@@ -154,12 +155,12 @@ def a_tiff(rng):
     if alpha is not None:
         grey = np.minimum(grey + 1 - alpha, 1) if 1 in extras else over(grey, alpha)
     bound = EIGHT_BITS if photometric == 2 and kind == 1 and bits in (1, 2, 4, 8) else EXACT
+    if photometric == 5:
+        bound = 1.01 / 255 if bits == 8 else 2 / 65535  # red, green and blue are rounded, too
     turn = int(rng.integers(1, 9))
     compression = int(rng.choice([1, 1, 5, 8, 32946, 32773, 50000, 34925]))
     if bits == 1 and count == 1 and not extras:
         compression = int(rng.choice([1, 5, 2, 3, 4]))
-    if photometric == 6:
-        compression = 1
     predictor = 1
     if compression in (5, 8, 32946, 50000, 34925) and bits in (8, 16, 32, 64):
         predictor = int(rng.choice([1, 3 if kind == 3 else 2]))
