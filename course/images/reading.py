@@ -184,7 +184,11 @@ def load_levels(path: str | Path, background: float = 1.0, largest: float = LARG
 
                 levels, formats = tiff.levels(file, background, largest), ("TIFF",)
                 file.seek(0)
-            return _by_pillow(file, formats, background, largest) if levels is None else levels
+            if levels is None:
+                levels = _by_pillow(file, formats, background, largest)
+            if levels.size == 0:
+                raise Refused("has no pixels")
+            return levels
     except ImageError:
         raise
     except Refused as error:

@@ -7,6 +7,7 @@ from PIL import Image
 
 from course.images import reading
 from course.images.reading import UnreadableImage, load_image
+from course.pipeline.pipeline import reconstruct_images
 from tests.course.drawn_pictures import drawn, png_file, tiff_file, wrong
 
 DRAWS = 50
@@ -24,7 +25,7 @@ def test_drawn_pictures_are_read_rightly_or_refused(tmp_path, first):
 def test_without_imagecodecs_most_of_8_bits_is_read_and_the_rest_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "imagecodecs", lambda: None)
     monkeypatch.setattr("course.images.tiff.imagecodecs", lambda: None)
-    sound = [its for its in map(drawn, range(150)) if its.sound]
+    sound = [its for its in map(drawn, range(80)) if its.sound]
     told = list(filter(None, (wrong(its, tmp_path / "a") for its in sound)))
     assert len(told) < len(sound) / 2
     assert any("install imagecodecs" in words for words in told)
@@ -55,3 +56,12 @@ def test_the_limit_is_the_callers_and_not_pillows(tmp_path, monkeypatch):
     assert Image.MAX_IMAGE_PIXELS == 10
     with pytest.raises(UnreadableImage, match="8x8 are 6.4e-05 megapixels, and the limit is 6e-05"):
         load_image(tmp_path / "a.png", largest=6e-5)
+
+
+def test_the_limit_is_an_option_of_the_pipeline(tmp_path):
+    for number, side in enumerate((500, 1200, 600)):
+        Image.effect_noise((side, side), 9).save(tmp_path / f"{number}.png")
+    report = reconstruct_images([tmp_path], [2], tmp_path / "out", size=16, largest=1)
+    ((file, reason),) = report.skipped
+    assert (file, reason[:12]) == (str(tmp_path / "1.png"), "is too large")
+    assert '"largest": 1' in (tmp_path / "out" / "report.json").read_text()
