@@ -9,7 +9,8 @@ import operator
 import numpy as np
 
 from course.files import data_path
-from course.images.reading import NOT_FINITE, ImageError, checked_size, load_image
+from course.images.reading import ImageError, checked_size, load_image
+from course.images.samples import NOT_FINITE
 
 PHOTOGRAPHS = {"camera": "camera.png", "coffee": "coffee.jpg", "chelsea": "chelsea.jpg"}
 

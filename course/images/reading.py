@@ -19,7 +19,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from course.images import LARGEST
 from course.images.folders import list_folder
-from course.images.samples import NOT_FINITE as NOT_FINITE
 from course.images.samples import Refused, grey_levels, imagecodecs, refuse_large, upright
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")  # TIFF by its own tags: course.images.tiff
