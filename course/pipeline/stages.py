@@ -114,7 +114,7 @@ class Clock:
 # --- the work of a stage --------------------------------------------------------------------------
 
 
-def decode(job: Job, file: Path) -> np.ndarray:
+def decode(file: Path, job: Job) -> np.ndarray:
     """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
 
     For a GPU that brings it to its size, and factorises, uint8 of its own size, where that can be.
@@ -222,7 +222,7 @@ def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Fac
     """An image and its factors, none where the GPU factorises; or why it is set aside."""
     try:
         with clock("decode"):
-            image = decode(job, task.file)
+            image = decode(task.file, job)
     except UnreadableImage as error:
         return set_aside(task, error)
     if job.svd == "gpu":
