@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 import numpy as np
 import pytest
 from numba import float32
@@ -262,7 +264,7 @@ def test_kernels_without_source_say_what_to_do():
 
 
 def test_an_endless_loop_is_stopped_with_its_line_and_the_lanes_still_in_it(monkeypatch):
-    monkeypatch.setattr(masks, "STEP_LIMIT", 1000)
+    monkeypatch.setattr(masks, "STEP_LIMIT", ContextVar("STEP_LIMIT", default=1000))
 
     @cuda.jit
     def endless(x):
