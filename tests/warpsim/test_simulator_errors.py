@@ -469,3 +469,12 @@ def test_a_kernel_may_end_with_raise_or_assert(function):
     assert x[0] == (0 if function is raises_only else 3)
     with pytest.raises((ValueError, AssertionError, NotImplementedError), match="tid="):
         cuda.jit(debug=True)(function)[1, 2](x)
+
+
+def test_a_masked_array_is_refused_as_in_numba():
+    @cuda.jit
+    def writes(x):
+        x[0] = 1
+
+    with pytest.raises(TypingError, match=r"numpy.ma.MaskedArray.*\n\nargument 'x': fill what is"):
+        writes[1, 1](np.ma.masked_array(np.ones(3), [0, 1, 0]))

@@ -192,7 +192,7 @@ def test_threads_recurse_deeply_at_once():
 
     @jit
     def deep(out):
-        out[0] = depth(600)
+        out[0] = depth(599 + out.size)
 
     found = [np.zeros(1) for _ in range(THREADS)]
     at_once(*(lambda out=out: deep[1, 1](out) for out in found))

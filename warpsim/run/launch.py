@@ -14,7 +14,7 @@ from numba import types
 
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
-from warpsim.front.names import Site
+from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
