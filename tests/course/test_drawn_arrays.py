@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from course import backend
 from course.images import images
 from course.images.reading import ImageError
 from course.kernels.reconstruct.ladder import reconstruct
@@ -10,12 +11,16 @@ from course.kernels.resize import resized
 from course.kernels.svd import rank_k
 from tests.course.drawn_arrays import FRONTS, doors, problem
 
+simulated = pytest.mark.skipif(backend.gpu() is not None, reason="looks into simulated memory")
 
+
+@simulated
 @pytest.mark.parametrize("seed", range(60))
 def test_a_drawn_call_is_right_or_refused_in_a_sentence(seed):
     assert problem(seed) is None
 
 
+@simulated
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 3000, 250))
 def test_many_drawn_calls_are_right_or_refused_in_a_sentence(first):
