@@ -5,9 +5,7 @@ What takes too long is stopped: a loop without an end must not hang a notebook.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import io
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.checks import answers
+from course.checks import answers, trials
 from course.checks.comparing import NoValue, compare, is_wholly
 from course.checks.exercises import FunctionExercise, call_with_named
 from course.checks.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
 from course.checks.twins import simulated_twin
 from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
-from warpsim.run.masks import EndlessLoop, limited_steps
+from warpsim.run.masks import EndlessLoop
 
 # What would poison a real GPU's context or hang it.
 HARMFUL = ERRORS | {"endless-loop"}
@@ -200,7 +198,7 @@ def _is_cause(
 def _called(
     exercise: FunctionExercise, answer: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> Any:
-    with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+    with trials.unprinted(MOST_STEPS):
         if exercise.caller is None:
             return answer(*arguments.values())
         return exercise.caller(answer, tuple(arguments.values()))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from course import backend
-from course.checks import answers
+from course.checks import answers, trials
 from course.checks.comparing import poison
 from course.checks.exercises import KernelExercise, call_with_named
 from course.checks.trials import from_finding, launch_configuration
@@ -18,7 +16,7 @@ from course.checks.verdicts import Failure
 from warpsim import KernelError, trace
 from warpsim.host import gpus
 from warpsim.run.launch import run_kernel
-from warpsim.run.masks import EndlessLoop, limited_steps
+from warpsim.run.masks import EndlessLoop
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = (
@@ -68,7 +66,7 @@ def simulated(
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_STEPS):
+        with trials.unprinted(MOST_STEPS):
             return run(
                 answer,
                 grid,

@@ -8,6 +8,7 @@ arrays' addresses into it and launches, on the stream that the caller's library 
 `course.door.door`       the way in: what is given, checked; plans found or made
 `course.door.plans`      what is done for arrays that look alike: launches packed, by Numba, or
                          through copies of the host's arrays
+`course.door.overlaps`   results that lie over what they are computed from
 `course.door.libraries`  what is to be known of an array: of which library, where, on which stream
 `course.door.bfloat`     how Numba compiles a type that it has not
 `course.door.layout`     an array without its memory: what plans are made of

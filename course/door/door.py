@@ -13,6 +13,7 @@ each call, with arrays, and Numba launches.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from course.door import launches as packing
 from course.door.bfloat import BFLOAT16
 from course.door.layout import name_of
 from course.door.libraries import GO_BETWEENS, LOOKS, Seen, look_for
+from course.door.overlaps import apart
 from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
 
 Result = tuple[tuple[int, ...], Any]  # shape, type
@@ -32,6 +34,7 @@ Result = tuple[tuple[int, ...], Any]  # shape, type
 Stream = Any
 
 KNOWN = "NumPy, CuPy, PyTorch or numba.cuda"
+MASKED = "{0} is a masked array, and kernels see no mask: fill what is masked first, {1}"
 MOST_PLANS = 512  # of a door; the oldest goes
 MOST_OWN = 32  # of a thread
 REMAINS = 15  # what a plan knows of addresses: what they leave over 16 bytes
@@ -63,6 +66,8 @@ class Door:
         There is something to launch for a first array without elements.
     whole : bool
         `launches` does the work itself, on the default stream, and returns nothing.
+    in_place : sequence of str
+        Names of arrays that `out` may be: each element is read before it is written.
     packs : bool
         Launches may be packed: `launches` does nothing between them.
     """
@@ -79,9 +84,10 @@ class Door:
         empty: bool = False,
         whole: bool = False,
         packs: bool = True,
+        in_place: Sequence[str] = (),
     ):
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
-        self.optional, self.part = tuple(optional), part
+        self.optional, self.part, self.in_place = tuple(optional), part, tuple(in_place)
         self.scalar, self.empty, self.whole = scalar, empty, whole
         self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
@@ -207,6 +213,8 @@ class Door:
             plan = NumbaPlan(about)
             if first.device >= 0 and self.packs:
                 plan = self._packed(about) or plan
+            if has_out:
+                plan = apart(plan, seen, names, self.in_place)
         with contextlib.suppress(TypeError), self._lock:
             while len(self.plans) >= MOST_PLANS:
                 self.plans.pop(next(iter(self.plans)), None)
@@ -235,9 +243,9 @@ class Door:
     def way(self, *arrays: Array, out: Array | None = None) -> str:
         """How arrays like these are launched, once they were: "packed", "Numba" or "host"."""
         facts = [look_for(array)(array)[0] for array in (*arrays, out) if array is not None]
-        for key, plan in self.plans.items():
+        for key, plan in list(self.plans.items()):
             if [about for about in key[1:] if about and isinstance(about[0], str)] == facts:
-                return getattr(plan, "way", PackedPlan.way)
+                return getattr(inspect.unwrap(plan), "way", PackedPlan.way)
         raise KeyError("no call with such arrays was made yet")
 
     def _met(
@@ -271,6 +279,13 @@ def _from_dlpack(array: Any, name: str) -> Any:
     """An array of a library that this one does not know, through DLPack, where it lies."""
     if look_for(array) is not None:
         return array
+    if isinstance(array, np.ndarray):  # of a subclass
+        raise TypeError(
+            MASKED.format(name, f"{name}.filled(0)")
+            if isinstance(array, np.ma.MaskedArray)
+            else f"{name} is {type(array).__name__}, an array with rules of its own, which kernels "
+            f"do not know: give its elements alone, np.asarray({name})"
+        )
     if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
         raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")
     kind = int(array.__dlpack_device__()[0])
@@ -309,6 +324,8 @@ class _Own(threading.local):
 def _check_alone(one: Seen | None, name: str, function: str) -> None:
     if one is None:
         return
+    if one.has_mask:
+        raise TypeError(MASKED.format(name, "where it is"))
     if one.wants_gradient:
         raise ValueError(
             f"{name} requires a gradient, and {function} records none: call it within "
@@ -325,6 +342,14 @@ def _check_out(out: Seen, result: Result) -> None:
             f"out is {name_of(out.dtype)} of shape {out.shape}; it must be {name_of(dtype)} of "
             f"shape {shape}"
         )
+    reach = dtype.itemsize
+    for step, length in sorted(zip(map(abs, out.strides), shape, strict=True)):
+        if length > 1 and step < reach and 0 not in shape:
+            raise ValueError(
+                f"out has the strides {out.strides} bytes, so that some of its elements lie in the "
+                "same memory: give an array in which each has its own"
+            )
+        reach += step * (length - 1)
 
 
 def _check_host(seen: list[Seen | None], names: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from course.door import disk
 from course.door.layout import Layout, follows
 
 SIMULATED = -2  # the number of a GPU that is none
+PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
 _SUCCESS, _NO_CONTEXT, _DESTROYED = 0, 201, 709
 
 
@@ -295,6 +296,17 @@ def is_current(device: int) -> bool:
     """Whether this thread works on a GPU."""
     number = ctypes.c_int(-1)
     return driver().cuCtxGetDevice(ctypes.byref(number)) == _SUCCESS and number.value == device
+
+
+def is_on_current(stream: Any, queue: int, device: int) -> bool:
+    """Whether a stream, of which the driver has the handle, belongs to the current GPU."""
+    said = max(getattr(stream, name, -1) for name in ("device_index", "device_id"))
+    if said >= 0 or queue <= PER_THREAD:  # PyTorch's say, and CuPy's where it is not the current
+        return said in (-1, device)
+    its, current = ctypes.c_void_p(), ctypes.c_void_p()
+    asked("cuStreamGetCtx", ctypes.c_void_p(queue), ctypes.byref(its))
+    asked("cuCtxGetCurrent", ctypes.byref(current))
+    return its.value == current.value
 
 
 # --- streams --------------------------------------------------------------------------------------

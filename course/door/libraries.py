@@ -23,6 +23,8 @@ from course.door.layout import Shaped, in_c_order
 #: flag): strides in the library's own units, and None where elements lie side by side.
 LOOKS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
 
+_PLAIN = np.ndarray.__array_ufunc__  # arrays with units, say, have one of their own
+
 
 class Library:
     """A library whose arrays a front door takes; this one has all its arrays on the host.
@@ -306,7 +308,8 @@ def _numba_device(array: Any) -> int:
 
 
 def _look_simulated(array: Any) -> tuple[tuple, int]:
-    return ("numba", array.shape, array.strides, array.dtype, SIMULATED, False), 0
+    address = array._memory.__array_interface__["data"][0]
+    return ("numba", array.shape, array.strides, array.dtype, SIMULATED, False), address
 
 
 def _look_torch() -> Callable[[Any], tuple[tuple, int]]:
@@ -329,7 +332,7 @@ def _look_foreign(array: Any) -> tuple[tuple, int]:
     address, read_only = about["data"]
     return (
         ("foreign", tuple(about["shape"]), about.get("strides"), about["typestr"],
-         device_of(address or 0), read_only, about.get("stream")),
+         device_of(address or 0), read_only, about.get("stream"), about.get("mask") is not None),
         address or 0,
     )  # fmt: skip
 
@@ -342,6 +345,10 @@ def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
     if look is not None:
         return look
     if isinstance(array, np.ndarray):
+        if kind is not np.ndarray and (
+            isinstance(array, np.ma.MaskedArray) or kind.__array_ufunc__ is not _PLAIN
+        ):
+            return None  # means more than its elements
         look = _look_numpy
     elif hasattr(array, "untyped_storage") and hasattr(array, "get_device"):  # or a subclass
         look = _look_torch()
@@ -384,13 +391,14 @@ class Seen(Shaped):
         `BFLOAT16`, whosever it is; else a text where NumPy has no such type.
     device : int
         The number of the GPU; below 0 for the host and the simulator.
-    read_only, wants_gradient : bool
+    read_only, wants_gradient, has_mask : bool
     """
 
     def __init__(self, facts: tuple):
         name, shape, strides, element, device, flag = facts[:6]
         self.library, self.shape, self.device = library(name), tuple(shape), device
         self.stream = facts[6] if len(facts) > 6 else None
+        self.has_mask = len(facts) > 7 and facts[7]
         self.read_only = bool(flag) and not name.startswith("torch")
         self.wants_gradient = bool(flag) and name.startswith("torch")
         self.dtype: Any

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from course.door.door import Door
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
+PER_THREAD = packing.PER_THREAD
 MOST_STREAMS = 8  # whose workspaces a plan keeps
-PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
 
 
 class About:
@@ -62,6 +62,11 @@ class About:
         if stream is None:
             return self.library.stream(self.device), contextlib.nullcontext()
         queue = handle_of(stream)
+        if packing.are_many() and not packing.is_on_current(stream, queue, self.device):
+            raise ValueError(
+                f"stream is one of another GPU, and the arrays lie on GPU {self.device}: give a "
+                "stream of that GPU, or bring the arrays to the stream's"
+            )
         return queue, self.library.on_stream(queue, self.device)
 
     @contextlib.contextmanager

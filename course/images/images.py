@@ -131,10 +131,12 @@ def svd(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Raises
     ------
     ImageError
-        When the image is not a matrix, is empty, or holds NaN or infinite values.
+        When the image is not a matrix, is empty, is masked, or holds NaN or infinite values; and
+        when a singular value is beyond float32.
     """
-    u, s, vt = np.linalg.svd(_matrix(image), full_matrices=False)
-    return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)
+    image = _matrix(image)
+    u, s, vt = np.linalg.svd(image, full_matrices=False)
+    return u.astype(np.float32), _within_float32(s).astype(np.float32), vt.astype(np.float32)
 
 
 def leading_svd(image: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -175,18 +177,40 @@ def leading_svd(image: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
     longer = (image.T if wide else image) @ shorter
     s = np.linalg.norm(longer, axis=0)
     longer /= np.where(s > 0, s, 1)
+    order = np.argsort(-s, kind="stable")  # of a lower rank the last ones are noise
+    shorter, longer, s = shorter[:, order], longer[:, order], s[order]
     u, v = (shorter, longer) if wide else (longer, shorter)
-    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in (u, s, v.T))
+    parts = u, _within_float32(s), v.T
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
 
 
 def _matrix(image: np.ndarray) -> np.ndarray:
     """An image in float64; ImageError where it is no matrix of numbers."""
-    image = np.asarray(image, dtype=np.float64)
+    image = _numbers(image, "the image")
     if image.ndim != 2 or image.size == 0:
         raise ImageError(f"an image must be a matrix (rows, columns); given shape {image.shape}")
     if not np.isfinite(image).all():
         raise ImageError(f"the image {NOT_FINITE}: an SVD needs numbers, so repair them first")
-    return image
+    return _within_float32(image)
+
+
+def _numbers(image: np.ndarray, name: str) -> np.ndarray:
+    """An array in float64; ImageError for a mask, which would be lost, and for no numbers."""
+    if type(image) not in (np.ndarray, list) and isinstance(image, np.ma.MaskedArray):
+        raise ImageError(f"{name} is a masked array: fill what is masked first, with .filled(0)")
+    image = np.asarray(image)
+    if image.dtype.kind not in "biuf":
+        raise ImageError(f"{name} holds {image.dtype}; it must hold real numbers")
+    return image.astype(np.float64, copy=False)
+
+
+def _within_float32(values: np.ndarray) -> np.ndarray:
+    """The values, of an image or its singular ones; ImageError if float32 has none so large."""
+    if np.abs(values).max() > np.finfo(np.float32).max:
+        raise ImageError(
+            "the image has a singular value beyond float32's largest, 3.4e38: scale it first"
+        )
+    return values
 
 
 def checked_rank(k: int, rows: int, columns: int) -> int:
@@ -267,8 +291,8 @@ def ssim(image: np.ndarray, approximation: np.ndarray) -> float:
 
 
 def _comparable(image: np.ndarray, approximation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    image = np.asarray(image, dtype=np.float64)
-    approximation = np.asarray(approximation, dtype=np.float64)
+    image = _numbers(image, "the first image to compare")
+    approximation = _numbers(approximation, "the second image to compare")
     if image.shape != approximation.shape:
         raise ImageError(
             f"the images to compare have the shapes {image.shape} and {approximation.shape}; "

@@ -386,7 +386,7 @@ def _doors(function: str, *names: str) -> Door:
         there = tuple(flat(array, n) for array, n in zip(arrays, (*names, "out"), strict=True))
         return [(configured(name, *there, method=method, stream=stream), there)]
 
-    return Door(function, names, result, launches)
+    return Door(function, names, result, launches, in_place=names)
 
 
 _DOOR, _GRADIENT = _doors("activation", "x"), _doors("activation_gradient", "grad", "x")

@@ -5,6 +5,8 @@ How arrays come in and results go out is the same for all of them: `course.door`
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,6 +83,14 @@ def checked_float32(array: Seen, name: str, axes: int, shape: str) -> None:
     holds(array, name)
     if array.ndim != axes:
         raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}")
+
+
+def whole(number: Any, name: str, what: str = "whole number") -> int:
+    """The number as an int; TypeError for what is no whole number, True and False among them."""
+    if hasattr(type(number), "__index__") and not isinstance(number, bool | np.bool_):
+        with contextlib.suppress(TypeError):  # an array of several
+            return operator.index(number)
+    raise TypeError(f"{name} is {number!r}: give a {what}")
 
 
 def known(word: str, what: str, choices: Iterable[str], before: str = "") -> None:

@@ -405,7 +405,8 @@ def kl_launches(
     return [(kernel, (*given, np.float32(scale), *found))]
 
 
-_BCE = Door("bce_gradient", ("logits", "targets"), _bce_result, bce_launches)
+_NAMES = "logits", "targets"
+_BCE = Door("bce_gradient", _NAMES, _bce_result, bce_launches, in_place=_NAMES)
 _KL = Door("kl_gradient", ("mean", "log_variance"), _kl_results, kl_launches)
 
 

@@ -372,7 +372,7 @@ def sum_launches(grad: Array, out: Array, stream: Any = 0) -> list[tuple[Callabl
 
 
 _MATMUL = Door("matmul", ("a", "b"), _product, launches, empty=True)
-_ADD = Door("add_bias", ("x", "bias"), _biased, bias_launches)
+_ADD = Door("add_bias", ("x", "bias"), _biased, bias_launches, in_place=("x",))
 _SUM = Door("bias_gradient", ("grad",), _sums, sum_launches, empty=True)
 
 

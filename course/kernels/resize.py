@@ -25,7 +25,7 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import Array
+from course.kernels.arrays import Array, whole
 
 LOBES = 3  # of the filter, to each side
 MOST = 4  # times as many rows, or columns, as the result has
@@ -220,4 +220,5 @@ def resized(
     ValueError
         For a size without pixels, or an `out` that does not fit.
     """
-    return _DOOR.enter((pixels, sizes), (rows, columns), out, stream)
+    size = whole(rows, "rows"), whole(columns, "columns")
+    return _DOOR.enter((pixels, sizes), size, out, stream)

@@ -154,9 +154,8 @@ def gradient_launches(
 
 
 _SAMPLE = Door("reparameterise", ("mean", "log_variance", "counter"), _samples, launches)
-_GRADIENT = Door(
-    "reparameterise_gradient", ("grad", "log_variance", "noise"), _gradient, gradient_launches
-)
+_NAMES = "grad", "log_variance", "noise"
+_GRADIENT = Door("reparameterise_gradient", _NAMES, _gradient, gradient_launches, in_place=_NAMES)
 
 
 def reparameterise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 import numpy as np
 import pytest
 from numba import float32
@@ -262,7 +264,7 @@ def test_kernels_without_source_say_what_to_do():
 
 
 def test_an_endless_loop_is_stopped_with_its_line_and_the_lanes_still_in_it(monkeypatch):
-    monkeypatch.setattr(masks, "STEP_LIMIT", 1000)
+    monkeypatch.setattr(masks, "STEP_LIMIT", ContextVar("STEP_LIMIT", default=1000))
 
     @cuda.jit
     def endless(x):
@@ -467,3 +469,12 @@ def test_a_kernel_may_end_with_raise_or_assert(function):
     assert x[0] == (0 if function is raises_only else 3)
     with pytest.raises((ValueError, AssertionError, NotImplementedError), match="tid="):
         cuda.jit(debug=True)(function)[1, 2](x)
+
+
+def test_a_masked_array_is_refused_as_in_numba():
+    @cuda.jit
+    def writes(x):
+        x[0] = 1
+
+    with pytest.raises(TypingError, match=r"numpy.ma.MaskedArray.*\n\nargument 'x': fill what is"):
+        writes[1, 1](np.ma.masked_array(np.ones(3), [0, 1, 0]))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype, types
+from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import NumbaError, UnsupportedError
 
 from warpsim.front.answers import kept
@@ -61,6 +62,7 @@ def _context() -> tuple[Any, Any]:
         return _core_cmath(), nullcontext
 
 
+@one_at_a_time
 def load_rules() -> None:
     """Load what types are asked of, as the first kernel does."""
     _context()
@@ -181,6 +183,7 @@ def best_signature(
     return None if found is None else cases.index(found)
 
 
+@one_at_a_time
 def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
     """Refuse a launch that fits two signatures equally well, in Numba's words.
 

@@ -1,4 +1,9 @@
-"""From a kernel's function to lane programs: read once, typed and translated for each signature."""
+"""From a kernel's function to lane programs: read once, typed and translated for each signature.
+
+A thread that finds something missing makes it under Numba's own lock of compilation: what is being
+made is seen by no other, and Numba's typing rules, which are asked meanwhile, are Numba's to guard.
+What is there is read without a lock.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,12 @@ import ast
 import copy
 import weakref
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError
 
 from warpsim.code.statements import LaneProgram, Writer
@@ -52,6 +57,7 @@ class Program:
         rewrite(self.source)
         hand_over(self.source)
         _bind_functions(self.source)
+        self._stored: frozenset[str] | None = None
         self._looking = False
         self._unset = any(value is MISSING for value in self.source.environment.values())
         self.bound: dict[tuple, Program] = {}
@@ -63,6 +69,10 @@ class Program:
 
     def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
         """The types of all variables for some argument types."""
+        return self._typings.get(signature) or self._typed(signature, callers)
+
+    @one_at_a_time
+    def _typed(self, signature: Signature, callers: tuple[Program, ...]) -> Typing:
         found = self._typings.get(signature)
         if found is not None:
             return found
@@ -142,16 +152,20 @@ class Program:
             raise NotYet
         return Typing(source, signature, self._guesses[signature])
 
-    @cached_property
+    @property
+    @one_at_a_time
     def stored(self) -> frozenset[str]:
         """The arguments whose elements the function may change."""
+        if self._stored is not None:
+            return self._stored
         if self._looking:
             return frozenset(self.source.arguments)  # recursion: refused later
         self._looking = True
         try:
-            return stored_arguments(self.source, _stored_positions)
+            self._stored = stored_arguments(self.source, _stored_positions)
         finally:
             self._looking = False
+        return self._stored
 
     def lane_program(
         self, signature: Signature, traced: bool, device: bool, checked: bool = False
@@ -161,6 +175,11 @@ class Program:
         If it is ``checked``, a division by zero is an error, as under ``debug=True``.
         """
         key = (signature, traced, device, checked)
+        return self._programs.get(key) or self._written(key)
+
+    @one_at_a_time
+    def _written(self, key: tuple[Signature, bool, bool, bool]) -> LaneProgram:
+        signature, traced, device, checked = key
         found = self._programs.get(key)
         if found is None and key in self._writing:  # it calls itself
             return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
@@ -278,13 +297,19 @@ _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDic
 
 def program_of(kernel: Any) -> Program:
     """The program of a kernel of the simulator, of ``numba.cuda``, or of a plain function."""
+    function = getattr(kernel, "py_func", kernel)
+    plain = isinstance(function, FunctionType) and not isinstance(kernel, _Bound | Inner)
+    return plain and _programs.get(function) or _read(kernel, function)
+
+
+@one_at_a_time
+def _read(kernel: Any, function: Any) -> Program:
     if isinstance(kernel, _Bound):
         return kernel.program()
     if isinstance(kernel, Inner):
         if kernel.made is None:
             kernel.made = Program(kernel.source)
         return kernel.made
-    function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, FunctionType):
         raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")
     found = _programs.get(function)

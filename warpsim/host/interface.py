@@ -47,8 +47,11 @@ def memory_from(address: int, dtype: np.dtype) -> np.ndarray:
 
 def _allocation_at(address: int) -> tuple[np.ndarray, int]:
     """The bytes of the allocation in which an address lies, and where it starts."""
-    for start, owner in list(_given.items()):
-        flat = owner.reshape(-1, order="A").view(np.uint8)
+    for held in _given.valuerefs():  # in one step: other threads may add theirs meanwhile
+        owner = held()
+        if owner is None:
+            continue
+        start, flat = _start(owner), owner.reshape(-1, order="A").view(np.uint8)
         if start <= address < start + flat.size:
             return flat, start
     raise TypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,8 @@ _UNORDERED = {
     "nanmax": np.fmax, "nanmin": np.fmin, "and_": np.bitwise_and, "or_": np.bitwise_or,
     "xor": np.bitwise_xor,
 }  # fmt: skip
+
+_one_at_a_time = threading.Lock()  # launches of several threads of the host may meet there
 
 
 class Atomics:
@@ -42,14 +45,15 @@ class Atomics:
         if kind in ("max", "min") and array.dtype.kind == "f" and not used:
             kept = ~np.isnan(operands[0])  # as on a GPU, a NaN is neither larger nor smaller
             places, operands = places[kept], [operands[0][kept]]
-        if not used and kind in _UNORDERED:
-            _UNORDERED[kind].at(flat, places, operands[0].astype(array.dtype, copy=False))
-            return None
-        old = np.zeros(self.lanes, array.dtype)
-        if kind in ("add", "sub") and array.dtype.kind in "iu":
-            old[lanes] = _running_sums(flat, places, operands[0], kind == "sub")
-        else:
-            old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
+        with _one_at_a_time:
+            if not used and kind in _UNORDERED:
+                _UNORDERED[kind].at(flat, places, operands[0].astype(array.dtype, copy=False))
+                return None
+            old = np.zeros(self.lanes, array.dtype)
+            if kind in ("add", "sub") and array.dtype.kind in "iu":
+                old[lanes] = _running_sums(flat, places, operands[0], kind == "sub")
+            else:
+                old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
         return old
 
     def in_blocks(self, varying: ndarray, array: Array) -> ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 from warnings import warn
 
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import DeprecationError, NumbaInvalidConfigWarning, UnsupportedError
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import Signature
@@ -64,6 +65,7 @@ class Kernel:
         """The argument types that were declared, or met at launches."""
         return list(self.overloads)
 
+    @one_at_a_time
     def _type_now(self, kinds: tuple[types.Type, ...]) -> None:
         """Type a declared signature where it is declared, as Numba compiles it there."""
         try:
@@ -87,7 +89,7 @@ class Kernel:
         if kinds not in self.specializations:
             made = Kernel(self.py_func, False, self.debug, [(kinds, None)], self.targetoptions)
             made.extensions, made.specialized = self.extensions, True
-            self.specializations[kinds] = made
+            self.specializations.setdefault(kinds, made)
         return self.specializations[kinds]
 
     def __getitem__(self, configuration: Any) -> Configured:
@@ -136,7 +138,7 @@ class Kernel:
 
     def inspect_types(self, file: Any = None) -> None:
         """Print the source, and below each line the types of the variables that it sets."""
-        for overload in self.overloads.values():
+        for overload in list(self.overloads.values()):
             overload.inspect_types(file)
 
     def _only_compiled(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +184,7 @@ class Configured:
         )
         if launch.signature not in kernel.overloads:
             kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
-        for look in onlookers:
+        for look in list(onlookers):
             look(kernel, launch)
 
     def _prepared(self, value: Any) -> Any:

@@ -14,7 +14,7 @@ from numba import types
 
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
-from warpsim.front.names import Site
+from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.front.programs import program_of
@@ -166,6 +166,11 @@ class Arguments:
         if isinstance(value, np.void) and value.dtype.names is not None:
             return self._record(value, name, direction)
         if isinstance(value, np.ndarray):
+            if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+                raise typing_error(
+                    "Unsupported array type: numpy.ma.MaskedArray.\n\n"
+                    f"argument {name!r}: fill what is masked first, with .filled(0)"
+                )
             copy = copied(value, f"argument {name!r}")
             if value.flags.writeable and direction != "in":
                 self.back.append(lambda: np.copyto(value, copy))

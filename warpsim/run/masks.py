@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -13,7 +14,8 @@ ndarray = np.ndarray
 
 #: Bound on the passes of one loop; a loop that runs longer is reported as endless, unless its
 #: passes are known and nobody has asked for a lower limit.
-STEP_LIMIT = ENDLESS = 4_000_000
+ENDLESS = 4_000_000
+STEP_LIMIT: ContextVar[int] = ContextVar("STEP_LIMIT", default=ENDLESS)
 #: Passes after which a loop is looked at for the first time: does anything still change in it?
 PATIENCE = 100
 #: Passes after which it asks for the first time how long the launch takes; and at most later on.
@@ -78,13 +80,12 @@ class EndlessLoop(RuntimeError):
 
 @contextmanager
 def limited_steps(limit: int):
-    """Stop loops after so many passes for a while: for small cases that should end soon."""
-    global STEP_LIMIT
-    before, STEP_LIMIT = STEP_LIMIT, limit
+    """Stop this thread's loops after so many passes: for small cases that should end soon."""
+    before = STEP_LIMIT.set(limit)
     try:
         yield
     finally:
-        STEP_LIMIT = before
+        STEP_LIMIT.reset(before)
 
 
 class Frame:

@@ -164,7 +164,7 @@ class Threads(
         self.counters: Counters | None = launch.counters
         self.dynamic_shared: int = launch.dynamic_shared
         self.shared_bytes = self.dynamic_shared
-        self.step_limit = masks.STEP_LIMIT
+        self.step_limit = masks.STEP_LIMIT.get()
         self.sites, self.base = launch.sites, 0
         self.calling: Any = None  # the line on which a function of another module was called
         self.blockDim_x, self.blockDim_y, self.blockDim_z = geometry.block_shape
@@ -210,15 +210,12 @@ class Threads(
                 f"{self.launch.name}: {program.__name__} calls itself more than {DEEPEST:,} times "
                 "deep; a GPU's stack is full long before"
             )
-        limit = sys.getrecursionlimit()
-        if limit < FRAMES:
-            sys.setrecursionlimit(FRAMES)
+        if sys.getrecursionlimit() < FRAMES:
+            sys.setrecursionlimit(FRAMES)  # for good: it is the process's, and has other threads
         try:
             return program(self, *arguments)
         finally:
             self.depth -= 1
-            if limit < FRAMES:
-                sys.setrecursionlimit(limit)
 
     def grid(self, dimensions: int):
         index = self.geometry.index

@@ -219,7 +219,7 @@ def _feed(element: str, a: Array, b: Array, out: Array) -> str:
 
 
 _DOOR = Door("product", ("a", "b", "bias", "residual"), result, launches,
-             optional=("bias", "residual"), empty=True)  # fmt: skip
+             optional=("bias", "residual"), empty=True, in_place=("residual",))  # fmt: skip
 
 
 def product(

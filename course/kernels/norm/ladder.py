@@ -126,7 +126,9 @@ def _launches(
     return prepared(rows, gamma, beta, eps, target, method, activation, stream)
 
 
-_DOOR = Door("layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"))
+_DOOR = Door(
+    "layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"), in_place=("x",)
+)
 
 
 def layer_norm(

@@ -20,8 +20,9 @@ import numpy as np
 
 from course.backend import cuda, gpu
 from course.door.door import Door, Result, Stream
+from course.door.layout import name_of
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, known
+from course.kernels.arrays import Array, known, whole
 from course.kernels.launching import no_warpgroups
 from course.kernels.reconstruct import register_tiles, tensor_tiles, thin_tiles, warp_tiles
 from course.kernels.reconstruct.first_steps import (
@@ -188,8 +189,6 @@ def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
             f"u, s, vt have the shapes {', '.join(map(str, shapes))}; they must be (rows, r), "
             "(r,), (r, columns), or the same with one more axis in front, the images"
         )
-    if not isinstance(k, int | np.integer):
-        raise TypeError(f"k is {k!r}: give a whole number of singular values")
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
     shape = (*front, shapes[0][-2], shapes[2][-1])
@@ -197,6 +196,8 @@ def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
     for array, what in ((u, "u"), (s, "s"), (vt, "vt")):
         if array.library.on_device or isinstance(array.dtype, str):
             _check_factor(array, what, name)
+        elif array.dtype.kind not in "biuf":
+            raise TypeError(f"{what} holds {name_of(array.dtype)}; it must hold real numbers")
     return shape, np.float32
 
 
@@ -274,8 +275,12 @@ def reconstruct(
 
     Raises
     ------
+    TypeError
+        For no array, and a k that is no whole number.
     ValueError
         When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
         float32 or its rows' neighbours lie apart, or there is no such method.
     """
+    if type(k) is not int:  # 2.0 and True are as good as 2 and 1 to find a plan by
+        k = whole(k, "k", "whole number of singular values")
     return _DOOR.enter((u, s, vt), (k, method), out, stream)

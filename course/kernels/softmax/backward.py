@@ -161,7 +161,7 @@ def _launches(
     return [(configured_backward(*arrays, method, stream), arrays)]
 
 
-_DOOR = Door("softmax_backward", ("dy", "y"), _result, _launches)
+_DOOR = Door("softmax_backward", ("dy", "y"), _result, _launches, in_place=("dy", "y"))
 
 
 def softmax_backward(

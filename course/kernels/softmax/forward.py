@@ -417,7 +417,7 @@ def _launches(x: Array, out: Array, method: str, stream: Stream) -> list[tuple[C
     return [(configured(*pair, method, stream), pair)]
 
 
-_DOOR = Door("softmax", ("x",), _result, _launches)
+_DOOR = Door("softmax", ("x",), _result, _launches, in_place=("x",))
 
 
 def softmax(

@@ -33,7 +33,7 @@ import numpy as np
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array
+from course.kernels.arrays import Array, whole
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
 from course.kernels.svd.truncated import RankSolver, check_rank
 
@@ -76,7 +76,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         For what is no array, and for elements that are not float32.
     ValueError
         For another number of axes, an axis of length 0, longer matrices, NaN or infinite values
-        (naming the first matrix that holds some), and for a method that does not fit.
+        (naming the first matrix that holds some), for a singular value beyond float32's largest,
+        3.4e38, and for a method that does not fit.
     NotConverged
         When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
     """
@@ -119,8 +120,12 @@ def rank_k(
     Raises
     ------
     TypeError, ValueError, NotConverged
-        As `svd`; and ValueError for k or power out of range.
+        As `svd`; TypeError for a k, power or seed that is no whole number, ValueError for one out
+        of range.
     """
+    k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; it is 0 or more")
     return _RANK_K.enter((a,), (k, power, seed, method), None, stream)
 
 

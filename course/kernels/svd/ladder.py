@@ -30,6 +30,8 @@ MORE = 2  # sweeps, or groups of them, each time that some matrices turn out not
 #: Columns up to which "auto" takes shared memory: more fit, but blocks are faster. On an H200, 64
 #: matrices of 64 x 64, with CUDA graphs: shared 1.415 ms, blocks 0.78 ms, tensor cores 0.75 ms.
 FEW_COLUMNS = 32
+#: Entries up to which no singular value leaves float32, as it is at most `LONGEST` times as large.
+NEAR_THE_END = 2.0**100
 
 
 class NotConverged(ArithmeticError):
@@ -169,16 +171,17 @@ class Solver:
         self.first = Reflections(*self.tall.shape)
         self.second = self.first if self.square else Reflections(*square)
         self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
-        self.scale, self.unscale, self.cosines, self.floor = (
-            cuda.device_array(batch, np.float32) for _ in range(4)
+        self.scale, self.cosines, self.floor = (
+            cuda.device_array(batch, np.float32) for _ in range(3)
         )
         self.ones = cuda.to_device(np.ones(batch, np.float32))
         self.always = cuda.to_device(np.zeros(batch, np.int32))
         self.since, self.refreshes, self.missing, self.deficient = (
             cuda.device_array(batch, np.int32) for _ in range(4)
         )
-        self._told = cuda.device_array((3, batch), np.int32)  # what the host reads
+        self._told = cuda.device_array((4, batch), np.int32)  # what the host reads
         self.state, self.refused, self.swept = self._told[0], self._told[1], self._told[2]
+        self.unscale = self._told[3].view(np.float32)
         self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
         self.order = cuda.device_array((batch, size), np.int32)
         self.w_factor, self.k_factor = (
@@ -201,13 +204,13 @@ class Solver:
         Raises
         ------
         ValueError
-            When a matrix holds NaN or infinite values.
+            When a matrix holds NaN or infinite values, or a singular value is beyond float32.
         NotConverged
         """
         self.find_scale(a)
         self.take(a, self.scale)
         self._first_sweeps(self.queue)
-        self.finish(lambda: self.hand_over(u, s, vt))
+        self.finish(lambda: self.hand_over(u, s, vt), s)
 
     def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 numbers of `out` a block."""
@@ -285,8 +288,8 @@ class Solver:
             self._sweep(stream)
 
     # ------------------------------------------------------------------ after the sweeps
-    def finish(self, hand_over: Callable[[], None]) -> None:
-        """Hand over, and again after more sweeps, until every matrix is finished.
+    def finish(self, hand_over: Callable[[], None], s: Array) -> None:
+        """Hand over, s among all, and again after more sweeps, until every matrix is finished.
 
         Raises
         ------
@@ -295,7 +298,7 @@ class Solver:
         """
         queued = self.queued
         hand_over()
-        while remaining := self._ask():
+        while remaining := self._ask(s):
             if queued >= MOST_SWEEPS:
                 raise NotConverged(
                     f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
@@ -305,9 +308,9 @@ class Solver:
             queued += MORE
             hand_over()
 
-    def _ask(self) -> int:
+    def _ask(self, s: Array) -> int:
         """Wait for the GPU; how many matrices are not finished."""
-        state, refused, swept = self._told.copy_to_host()
+        state, refused, swept, unscale = self._told.copy_to_host()
         self.sweeps = int(swept.max())
         if refused.any():
             wrong = np.flatnonzero(refused)
@@ -316,7 +319,15 @@ class Solver:
                 + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
                 + ": an SVD needs numbers, so repair them first"
             )
-        return int((state != FINISHED).sum())
+        remaining = int((state != FINISHED).sum())
+        if not remaining and (unscale.view(np.float32) > NEAR_THE_END).any():
+            beyond = np.flatnonzero(np.isinf(s.copy_to_host()).any(axis=1))
+            if beyond.size:
+                raise ValueError(
+                    f"a[{beyond[0]}] has a singular value beyond float32's largest, 3.4e38: scale "
+                    "it, a * 2**-20, say, and the values back in float64"
+                )
+        return remaining
 
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""

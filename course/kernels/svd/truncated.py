@@ -22,7 +22,6 @@ Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness
 (2011), algorithms 4.4 and 5.1, theorem 10.5.
 """
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -48,11 +47,11 @@ def sketch_columns(k: int, rank: int) -> int:
 def check_rank(shape: tuple[int, ...], k: int, power: int) -> None:
     """Refuse a k that is no rank of matrices (..., rows, columns), and power below 0."""
     rows, columns = shape[-2:]
-    if not 1 <= operator.index(k) <= min(rows, columns):
+    if not 1 <= k <= min(rows, columns):
         raise ValueError(
             f"k is {k}; for matrices of {rows} x {columns} it is 1 to {min(rows, columns)}"
         )
-    if operator.index(power) < 0:
+    if power < 0:
         raise ValueError(f"power is {power}; it is the number of power steps, 0 or more")
 
 
@@ -78,7 +77,7 @@ class RankSolver:
         method: str = "auto",
     ):  # fmt: skip
         check_rank((rows, columns), k, power)
-        rank, most = min(rows, columns), operator.index(k)
+        rank, most = min(rows, columns), k
         self.batch, self.power, wide = batch, power, sketch_columns(most, rank)
         self.whole = wide == rank  # a sketch with as many columns saves nothing
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
@@ -102,7 +101,7 @@ class RankSolver:
         Raises
         ------
         ValueError
-            When a matrix holds NaN or infinite values.
+            As `Solver`.
         """
         small = self.small
         if self.whole:
@@ -116,7 +115,7 @@ class RankSolver:
             multiply(self.q, self.u, u, small.always)
 
         self._launches(self._queue)
-        small.finish(hand_over)
+        small.finish(hand_over, s)
 
     def _queue(self, stream: Any) -> None:
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
