@@ -2,7 +2,7 @@
 
 Drawn: a file of each kind, and what happened to it. Whatever that was, reading it gives what the
 whole file gives, or raises the one error of its kind with one line; nothing in it is executed, and
-memory is bounded by the file's length. `DAMAGED_FILES=13000 pytest` of this file draws more.
+memory is bounded by the file's length. `DAMAGED_FILES=1000 pytest` of this file draws more.
 """
 
 import functools
@@ -45,7 +45,7 @@ from recording.unfinished import Unfinished
 from warpsim import own_files
 from warpsim.front import answers
 
-DRAWS = int(os.environ.get("DAMAGED_FILES", "60"))
+DRAWS = int(os.environ.get("DAMAGED_FILES", "12"))
 SHAPE = VAEShape(16, 6, 3)
 LOSSES = [3.5, 2.25, 1.125, 1.0]
 
@@ -112,7 +112,7 @@ def rezipped(rng, content):
     )[rng.integers(11)]  # fmt: skip
     lying = io.BytesIO()
     np.lib.format.write_array_header_1_0(lying, told)
-    bomb = bytes(rng.integers(1, 40) << 20)
+    bomb = bytes(rng.integers(1, 9) << 19)
     lie = lying.getvalue()
     content = part.getvalue(), lie, lie + given.tobytes(), lie + bomb
     with zipfile.ZipFile(target, "w", packing) as archive:
@@ -166,12 +166,8 @@ class Vae:
     def read(self, path):
         its = Training.load(path)
         parts = [arrays_of(part) for part in (its.weights, its.first, its.second)]
+        assert arrays_of(weights.load(path)[1]) == parts[0]
         return parts, its.step, its.batch, its.seed, its.rate, its.losses
-
-
-class VaeWeights(Vae):
-    def read(self, path):
-        return arrays_of(weights.load(path)[1])
 
 
 class Stored(Vae):
@@ -319,7 +315,7 @@ class Kernels:
         return self.cache.load_overload("", SimpleNamespace(refresh=lambda: None))
 
 
-KINDS = Vae, VaeWeights, Stored, Losses, Mnist, Labels, Answers, Parts, Figures, Records, Copied
+KINDS = Vae, Stored, Losses, Mnist, Labels, Answers, Parts, Figures, Records, Copied
 KINDS = (*KINDS, Binary, Kernels)
 
 
@@ -345,7 +341,7 @@ def test_a_damaged_file_gives_the_same_or_a_sentence(kind, here, request):
     its, path = kind(), here / "file.npz"
     its.write(path)
     good, whole = path.read_bytes(), its.read(path)
-    for seed in range(DRAWS // len(KINDS) + 1):
+    for seed in range(DRAWS):
         rng = np.random.default_rng(seed)
         path.write_bytes(its.ways[rng.integers(len(its.ways))](rng, good))
         path.chmod(0o600)
@@ -355,8 +351,9 @@ def test_a_damaged_file_gives_the_same_or_a_sentence(kind, here, request):
             assert its.read(path) in (whole, None), seed
         except its.error as problem:
             assert str(problem) and "\n" not in str(problem), seed
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        finally:
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
         assert most < 40 * size + (6 << 20), (seed, most, size)
         assert not Path("EXECUTED").exists(), seed
 
@@ -374,7 +371,7 @@ def test_a_cache_reads_what_nobody_else_can_have_written(kind, here, rebuilt, mo
     if kind is Kernels:
         good = disk.MARK + hashlib.sha256(PICKLE).digest() + PICKLE
     user = os.geteuid()
-    for seed in range(DRAWS):
+    for seed in range(2 * DRAWS):
         rng = np.random.default_rng(seed)
         mode, uid = int(rng.integers(0o1000)) | 0o400, int(rng.choice([user, user, user + 1]))
         way = str(rng.choice(["file", "file", "hard", "link", "pipe", "folder", "renamed"]))
@@ -421,6 +418,9 @@ def test_a_kernel_that_was_renamed_is_none(here, rebuilt):
 def test_one_alone_writes_to_a_folder(here, seed):
     """Threads, each with the folder for a moment; some find the file that a dead one left."""
     rng, events, folder = np.random.default_rng(seed), [], here / "a" / "b"
+    with alone_in(folder):
+        assert folder.is_dir()
+    assert not folder.parent.exists()  # nothing was written
     if seed:
         folder.mkdir(parents=True)
         (folder / ".lock").touch()
@@ -447,7 +447,6 @@ def test_one_alone_writes_to_a_folder(here, seed):
     for (first, begins), (second, ends) in zip(at_work[::2], at_work[1::2], strict=True):
         assert first == second and (begins, ends) == ("begins", "ends")
     assert [its for its in here.rglob("*") if its.name == ".lock"] == []
-    assert folder.exists() == bool(seed)
 
 
 @pytest.mark.slow
@@ -490,7 +489,7 @@ def test_a_training_over_damaged_files_ends_the_same_or_says_why(here, capsys, m
     begun = {name: Path("vae", name).read_bytes() for name in ("training.npz", "losses.csv")}
     assert main([*words, "4"]) == 0
     ended = {name: Path("vae", name).read_bytes() for name in begun}
-    for seed in range(max(DRAWS // 10, 8)):
+    for seed in range(min(DRAWS, 300) // 2):
         rng = np.random.default_rng(seed)
         for name, content in begun.items():
             Path("vae", name).write_bytes(content)
