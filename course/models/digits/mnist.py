@@ -28,6 +28,7 @@ PARTS = {
 BYTES = 8  # IDX's code of unsigned bytes
 GZIP = b"\x1f\x8b"  # what a gzip file begins with
 CHUNK = 1 << 20  # bytes that are read at once
+MOST_PACKED = 100  # times its length that a gzip file of digits may be; MNIST's is 5
 
 
 class BadDigits(ValueError):
@@ -140,6 +141,10 @@ def _idx(path: Path, axes: int | None) -> Iterator[Any]:
             shape = _lengths(content, name, axes)
             yield shape
             wanted, found = math.prod(shape), bytearray()
+            if packed and wanted > max(MOST_PACKED * path.stat().st_size, CHUNK):
+                raise BadDigits(
+                    f"{name} would be {wanted:,} bytes unpacked: no digits are packed so"
+                )
             while part := content.read(min(wanted + 1 - len(found), CHUNK)):
                 found += part
         except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
