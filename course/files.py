@@ -108,15 +108,7 @@ def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where it is not there.
-
-    Raises
-    ------
-    NotADirectoryError
-        When a file, or a link that leads to no folder, has the name.
-    OSError
-        When it cannot be made.
-    """
+    """Make a folder where there is none; an OSError says what is in its way."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:

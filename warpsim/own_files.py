@@ -19,7 +19,7 @@ def own_content(path: Path, most: int) -> bytes | None:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode) or about.st_size > most or not is_own(about):
                 return None
-            return file.read(most)
+            return file.read(about.st_size)
     except OSError:
         return None
 

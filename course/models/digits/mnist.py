@@ -11,9 +11,8 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ PARTS = {
 BYTES = 8  # IDX's code of unsigned bytes
 GZIP = b"\x1f\x8b"  # what a gzip file begins with
 CHUNK = 1 << 20  # bytes that are read at once
+MOST_PACKED = 100  # times its length that a gzip file of digits may be; MNIST's is 5
 
 
 class BadDigits(ValueError):
@@ -69,23 +69,21 @@ def mnist_bytes(
     if part not in PARTS:
         raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
     of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
-    with _opened(of_images) as images_file, _opened(of_labels) as labels_file:
-        count, *side = _lengths(images_file, axes=3)
-        (of_labels_count,) = _lengths(labels_file, axes=1)
-        if not count:
-            raise BadDigits(f"{of_images.name} has no image")
-        if side != [MNIST_SIDE, MNIST_SIDE]:
-            raise BadDigits(
-                f"{of_images.name} has images of {side[0]} x {side[1]} pixels; MNIST's are "
-                f"{MNIST_SIDE} x {MNIST_SIDE}"
-            )
-        if count != of_labels_count:
-            raise BadDigits(
-                f"{of_images.name} has {count:,} images and {of_labels.name} {of_labels_count:,} "
-                "labels: they are not of one part"
-            )
-        labels = _numbers(labels_file, (count,))
-        images = _numbers(images_file, (count, *side))
+    read_images, read_labels = _idx(of_images, axes=3), _idx(of_labels, axes=1)
+    (count, *side), (known,) = next(read_images), next(read_labels)
+    if not count:
+        raise BadDigits(f"{of_images.name} has no image")
+    if side != [MNIST_SIDE, MNIST_SIDE]:
+        raise BadDigits(
+            f"{of_images.name} has images of {side[0]} x {side[1]} pixels; MNIST's are "
+            f"{MNIST_SIDE} x {MNIST_SIDE}"
+        )
+    if count != known:
+        raise BadDigits(
+            f"{of_images.name} has {count:,} images and {of_labels.name} {known:,} labels: they "
+            "are not of one part"
+        )
+    labels, images = next(read_labels), next(read_images)
     if labels.size and labels.max() >= CLASSES:
         raise BadDigits(f"{of_labels.name} has the label {labels.max()}; digits are 0 to 9")
     return images, labels
@@ -125,69 +123,61 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
     OSError
         When it cannot be read at all.
     """
-    with _opened(Path(path)) as file:
-        return _numbers(file, _lengths(file, axes))
+    _, numbers = _idx(Path(path), axes)
+    return numbers
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file's content, unpacked as it is read."""
+def _idx(path: Path, axes: int | None) -> Iterator[Any]:
+    """What an IDX file says: the length of each axis; then, if it is asked for, the array.
+
+    Of what it unpacks to no more is read than these lengths say, and a byte.
+    """
+    name = path.name
     with open(path, "rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
-        with gzip.open(file) if packed else nullcontext(file) as content:
-            yield content
-
-
-def _read(file: IO[bytes], count: int) -> bytes:
-    try:
-        return file.read(count)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
+        try:
+            content = gzip.GzipFile(fileobj=file) if packed else file
+            shape = _lengths(content, name, axes)
+            yield shape
+            wanted, found = math.prod(shape), bytearray()
+            if packed and wanted > max(MOST_PACKED * path.stat().st_size, CHUNK):
+                raise BadDigits(
+                    f"{name} would be {wanted:,} bytes unpacked: no digits are packed so"
+                )
+            while part := content.read(min(wanted + 1 - len(found), CHUNK)):
+                found += part
+        except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
+            raise BadDigits(
+                f"{name} is packed by gzip and cannot be unpacked: {problem}; is it cut off?"
+            ) from None
+    if len(found) != wanted:
+        cut = len(found) < wanted
         raise BadDigits(
-            f"{_name(file)} is packed by gzip and cannot be unpacked: {problem}; is it cut off?"
-        ) from None
-
-
-def _name(file: IO[bytes]) -> str:
-    return Path(file.name).name
-
-
-def _lengths(file: IO[bytes], axes: int | None) -> tuple[int, ...]:
-    """The length of each axis, as an IDX file's beginning says."""
-    start = _read(file, 4)
-    if len(start) < 4 or start[:2] != b"\0\0":
-        raise BadDigits(
-            f"{_name(file)} is no IDX file: it begins with {start.hex(' ') or 'nothing'}, not with "
-            "00 00 and a type"
+            f"{name} is {'cut off' if cut else 'too long'}: {' x '.join(map(str, shape))} numbers "
+            f"are {wanted:,} bytes, and {f'{len(found):,}' if cut else 'more'} follow"
         )
+    yield np.frombuffer(found, np.uint8).reshape(shape)
+
+
+def _lengths(content: Any, name: str, axes: int | None) -> tuple[int, ...]:
+    """The length of each axis, as an IDX file's beginning says."""
+    start = content.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0":
+        start = start.hex(" ") or "nothing"
+        raise BadDigits(f"{name} is no IDX file: it begins with {start}, not with 00 00 and a type")
     kind, count = start[2], start[3]
     if kind != BYTES:
         raise BadDigits(
-            f"{_name(file)} holds numbers of IDX's type 0x{kind:02x}; read are unsigned bytes, "
+            f"{name} holds numbers of IDX's type 0x{kind:02x}; read are unsigned bytes, "
             f"0x{BYTES:02x}"
         )
     if count == 0 or (axes is not None and count != axes):
         raise BadDigits(
-            f"{_name(file)} has {count} axes; {'at least 1 is' if axes is None else f'{axes} are'} "
+            f"{name} has {count} axes; {'at least 1 is' if axes is None else f'{axes} are'} "
             "expected: images have 3, labels 1"
         )
-    lengths = _read(file, 4 * count)
+    lengths = content.read(4 * count)
     if len(lengths) < 4 * count:
-        raise BadDigits(f"{_name(file)} is cut off: it ends before the lengths of its {count} axes")
+        raise BadDigits(f"{name} is cut off: it ends before the lengths of its {count} axes")
     return struct.unpack(f">{count}I", lengths)
-
-
-def _numbers(file: IO[bytes], shape: tuple[int, ...]) -> np.ndarray:
-    """The bytes that follow; of what a file unpacks to, no more than that many and one are read."""
-    wanted, content = math.prod(shape), bytearray()
-    while part := _read(file, min(wanted + 1 - len(content), CHUNK)):
-        content += part
-    if len(content) != wanted:
-        what, given = "is too long", "more"
-        if len(content) < wanted:
-            what, given = "is cut off", f"{len(content):,}"
-        raise BadDigits(
-            f"{_name(file)} {what}: {' x '.join(map(str, shape))} numbers are {wanted:,} bytes, "
-            f"and {given} follow"
-        )
-    return np.frombuffer(content, np.uint8).reshape(shape)

@@ -22,7 +22,7 @@ from course.models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
 SIZES = "sizes"  # of the layers: pixels, hidden, latent
-NUMBERS, LOSSES = "numbers", "losses"  # of a training
+NUMBERS = "numbers"  # of a training
 MOMENTS = "first", "second"
 KAIMING = "encode.weight", "decode.weight"  # of the layers before a LeakyReLU
 
@@ -121,11 +121,9 @@ class Training:
         """Write an .npz file, whole or not at all."""
         arrays = {f"{which}.{name}": its for which in MOMENTS
                   for name, its in getattr(self, which).items()}  # fmt: skip
-        whole = np.array([self.step, self.batch, self.seed], np.int64)
-        rest = {NUMBERS: whole, "rate": self.rate}
-        if self.losses is not None:
-            rest[LOSSES] = np.uint32(self.losses)
-        _save(path, self.shape, self.weights | arrays | rest)
+        losses = () if self.losses is None else (self.losses,)
+        whole = np.array([self.step, self.batch, self.seed, *losses], np.int64)
+        _save(path, self.shape, self.weights | arrays | {NUMBERS: whole, "rate": self.rate})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Training:
@@ -135,8 +133,7 @@ class Training:
         if NUMBERS not in found or "rate" not in found:
             raise ValueError(f"{path} has weights alone: a training cannot go on from it")
         whole, rate = found.pop(NUMBERS), found.pop("rate")
-        losses = found.pop(LOSSES, None)
-        if whole.shape != (3,) or whole.dtype != np.int64 or rate.shape != ():
+        if whole.shape not in ((3,), (4,)) or whole.dtype != np.int64 or rate.shape != ():
             raise ValueError(f"{path}: the numbers of its training are of another form")
         parts = {
             which: {
@@ -151,8 +148,8 @@ class Training:
         if any((its < 0).any() for its in arrays[2].values()):
             raise ValueError(f"{path}: a second moment, a mean of squares, is below 0")
         try:
-            proof = None if losses is None else losses.item()
-            return cls(shape, *arrays, *whole.tolist(), rate.item(), proof)
+            step, batch, seed, *losses = whole.tolist()
+            return cls(shape, *arrays, step, batch, seed, rate.item(), *losses)
         except ValueError as problem:
             raise ValueError(f"{path}: {problem}") from None
 
