@@ -6,7 +6,6 @@ Each kind is a function of a seed and an empty folder, which raises AssertionErr
 program was wrong. Images are small and processes are played by this one: a draw takes some ms.
 """
 
-import errno
 import faulthandler
 import functools
 import io
@@ -15,9 +14,10 @@ import math
 import os
 import random
 import shutil
-import stat
+import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,9 +29,17 @@ import course
 from course import __main__ as command_line
 from course import files
 from course.images import quality, reading, shortage
-from course.images.reading import ImageError
 from course.pipeline import (
-    capacity, engines, grid, journal, limits, line, pipeline, stages, worker,
+    capacity,
+    engines,
+    grid,
+    inputs,
+    journal,
+    limits,
+    line,
+    pipeline,
+    stages,
+    worker,
 )  # fmt: skip
 from course.pipeline.crew import Ended, how_it_ended
 from course.pipeline.trays import SharedFile, Trays
@@ -301,7 +309,21 @@ def begun_folders():
     return place
 
 
-NODES = None, True, -1, 5, 2.5, 10**30, "", "../../elsewhere/holiday", "a\0b", "\ud800", [], {}, [[]]
+NODES = (
+    None,
+    True,
+    -1,
+    5,
+    2.5,
+    10**30,
+    "",
+    "../../elsewhere/holiday",
+    "a\0b",
+    "\ud800",
+    [],
+    {},
+    [[]],
+)
 
 
 def changed_node(draw, content):
@@ -417,6 +439,8 @@ def damage(seed, place):
     assert status == 0, err
     found = contents(out)
     del found["mine_k2.png"]
+    if json.loads(found["report.json"]) == json.loads(expected["report.json"]):
+        found["report.json"] = expected["report.json"]  # damage may be blanks
     if state == "other" and len(damaged) == 2:  # nothing says any more what was another run's
         found = {name: content for name, content in found.items() if name in expected}
     assert found.keys() == expected.keys(), sorted(found.keys() ^ expected.keys())
@@ -426,6 +450,175 @@ def damage(seed, place):
 
 def picture_of(before):
     return before["holiday_k2.png"]
+
+
+# --- control groups -------------------------------------------------------------------------------
+
+SLURM = (  # variables, and the MiB or cores that they come to
+    ({}, None, None),
+    ({"SLURM_MEM_PER_NODE": "3000"}, 3000, None),
+    ({"SLURM_MEM_PER_NODE": "2G", "SLURM_CPUS_PER_TASK": "3"}, 2048, 3),
+    ({"SLURM_MEM_PER_CPU": "1500", "SLURM_CPUS_ON_NODE": "4"}, 6000, 4),
+    ({"SLURM_MEM_PER_CPU": "1500", "SLURM_CPUS_PER_TASK": "2"}, 3000, 2),
+    ({"SLURM_MEM_PER_GPU": "700", "SLURM_GPUS_ON_NODE": "2"}, 1400, None),
+    ({"SLURM_MEM_PER_NODE": "0", "SLURM_CPUS_PER_TASK": "many"}, None, None),
+)
+
+
+def groups(seed, place):
+    """Memory and cores are the least of what the groups above a process have, as far as shown."""
+    draw = random.Random(seed)
+    way = [f"{draw.choice(('job', 'user.slice', 'a b', 'docker'))}{n}" for n in range(4)]
+    way = way[: draw.randrange(5)]
+    memory, cores = [16 << 30], [12]
+    lines = ["9:name=systemd:/elsewhere", "8:pids:/"]
+    mounts = [
+        "31 23 0:28 / /sys rw - sysfs sysfs rw",
+        "nonsense",
+        "40 31 0:9 / /x rw - cgroup c rw",
+    ]
+    for number, controller in enumerate(("memory", "cpu")):
+        second = draw.random() < 0.5
+        shown = draw.choice(
+            (0, 0, draw.randrange(len(way) + 1), len(way))
+        )  # levels above the mount
+        hidden, namespace = draw.random() < 0.15, draw.random() < 0.5
+        mounted = f"/sys/fs/cgroup/{draw.choice(('it', 'a mount'))}{number}"
+        own, top = ("/".join(["", *its]) or "/" for its in (way, way[:shown]))
+        if namespace:
+            own, top = "/".join(["", *way[shown:]]) or "/", "/"
+        if hidden:
+            own = draw.choice(("/../other", "/quite/another", own + "x" if own != "/" else "/.."))
+            top = "/" if ".." in own else "/somewhere"
+        if second and any(line.startswith("0::") for line in lines):
+            second = False
+        lines.append(f"0::{own}" if second else f"{number + 2}:{controller},{controller}set:{own}")
+        about = "cgroup2 cgroup2 rw" if second else f"cgroup cgroup rw,{controller},{controller}set"
+        escaped = [text.replace(" ", "\\040") for text in (top, mounted)]
+        mounts.append(
+            f"3{number} 31 0:3{number} {escaped[0]} {escaped[1]} rw,nosuid shared:1 - {about}"
+        )
+        if draw.random() < 0.3 and not hidden:  # somebody else's group
+            foreign = place / f"foreign{number}"
+            foreign.mkdir()
+            write_limits(foreign, controller, second, 1)
+            mounts.append(f"5{number} 31 0:3{number} /of/others /foreign{number} rw - {about}")
+        for level in range(shown, len(way) + 1):
+            folder = place.joinpath(mounted[1:], *way[shown:level])
+            folder.mkdir(parents=True, exist_ok=True)
+            limit = draw.choice((None, 0, draw.randrange(1, 9)))
+            write_limits(folder, controller, second, limit)
+            seen = not hidden or level == shown
+            if limit and seen:
+                (memory if controller == "memory" else cores).append(
+                    limit << 30 if controller == "memory" else limit
+                )
+    (place / "proc/self").mkdir(parents=True)
+    (place / "proc/self/cgroup").write_text("\n".join(draw.sample(lines, len(lines))) + "\n")
+    (place / "proc/self/mountinfo").write_text("\n".join(mounts) + "\n")
+    variables, mib, count = draw.choice(SLURM)
+    memory, cores = [*memory, (mib or 1 << 20) << 20], [*cores, count or 99]
+    system = {"SC_PHYS_PAGES": 1 << 22, "SC_PAGE_SIZE": 4096}.__getitem__
+    clean = {name: value for name, value in os.environ.items() if "SLURM" not in name} | variables
+    with (
+        mock.patch.object(limits, "ROOT", place),
+        mock.patch.object(os, "sched_getaffinity", lambda _: range(12), create=True),
+        mock.patch.object(os, "sysconf", system),
+        mock.patch.dict(os.environ, clean, clear=True),
+    ):
+        assert (capacity.memory(), capacity.cores()) == (min(memory), min(cores))
+
+
+def write_limits(folder, controller, second, limit):
+    """A group's files: so many GiB or cores; 0 says that there is no limit, None nothing."""
+    if limit is None:
+        return
+    if controller == "memory":
+        unlimited = "max" if second else str((1 << 63) - 4096)
+        name = "memory.max" if second else "memory.limit_in_bytes"
+        (folder / name).write_text(f"{limit << 30 if limit else unlimited}\n")
+    elif second:
+        (folder / "cpu.max").write_text(f"{limit * 100_000 if limit else 'max'} 100000\n")
+    else:
+        (folder / "cpu.cfs_quota_us").write_text(f"{limit * 100_000 if limit else -1}\n")
+        (folder / "cpu.cfs_period_us").write_text("100000\n")
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def folders(seed, place):
+    """Images below a folder are found in order, and all else is counted, whatever lies there."""
+    draw = random.Random(seed)
+    expected, passed = [], Counter()
+
+    def fill(folder, depth):
+        below = []
+        ours = draw.random() < 0.25
+        if ours:
+            report = {"rebuilt by": "NumPy", "k": [2], "begun with": "0123456789abcdef"}
+            (folder / "report.json").write_text(json.dumps(report))
+            passed[".json"] += 1
+        for number in range(draw.randrange(9)):
+            name = f"{draw.choice('abcXYZ')}{number}"
+            kind = draw.choice(
+                ("png", "png", "JPG", "txt", "none", "loop", "long", "gone", "pipe", "linked",
+                 "folder", "folder", "hidden", "result", "report"),
+            )  # fmt: skip
+            path = folder / f"{name}.png"
+            if kind in ("png", "JPG"):
+                path = folder / f"{name}.{kind}"
+                path.touch()
+                expected.append((folder, path))
+            elif kind in ("txt", "none"):
+                (folder / (f"{name}.txt" if kind == "txt" else name)).touch()
+                passed[".txt" if kind == "txt" else "without a suffix"] += 1
+            elif kind in ("loop", "long"):
+                path.symlink_to(path.name if kind == "loop" else "n" * 300)
+                passed["unreadable entry"] += 1
+            elif kind in ("gone", "pipe"):  # set aside when it is read
+                path.symlink_to("nothing") if kind == "gone" else os.mkfifo(path)
+                expected.append((folder, path))
+            elif kind == "linked":
+                path.symlink_to(place, target_is_directory=True)
+                passed["linked folder"] += 1
+            elif kind == "hidden":
+                (folder / f".{name}.png").touch()
+                passed["hidden"] += 1
+            elif kind == "folder" and depth:
+                (folder / name).mkdir()
+                below.append(folder / name)
+            elif kind == "result":
+                path = folder / f"{name}_k2.png"
+                path.touch()
+                if ours:
+                    passed["result of an earlier run"] += 1
+                else:
+                    expected.append((folder, path))
+            elif kind == "report" and not ours and not (folder / "report.json").exists():
+                text = draw.choice(("[]", '{"k": [2]}', "[" * 9999, '{"begun with": 3}'))
+                (folder / "report.json").write_text(text)
+                passed[".json"] += 1
+        if draw.random() < 0.01:  # deeper than Python calls functions
+            deep = folder / "zz"
+            for _ in range(1100):
+                deep.mkdir()
+                deep = deep / "z"
+            (deep.parent / "deep.png").touch()
+            expected.append((deep.parent, deep.parent / "deep.png"))
+        for each in below:
+            fill(each, depth - 1)
+
+    (place / "in").mkdir()
+    (place / "in" / "0.png").touch()
+    expected.append((place / "in", place / "in" / "0.png"))
+    fill(place / "in", 2)
+    found = inputs.gathered([place / "in"], place / "out", recursive=True)
+    order = sorted(expected, key=lambda its: (its[0].parts, its[1].name))
+    distinct = {os.path.realpath(path): path for _, path in reversed(order)}
+    assert found.files == [path for _, path in order if path in set(distinct.values())]
+    assert +found.passed_over == +passed and not found.unreadable
+    subprocess.run(["rm", "-rf", place / "in"], check=True)  # shutil.rmtree calls itself
 
 
 # --- called ---------------------------------------------------------------------------------------
