@@ -60,7 +60,8 @@ class Faults:
             where = draw.choice(("open", "decode", "factorise", "save", "cells", "journal", "move"))
             image = draw.randrange(COUNT)
             kinds = drawn_shortages(draw)
-            error = draw.choice(kinds[:2] if where in ("journal", "move", "cells") else kinds)
+            whoever = where in ("journal", "move", "cells", "save")
+            error = draw.choice(kinds[:2] if whoever else kinds)
             self.points[where, image] = [draw.choice((1, 1, 2, 3, 99)), error]
 
     def at(self, where, image):
@@ -200,7 +201,7 @@ def machine(mode, faults):
             return number_of(given[0].name)
 
         def decoded(given):
-            current["image"] = number_of(given[0])
+            current["image"] = number_of(given[1])
             return current["image"]
 
         patches += [
