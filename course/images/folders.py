@@ -42,7 +42,7 @@ class Found:
 def search(
     folder: Path,
     recursive: bool = False,
-    leave: str | None = None,
+    leave: tuple[int, int] | None = None,
     results: Callable[[Path, list[str]], set[str]] = lambda folder, names: set(),
 ) -> Found:
     """Look through a folder, and through its subfolders if `recursive`.
@@ -54,8 +54,8 @@ def search(
     ----------
     folder : Path
     recursive : bool
-    leave : str, optional
-        The real path of a folder that is treated as if it were not there.
+    leave : (int, int), optional
+        The `identity` of a folder that is treated as if it were not there.
     results : callable
         Which of a folder's names are results, not images.
 
@@ -82,7 +82,7 @@ def search(
         subfolders = []
         for entry in entries:
             path, kind = at / entry.name, _kind(entry)
-            if kind in (FOLDER, LINK, HIDDEN) and leave and os.path.realpath(path) == leave:
+            if kind in (FOLDER, LINK, HIDDEN) and leave and identity(path) == leave:
                 continue
             if kind == FOLDER and recursive:
                 subfolders.append(path)
@@ -94,6 +94,15 @@ def search(
                 found.passed_over[kind] += 1
         waiting += reversed(subfolders)
     return found
+
+
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """What tells a file or folder from all others, whatever it is called; None without one."""
+    try:
+        its = os.stat(path)
+    except OSError:
+        return None
+    return its.st_dev, its.st_ino
 
 
 def _kind(entry: os.DirEntry) -> str:

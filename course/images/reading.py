@@ -20,6 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from course.images import LARGEST
 from course.images.folders import list_folder
 from course.images.samples import Refused, grey_levels, imagecodecs, refuse_large, upright
+from course.images.shortage import is_shortage
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")  # TIFF by its own tags: course.images.tiff
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # + is BigTIFF
@@ -299,8 +300,10 @@ def _refuse_unknown_colours(image: Image.Image) -> None:
 def _orientation(image: Image.Image) -> int:
     try:
         return image.getexif().get(0x0112, 1)
-    except Exception:  # damaged EXIF data: the pixels are good, so show them as they are stored
-        return 1
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        return 1  # damaged EXIF data: the pixels are good, so show them as they are stored
 
 
 def _refuse_doubtful_jpeg(image: Image.Image, file: BinaryIO) -> None:

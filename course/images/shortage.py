@@ -24,7 +24,9 @@ WORDS = (
 
 def is_shortage(error: BaseException | None, numbers: frozenset[int] = ALL) -> bool:
     """Whether an exception, or one that it came of, tells of a shortage of these numbers."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # an error may come of itself
+        seen.add(id(error))
         number = getattr(error, "errno", None)
         if isinstance(error, MemoryError) or number in numbers:
             return True

@@ -71,11 +71,11 @@ def gathered(
         raise ImageError("no images were given; name image files, or folders that hold some")
     if "" in map(os.fspath, inputs):  # of a variable that is not set, as in "$PHOTOS"
         raise ImageError("the name of an image or folder is empty; a dot is the current folder")
-    leave = None if out is None else os.path.realpath(out)
+    leave = None if out is None else folders.identity(out)
     gathered, found = Inputs(), dict[str, list[Any]]()
     for given in map(Path, inputs):
         if _is_folder(given):
-            if os.path.realpath(given) == leave:
+            if folders.identity(given) == leave:
                 raise ImageError(
                     f"{str(given)!r} would be read and written; choose another folder for results"
                 )

@@ -211,6 +211,8 @@ def unfinished(out: Path) -> list[Path]:
 
 def is_at_work(folder: Path) -> bool:
     """Whether a process works on the run of a hidden folder."""
+    if not is_file(folder / FILE):
+        return False
     try:
         with open(folder / FILE, "r+b") as file:
             return not lock(file)
@@ -329,8 +331,5 @@ def _checksum(entry: list[Any]) -> int:
 def clear(out: Path) -> None:
     """Remove what killed runs left in `out`; what another process works on stays."""
     for folder in out.glob(f"{PREFIX}*"):
-        if not is_file(folder / FILE):  # killed before there was a journal, or after
-            with suppress(OSError):
-                folder.rmdir()
-        elif not is_at_work(folder):
+        if not folder.is_symlink() and not is_at_work(folder):
             shutil.rmtree(folder, ignore_errors=True)

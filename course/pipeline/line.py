@@ -327,6 +327,8 @@ class Line:
         self._finished.put(found)
         if not self._left:
             self._changed.notify_all()
+            if self._failed:
+                self.stop(_missed(self._failed))
 
     def _piece_filled(self, tray: int) -> None:
         filling = self._filling[tray]
@@ -434,6 +436,8 @@ def _missed(failed: list[tuple[Task, BaseException]]) -> BaseException:
     task, error = failed[0]
     if isinstance(error, Ended):
         error = ChildProcessError(f"a process {error}")
+    elif not isinstance(error, OSError | MemoryError):  # of a library that has its own
+        error = MemoryError(str(error))
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     error.add_note(
         f"it worked on {str(task.file)!r}{more}{ALONE}; give the program more of what it lacks, "

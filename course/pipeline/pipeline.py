@@ -246,8 +246,7 @@ def _reconstruct(
         report = _with(dataclasses.replace(report, kept=already), plan.inputs)
         if not report.qualities:
             raise ImageError(results.nothing_readable(report.skipped))
-        if not kept.moving:
-            _write_results(plan, report, kept, journal.fingerprint(begun))
+        _write_results(plan, report, kept, journal.fingerprint(begun))
         names = [line.file for line in report.qualities]
         try:
             replacing.move(kept, [*names, *results.SUMMARIES], out)
@@ -326,9 +325,10 @@ def _work_through(
 
 
 def _write_results(plan: _Plan, report: Report, kept: Journal, fingerprint: str) -> None:
-    """Write grid, table and report to the hidden folder."""
+    """Write grid, table and report to the hidden folder; the last two may have been damaged."""
     try:
-        _write_grid(plan, report, kept, kept.folder / GRID_FILE)
+        if not kept.moving:  # the pictures for it may be gone, and it is there
+            _write_grid(plan, report, kept, kept.folder / GRID_FILE)
         _write_table(report.qualities, kept.folder / TABLE_FILE)
         results.write_report(report, plan.settings, fingerprint, kept.folder / REPORT_FILE)
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 from course.images import images
 from course.images.reading import printable
-from course.pipeline.journal import Done, is_file, is_plain, was_spoilt
+from course.pipeline.journal import Done, is_file, is_plain
 
 GRID_FILE = "grid.png"
 TABLE_FILE = "quality.csv"
@@ -247,10 +247,11 @@ def is_whole(out: Path) -> bool:
 def finished(out: Path, begun_with: str) -> Report | None:
     """The report of a finished run in `out` that was begun with the same; None without one.
 
-    Where an image was set aside for no fault of its own, it is not finished.
+    One without a checksum is of an earlier version, which set good images aside for a shortage.
     """
     content = _report(out)
-    if content.get("begun with") != begun_with or not is_whole(out):
+    same = content.get("begun with") == begun_with and "checksum" in content
+    if not same or not is_whole(out):
         return None
     try:
         kinds = {column.name: column.type for column in fields(Quality)}
@@ -258,13 +259,10 @@ def finished(out: Path, begun_with: str) -> Report | None:
         qualities = [Quality(**{name: kinds[name](line[name]) for name in kinds}) for line in lines]
         skipped = [(str(one["file"]), str(one["reason"])) for one in content["set aside"]]
         engine, count = str(content["rebuilt by"]), int(content["images"])
-        whole = len(lines) == content["rebuilt"] * len(content["k"])
     except (ValueError, KeyError, TypeError):
         return None  # another program's files
     there = all(is_file(out / line.file) for line in qualities)
-    spoilt = any(was_spoilt(reason) for _, reason in skipped)
-    done = whole and there and not spoilt
-    return Report(qualities, skipped, engine, out, count) if done else None
+    return Report(qualities, skipped, engine, out, count) if there else None
 
 
 def _report(out: Path) -> dict[str, Any]:

@@ -194,8 +194,10 @@ def _bring_back(found: _Found, out: Path) -> None:
     """Undo the move of a run's results, and that it began."""
     names = outputs(found.begun)
     for image, its in found.done.items():
-        for name, size in zip(names[image], its.bytes):
-            if not _is_there(found.folder / name, size) and _is_there(out / name, size):
+        sizes = dict(zip(names[image], its.bytes))
+        moved = [name for name in sizes if not _is_there(found.folder / name, sizes[name])]
+        if all(_is_there(out / name, sizes[name]) for name in moved):
+            for name in moved:
                 os.replace(out / name, found.folder / name)
     found.file.truncate(found.whole - len(json.dumps(journal.MOVING)) - 1)
     found.file.seek(0, os.SEEK_END)

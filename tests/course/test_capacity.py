@@ -53,32 +53,6 @@ def test_a_container_has_its_share_of_the_cores(limits, quota, cores):
     assert capacity.cores() == cores
 
 
-def test_containers_of_the_first_version_are_known_too(limits, tmp_path):
-    groups = tmp_path / "sys/fs/cgroup"
-    (groups / "cpu").mkdir()
-    for quota, cores in ("-1", 16), ("300000", 3):
-        (groups / "cpu" / "cpu.cfs_quota_us").write_text(quota)
-        (groups / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-        assert capacity.cores() == cores
-    (groups / "memory").mkdir()
-    (groups / "memory" / "memory.limit_in_bytes").write_text(f"{3 << 30}\n")
-    assert capacity.memory() == 3 << 30
-    (groups / "memory" / "memory.limit_in_bytes").write_text(f"{(1 << 63) - 4096}\n")
-    assert capacity.memory() == 16 << 30  # no limit
-
-
-@pytest.mark.parametrize(
-    ("limit", "gib"), [("max", 16), (str(2 << 30), 2), (str(64 << 30), 16), ("", 16)]
-)
-def test_a_container_has_its_limit_of_memory(limits, limit, gib):
-    limits(memory_max=limit + "\n")
-    assert capacity.memory() == gib << 30
-
-
-def test_without_limits_all_is_the_machines(limits):
-    assert capacity.cores() == 16 and capacity.memory() == 16 << 30
-
-
 @pytest.mark.parametrize(
     "cores, gpus, each",
     [(2, 1, 1), (7, 1, 1), (8, 1, 2), (16, 1, 3), (64, 1, 3), (16, 2, 2), (8, 8, 1)],

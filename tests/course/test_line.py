@@ -144,6 +144,23 @@ def test_a_decoder_that_ends_its_process_costs_its_image(
     assert all(found[name] == whole[name] for name in (*pictures, "quality.csv", "grid.png"))
 
 
+def test_an_image_over_which_the_system_kills_processes_is_named_and_the_others_are_kept(
+    folder, tmp_path, begun, monkeypatch
+):
+    killed = folder / "image05 killed.png"
+    killed.write_bytes((folder / "image05.png").read_bytes())
+    rebuild(folder, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        customized(tmp_path, patch, FAULTY)
+        with pytest.raises(ChildProcessError, match="SIGKILL.*memory may have run out") as caught:
+            rebuild(folder, tmp_path / "out", workers=2)
+    over, kept = caught.value.__notes__
+    assert over.startswith(f"it worked on {str(killed)!r}, with no other at work; give")
+    assert kept.startswith(f"{COUNT} of {COUNT + 1} images are done and kept")
+    rebuild(folder, tmp_path / "out", resume=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
 @pytest.mark.slow
 def test_where_every_image_ends_its_process_all_are_named(folder, tmp_path, begun, monkeypatch):
     customized(tmp_path, monkeypatch, FAULTY.replace("fatal", "image"))

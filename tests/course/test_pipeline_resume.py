@@ -309,23 +309,29 @@ def test_half_a_line_at_the_end_of_the_journal_counts_for_nothing(folder, tmp_pa
     assert contents(out) == whole
 
 
-@pytest.mark.parametrize("entry", ["[1, 2]", "{}", "7", "[0, 1, 2, null]", "[0, [5], [9], null]"])
-def test_a_line_of_another_shape_ends_what_is_believed(folder, tmp_path, whole, entry):
-    left = interrupted(folder, tmp_path / "out")
-    lines = (left / journal.FILE).read_text().splitlines()
-    lines[2] = entry
-    (left / journal.FILE).write_text("\n".join(lines) + "\n")
-    report = rebuild(folder, tmp_path / "out", resume=True)
-    assert report.kept == 1 and contents(tmp_path / "out") == whole
+REASONS = (
+    "a process was ended by signal 9 (SIGKILL): memory may have run out",
+    "a process ended with status 1",
+    "No space left on device",
+    "out of memory error when reading image file",
+)
 
 
-@pytest.mark.parametrize("first", ["[]", '{"settings": {}}', '{"settings": {}, "files": [[]]}'])
-def test_a_journal_that_begins_otherwise_is_none(folder, tmp_path, whole, first):
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_an_earlier_version_set_aside_for_a_shortage_is_done(folder, tmp_path, whole, reason):
     left = interrupted(folder, tmp_path / "out")
-    lines = (left / journal.FILE).read_text().splitlines()
-    (left / journal.FILE).write_text("\n".join([first, *lines[1:]]) + "\n")
+    done = [json.loads(line)[0] for line in (left / journal.FILE).read_text().splitlines()[1:]]
+    with open(left / journal.FILE, "a") as file:
+        for image in {*range(COUNT)} - {*done, 2}:
+            file.write(json.dumps([image, [], [], f"cannot be read: {reason}"]) + "\n")
     report = rebuild(folder, tmp_path / "out", resume=True)
-    assert report.kept == 0 and contents(tmp_path / "out") == whole
+    assert report.kept == 3 and contents(tmp_path / "out") == whole
+    said = json.loads(whole["report.json"])
+    said["set aside"].append({"file": "x.png", "reason": f"cannot be read: {reason}"})
+    del said["checksum"]  # which that version did not write
+    (tmp_path / "out" / "report.json").write_text(json.dumps(said))
+    assert rebuild(folder, tmp_path / "out", resume=True).kept == 0
+    assert contents(tmp_path / "out") == whole
 
 
 def test_a_journal_that_was_torn_twice_loses_nothing(folder, tmp_path, whole):
