@@ -47,7 +47,8 @@ def judged(
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
-    alike -= differ | {place for kind, place in launch.findings if kind == "race"}
+    known = {(one.array, one.function) for kind, one in launch.findings if kind == "race"}
+    alike = {one for one in alike - differ if (one.array, one.function) not in known}
     # what takes turns keeps no inputs; addresses would lead to memory that is the user's
     if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
         differ |= _on_other_data(launch, program, chunks, stored, alike)
@@ -89,7 +90,7 @@ def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Sit
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
         again.disputes.judge()
-        differ |= alike & {launch.sites[number] for number in again.disputes.places[0]}
+        differ |= alike & {launch.sites[number] for number in again.disputes.torn}
         differ |= alike & {place for kind, place in again.findings if kind == "race"}
         if differ == alike:
             break
@@ -112,6 +113,8 @@ def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset[int], seed: int
     size = value.flat.size if isinstance(value, Array) else 1
     fill = ("wild", "opposite")[seed % 2]
     drawn = stand_ins(fill, _dtype(value), size, DRAWS * number + seed)
+    if drawn.dtype.kind in "fc" and seed % 4 in (1, 2):  # of large ones the last digits are zeros
+        drawn = (drawn * (100 / np.abs(drawn).max(initial=1))).astype(drawn.dtype)
     if not isinstance(value, Array):
         return type(value)(drawn[0])
     value.flat[...] = drawn
