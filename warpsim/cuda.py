@@ -39,6 +39,8 @@ for _name in KERNEL_NAMES:
 del _name
 warpsize = kernel_name("warpsize")
 _handles = count(1)  # of streams
+#: What floats hold that nobody has set, by their bytes: a NaN that no arithmetic makes.
+UNSET = {2: 0x7E5E, 4: 0x7FC5E7ED, 8: 0x7FF85E7E5E7E5E7E}
 
 
 # ---------------------------------------------------------------------- arrays
@@ -92,7 +94,9 @@ def _unset(shape: Any, dtype: Any, order: str = "C", strides: Any = None) -> np.
     memory = _empty(shape, dtype, order, strides)
     kind = memory.dtype.kind
     if kind in "fc":
-        memory.fill(np.nan)
+        part = memory.itemsize // (2 if kind == "c" else 1)
+        bits = np.full(memory.itemsize // part, UNSET[part], f"u{part}")
+        memory.fill(bits.view(memory.dtype)[0])
     elif kind in "iu":
         memory.fill(np.iinfo(memory.dtype).max)
     else:
@@ -122,7 +126,11 @@ def mapped_array(
     wc: bool = False,
 ):
     """An array that host and device share."""
-    array = _empty(shape, dtype, order, strides).view(_Mapped)
+    floats = np.dtype(dtype).kind in "fc"  # whether one is set can be seen
+    memory = (_unset if floats else _empty)(shape, dtype, order, strides)
+    if floats:
+        unset.never_set(memory)
+    array = memory.view(_Mapped)
     array.stream = stream
     return array
 

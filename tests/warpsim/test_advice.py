@@ -1,5 +1,9 @@
 """What a finding advises is what cures it: guards, padding, barriers, whole warps."""
 
+import linecache
+import math
+import random
+
 import numpy as np
 import pytest
 from numba import float32
@@ -7,6 +11,7 @@ from numba import float32
 from course.kernels import reduce
 from course.kernels.intrinsics import load4, store4
 from warpsim import KernelError, cuda, trace
+from warpsim.watch.advice import update_cure
 
 warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
 
@@ -315,3 +320,51 @@ def test_tuples_are_compared_as_python_compares_them():
         mine, other = divmod(i, 3), (1, 1)
         wanted = [mine < other, mine <= other, mine == other, mine != other, mine > other]
         assert [*out[:, i]] == [*wanted, mine >= other]
+
+
+# ------------------------------------------------------------------- where float64 comes from
+#: Parts of an expression, and what a finding says of those that make it float64.
+ORIGINS = {
+    "x[i]": None, "float32(3)": None, "n": "convert integers", "y[i]": "elements of y are",
+    "0.5": "literal 0.5", "a": "argument a is", "SCALE": "SCALE, a constant",
+    "math.sqrt(i)": "`math.sqrt(i)`", "t": "literal 0.0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_float64_is_blamed_on_what_makes_it(seed):
+    r = random.Random(seed)
+    parts = ["x[i]", *r.choices(list(ORIGINS), k=r.randrange(1, 4))]
+    r.shuffle(parts)
+    text = " ".join(f"{part} {r.choice('+-*')}" for part in parts[:-1]) + f" {parts[-1]}"
+    lines = [
+        "def kernel(x, y, a, n, out):", "i = cuda.grid(1)", "t = 0.0", f"out[i] = {text}",
+    ]  # fmt: skip
+    source = "\n    ".join(lines) + "\n"
+    file = f"<float64 {seed}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space = {"cuda": cuda, "math": math, "float32": float32, "SCALE": 1.5}
+    exec(compile(source, file, "exec"), space)
+    given = zeros(32), np.zeros(32), 2.0, 3, zeros(32)
+    found = trace(cuda.jit(space["kernel"]), 1, 32, *given).findings
+    told = " ".join(f.message for f in found if f.kind == "float64")
+    reasons = [ORIGINS[part] for part in parts if ORIGINS[part]]
+    assert bool(told) == bool(reasons), (text, told)
+    assert not told or any(reason in told for reason in reasons), (text, told)
+    assert ("literal" in told) <= any("literal" in reason for reason in reasons), (text, told)
+
+
+# ------------------------------------------------------------------- updates that race
+@pytest.mark.parametrize(
+    ("statement", "cure"),
+    [
+        ("x[0] += x[t]", "read into a variable"),
+        ("x[t] += x[t - 1]", "read into a variable"),
+        ("x[0] += 1", "use cuda.atomic.add,"),
+        ("x[0] -= y[t]", "use cuda.atomic.sub,"),
+        ("x[0] *= y[t]", "no atomic does this"),
+    ],
+)
+def test_an_update_that_races_is_cured_by_what_helps_it(statement, cure):
+    assert cure in update_cure(statement, "x", True)
+    assert "barrier" not in update_cure(statement, "x", False)

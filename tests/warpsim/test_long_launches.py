@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from warpsim import cuda, trace
-from warpsim.run import launch, progress
+from warpsim.run import launch, masks, progress
 
 
 @cuda.jit
@@ -86,6 +86,48 @@ def test_a_notebook_gets_none(clock, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     fill[8, 64](np.zeros(512))
     assert capsys.readouterr() == ("", "")
+
+
+@cuda.jit
+def waits(n, x):
+    for i in range(n):
+        k = 0
+        while k < 3:
+            k += 1
+        x[0] = i
+
+
+@cuda.jit
+def counts_down(n, x):
+    while n > 0:
+        for _ in range(5):
+            n -= 1
+    x[0] = n
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (waits, "waits: pass 71 of 200 of the loop in line 2 after 12 s, about 22 s more"),
+        (counts_down, "counts_down: pass 71 of the loop in line 2 after 12 s"),
+    ],
+)
+def test_a_long_loop_in_one_block_says_on_which_pass_it_is(clock, capsys, kernel, said, traced):
+    clock(3)
+    given = 200 if kernel is waits else 1000, np.zeros(1)
+    trace(kernel, 1, 1, *given) if traced else kernel[1, 1](*given)
+    assert capsys.readouterr().err == f"warpsim: {said}\n"
+
+
+def test_a_loop_whose_passes_are_known_is_not_called_endless(monkeypatch):
+    for name in ("STEP_LIMIT", "ENDLESS"):
+        monkeypatch.setattr(masks, name, 150)
+    x = np.zeros(1)
+    waits[1, 1](400, x)
+    assert x[0] == 399
+    with masks.limited_steps(140), pytest.raises(masks.EndlessLoop, match="140 times"):
+        waits[1, 1](400, x)
 
 
 @pytest.mark.parametrize(

@@ -99,16 +99,27 @@ def test_others_who_write_there_are_seen():
         return 2 * x
 
     for write in (
-        lambda d: double(np.arange(SIZE, dtype=float), out=d),
+        lambda d: double(np.full(SIZE, np.nan), out=d),
         lambda d: cuda.to_device(np.ones(SIZE), to=d),
         lambda d: cuda.as_cuda_array(d).copy_to_device(np.ones(SIZE)),
-        lambda d: cuda.from_cuda_array_interface(d.__cuda_array_interface__).setitem(..., 3),
+        lambda d: cuda.from_cuda_array_interface(d.__cuda_array_interface__).setitem(slice(None), 3),
         lambda d: d.view(np.int64)[:].copy_to_device(np.arange(SIZE)),
         lambda d: d.reshape(4, -1)[:].copy_to_device(np.ones((4, 6))),
     ):
         d = cuda.device_array(SIZE)
         write(d)
         assert not reads_the_unset(copies, d, 0, SIZE, np.zeros(SIZE))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_of_a_mapped_array_it_is_seen_what_the_host_has_set(dtype):
+    d = cuda.mapped_array(SIZE, dtype)
+    d[: SIZE - 2] = np.nan
+    out = np.zeros(SIZE, dtype)
+    assert not reads_the_unset(copies, d, 0, SIZE - 2, out)
+    assert reads_the_unset(copies, d, 2, SIZE, out)
+    d.fill(0)
+    assert not reads_the_unset(copies, d, 0, SIZE, out)
 
 
 def test_an_array_from_outside_the_kernel_and_what_to_do():

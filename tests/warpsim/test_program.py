@@ -315,6 +315,24 @@ def test_costs_alone_are_no_errors(run):
     assert ":10: float64 in saxpy, 1 launch" in err
 
 
+@pytest.mark.parametrize("options", [["--trace"], ["--all"]])
+def test_errors_come_first_and_costs_by_line_ten_unless_all_are_asked_for(run, options, tmp_path):
+    lines = [f"    y[i] = x[32 * i + {k}] * {k}.5 + x[64 * i]" for k in range(12)]
+    text = "\n".join(
+        ["import numpy as np", "from numba import cuda", "@cuda.jit", "def many(x, y):"]
+        + ["    i = cuda.grid(1)", *lines, "    y[0] += i"]
+        + ["many[1, 32](np.zeros(4096, np.float32), np.zeros(32, np.float32))"]
+    )
+    status, _, err = run(text, before=options)
+    heads = [line for line in err.splitlines() if line.startswith((str(tmp_path), "..."))]
+    assert status == 1 and ":18: race in many" in heads[0]
+    assert heads[1].endswith(":6 in many: float64 and uncoalesced")
+    if options == ["--all"]:
+        assert len(heads) == 14 and "more: " not in err
+    else:
+        assert len(heads) == 11 and heads[-1] == "... and 4 more: --all prints them"
+
+
 def test_a_program_without_findings_ends_well(run):
     assert run(SAXPY, before=["--trace"])[::2] == (0, "warpsim: no findings in 1 launch\n")
 

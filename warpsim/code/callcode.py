@@ -164,7 +164,6 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         site = emitter.site(node, ast.unparse(owner))
         return f"T.store_all({code}, {emitter.operand(node.args[0], kind.dtype)}, {site}, None)"
     if name == "copy":
-        emitter.may_read_unset = True
         made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
         return f"T.copied({code}, {made})"
     shape = [emitter.expression(argument) for argument in node.args]
@@ -197,7 +196,6 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     emitter.cooperative |= program.cooperative
     emitter.turns |= program.turns
     emitter.locks |= program.locks
-    emitter.may_read_unset |= program.may_read_unset
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)
     site = emitter.site(node, code=emitter.source.code(line)) if here != there else None
@@ -250,7 +248,6 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
     if path in ("grid", "gridsize"):
         return f"T.{path}({emitter.source.static(node.args[0])})"
     if path in ("shared.array", "local.array"):
-        emitter.may_read_unset = True
         sizes = typing.shapes[node]
         (dtype,) = typing.operands[node]
         name = assigned_name(emitter.source.tree, node) or ast.unparse(node)
@@ -263,7 +260,6 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         return emitter.expression(node.args[0])
     if path.startswith("atomic."):
         return _atomic(emitter, node, path[7:])
-    emitter.may_read_unset |= path.startswith("shfl")  # of a lane that is not there
     codes = [
         emitter.operand(argument, kind)
         for argument, kind in zip(node.args, typing.operands[node], strict=True)

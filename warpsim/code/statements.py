@@ -35,7 +35,6 @@ class LaneProgram:
     sites: tuple[Site, ...]
     cooperative: bool = False
     result: types.Type = types.none
-    may_read_unset: bool = False  # has shared or local arrays, or variables perhaps not set
     turns: bool = False  # its warps wait for each other
     cluster: int = 1  # blocks that run together
     locks: bool = False  # a thread spins until it has a lock: blocks run one after another
@@ -81,7 +80,6 @@ class Writer(Emitter):
             tuple(self.sites),
             self.cooperative,
             self.typing.result,
-            self.may_read_unset,
             self.turns,
             self.cluster,
             self.locks,

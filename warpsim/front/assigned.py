@@ -60,7 +60,6 @@ class DoubtfulReads:
             source.tree.body, source.arguments, source.assigned, self.typing.known
         )
         self.watched_names = sorted({node.id for node in self.doubtful}) if self.traced else []
-        self.may_read_unset = bool(self.doubtful)  # shared and local arrays count, too
 
     def read(self, node: ast.Name, kind: types.Type) -> str:
         """Code of a variable's value, which some threads may not have set."""

@@ -15,21 +15,23 @@ import numpy as np
 _given: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
 
-def _owner(memory: np.ndarray) -> np.ndarray:
+def owner_of(memory: np.ndarray) -> np.ndarray:
+    """The allocation that an array is a part of."""
     while isinstance(memory.base, np.ndarray):
         memory = memory.base
     return memory
 
 
-def _start(memory: np.ndarray) -> int:
+def start_of(memory: np.ndarray) -> int:
+    """The address of an array's first element."""
     return memory.__array_interface__["data"][0]
 
 
 def address_of(memory: np.ndarray) -> int:
     """The address of an array's first byte, which :func:`memory_from` knows from now on."""
-    owner = _owner(memory)
-    _given[_start(owner)] = owner
-    return _start(memory)
+    owner = owner_of(memory)
+    _given[start_of(owner)] = owner
+    return start_of(memory)
 
 
 def memory_from(address: int, dtype: np.dtype) -> np.ndarray:

@@ -11,21 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.host.interface import owner_of, start_of
+
 ndarray = np.ndarray
 
 #: Allocations with elements that nobody has set: which are, and what the others hold.
 _allocations: dict[int, tuple[ndarray, np.generic]] = {}
 
 
-def _owner(memory: ndarray) -> ndarray:
-    while isinstance(memory.base, ndarray):
-        memory = memory.base
-    return memory
-
-
 def never_set(memory: ndarray) -> None:
     """Note an allocation whose elements all hold the same, and no value."""
-    owner, size = _owner(memory), memory.itemsize
+    owner, size = owner_of(memory), memory.itemsize
     if memory.size and memory.dtype.names is None and not owner.nbytes % size:
         made = np.zeros(owner.nbytes // size, bool), memory.reshape(-1, order="A")[0].copy()
         _allocations[id(owner)] = made
@@ -34,13 +30,12 @@ def never_set(memory: ndarray) -> None:
 
 def set_elements(memory: ndarray) -> ndarray | None:
     """Which elements are set, as a view; None where all are, and where that is not known."""
-    owner = _owner(memory)
+    owner = owner_of(memory)
     known = _allocations.get(id(owner))
     if known is None or not memory.size:
         return None
     is_set, filled = known
-    start = memory.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    size = filled.itemsize
+    start, size = start_of(memory) - start_of(owner), filled.itemsize
     if memory.itemsize != size or any(step % size for step in (start, *memory.strides)):
         is_set[...] = True  # elements of another size: not followed further
     if is_set.all():
@@ -61,6 +56,6 @@ def never_set_elements(flat: ndarray) -> ndarray | None:
     """Which elements of a 1-D array are set, as a view, once one has looked at what they hold."""
     found = set_elements(flat) if _allocations else None
     if found is not None:
-        held = _allocations[id(_owner(flat))][1].tobytes()
+        held = _allocations[id(owner_of(flat))][1].tobytes()
         found |= (flat.view(np.uint8).reshape(len(flat), -1) != np.frombuffer(held, "u1")).any(1)
     return found

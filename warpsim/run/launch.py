@@ -68,7 +68,7 @@ class Launch:
     candidates: dict[Site, Candidate] = field(default_factory=dict)  # reads of nothing written
     signature: tuple[types.Type, ...] = ()
     captured: dict[int, Array] = field(default_factory=dict)  # device arrays from outside
-    inputs: Inputs | None = None  # kept for other runs, if the kernel may read the unwritten
+    inputs: Inputs | None = None  # kept for other runs
     clock: Clock | None = None
     shadows: dict[int, Shadow] = field(default_factory=dict)
     disputes: Disputes = field(default_factory=Disputes)

@@ -33,7 +33,12 @@ class Disputed:
     def add(self, elements: ndarray, threads: ndarray, rows: ndarray, place: int) -> None:
         """Stores at a place of the source; -1 for one that nobody disputed when it was made."""
         self.is_open[elements] = True
-        self.stores.append((elements, threads, rows, np.full(len(elements), place)))
+        made = elements, threads, rows, np.full(len(elements), place)
+        if self.stores and all(map(np.array_equal, made[::3], self.stores[-1][::3])):
+            if np.array_equal(threads, self.stores[-1][1]):  # the next pass of a loop
+                self.stores[-1] = made
+                return
+        self.stores.append(made)
         self.kept += len(elements)
 
     def sorted(self) -> list[ndarray]:
@@ -54,11 +59,14 @@ class Disputes:
     places : (set of int, set of int)
         Where the last store to an element leaves something else than another thread's; where all
         threads of an element leave the same.
+    torn : set of int
+        All places of stores to elements of which threads leave different things.
     """
 
     def __init__(self) -> None:
         self._of: dict[int, Disputed] = {}
         self.places: tuple[set[int], set[int]] = set(), set()
+        self.torn: set[int] = set()
         self.told: dict[int, bool] = {}  # places in findings: by two threads that differ?
         self.harmless: dict[Site, Finding] = {}  # what to say where all leave the same
 
@@ -106,6 +114,7 @@ class Disputes:
         self.places[1].update(places[told & ~torn[elements]].tolist())
         latest = np.full(len(over), -1)
         late = told & torn[elements]
+        self.torn.update(places[late].tolist())
         np.maximum.at(latest, elements[late], order[late])
         self.places[0].update(places[late & (latest[elements] == order)].tolist())
         rest = np.flatnonzero(~now)

@@ -1,30 +1,27 @@
 """Stores that nobody orders and that leave the same: would they on other data, too?
 
-A launch with such stores runs again, with arguments drawn at random. The ways of its threads may be
-others then, as they may be in the next launch of a user; what races in any of these runs is a race.
+A launch with such stores runs again, with arguments drawn at random. Its threads may go other ways
+then, as they may in a user's next launch; what races in any of these runs is a race.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count, product
 from typing import Any
 
 import numpy as np
 
 from warpsim.front.names import Site, Unsupported
-from warpsim.host.interface import device_memory
 from warpsim.run.masks import EndlessLoop
-from warpsim.run.memory import Array, global_array
-from warpsim.run.threads import Threads, geometry
+from warpsim.run.memory import Array
+from warpsim.run.threads import geometry
 from warpsim.watch.accesses import Clock
-from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
 from warpsim.watch.races import HARMLESS
+from warpsim.watch.replay import Silent, stand_ins
 from warpsim.watch.report import Finding
-
-ndarray = np.ndarray
+from warpsim.watch.uninitialised import leaves
 
 #: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone.
 DRAWS, MOST_ALONE = 4, 8
@@ -50,9 +47,9 @@ def judged(
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
-    known = {place for kind, place in launch.findings if kind == "race"}
-    alike -= differ | known
-    # whoever keeps no inputs runs once; addresses would lead to memory that is the user's
+    known = {(one.array, one.function) for kind, one in launch.findings if kind == "race"}
+    alike = {one for one in alike - differ if (one.array, one.function) not in known}
+    # what takes turns keeps no inputs; addresses would lead to memory that is the user's
     if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
         differ |= _on_other_data(launch, program, chunks, stored, alike)
     findings = {}
@@ -73,17 +70,19 @@ def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Sit
     floats are drawn alone first, then with each whole number or array of them, then with all.
     """
     inputs = launch.inputs
-    arguments = [*leaves(inputs.values), *launch.captured.values()]
-    for leaf in arguments:
-        if isinstance(leaf, Array):
-            inputs.keep(leaf)  # what the kernel cannot change is as it was
-    floats = frozenset(n for n, leaf in enumerate(arguments) if _kind(leaf) in "fc")
-    others = [n for n, leaf in enumerate(arguments) if _kind(leaf) in "biuVmM"]
+    inputs.keep_all(launch.captured)
+    kinds = [_dtype(leaf).kind for leaf in leaves((*inputs.values, *launch.captured.values()))]
+    floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
+    others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]
-    choices = [chosen for chosen in dict.fromkeys(choices) if chosen]
     differ: set[Site] = set()
-    for seed, chosen in product(range(DRAWS), choices):
-        again, values = _other_launch(launch, chosen, np.random.default_rng(seed))
+    for seed, chosen in product(range(DRAWS), dict.fromkeys(choices)):
+        clock = Clock(len(launch.clock.block), launch.clock.padded)
+        again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
+        numbers = count()
+        values = [_drawn(value, numbers, chosen, seed) for value in values]
+        for array in again.captured.values():
+            _drawn(array, numbers, chosen, seed)
         again.watch(stored, dict(zip(inputs.names, values, strict=True)))
         try:
             for chunk in chunks:
@@ -91,87 +90,39 @@ def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Sit
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
         again.disputes.judge()
-        differ |= alike & {launch.sites[number] for number in again.disputes.places[0]}
+        differ |= alike & {launch.sites[number] for number in again.disputes.torn}
         differ |= alike & {place for kind, place in again.findings if kind == "race"}
         if differ == alike:
             break
     return differ
 
 
-def leaves(values: Any) -> Iterator[Any]:
-    """The arrays and numbers of some arguments, those in tuples, too."""
-    for value in values:
-        if isinstance(value, tuple):
-            yield from leaves(value)
-        else:
-            yield value
+def _dtype(leaf: Any) -> np.dtype:
+    return leaf.dtype if isinstance(leaf, Array) else np.asarray(leaf).dtype
 
 
-def _kind(leaf: Any) -> str:
-    return leaf.dtype.kind if isinstance(leaf, Array) else np.asarray(leaf).dtype.kind
+def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset[int], seed: int) -> Any:
+    """An argument, with other elements, or another number, if it is among the chosen ones."""
+    if isinstance(value, tuple):
+        return tuple(_drawn(part, numbers, chosen, seed) for part in value)
+    number = next(numbers)
+    if number not in chosen:
+        return value
+    if type(value) is int:
+        return value + 1 + (seed + number) % 3
+    size = value.flat.size if isinstance(value, Array) else 1
+    fill = ("wild", "opposite")[seed % 2]
+    drawn = stand_ins(fill, _dtype(value), size, DRAWS * number + seed)
+    if drawn.dtype.kind in "fc" and seed % 4 in (1, 2):  # of large ones the last digits are zeros
+        drawn = (drawn * (100 / np.abs(drawn).max(initial=1))).astype(drawn.dtype)
+    if not isinstance(value, Array):
+        return type(value)(drawn[0])
+    value.flat[...] = drawn
+    return value
 
 
-def _other_launch(launch: Any, chosen: frozenset[int], random: np.random.Generator) -> tuple:
-    copies, numbers = launch.inputs.copies(), count()
-
-    def other(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(other, value))
-        draw = next(numbers) in chosen
-        if not isinstance(value, Array):
-            return _other_number(value, random) if draw else value
-        new = launch.inputs.renewed(value, copies)
-        if draw:
-            new.flat[...] = drawn(new.dtype, new.flat.size, random)
-        return new
-
-    values = list(map(other, launch.inputs.values))
-    made = replace(
-        launch,
-        counters=Counters(launch.sites),
-        findings={},
-        candidates={},
-        shadows={},
-        spans=[],
-        disputes=Disputes(),
-        clock=Clock(len(launch.clock.block), launch.clock.padded),
-        captured={key: other(array) for key, array in launch.captured.items()},
-        inputs=None,
-        debug=False,
-    )
-    return made, values
-
-
-def _other_number(value: Any, random: np.random.Generator) -> Any:
-    if isinstance(value, bool | np.bool_):
-        return not value
-    if isinstance(value, int):
-        return value + int(random.integers(1, 4))
-    return type(value)(drawn(np.asarray(value).dtype, 1, random)[0])
-
-
-def drawn(dtype: np.dtype, size: int, random: np.random.Generator) -> ndarray:
-    """Random elements: of both signs, small ones and large ones."""
-    if dtype.names:
-        values = np.zeros(size, dtype)
-        for name in dtype.names:
-            part = values[name]
-            part[...] = drawn(part.dtype, part.size, random).reshape(part.shape)
-        return values
-    if dtype.kind in "fc":
-        values = random.normal(0, 2, size) * np.where(random.random(size) < 0.5, 1, 100)
-        return (values + (1j * random.normal(0, 2, size) if dtype.kind == "c" else 0)).astype(dtype)
-    if dtype.kind == "b":
-        return random.random(size) < 0.5
-    if dtype.kind not in "iu":
-        return random.integers(0, 1 << 16, size).astype("i8").astype(dtype)
-    top = int(np.iinfo(dtype).max)
-    wide = random.integers(0, top, size, dtype, endpoint=True)
-    return np.where(random.random(size) < 0.5, wide, random.integers(0, 8, size)).astype(dtype)
-
-
-class OtherData(Threads):
-    """Threads that count nothing, and say nothing of what other data make them do."""
+class OtherData(Silent):
+    """Threads that say nothing of what other data make them do, except where they meet."""
 
     passes = 0
 
@@ -181,24 +132,9 @@ class OtherData(Threads):
             raise EndlessLoop("on other data it does not end soon")
         return super().head(loop)
 
-    def captured(self, device: Any, name: str) -> Array:
-        if id(device) not in self.launch.captured:  # a way that the traced run did not go
-            self.launch.captured[id(device)] = global_array(device_memory(device).copy(), name)
-        return self.launch.captured[id(device)]
-
     def array_at(self, *of_an_address) -> Array:
         raise Unsupported("memory at an address is the user's own")
-
-    def count(self, site: int, operations: dict[str, int]) -> None: ...
-
-    def count_branch(self, site: int, warps: int, both: int) -> None: ...
-
-    def count_access(self, array, uniform, varying, bad, site: int, op: str) -> None: ...
-
-    def candidate(self, *of_a_candidate, **more) -> None: ...
 
     def out_of_bounds(self, *of_a_finding) -> None: ...
 
     def negative_index(self, *of_a_finding) -> None: ...
-
-    def print(self, *parts) -> None: ...

@@ -102,8 +102,9 @@ class Races:
         if len(mixed):  # there stands what the one thread before them has left
             old = bytes_of(array.flat[own[mixed]], array.dtype, len(mixed), len(mixed) * width)
             theirs, others = old[np.arange(len(mixed)) * width + mixed % width], before
-            new = ~disputed.is_open[elements[mixed]]
-            disputed.add(elements[mixed[new]], before[new], theirs[new], -1)
+            new = np.flatnonzero(~disputed.is_open[elements[mixed]])
+            if len(new):
+                disputed.add(elements[mixed[new]], before[new], theirs[new], -1)
         else:
             others = partner[partner != threads[fresh]]
             theirs = rows[np.searchsorted(threads, others)]

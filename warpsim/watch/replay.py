@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import Site
+from warpsim.host.interface import device_memory
 from warpsim.run.masks import EndlessLoop, Mask
 from warpsim.run.memory import Array, global_array
 from warpsim.run.threads import Threads
@@ -157,7 +158,29 @@ class Transcript:
         return None
 
 
-class Replay(Threads):
+class Silent(Threads):
+    """Threads that count nothing and print nothing, in memory of their own."""
+
+    def captured(self, device: Any, name: str) -> Array:
+        if id(device) not in self.launch.captured:  # a way that the traced run did not go
+            copy = device_memory(device).copy()
+            self.launch.captured[id(device)] = global_array(copy, name)
+        return self.launch.captured[id(device)]
+
+    def candidate(self, *of_a_candidate, **more) -> None:
+        """Known from the traced run."""
+
+    def print(self, *parts) -> None:
+        """Nothing is printed twice."""
+
+    def count(self, site: int, operations: dict[str, int]) -> None: ...
+
+    def count_branch(self, site: int, warps: int, both: int) -> None: ...
+
+    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None: ...
+
+
+class Replay(Silent):
     """Threads that count nothing and check nothing, but report what they do to a `Transcript`."""
 
     def __init__(self, launch: Any, geometry: Any, transcript: Transcript):
@@ -220,11 +243,6 @@ class Replay(Threads):
         known = self.base + site in self._allocated
         return self._fill(super().local_array(shape, dtype, site, *more), known)
 
-    def captured(self, device: Any, name: str) -> Array:
-        if id(device) not in self.launch.captured:  # a way that the traced run did not go
-            self.launch.captured[id(device)] = global_array(device._memory.copy(), name)
-        return self.launch.captured[id(device)]
-
     def _watched(self, part: Array, root: Array) -> None:
         super()._watched(part, root)
         if part.space == "local" and not np.may_share_memory(part.flat, root.flat):
@@ -235,9 +253,6 @@ class Replay(Threads):
         return self._stand_in(
             dtype, self.lanes, self.transcript.fill if chosen else ELSEWHERE, 1000 + site
         )
-
-    def candidate(self, *of_a_candidate, **more) -> None:
-        """Known from the traced run."""
 
     def lost(self, dtype: np.dtype, site: int, lanes: ndarray) -> ndarray:
         return np.broadcast_to(self.stand_in(dtype, site), (self.lanes,))[lanes]
@@ -327,14 +342,7 @@ class Replay(Threads):
         finally:
             self.lazy -= 1
 
-    def print(self, *parts) -> None:
-        """Nothing is printed twice."""
-
     # ------------------------------------------------------------------ what a replay leaves out
-    def count(self, site: int, operations: dict[str, int]) -> None: ...
-
-    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None: ...
-
     def found(self, *of_a_finding, **more) -> None: ...
 
     def track(self, array: Array, size: int) -> None: ...

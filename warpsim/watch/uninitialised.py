@@ -44,9 +44,14 @@ class Inputs:
         self._kept: dict[int, tuple[ndarray, ndarray]] = {}
         self._set: dict[int, ndarray] = {}
         for name, value in zip(names, values, strict=True):
-            for part in _arrays(value):
+            for part in arrays(value):
                 if name in stored or part.written is not None:
                     self.keep(part)
+
+    def keep_all(self, captured: dict[int, Array]) -> None:
+        """Keep what the launch could not change, too: it is as it was."""
+        for array in arrays((*self.values, *captured.values())):
+            self.keep(array)
 
     def keep(self, array: Array) -> None:
         """Keep the memory of an array that the kernel is going to use, as it is now."""
@@ -55,6 +60,15 @@ class Inputs:
             self._kept[id(owner)] = owner, owner.copy(order="K")
         if array.written is not None:
             self._set.setdefault(id(array), array.written.copy())
+
+    def again(self, launch: Any, copies: dict[int, ndarray], **more: Any) -> tuple[Any, list]:
+        """A launch to run again, and its arguments, in some copies of the memory."""
+        captured = {key: self.renewed(array, copies) for key, array in launch.captured.items()}
+        made = replace(
+            launch, counters=Counters(launch.sites), findings={}, candidates={}, shadows={},
+            spans=[], captured=captured, inputs=None, debug=False, **more,
+        )  # fmt: skip
+        return made, [self.renewed(value, copies) for value in self.values]
 
     def copies(self) -> dict[int, ndarray]:
         """Memory for another run."""
@@ -78,16 +92,18 @@ class Inputs:
         return new
 
 
-def _is_partly_set(array: Array) -> bool:
-    return array.written is not None and not array.written.all()
-
-
-def _arrays(value: Any) -> Iterator[Array]:
+def leaves(value: Any) -> Iterator[Any]:
+    """The arrays and numbers of an argument, or of a tuple of them."""
     for part in value if isinstance(value, tuple) else (value,):
         if isinstance(part, tuple):
-            yield from _arrays(part)
-        elif isinstance(part, Array):
+            yield from leaves(part)
+        else:
             yield part
+
+
+def arrays(value: Any) -> Iterator[Array]:
+    """The arrays of an argument."""
+    return (leaf for leaf in leaves(value) if isinstance(leaf, Array))
 
 
 def _owner(flat: ndarray) -> ndarray:
@@ -141,19 +157,8 @@ class Again:
         inputs: Inputs = self.launch.inputs
         copies = inputs.copies()
         transcript.memory = list(copies.values())
-        values = [inputs.renewed(value, copies) for value in inputs.values]
-        captured = {key: inputs.renewed(x, copies) for key, x in self.launch.captured.items()}
-        launch = replace(
-            self.launch,
-            counters=Counters(self.launch.sites),
-            findings={},
-            candidates={},
-            shadows={},
-            captured=captured,
-            inputs=None,
-            debug=False,
-        )
-        unset = [array for array in _arrays((*values, *captured.values())) if _is_partly_set(array)]
+        launch, values = inputs.again(self.launch, copies)
+        unset = [a for a in arrays((*values, *launch.captured.values())) if a.written is not None]
         for seed, array in enumerate(unset):
             fresh = stand_ins(transcript.everywhere, array.dtype, array.flat.size, seed)
             np.copyto(array.flat, fresh, where=~array.written)
