@@ -318,7 +318,7 @@ def _refuse_doubtful_jpeg(image: Image.Image, file: BinaryIO) -> None:
     if np.isin(last, (127, 128)).any():
         file.seek(0)
         before, end, after = file.read().rpartition(b"\xff\xd9")
-        longer = io.BytesIO(before + bytes(range(1, 255)) + end + after)
+        longer = io.BytesIO(before.rstrip(b"\xff") + bytes(range(1, 255)) + end + after)
         with Image.open(longer, formats=("JPEG",)) as other:
             if not np.array_equal(np.asarray(image), np.asarray(other)):
                 raise Refused("ends early: its last part is missing")
