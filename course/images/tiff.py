@@ -133,7 +133,8 @@ def _places(page: Any, size: int) -> list[tuple[int, int]]:
         count *= math.ceil(page.imagewidth / page.tilewidth)
     count *= math.ceil(page.imagelength / (page.tilelength or page.rowsperstrip))
     places = [*zip(page.dataoffsets, page.databytecounts)][:count]
-    if len(places) < count or not all(map(all, places)):
+    guessed = page.compression in FAX and page.tags.valueof(279) in (None, (0,))  # by tifffile
+    if guessed or len(places) < count or not all(map(all, places)):
         raise Refused("lacks strips or tiles")
     if any(offset + length > size for offset, length in places):
         raise Refused("ends early: strips or tiles are behind the end of the file")
