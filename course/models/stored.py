@@ -12,6 +12,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from course.files import unwaiting
+
 MOST_PACKED = 16  # times the file's length that its arrays may be; those of weights are hardly less
 HEADERS = {  # of an array, by the version of NumPy's format
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -76,7 +78,7 @@ def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
     OSError
         When it cannot be opened.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=unwaiting) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 most = max(MOST_PACKED * os.fstat(file.fileno()).st_size, LEAST_PACKED)
