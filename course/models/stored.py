@@ -102,7 +102,9 @@ def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
         version = np.lib.format.read_magic(member)
         shape, _, dtype = HEADERS[version](member)
         if dtype.kind not in "biufcU" or not dtype.itemsize or min(shape, default=0) < 0:
-            raise ValueError(f"{one.filename} holds {dtype}, shape {shape}")
+            raise ValueError(
+                f"{one.filename} holds {dtype}, shape {shape}, and not numbers (allow_pickle=False)"
+            )
         if one.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{one.filename} is not as long as {dtype}, shape {shape}")
     with archive.open(one) as member:
