@@ -107,6 +107,11 @@ def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
         raise
 
 
+def unwaiting(name: str, flags: int) -> int:
+    """The `opener` of an open() that does not wait for the other end of a pipe."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder where there is none; an OSError says what is in its way."""
     try:
@@ -148,11 +153,11 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 def _locked(folder: Path) -> BinaryIO:
     """The folder's file, locked; not one that a process which ended meanwhile has removed."""
-    path, plain = folder / LOCK, getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    path, own = folder / LOCK, getattr(os, "O_NOFOLLOW", 0)
     while True:
         make_folder(folder)  # that process may have removed it, too
         with contextlib.ExitStack() as opened, contextlib.suppress(FileNotFoundError):
-            file = open(path, "ab", opener=lambda name, flags: os.open(name, flags | plain, 0o666))
+            file = open(path, "ab", opener=lambda name, flags: unwaiting(name, flags | own))
             opened.callback(file.close)
             if not lock(file):
                 raise FolderInUse(folder)

@@ -12,6 +12,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from course.files import unwaiting
+
 MOST_PACKED = 16  # times the file's length that its arrays may be; those of weights are hardly less
 HEADERS = {  # of an array, by the version of NumPy's format
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -76,7 +78,7 @@ def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
     OSError
         When it cannot be opened.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=unwaiting) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 most = max(MOST_PACKED * os.fstat(file.fileno()).st_size, LEAST_PACKED)
@@ -100,7 +102,9 @@ def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
         version = np.lib.format.read_magic(member)
         shape, _, dtype = HEADERS[version](member)
         if dtype.kind not in "biufcU" or not dtype.itemsize or min(shape, default=0) < 0:
-            raise ValueError(f"{one.filename} holds {dtype}, shape {shape}")
+            raise ValueError(
+                f"{one.filename} holds {dtype}, shape {shape}, and not numbers (allow_pickle=False)"
+            )
         if one.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{one.filename} is not as long as {dtype}, shape {shape}")
     with archive.open(one) as member:

@@ -401,7 +401,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match="lacks, or has beside the weights: activation"):
         Weights.load(path)
     np.savez(path, activation="relu", **arrays | {"out_bias": np.array([{}], dtype=object)})
-    with pytest.raises(ValueError, match="out_bias.npy holds object"):
+    with pytest.raises(ValueError, match="allow_pickle=False"):
         Weights.load(path)
     weights.save(path)
     path.write_bytes(path.read_bytes()[:-100])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.files import alone_in, make_folder, write_whole
+from course.files import alone_in, make_folder, unwaiting, write_whole
 from course.models.vae import data, reference, weights
 from course.models.vae.command import LARGE, MANY, SMALL
 from course.models.vae.data import Digits
@@ -191,7 +191,7 @@ def _agree(chosen: Namespace, training: Training) -> None:
 def _losses_before(path: Path, training: Training, crc: int, source: str) -> list[float]:
     """The losses of a training that is gone on with, if it began with these images."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=unwaiting) as file:
             lines = iter(lambda: file.readline(LONGEST), "")
             title, _, *rows = islice(lines, 2 + training.step)
         its = int(title.rpartition("=")[2])
