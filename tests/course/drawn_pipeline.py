@@ -6,6 +6,7 @@ Each kind is a function of a seed and an empty folder, which raises AssertionErr
 program was wrong. Images are small and processes are played by this one: a draw takes some ms.
 """
 
+import errno
 import faulthandler
 import functools
 import io
@@ -104,6 +105,8 @@ class FakeHand:
     def do(self, work):
         answer = worker.done(self.job, work, self.trays)
         error = answer.error
+        if isinstance(error, Killed) and error.status == -24:  # and no other can be started
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         if isinstance(error, Killed):
             raise Ended(str(error), error.status)
         return answer
