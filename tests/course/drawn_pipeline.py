@@ -204,7 +204,7 @@ def machine(mode, faults):
             return number_of(given[0].name)
 
         def decoded(given):
-            current["image"] = number_of(given[1])
+            current["image"] = number_of(given[0])
             return current["image"]
 
         patches += [
