@@ -162,6 +162,10 @@ def nothing_in(folder: Path, found: Found, recursive: bool = False) -> FileNotFo
     wanted = ", ".join("*" + suffix for suffix in SUFFIXES)
     others = found.passed_over.total() - found.passed_over[HIDDEN]
     but = f"none of its {others} entries is one" if others else "it is empty"
+    if found.passed_over[RESULT]:
+        but += (
+            f" ({found.passed_over[RESULT]} results of an earlier run are read only by their names)"
+        )
     return FileNotFoundError(
         f"no images in the folder {str(folder)!r}: looked for {wanted} "
         f"(upper case too, {'in subfolders too' if recursive else 'not in subfolders'}), but {but}"

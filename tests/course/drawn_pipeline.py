@@ -6,6 +6,7 @@ Each kind is a function of a seed and an empty folder, which raises AssertionErr
 program was wrong. Images are small and processes are played by this one: a draw takes some ms.
 """
 
+import errno
 import faulthandler
 import functools
 import io
@@ -104,6 +105,8 @@ class FakeHand:
     def do(self, work):
         answer = worker.done(self.job, work, self.trays)
         error = answer.error
+        if isinstance(error, Killed) and error.status == -24:  # and no other can be started
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         if isinstance(error, Killed):
             raise Ended(str(error), error.status)
         return answer
@@ -201,7 +204,7 @@ def machine(mode, faults):
             return number_of(given[0].name)
 
         def decoded(given):
-            current["image"] = number_of(given[1])
+            current["image"] = number_of(given[0])
             return current["image"]
 
         patches += [
@@ -385,20 +388,23 @@ def planted(draw, out, elsewhere, folder):
     """Put a stranger's unfinished run into a folder, with links and names that lead elsewhere."""
     place = out / f".unfinished-{draw.randrange(9)}planted"
     place.mkdir()
-    name = draw.choice(("../../elsewhere/holiday", str(elsewhere / "holiday"), "mine", "..", "\0"))
+    name = draw.choice(("../elsewhere/holiday", str(elsewhere / "holiday"), "mine", "..", "\0"))
     ours = {"k": [2, 5], "size": [SIZE, SIZE], "fit": "stretch", "engine": "numpy",
             "course": course.__version__}  # fmt: skip
     image = folder / "image00.png"
     status = image.stat()
     begun = {
-        "settings": ours | {"k": draw.choice(([2, 5], ["2"], [2]))},
+        "settings": ours | {"k": draw.choice(([2, 5], ["2"], [2], [2]))},
         "files": [[str(image), status.st_size, status.st_mtime_ns, name]],
     }
     if draw.random() < 0.4:  # the very run, which names nothing odd
         files = sorted(folder.iterdir())
         begun = journal.identity(ours, files, [file.stem for file in files])
-    sizes = [(elsewhere / "holiday_k2.png").stat().st_size] * 2
-    lines = [begun, *([[0, [[33.0, 0.9, 0.001]] * 2, sizes, None]] * draw.randrange(2))]
+    count = len(begun["settings"]["k"])
+    size = (elsewhere / "holiday_k2.png").stat().st_size
+    # a file of that very name and size in the folder is what such a run wrote
+    sizes = [size + (name == "mine")] * count
+    lines = [begun, [0, [[33.0, 0.9, 0.001]] * count, sizes, None]][: draw.choice((1, 2, 2))]
     lines += ["moving"] * draw.randrange(2)
     (place / "journal.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     for name in ("image00_k2.png", "image03_k5.png", "grid-0.npz", ".grid.png.1.part"):

@@ -195,7 +195,7 @@ def full_after(monkeypatch, count):
     """The disk takes so many files; then it is full, in the middle of one."""
     real, calls = files.write_new, []
 
-    def write_new(path, content):
+    def write_new(path, content, *mode):
         calls.append(path)
         if len(calls) > count:
             monkeypatch.setattr(files, "open", lambda *a, **b: FullFile(*a, **b), raising=False)
