@@ -31,7 +31,7 @@ def _origins(typing: Typing, node: ast.AST, seen: set[str]) -> Iterator[str]:
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     if isinstance(node, ast.Constant) or source.static(node) is not MISSING:
         what = f"the literal {text}" if isinstance(node, ast.Constant) else f"{text}, a constant,"
-        yield f"{what} is float64 in Numba; write float32({text})"
+        yield f"{what} is float64 in Numba; write float32({text.removesuffix('.0')})"
     elif isinstance(node, ast.Name) and node.id not in seen:
         seen.add(node.id)
         given = dict(zip(source.arguments, typing.arguments, strict=True)).get(node.id)
