@@ -184,6 +184,8 @@ class Emitter(Accesses, DoubtfulReads):
             code = f"widened({bare(code)})"
         if isinstance(new, DATES):
             return f"{self.constant(operators.CONVERT[new], str(new))}({bare(code)})"
+        if old == types.int8 and isinstance(new, types.Integer):
+            code = f"int8({bare(code)})"  # made of a float it may fill a register of 16 bits
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)
@@ -275,15 +277,21 @@ class Emitter(Accesses, DoubtfulReads):
             right = f"T.divisor({right}, {self.where_in_file(node)!r})"
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
-            if type(op) is ast.Pow:
-                code = f"power({left}, {right}, {operators.name_of(kind)})"
-            wraps = type(op) in (ast.LShift, ast.Pow)
+            if isinstance(op, ast.LShift | ast.RShift):
+                code = f"{code[:-1]}, {operators.name_of(kind)})"
+            elif isinstance(op, ast.Pow):
+                code = self.power(left, right, self.typing.operands[node][1], kind)
+            wraps = False
         else:
             code = f"({left} {_SYMBOL[type(op)]} {right})"
             wraps = type(op) in (ast.Add, ast.Sub, ast.Mult)
         if isinstance(kind, types.Integer) and wraps:
             return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
         return code
+
+    def power(self, left: str, right: str, exponent: types.Type, kind: types.Type) -> str:
+        bits = exponent.bitwidth if isinstance(exponent, types.Integer) else 0
+        return f"power({left}, {right}, {operators.name_of(kind)}, {bits})"
 
     def _is_constant(self, node: ast.expr) -> bool:
         """Arithmetic of constants only: the compiler does it."""
@@ -318,7 +326,10 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(narrow, types.Boolean) or not isinstance(kind, types.Integer):
             narrow = kind
         code = self.operand(node.operand, narrow)
-        code = f"negative({code})" if isinstance(node.op, ast.USub) else f"(~{code})"
+        if isinstance(node.op, ast.USub):
+            code = f"negative({code})"
+        else:
+            code = f"negate({code})" if isinstance(narrow, types.Boolean) else f"(~{code})"
         if isinstance(narrow, types.Integer) and narrow != types.int64:
             code = f"{operators.name_of(narrow)}({bare(code)})"  # before it gets wider, as Numba
         return self.convert(code, narrow, kind)

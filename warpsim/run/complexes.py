@@ -13,6 +13,41 @@ def exp(z):
     return np.where(lost, 0, np.exp(z))[()]
 
 
+def divide(a, b):
+    """a / b; by zero it is NaN. Source: CPython's algorithm, which Numba compiles."""
+    a, b = np.asarray(a), np.asarray(b)
+    swap = ~(np.abs(b.real) >= np.abs(b.imag))
+    large, small = np.where(swap, b.imag, b.real), np.where(swap, b.real, b.imag)
+    ratio = small / large
+    below = np.where(swap, b.real * ratio + b.imag, b.real + b.imag * ratio)
+    result = np.empty(ratio.shape, np.result_type(a, b))
+    result.real = np.where(swap, a.real * ratio + a.imag, a.real + a.imag * ratio) / below
+    result.imag = np.where(swap, a.imag * ratio - a.real, a.imag - a.real * ratio) / below
+    return _value(np.where(large == 0, complex(np.nan, np.nan), result).astype(result.dtype))
+
+
+def power(a, b):
+    """a ** b, by length and angle as Numba compiles it."""
+    a, b = np.asarray(a), np.asarray(b)
+    size = np.hypot(a.real, a.imag)
+    angle = np.arctan2(a.imag, a.real)
+    turned = b.imag != 0
+    length = np.power(size, b.real)
+    length = np.where(turned, length / np.exp(angle * b.imag), length)
+    phase = angle * b.real + np.where(turned, b.imag * np.log(size), 0)
+    result = np.empty(length.shape, np.result_type(a, b))
+    result.real, result.imag = length * np.cos(phase), length * np.sin(phase)
+    result = np.where((a.real == 0) & (b.real == 0), 0, result)
+    return _value(np.where(b == 0, 1, result).astype(np.result_type(a, b)))
+
+
+def _value(result):
+    """An array of lanes, or the one value that all share."""
+    if result.ndim:
+        return result
+    return complex(result) if result.dtype == np.complex128 else result[()]
+
+
 def log(z, base=None):
     """The logarithm, natural or to a base."""
     return np.log(z) if base is None else np.log(z) / np.log(base)
