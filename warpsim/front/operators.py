@@ -19,8 +19,9 @@ from numba import types
 
 from warpsim.front.bfloat import bfloat16, rounded, widened
 from warpsim.front.dates import DATES, date_converter
-from warpsim.run import complexes
+from warpsim.run import complexes, device_math
 from warpsim.run.bits import brev, clz, ffs, popc
+from warpsim.run.device_math import fma
 
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
@@ -156,7 +157,8 @@ def power(a, b, convert, bits=0):
         return result
     if not integers:
         return selp((b < 0) & ~far, convert(divide(1.0, float64(result))), result)
-    unit = selp(a == 1, 1, selp(a == -1, 1 - 2 * (b & 1), selp(a == 0, _LOWEST, 0)))
+    minus = selp(far, result, 1 - 2 * (b & 1))
+    unit = selp(a == 1, 1, selp(a == -1, minus, selp(a == 0, _LOWEST, 0)))
     return convert(selp((b < 0) & (b != -1 << (bits - 1)), unit, result))
 
 
@@ -265,32 +267,6 @@ def complex_of(real, imaginary, dtype):
     return value
 
 
-def fma(a, b, c):
-    """a·b + c, rounded once (of float64 nearly always)."""
-    x = np.result_type(*(np.asarray(value) for value in (a, b, c)))
-    a, b, c = (np.asarray(value, _F8) for value in (a, b, c))
-    product = a * b
-    total = product + c
-    if x != _F8:  # the product is exact
-        return total.astype(x)[()]
-    (left, high), (right, low) = np.frexp(a), np.frexp(b)
-    lost = np.ldexp(_product_error(left, right), high + low)
-    other = total - product
-    lost += (product - (total - other)) + (c - other)
-    return np.where(np.isfinite(lost), total + lost, total)[()]
-
-
-def _product_error(a, b):
-    """What rounding takes from a product, of numbers from 1/2 to 1. Source: Dekker 1971."""
-    parts = []
-    for number in (a, b):
-        wide = number * 134217729.0  # 2**27 + 1
-        high = wide - (wide - number)
-        parts += [high, number - high]
-    a_high, a_low, b_high, b_low = parts
-    return ((a_high * b_high - a * b) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
 def cbrt(x):
     return _uniform(np.cbrt(x))
 
@@ -374,7 +350,7 @@ def unsigned_index(x):
 
 
 def float64(x):
-    return x.astype(_F8) if type(x) is ndarray else float(x)
+    return x.astype(_F8, copy=False) if type(x) is ndarray else float(x)
 
 
 def _to_float(dtype: np.dtype) -> Callable:
@@ -382,7 +358,7 @@ def _to_float(dtype: np.dtype) -> Callable:
 
     def convert(x):
         if type(x) is ndarray:
-            return x.astype(dtype)
+            return x.astype(dtype, copy=False)
         return scalar(np.asarray(x).astype(dtype))  # an int is rounded once, not by way of float64
 
     convert.__name__ = dtype.name
@@ -453,18 +429,15 @@ def library(function: Any, dtype: np.dtype) -> Callable:
         return lambda a, b: CONVERT_DTYPE[dtype](power(a, b, CONVERT_DTYPE[dtype]))
     if isinstance(function, np.ufunc):
         run = function
-    elif name in ("erf", "erfc", "gamma", "lgamma"):
-        run = _special(name)
+    elif name in device_math.FUNCTIONS:
+        run = device_math.FUNCTIONS[name]
     elif function.__module__ == "cmath" and name in complexes.FUNCTIONS:
         run = complexes.FUNCTIONS[name]
     elif name == "rect":
         return lambda r, phi: complex_of(*complexes.rectangular(r, phi), dtype)
     else:
-        run = getattr(np, _NUMPY_NAME.get(name, name), None) or np.vectorize(function)
-    if dtype.kind == "f":
-        return lambda *x: _as_dtype(run(*x), dtype)
-    convert = next(c for c in CONVERT.values() if c.__name__ in (dtype.name, f"{dtype.name}_"))
-    return lambda *x: convert(run(*x))
+        run = getattr(np, _NUMPY_NAME.get(name, name), None) or device_math.each(function)
+    return lambda *x: CONVERT_DTYPE[dtype](run(*x))
 
 
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
@@ -477,34 +450,11 @@ def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
     return lambda x: tuple(c(part) for c, part in zip(converts, run(x), strict=True))
 
 
-def _as_dtype(x, dtype: np.dtype):
-    return x if getattr(x, "dtype", None) == dtype else CONVERT_DTYPE[dtype](x)
-
-
 CONVERT_DTYPE = {
     np.dtype(convert.__name__.rstrip("_")): convert
     for kind, convert in CONVERT.items()
     if kind != bfloat16
 }
-
-
-def _special(name: str) -> Callable:
-    try:
-        from scipy import special
-    except ImportError:
-        return np.vectorize(getattr(math, name), otypes=[float])
-    if name == "erfc":
-        return lambda x: _erfc(special.erfc, x)
-    return getattr(special, {"lgamma": "gammaln"}.get(name, name))
-
-
-def _erfc(run: Callable, x):
-    """1 - erf(x); SciPy's is 0 where the true value is too small for a normal float64."""
-    value = run(x)
-    tiny = np.asarray(x, float) > 26
-    if not tiny.any():
-        return value
-    return np.where(tiny, np.vectorize(math.erfc, otypes=[float])(x), value)[()]
 
 
 NAMESPACE: dict[str, Any] = {
