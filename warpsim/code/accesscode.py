@@ -139,7 +139,8 @@ class Accesses:
     def stored(self, code: str, kind: types.Type, element: types.Type) -> str:
         """Code of a value as an element holds it: of a byte's register the lower half."""
         code = self.convert(code, kind, element)
-        narrow = element in (types.int8, types.uint8) and kind != element
+        wide = isinstance(plain(kind), types.Float) or plain(kind) == element
+        narrow = element in (types.int8, types.uint8) and wide
         return f"{operators.name_of(element)}({bare(code)})" if narrow else code
 
     def store(self, target: ast.expr, code: str, kind: types.Type, site: int) -> None:

@@ -98,7 +98,7 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return codes[0]
     _count(emitter, function, kind)
     if function in (min, max):
-        name = _extreme(function, [plain(typing.of[argument]) for argument in node.args])
+        name = _extreme(function, kind, [plain(typing.of[argument]) for argument in node.args])
         code = codes[0]
         for other in codes[1:]:
             code = f"{name}({code}, {other})"
@@ -121,18 +121,18 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     return f"{key}({', '.join(codes)})"
 
 
-def _extreme(function, kinds: list[types.Type]) -> str:
-    """Which operation min or max is: a GPU has one of two floats that leaves NaN out."""
-    leaves_out = len(kinds) == 2 and set(kinds) <= {types.float32, types.float64}
-    if function is min:
-        return "minimum" if leaves_out else "smaller"
-    return "maximum" if leaves_out else "larger"
+def _extreme(function, kind: types.Type, given: list[types.Type]) -> str:
+    """Which operation min or max is: that of two floats leaves NaN out, of others it compares."""
+    floats = len(given) == 2 and set(given) <= {types.float32, types.float64}
+    if floats or isinstance(kind, types.Integer):
+        return "minimum" if function is min else "maximum"
+    return "smaller" if function is min else "larger"
 
 
 def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
     """Code of ``min(t)`` and ``max(t)``."""
     kind, parts = emitter.typing.of[node], list(emitter.typing.of[node.args[0]])
-    name = _extreme(function, [])
+    name = _extreme(function, kind, parts)
     value, code = emitter.temporary("value"), ""
     for number, part in enumerate(parts):
         one = emitter.convert(f"{value}[{number}]", part, kind)

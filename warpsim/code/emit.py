@@ -60,6 +60,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.made_real: dict[str, tuple[str, types.Integer]] = {}  # code of a float: whole number
         self.locks = False  # see `statements.LaneProgram`
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
@@ -184,15 +185,29 @@ class Emitter(Accesses, DoubtfulReads):
             code = f"widened({bare(code)})"
         if isinstance(new, DATES):
             return f"{self.constant(operators.CONVERT[new], str(new))}({bare(code)})"
-        if old == types.int8 and isinstance(new, types.Integer):
+        if old == types.int8 and isinstance(new, types.Integer) and new.bitwidth > 16:
             code = f"int8({bare(code)})"  # made of a float it may fill a register of 16 bits
+        if code in self.made_real and isinstance(new, types.Integer):
+            inner, kind = self.made_real[code]
+            if operators.float_left_out(kind, old, new):
+                return self._whole(inner, kind, new)
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)
             if isinstance(value, int | float) and math.isfinite(value):
                 return f"({value!r})" if value < 0 else repr(value)
             return self.constant(value, f"{new}({code})")
-        return f"{operators.name_of(new)}({bare(code)})"
+        made = f"{operators.name_of(new)}({bare(code)})"
+        if isinstance(old, types.Integer) and isinstance(new, types.Float):
+            self.made_real[made] = code, old
+        return made
+
+    def _whole(self, code: str, old: types.Integer, new: types.Integer) -> str:
+        """Code of a whole number as another, where the compiler leaves out the float between."""
+        if new.bitwidth > old.bitwidth and not (old.signed and new.signed):
+            unsigned = types.Integer.from_bitwidth(old.bitwidth, signed=False)
+            code, old = self.convert(code, old, unsigned), unsigned
+        return self.convert(code, old, new)
 
     def _optional(self, code: str, old: types.Type, new: types.Optional) -> str:
         """Code of a value that may be None: whether it is, and what it is otherwise."""

@@ -303,8 +303,6 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         raise typer.call_refused(node, function, arguments)
     if not castable(plain(kind), cast):
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {ALONE}")
-    if function is float and kind == types.boolean:
-        raise typer.source.refused(node, f"No conversion from {kind} to float64: take int({kind})")
     if function is float:
         cast = kind if isinstance(kind, types.Float) else types.float64
     elif function is int:

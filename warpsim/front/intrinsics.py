@@ -68,8 +68,8 @@ def _ffs(value):
 def _selp(test, a, b):
     if bfloat16 in (a, b):
         return ALONE
-    narrow = isinstance(a, types.Boolean) or a in (types.int8, types.uint8, types.float16)
-    return (a, (test, a, a)) if a == b and not narrow else None
+    wide = isinstance(a, types.Integer | types.Float) and a.bitwidth > 8 and a != types.float16
+    return (a, (test, a, a)) if a == b and wide else None
 
 
 def _shuffle(mask, value, lane):

@@ -8,7 +8,6 @@ PTX that numba-cuda 0.30.4 makes.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from functools import cache
@@ -62,7 +61,7 @@ def _power_of_two(x) -> bool:
 def floor_divide(a, b):
     """``a // b``; of integers by zero, and of the lowest one by -1, it is 0."""
     if type(a) is int and type(b) is int:
-        return a // b if b and not (b == -1 and a == _LOWEST) else 0
+        return a // b if b > 0 or b < -1 or b and a != _LOWEST else 0
     if _kind(a) not in "iu":
         return _divided(a, b)[0]
     if _power_of_two(b) and a.dtype == _I8:
@@ -132,7 +131,7 @@ def shift_right(a, b, convert):
 
 def _shifted(python: Callable, numpy: Callable, a, b, convert):
     if type(b) is int:
-        b = min(b & _SHIFTS, 64)
+        b = b if 0 <= b < 64 else min(b & _SHIFTS, 64)
         return convert(python(a, b)) if type(a) is int else numpy(a, b)
     dtype = np.dtype(convert.__name__)
     return numpy(np.asarray(a, dtype), (b.astype(_I8) & _SHIFTS).astype(dtype))
@@ -144,10 +143,17 @@ def power(a, b, convert, bits=0):
     ``bits`` is the width of a whole exponent. 0 to a negative power is the lowest int64. At the
     lowest exponent, which has no opposite, a thread ends; here the power is 0.
     """
+    if type(b) is int and 0 <= b <= _SQUARED:
+        return _by_squares(a, b, convert)
+    if _kind(a) == "c":
+        return convert(complexes.power(a, b))
     if not bits:
-        return convert(complexes.power(a, b) if _kind(a) == "c" else np.power(a, b))
+        root = type(b) is float and b == 0.5  # NumPy's shortcut makes NaN of -inf
+        return convert(np.sqrt(np.where(np.isneginf(a), -a, a + 0.0)) if root else np.power(a, b))
     size, integers = abs(b), _kind(a) in "iu"
     a = convert(a)
+    if type(b) is ndarray and type(a) is not ndarray:
+        a = np.full(b.shape, a, np.dtype(convert.__name__))
     far = (size > _SQUARED) | (size < 0)
     result = _by_squares(a, size if type(b) is int else np.where(far, 0, size), convert)
     if _any(far):
@@ -221,16 +227,20 @@ def larger(a, b):
 
 
 def minimum(a, b):
-    """The smaller of two floats; the other one of a NaN."""
-    return _uniform(np.fmin(a, b))
+    """The smaller of two numbers; of a NaN the other one."""
+    if type(a) is not ndarray and type(b) is not ndarray:
+        return b if b < a or a != a else a
+    return np.fmin(a, b)
 
 
 def maximum(a, b):
-    return _uniform(np.fmax(a, b))
+    if type(a) is not ndarray and type(b) is not ndarray:
+        return b if b > a or a != a else a
+    return np.fmax(a, b)
 
 
 def _uniform(x):
-    """A result of NumPy's functions as lane programs hold it: float64 that all share is Python's."""
+    """A result of NumPy as lane programs hold it: a float64 that all lanes share is Python's."""
     return float(x) if type(x) is np.float64 else x
 
 
@@ -274,7 +284,7 @@ def cbrt(x):
 def selp(test, a, b):
     if type(test) is not ndarray:
         return a if test else b
-    return np.where(test != 0, a, b)
+    return np.where(test != 0, _unsigned(a), _unsigned(b))
 
 
 def convert_tuple(values, functions):
@@ -309,11 +319,18 @@ def _to_integer(dtype: np.dtype) -> Callable:
 
     def convert(x):
         if type(x) is ndarray:
-            return x if x.dtype == dtype else from_floats(x) if x.dtype.kind == "f" else x.astype(dtype)
+            return (
+                x
+                if x.dtype == dtype
+                else from_floats(x)
+                if x.dtype.kind == "f"
+                else x.astype(dtype)
+            )
         if isinstance(x, bool | np.bool_ | np.integer):
             x = int(x)
         if type(x) is not int:
-            return int(from_floats(np.asarray(x)[None])[0])
+            (x,) = from_floats(np.asarray(x)[None])
+            return int(x) if low <= x <= high else x
         if low <= x <= high:
             return x
         x %= size
@@ -408,6 +425,12 @@ def group_of(kind: types.Type) -> str:
     return name if name in ("float16", "float32", "float64") else "integer"
 
 
+def float_left_out(old: types.Integer, between: types.Float, new: types.Integer) -> bool:
+    """Does the compiler leave a float out that holds all of a whole number, before or after?"""
+    digits = {16: 11, 32: 24, 64: 53}[between.bitwidth]
+    return between != types.float16 and min(old.bitwidth - old.signed, new.bitwidth) <= digits
+
+
 def is_cast(function: Any) -> bool:
     if function in (int, float, bool, complex) or isinstance(function, types.Type):
         return True
@@ -429,15 +452,21 @@ def library(function: Any, dtype: np.dtype) -> Callable:
         return lambda a, b: CONVERT_DTYPE[dtype](power(a, b, CONVERT_DTYPE[dtype]))
     if isinstance(function, np.ufunc):
         run = function
-    elif name in device_math.FUNCTIONS:
-        run = device_math.FUNCTIONS[name]
     elif function.__module__ == "cmath" and name in complexes.FUNCTIONS:
         run = complexes.FUNCTIONS[name]
+    elif function.__module__ == "math" and name in device_math.FUNCTIONS:
+        run = device_math.FUNCTIONS[name]
     elif name == "rect":
         return lambda r, phi: complex_of(*complexes.rectangular(r, phi), dtype)
     else:
-        run = getattr(np, _NUMPY_NAME.get(name, name), None) or device_math.each(function)
-    return lambda *x: CONVERT_DTYPE[dtype](run(*x))
+        numpy = getattr(np, _NUMPY_NAME.get(name, name), None)
+        run = device_math.each(function) if numpy in (None, np.remainder) else numpy
+    return lambda *x: CONVERT_DTYPE[dtype](run(*map(_unsigned, x)))
+
+
+def _unsigned(x):
+    """An operand of NumPy's functions, which take Python's integers for int64."""
+    return np.uint64(x) if type(x) is int and x > 0x7FFFFFFFFFFFFFFF else x
 
 
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:

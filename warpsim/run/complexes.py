@@ -15,7 +15,7 @@ def exp(z):
 
 def divide(a, b):
     """a / b; by zero it is NaN. Source: CPython's algorithm, which Numba compiles."""
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = np.broadcast_arrays(a, b)
     swap = ~(np.abs(b.real) >= np.abs(b.imag))
     large, small = np.where(swap, b.imag, b.real), np.where(swap, b.real, b.imag)
     ratio = small / large
@@ -27,18 +27,11 @@ def divide(a, b):
 
 
 def power(a, b):
-    """a ** b, by length and angle as Numba compiles it."""
-    a, b = np.asarray(a), np.asarray(b)
-    size = np.hypot(a.real, a.imag)
-    angle = np.arctan2(a.imag, a.real)
-    turned = b.imag != 0
-    length = np.power(size, b.real)
-    length = np.where(turned, length / np.exp(angle * b.imag), length)
-    phase = angle * b.real + np.where(turned, b.imag * np.log(size), 0)
-    result = np.empty(length.shape, np.result_type(a, b))
-    result.real, result.imag = length * np.cos(phase), length * np.sin(phase)
-    result = np.where((a.real == 0) & (b.real == 0), 0, result)
-    return _value(np.where(b == 0, 1, result).astype(np.result_type(a, b)))
+    """a ** b; Numba's is 0 where both real parts are."""
+    a, b = np.broadcast_arrays(a, b)
+    zero = (a.real == 0) & (b.real == 0)
+    result = np.where(b == 0, 1, np.where(zero, 0, np.power(a, b)))
+    return _value(result.astype(np.result_type(a, b)))
 
 
 def _value(result):

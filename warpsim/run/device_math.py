@@ -84,7 +84,8 @@ def each(function: Callable) -> Callable:
         except OverflowError:
             return math.inf
 
-    return np.vectorize(one, otypes=[float])
+    run = np.vectorize(one, otypes=[float])
+    return lambda *values: run(*values)[()]
 
 
 def _special(name: str) -> Callable:

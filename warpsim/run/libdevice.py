@@ -15,9 +15,8 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
+from warpsim.run.device_math import FUNCTIONS, each, fma
 from warpsim.run.roundings import WHOLE, from_integer, narrowed, operation, to_integer
-
-from warpsim.run.device_math import FUNCTIONS, fma
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -47,7 +46,7 @@ _ONE = {
 _TWO = {
     "atan2": np.arctan2, "copysign": np.copysign, "fmax": np.fmax, "fmin": np.fmin,
     "fmod": np.fmod, "hypot": FUNCTIONS["hypot"], "nextafter": np.nextafter, "pow": np.power,
-    "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": np.vectorize(math.remainder),
+    "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": each(math.remainder),
 }  # fmt: skip
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 _FAST = {name: _ONE[name] for name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan")}
