@@ -19,7 +19,6 @@ from warpsim import cuda as simulated
 
 DTYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64", "bool_"]
 ELEMENTS = 40
-CASTS = ["int32", "int64", "uint8", "float32", "float64"]
 
 
 def values(dtype: str, rng: np.random.Generator) -> np.ndarray:
@@ -120,57 +119,3 @@ def test_expressions_have_the_values_that_compiled_code_has(text, dtypes, seed):
         found / scale, wanted / scale, rtol=0, atol=3e-5 if single else 1e-12,
         err_msg=f"{text} with {dtypes}",
     )  # fmt: skip
-
-
-#: Each of these was wrong once, or is easily so.
-AWKWARD = [
-    "-a", "~a", "-a + c", "a + 2", "-1 + c", "a - c", "a * c", "a // c", "a % c", "abs(a)",
-    "min(a, c)", "max(a, c)", "a < c", "a if c > 1 else c", "a & 3", "a >> 1",
-]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", AWKWARD)
-def test_mixed_integers_have_the_values_that_compiled_code_has(text):
-    rng = np.random.default_rng(0)
-    for of, other in [
-        ("uint32", "int8"),
-        ("uint64", "int64"),
-        ("int32", "uint8"),
-        ("int8", "bool_"),
-    ]:
-        arrays = [values(of, rng), values(of, rng), values(other, rng)]
-        found, wanted = np.zeros(ELEMENTS), np.zeros(ELEMENTS)
-        if "m" in text and other == "bool_":
-            with pytest.raises(NumbaError):  # min and max take no booleans on a GPU
-                as_kernel(text, course.cuda)[2, 32](*arrays, found)
-            continue
-        as_kernel(text, simulated)[2, 32](*arrays, found)
-        if course.gpu() is not None:
-            as_kernel(text, course.cuda)[2, 32](*arrays, wanted)
-        else:
-            by_the_cpu(text, arrays, wanted)
-        np.testing.assert_array_equal(found, wanted, err_msg=f"{text} with {of} and {other}")
-
-
-@pytest.mark.parametrize("dtype", CASTS)
-@pytest.mark.parametrize("of", DTYPES)
-def test_casts_have_the_values_that_compiled_code_has(dtype, of):
-    text = f"np.{dtype}(a)"
-    array = values(of, np.random.default_rng(0))
-    if np.dtype(of).kind == "f" and np.dtype(dtype).kind == "u":
-        array = np.abs(array)  # what a negative float becomes is left open by C
-    arrays = [array, array, array]
-    found, wanted = np.zeros(ELEMENTS), np.zeros(ELEMENTS)
-    source = "def f(a_, out):\n    i = cuda.grid(1)\n    if i < out.size:\n        a = a_[i]\n"
-    source += f"        out[i] = {text}\n"
-    module = course.cuda
-    environment = {"cuda": simulated, "np": np}
-    simulated.jit(function_of(source, f"{text} of {of}", environment))[2, 32](arrays[0], found)
-    if course.gpu() is not None:
-        environment = {"cuda": module, "np": np}
-        kernel = module.jit(function_of(source, f"{text} of {of} there", environment))
-        kernel[2, 32](arrays[0], wanted)
-    else:
-        wanted[:] = array.astype(dtype)
-    np.testing.assert_array_equal(found, wanted)

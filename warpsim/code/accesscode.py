@@ -136,6 +136,13 @@ class Accesses:
         dtype = dtype_of(kind)
         return repr(dtype.name) if dtype.names is None else self.constant(dtype, what)
 
+    def stored(self, code: str, kind: types.Type, element: types.Type) -> str:
+        """Code of a value as an element holds it: of a byte's register the lower half."""
+        code = self.convert(code, kind, element)
+        wide = isinstance(plain(kind), types.Float) or plain(kind) == element
+        narrow = element in (types.int8, types.uint8) and wide
+        return f"{operators.name_of(element)}({bare(code)})" if narrow else code
+
     def store(self, target: ast.expr, code: str, kind: types.Type, site: int) -> None:
         """Write the line that sets an element, a field, a whole record or a slice."""
         wanted = self.typing.targets[target]
@@ -158,7 +165,7 @@ class Accesses:
         if isinstance(wanted, types.Record):
             self.line(f"T.store_record({base}, {index}, {code}, {site})")
             return
-        code = bare(self.convert(code, kind, wanted))
+        code = bare(self.stored(code, kind, wanted))
         self.line(f"T.store({base}, {index}, {code}, {site})")
 
 

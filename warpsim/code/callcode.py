@@ -98,19 +98,19 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return codes[0]
     _count(emitter, function, kind)
     if function in (min, max):
-        name = "minimum" if function is min else "maximum"
+        name = _extreme(function, kind, [plain(typing.of[argument]) for argument in node.args])
         code = codes[0]
         for other in codes[1:]:
             code = f"{name}({code}, {other})"
         return code
     if function is abs:
-        return f"absolute({codes[0]})"
+        return emitter.convert(f"absolute({codes[0]})", types.none, kind)
     if function is round:
         if len(codes) == 1:
             return f"int64(rint({codes[0]}))"
         return f"rint({codes[0]}, {codes[1]})"
     if function is pow:
-        return f"power({codes[0]}, {codes[1]}, {operators.name_of(kind)})"
+        return emitter.power(*codes, operands[1], kind)
     name = function.__name__
     key = f"{name}_" if name in emitter.namespace else name
     if isinstance(kind, types.BaseTuple):
@@ -121,10 +121,18 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     return f"{key}({', '.join(codes)})"
 
 
+def _extreme(function, kind: types.Type, given: list[types.Type]) -> str:
+    """Which operation min or max is: that of two floats leaves NaN out, of others it compares."""
+    floats = len(given) == 2 and set(given) <= {types.float32, types.float64}
+    if floats or isinstance(kind, types.Integer):
+        return "minimum" if function is min else "maximum"
+    return "smaller" if function is min else "larger"
+
+
 def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
     """Code of ``min(t)`` and ``max(t)``."""
     kind, parts = emitter.typing.of[node], list(emitter.typing.of[node.args[0]])
-    name = "minimum" if function is min else "maximum"
+    name = _extreme(function, kind, parts)
     value, code = emitter.temporary("value"), ""
     for number, part in enumerate(parts):
         one = emitter.convert(f"{value}[{number}]", part, kind)

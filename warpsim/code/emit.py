@@ -60,6 +60,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
+        self.made_real: dict[str, tuple[str, types.Integer]] = {}  # code of a float: whole number
         self.locks = False  # see `statements.LaneProgram`
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
@@ -184,13 +185,29 @@ class Emitter(Accesses, DoubtfulReads):
             code = f"widened({bare(code)})"
         if isinstance(new, DATES):
             return f"{self.constant(operators.CONVERT[new], str(new))}({bare(code)})"
+        if old == types.int8 and isinstance(new, types.Integer) and new.bitwidth > 16:
+            code = f"int8({bare(code)})"  # made of a float it may fill a register of 16 bits
+        if code in self.made_real and isinstance(new, types.Integer):
+            inner, kind = self.made_real[code]
+            if operators.float_left_out(kind, old, new):
+                return self._whole(inner, kind, new)
         literal = _literal(code)
         if literal is not None:
             value = operators.CONVERT[new](literal)
             if isinstance(value, int | float) and math.isfinite(value):
                 return f"({value!r})" if value < 0 else repr(value)
             return self.constant(value, f"{new}({code})")
-        return f"{operators.name_of(new)}({bare(code)})"
+        made = f"{operators.name_of(new)}({bare(code)})"
+        if isinstance(old, types.Integer) and isinstance(new, types.Float):
+            self.made_real[made] = code, old
+        return made
+
+    def _whole(self, code: str, old: types.Integer, new: types.Integer) -> str:
+        """Code of a whole number as another, where the compiler leaves out the float between."""
+        if new.bitwidth > old.bitwidth and not (old.signed and new.signed):
+            unsigned = types.Integer.from_bitwidth(old.bitwidth, signed=False)
+            code, old = self.convert(code, old, unsigned), unsigned
+        return self.convert(code, old, new)
 
     def _optional(self, code: str, old: types.Type, new: types.Optional) -> str:
         """Code of a value that may be None: whether it is, and what it is otherwise."""
@@ -275,15 +292,21 @@ class Emitter(Accesses, DoubtfulReads):
             right = f"T.divisor({right}, {self.where_in_file(node)!r})"
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
-            if type(op) is ast.Pow:
-                code = f"power({left}, {right}, {operators.name_of(kind)})"
-            wraps = type(op) in (ast.LShift, ast.Pow)
+            if isinstance(op, ast.LShift | ast.RShift):
+                code = f"{code[:-1]}, {operators.name_of(kind)})"
+            elif isinstance(op, ast.Pow):
+                code = self.power(left, right, self.typing.operands[node][1], kind)
+            wraps = False
         else:
             code = f"({left} {_SYMBOL[type(op)]} {right})"
             wraps = type(op) in (ast.Add, ast.Sub, ast.Mult)
         if isinstance(kind, types.Integer) and wraps:
             return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
         return code
+
+    def power(self, left: str, right: str, exponent: types.Type, kind: types.Type) -> str:
+        bits = exponent.bitwidth if isinstance(exponent, types.Integer) else 0
+        return f"power({left}, {right}, {operators.name_of(kind)}, {bits})"
 
     def _is_constant(self, node: ast.expr) -> bool:
         """Arithmetic of constants only: the compiler does it."""
@@ -318,7 +341,10 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(narrow, types.Boolean) or not isinstance(kind, types.Integer):
             narrow = kind
         code = self.operand(node.operand, narrow)
-        code = f"negative({code})" if isinstance(node.op, ast.USub) else f"(~{code})"
+        if isinstance(node.op, ast.USub):
+            code = f"negative({code})"
+        else:
+            code = f"negate({code})" if isinstance(narrow, types.Boolean) else f"(~{code})"
         if isinstance(narrow, types.Integer) and narrow != types.int64:
             code = f"{operators.name_of(narrow)}({bare(code)})"  # before it gets wider, as Numba
         return self.convert(code, narrow, kind)

@@ -173,7 +173,7 @@ class Writer(Emitter):
         if isinstance(target, ast.Name):
             self.assign(target, code, new_kind)
         else:
-            code = self.convert(code, new_kind, self.typing.targets[target])
+            code = self.stored(code, new_kind, self.typing.targets[target])
             self.line(f"T.store({array}, {index}, {code}, {self.site(target, name, whole)})")
 
     def assign(self, target: ast.expr, code: str, kind: types.Type, name: str = "") -> None:

@@ -164,8 +164,10 @@ class Expressions(Attributes, Decisions):
         result = self.call_type(node, function, (left, right))
         if isinstance(result, types.Integer) and not isinstance(op, ast.Pow):
             # int64 and uint64 together are added, divided, ... as what the result is
-            shift = isinstance(op, ast.LShift | ast.RShift)
+            shift = isinstance(op, ast.LShift | ast.RShift) and isinstance(right, types.Integer)
             self.typing.operands[node] = (result, plain(right) if shift else result)
+        elif isinstance(op, ast.Div) and isinstance(left, types.Integer | types.Boolean):
+            self.typing.operands[node] = (result, result)
         return result
 
     def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numba import types
 
 from warpsim.front.bfloat import ALONE, bfloat16
+from warpsim.front.oracle import best_signature
 from warpsim.run import halves, libdevice
 
 #: The type of ``cuda.cg.this_grid()``.
@@ -38,40 +39,37 @@ ATOMIC_TYPES = {
 }
 
 
-def _same(*arguments):
-    return arguments[0], arguments
-
-
 def _integer_32(value):
     return (i4, (i4,)) if isinstance(value, types.Integer) else None
 
 
-def _fma(a, b, c):
-    kind = types.float64 if types.float64 in (a, b, c) else types.float32
-    if any(isinstance(x, types.Integer) and x.bitwidth > 16 for x in (a, b, c)):
-        kind = types.float64
-    return kind, (kind,) * 3
+def _one_of(kinds: tuple[types.Type, ...], result: types.Type | None = None) -> Callable:
+    """A function that is declared for several types; Numba takes the one that fits best."""
+
+    def signature(*arguments):
+        chosen = best_signature(tuple((kind,) * len(arguments) for kind in kinds), arguments)
+        if chosen is None:
+            return None
+        return result or kinds[chosen], (kinds[chosen],) * len(arguments)
+
+    return signature
 
 
-def _cbrt(a):
-    kind = types.float32 if a == types.float32 else types.float64
-    return kind, (kind,)
-
-
-def _brev(a):
-    kind = types.uint64 if a.bitwidth == 64 else u4
-    return kind, (kind,)
+_BITS = _one_of((types.int8, types.int16, i4, i8, types.uint8, types.uint16, u4, types.uint64))
 
 
 def _ffs(value):
-    return (u4, (value,)) if value in (i4, u4, i8, types.uint64) else None
+    found = _BITS(value)
+    if found is None or found[0].bitwidth < 32:
+        return f"No definition for lowering ffs({found and found[0]},) -> uint32"
+    return u4, found[1]
 
 
 def _selp(test, a, b):
     if bfloat16 in (a, b):
         return ALONE
-    narrow = isinstance(a, types.Boolean) or a in (types.int8, types.uint8, types.float16)
-    return (a, (test, a, a)) if a == b and not narrow else None
+    wide = isinstance(a, types.Integer | types.Float) and a.bitwidth > 8 and a != types.float16
+    return (a, (test, a, a)) if a == b and wide else None
 
 
 def _shuffle(mask, value, lane):
@@ -123,12 +121,12 @@ FUNCTIONS: dict[str, Callable] = {
     "nanosleep": _nothing,
     "activemask": lambda: (u4, ()),
     "lanemask_lt": lambda: (u4, ()),
-    "popc": _same,
-    "clz": _same,
+    "popc": _BITS,
+    "clz": _BITS,
     "ffs": _ffs,
-    "brev": _brev,
-    "fma": _fma,
-    "cbrt": _cbrt,
+    "brev": _one_of((u4, types.uint64)),
+    "fma": _one_of((types.float32, types.float64)),
+    "cbrt": _one_of((types.float32, types.float64)),
     "selp": _selp,
     "shfl_sync": _shuffle,
     "shfl_up_sync": _shuffle,

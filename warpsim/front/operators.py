@@ -2,12 +2,13 @@
 
 A value is either uniform (a Python int, float, bool or complex, or a NumPy float16/float32 scalar)
 or an array with one element a lane. Integers wrap, division by zero gives infinity (integers: 0),
-float min and max ignore NaN, conversions of floats to integers saturate.
+float min and max ignore NaN, conversions of floats to integers saturate. The rules are read off the
+PTX that numba-cuda 0.30.4 makes.
 """
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,8 +18,9 @@ from numba import types
 
 from warpsim.front.bfloat import bfloat16, rounded, widened
 from warpsim.front.dates import DATES, date_converter
-from warpsim.run import complexes
+from warpsim.run import complexes, device_math
 from warpsim.run.bits import brev, clz, ffs, popc
+from warpsim.run.device_math import fma
 
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
@@ -35,9 +37,13 @@ UNSET = _Unset()
 
 
 # ---------------------------------------------------------------------- integers
+_LOWEST = -0x8000000000000000
+_SHIFTS = 0xFFFFFFFF  # the bits of a count that shl and shr look at
+
+
 def wrap(x):
     """An int64 result: Python's unbounded integers wrap as the hardware's do."""
-    if type(x) is int and not -0x8000000000000000 <= x <= 0x7FFFFFFFFFFFFFFF:
+    if type(x) is int and not _LOWEST <= x <= 0x7FFFFFFFFFFFFFFF:
         x &= 0xFFFFFFFFFFFFFFFF
         return x - (1 << 64) if x >> 63 else x
     return x
@@ -53,63 +59,134 @@ def _power_of_two(x) -> bool:
 
 
 def floor_divide(a, b):
-    if type(b) is int:
-        if type(a) is int:
-            return wrap(a // b) if b else 0
-        if _power_of_two(b) and a.dtype == _I8:
-            return a >> (b.bit_length() - 1)
-    elif type(b) is float and type(a) is float and b == 0:
-        return float(np.floor_divide(a, np.float64(b)))
-    return np.floor_divide(a, b) if type(a) is ndarray or type(b) is ndarray else a // b
+    """``a // b``; of integers by zero, and of the lowest one by -1, it is 0."""
+    if type(a) is int and type(b) is int:
+        return a // b if b > 0 or b < -1 or b and a != _LOWEST else 0
+    if _kind(a) not in "iu":
+        return _divided(a, b)[0]
+    if _power_of_two(b) and a.dtype == _I8:
+        return a >> (b.bit_length() - 1)
+    quotient = np.floor_divide(a, b)
+    if quotient.dtype == _I8:
+        overflow = (quotient == _LOWEST) & (np.asarray(b) == -1)
+        quotient = np.where(overflow, 0, quotient) if overflow.any() else quotient
+    return quotient
 
 
 def remainder(a, b):
-    if type(b) is int:
-        if type(a) is int:
-            return a % b if b else 0
-        if _power_of_two(b) and a.dtype == _I8:
-            return a & (b - 1)
-    elif type(b) is float and type(a) is float and b == 0:
-        return math.nan
-    return np.remainder(a, b) if type(a) is ndarray or type(b) is ndarray else a % b
+    """``a % b``; of integers by zero it is 0."""
+    if type(a) is int and type(b) is int:
+        return a % b if b else 0
+    if _kind(a) not in "iu":
+        return _divided(a, b)[1]
+    if _power_of_two(b) and a.dtype == _I8:
+        return a & (b - 1)
+    return np.remainder(a, b)
+
+
+def _divided(a, b) -> tuple:
+    """Quotient and remainder of floats.
+
+    The machine has no remainder of floats: what its quotient, rounded down, leaves stands for it.
+    Far from zero that may have any sign and size, and of a number by infinity it is NaN.
+    """
+    x, y = np.asarray(a), np.asarray(b)
+    size = np.abs(y)
+    rest = fma(-np.floor(np.abs(x) / size), size, np.abs(x))
+    rest = np.where(x < 0, -rest, rest)
+    exact = (x - rest) / y
+    apart = (rest != 0) & ((y < 0) != (rest < 0))
+    exact = np.where(apart, exact - 1, exact)
+    whole = np.floor(exact)
+    whole = np.where(exact - whole > 0.5, whole + 1, whole)
+    whole = np.where((exact < 0) | (exact > 0), whole, exact * exact * x / y)
+    zero = np.where(y < 0, -0.0, 0.0).astype(x.dtype)
+    rest = np.where(rest != 0, np.where(apart, rest + y, rest), zero)
+    return _like(np.where(y == 0, x / y, whole), x, a, b), _like(rest, x, a, b)
+
+
+def _like(values, x, *operands):
+    """Results in the type of ``x``: an array if an operand is one, else a uniform value."""
+    if any(type(operand) is ndarray for operand in operands):
+        return values.astype(x.dtype, copy=False)
+    return CONVERT_DTYPE[x.dtype](x.dtype.type(values))
 
 
 def divide(a, b):
-    if type(b) in (float, complex, int) and type(a) in (float, complex, int) and b == 0:
-        return np.divide(a, np.asarray(b, type(a) if type(a) is complex else float))[()].item()
-    return a / b
+    """``a / b`` of floats and complex numbers."""
+    if type(a) is float and type(b) is float:
+        return a / b if b else float(np.float64(a) / b)
+    return complexes.divide(a, b) if _kind(a) == "c" else a / b
 
 
-def shift_left(a, b):
-    if type(a) is int and type(b) is int:
-        return a << (b & 63)
-    return np.left_shift(a, b)
+def shift_left(a, b, convert):
+    """``a << b``; the count is unsigned, and beyond the width no bit is left."""
+    return _shifted(operator.lshift, np.left_shift, a, b, convert)
 
 
-def shift_right(a, b):
-    if type(a) is int and type(b) is int:
-        return a >> (b & 63)
-    return np.right_shift(a, b)
+def shift_right(a, b, convert):
+    """``a >> b``; beyond the width only signs are left."""
+    return _shifted(operator.rshift, np.right_shift, a, b, convert)
 
 
-def power(a, b, convert):
-    """``a ** b``; small integer exponents multiply, as the compiled code does."""
-    if type(b) is int and 0 <= b <= 8:
-        result = convert(1) if b == 0 else a
-        for _ in range(b - 1):
-            result = result * a
+def _shifted(python: Callable, numpy: Callable, a, b, convert):
+    if type(b) is int:
+        b = b if 0 <= b < 64 else min(b & _SHIFTS, 64)
+        return convert(python(a, b)) if type(a) is int else numpy(a, b)
+    dtype = np.dtype(convert.__name__)
+    return numpy(np.asarray(a, dtype), (b.astype(_I8) & _SHIFTS).astype(dtype))
+
+
+def power(a, b, convert, bits=0):
+    """``a ** b`` as the compiler makes it: by squares for a whole exponent up to 65,536.
+
+    ``bits`` is the width of a whole exponent. 0 to a negative power is the lowest int64. At the
+    lowest exponent, which has no opposite, a thread ends; here the power is 0.
+    """
+    if type(b) is int and 0 <= b <= _SQUARED:
+        return _by_squares(a, b, convert)
+    if _kind(a) == "c":
+        return convert(complexes.power(a, b))
+    if not bits:
+        root = type(b) is float and b == 0.5  # NumPy's shortcut makes NaN of -inf
+        return convert(np.sqrt(np.where(np.isneginf(a), -a, a + 0.0)) if root else np.power(a, b))
+    size, integers = abs(b), _kind(a) in "iu"
+    a = convert(a)
+    if type(b) is ndarray and type(a) is not ndarray:
+        a = np.full(b.shape, a, np.dtype(convert.__name__))
+    far = (size > _SQUARED) | (size < 0)
+    result = _by_squares(a, size if type(b) is int else np.where(far, 0, size), convert)
+    if _any(far):
+        result = selp(far, convert(np.power(float64(a), float64(b))), result)
+        result = selp(b == -1 << (bits - 1), convert(0), result)
+    if not _any(b < 0):
         return result
-    if type(a) is int and type(b) is int:
-        if b > 64:
-            return convert(pow(a, b, 1 << 64))  # the number itself could fill the memory
-        return pow(a, b) if b >= 0 else (a if abs(a) == 1 and b % 2 else int(abs(a) == 1))
-    if type(b) is int or (type(b) is ndarray and b.dtype.kind in "iu"):
-        if _kind(a) in "iu":
-            whole = np.power(a, np.maximum(b, 0))
-            inverse = np.where(np.abs(a) == 1, np.where(np.asarray(b) % 2 == 1, a, 1), 0)
-            return np.where(np.asarray(b) >= 0, whole, inverse)
-        return convert(np.power(a, convert(b)))
-    return convert(np.power(a, b))
+    if not integers:
+        return selp((b < 0) & ~far, convert(divide(1.0, float64(result))), result)
+    minus = selp(far, result, 1 - 2 * (b & 1))
+    unit = selp(a == 1, 1, selp(a == -1, minus, selp(a == 0, _LOWEST, 0)))
+    return convert(selp((b < 0) & (b != -1 << (bits - 1)), unit, result))
+
+
+_SQUARED = 0x10000  # the largest exponent of squares
+
+
+def _by_squares(a, exponent, convert):
+    square, result, one = convert(a), convert(1), convert(1)
+    while _any(exponent):
+        product = square if result is one else _narrowed(result * square, convert)
+        result = selp(exponent & 1, product, result)
+        exponent = exponent >> 1
+        square = _narrowed(square * square, convert) if _any(exponent) else square
+    return result
+
+
+def _any(x) -> bool:
+    return bool(x.any() if type(x) is ndarray else x)
+
+
+def _narrowed(x, convert):
+    return convert(x) if type(x) is not ndarray else x
 
 
 def _kind(x) -> str:
@@ -140,37 +217,45 @@ def absolute(x):
     return wrap(abs(x)) if type(x) is int else abs(x)
 
 
-def _extreme(integers: Callable, floats: Callable, python: Callable) -> Callable:
-    def extreme(a, b):
-        if type(a) is int and type(b) is int:
-            return python(a, b)
-        kind = (a if type(a) is ndarray else np.asarray(b)).dtype.kind
-        return (floats if kind == "f" else integers)(a, b)
-
-    return extreme
+def smaller(a, b):
+    """The smaller of two numbers; the first where they do not compare."""
+    return selp(b < a, b, a)
 
 
-minimum = _extreme(np.minimum, np.fmin, min)
-maximum = _extreme(np.maximum, np.fmax, max)
+def larger(a, b):
+    return selp(b > a, b, a)
+
+
+def minimum(a, b):
+    """The smaller of two numbers; of a NaN the other one."""
+    if type(a) is not ndarray and type(b) is not ndarray:
+        return b if b < a or a != a else a
+    return np.fmin(a, b)
+
+
+def maximum(a, b):
+    if type(a) is not ndarray and type(b) is not ndarray:
+        return b if b > a or a != a else a
+    return np.fmax(a, b)
+
+
+def _uniform(x):
+    """A result of NumPy as lane programs hold it: a float64 that all lanes share is Python's."""
+    return float(x) if type(x) is np.float64 else x
 
 
 def rint(x, digits=None):
-    """Round half to even, to a number of decimals; scaled in float64, as Numba does it."""
-    if type(x) is int:
-        return x
+    """Round half to even; to a number of decimals through an int64, as the compiler does it."""
     if digits is None:
         return np.rint(x)
-    scale = 10.0**digits
-    scaled = np.float64(x) * scale
-    rounded = np.where(np.isfinite(scaled), np.rint(scaled) / scale, x)
-    return _like(rounded, x)
-
-
-def _like(values, x):
-    """Values as an array if ``x`` is one, else as a uniform value, in the type of ``x``."""
-    if type(x) is ndarray:
-        return values.astype(x.dtype)
-    return float(values) if type(x) is float else x.dtype.type(values)
+    few, up = np.minimum(digits, 22), np.asarray(digits) >= 0
+    first = np.where(up, power(10.0, np.asarray(few), float64), 1.0)
+    second = np.where(up, power(10.0, np.asarray(digits) - few, float64), 1.0)
+    down = np.where(up, 1.0, power(10.0, -np.asarray(digits), float64))
+    scaled = np.float64(x) * first * second / down
+    result = int64(np.rint(scaled)) / second / first * down
+    lost = ~np.isfinite(x) | up & np.isinf(scaled)
+    return _like(np.where(lost, x, result), np.asarray(x), x, digits)
 
 
 def part(x, name):
@@ -192,25 +277,14 @@ def complex_of(real, imaginary, dtype):
     return value
 
 
-def fma(a, b, c):
-    """a·b + c, rounded once: exact for float32 through float64, close for float64."""
-    if _kind(a) == "f" and getattr(a, "dtype", _F8).itemsize == 4:
-        return (
-            np.float32(np.float64(a) * np.float64(b) + np.float64(c))
-            if not any(type(x) is ndarray for x in (a, b, c))
-            else (np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
-        )
-    return a * b + c
-
-
 def cbrt(x):
-    return np.cbrt(x)
+    return _uniform(np.cbrt(x))
 
 
 def selp(test, a, b):
     if type(test) is not ndarray:
         return a if test else b
-    return np.where(test != 0, a, b)
+    return np.where(test != 0, _unsigned(a), _unsigned(b))
 
 
 def convert_tuple(values, functions):
@@ -219,31 +293,48 @@ def convert_tuple(values, functions):
 
 # ---------------------------------------------------------------------- conversions
 def _to_integer(dtype: np.dtype) -> Callable:
+    """Conversion to an integer type.
+
+    Of floats it rounds towards zero (of float16 to nearest) and keeps to the ends of the type; NaN
+    gives 0, or only the highest bit where float64 or 64 bits take part. Bytes are made of floats in
+    a register of 16 bits, whose upper half is lost at a store. Source: the compiler's cvt, PTX ISA.
+    """
     info = np.iinfo(dtype)
     low, high, size = int(info.min), int(info.max), 1 << info.bits
+    register = np.dtype(f"{dtype.kind}2") if info.bits == 8 else dtype
 
-    def from_float(x: float) -> int:
-        if x != x:
-            return 0
-        return low if x <= low else high if x >= high else int(x)
+    def from_floats(x: ndarray) -> ndarray:
+        held = dtype if x.dtype.itemsize == 2 else register
+        x = np.rint(x).astype(np.float32) if x.dtype.itemsize == 2 else x
+        bottom, top = int(np.iinfo(held).min), int(np.iinfo(held).max)
+        inside = (x > float(bottom - 1)) & (x < float(top + 1))
+        if inside.all():
+            return x.astype(held)
+        result = np.where(inside, x, 0).astype(held)
+        result[x >= float(top + 1)] = top
+        result[x <= float(bottom - 1)] = bottom
+        if x.dtype == _F8 or held.itemsize == 8:
+            result[np.isnan(x)] = top // 2 + 1 if dtype.kind == "u" else bottom
+        return result
 
     def convert(x):
+        if type(x) is ndarray:
+            return (
+                x
+                if x.dtype == dtype
+                else from_floats(x)
+                if x.dtype.kind == "f"
+                else x.astype(dtype)
+            )
         if isinstance(x, bool | np.bool_ | np.integer):
             x = int(x)
-        if type(x) is int:
-            if low <= x <= high:
-                return x
-            x %= size
-            return x - size if x > high else x
-        if type(x) is not ndarray:
-            return from_float(float(x))
-        if x.dtype == dtype:
+        if type(x) is not int:
+            (x,) = from_floats(np.asarray(x)[None])
+            return int(x) if low <= x <= high else x
+        if low <= x <= high:
             return x
-        if x.dtype.kind == "f":
-            result = np.where(x == x, x, 0)
-            result = np.clip(result, low, float(high)).astype(dtype)
-            return np.where(x >= high, high, result).astype(dtype)
-        return x.astype(dtype)
+        x %= size
+        return x - size if x > high else x
 
     convert.__name__ = dtype.name
     return convert
@@ -255,6 +346,8 @@ def int64(x):
         return x
     if type(x) is ndarray and x.dtype == _I8:
         return x
+    if type(x) is float and -1e18 < x < 1e18:
+        return int(x)
     return _int64(x)
 
 
@@ -274,14 +367,16 @@ def unsigned_index(x):
 
 
 def float64(x):
-    return x.astype(_F8) if type(x) is ndarray else float(x)
+    return x.astype(_F8, copy=False) if type(x) is ndarray else float(x)
 
 
 def _to_float(dtype: np.dtype) -> Callable:
     scalar = dtype.type
 
     def convert(x):
-        return x.astype(dtype) if type(x) is ndarray else scalar(x)
+        if type(x) is ndarray:
+            return x.astype(dtype, copy=False)
+        return scalar(np.asarray(x).astype(dtype))  # an int is rounded once, not by way of float64
 
     convert.__name__ = dtype.name
     return convert
@@ -330,6 +425,12 @@ def group_of(kind: types.Type) -> str:
     return name if name in ("float16", "float32", "float64") else "integer"
 
 
+def float_left_out(old: types.Integer, between: types.Float, new: types.Integer) -> bool:
+    """Does the compiler leave a float out that holds all of a whole number, before or after?"""
+    digits = {16: 11, 32: 24, 64: 53}[between.bitwidth]
+    return between != types.float16 and min(old.bitwidth - old.signed, new.bitwidth) <= digits
+
+
 def is_cast(function: Any) -> bool:
     if function in (int, float, bool, complex) or isinstance(function, types.Type):
         return True
@@ -351,18 +452,21 @@ def library(function: Any, dtype: np.dtype) -> Callable:
         return lambda a, b: CONVERT_DTYPE[dtype](power(a, b, CONVERT_DTYPE[dtype]))
     if isinstance(function, np.ufunc):
         run = function
-    elif name in ("erf", "erfc", "gamma", "lgamma"):
-        run = _special(name)
     elif function.__module__ == "cmath" and name in complexes.FUNCTIONS:
         run = complexes.FUNCTIONS[name]
+    elif function.__module__ == "math" and name in device_math.FUNCTIONS:
+        run = device_math.FUNCTIONS[name]
     elif name == "rect":
         return lambda r, phi: complex_of(*complexes.rectangular(r, phi), dtype)
     else:
-        run = getattr(np, _NUMPY_NAME.get(name, name), None) or np.vectorize(function)
-    if dtype.kind == "f":
-        return lambda *x: _as_dtype(run(*x), dtype)
-    convert = next(c for c in CONVERT.values() if c.__name__ in (dtype.name, f"{dtype.name}_"))
-    return lambda *x: convert(run(*x))
+        numpy = getattr(np, _NUMPY_NAME.get(name, name), None)
+        run = device_math.each(function) if numpy in (None, np.remainder) else numpy
+    return lambda *x: CONVERT_DTYPE[dtype](run(*map(_unsigned, x)))
+
+
+def _unsigned(x):
+    """An operand of NumPy's functions, which take Python's integers for int64."""
+    return np.uint64(x) if type(x) is int and x > 0x7FFFFFFFFFFFFFFF else x
 
 
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
@@ -375,34 +479,11 @@ def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
     return lambda x: tuple(c(part) for c, part in zip(converts, run(x), strict=True))
 
 
-def _as_dtype(x, dtype: np.dtype):
-    return x if getattr(x, "dtype", None) == dtype else CONVERT_DTYPE[dtype](x)
-
-
 CONVERT_DTYPE = {
     np.dtype(convert.__name__.rstrip("_")): convert
     for kind, convert in CONVERT.items()
     if kind != bfloat16
 }
-
-
-def _special(name: str) -> Callable:
-    try:
-        from scipy import special
-    except ImportError:
-        return np.vectorize(getattr(math, name), otypes=[float])
-    if name == "erfc":
-        return lambda x: _erfc(special.erfc, x)
-    return getattr(special, {"lgamma": "gammaln"}.get(name, name))
-
-
-def _erfc(run: Callable, x):
-    """1 - erf(x); SciPy's is 0 where the true value is too small for a normal float64."""
-    value = run(x)
-    tiny = np.asarray(x, float) > 26
-    if not tiny.any():
-        return value
-    return np.where(tiny, np.vectorize(math.erfc, otypes=[float])(x), value)[()]
 
 
 NAMESPACE: dict[str, Any] = {
@@ -412,11 +493,10 @@ NAMESPACE: dict[str, Any] = {
         for function in (
             wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
             popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
-            complex_of, fma, cbrt, selp, convert_tuple, unsigned_index,
+            complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum, smaller,
+            larger,
         )
     },
-    "minimum": minimum,
-    "maximum": maximum,
     "UNSET": UNSET,
     "widened": widened,
 }  # fmt: skip

@@ -101,10 +101,10 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
             return None
         wide = types.uint64 if getattr(arguments[0], "signed", True) is False else types.int64
         return types.float64, wide
-    if function in (min, max) and any(
+    if function in (min, max) and any(  # numba-cuda; core Numba takes more
         isinstance(k, types.Boolean | types.Complex) for k in arguments
     ):
-        return None  # as numba-cuda; core Numba takes them
+        return (types.boolean, *arguments) if set(arguments) == {types.boolean} else None
     context, override = _context()
     try:
         with override():

@@ -164,7 +164,19 @@ class Typer(Expressions):
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old = self.expression(_as_load(node.target))
         self.typing.of[node.target] = old
-        new = self.binary(node, node.op, old, self.expression(node.value))
+        value = self.expression(node.value)
+        kinds = {type(held(kind)) for kind in (old, value)}
+        if isinstance(node.op, ast.Div) and types.Integer in kinds <= {
+            types.Integer,
+            types.Boolean,
+        }:
+            raise self.source.refused(
+                node,
+                f"numba-cuda has no code for {old} /= {value} (NVVM: ERROR_INVALID_IR): write "
+                f"{ast.unparse(node.target)} = {ast.unparse(node.target)} / "
+                f"{ast.unparse(node.value)}",
+            )
+        new = self.binary(node, node.op, old, value)
         self.typing.of[node] = new
         self.assign(node.target, new)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+ndarray = np.ndarray
+
 
 def popc(x, bits):
     """How many bits are set."""
-    if type(x) is int:
-        return (x & ((1 << bits) - 1)).bit_count()
+    if type(x) is not ndarray:
+        return (int(x) & ((1 << bits) - 1)).bit_count()
     return np.bitwise_count(x.astype(f"u{bits // 8}")).astype(np.int64)
 
 
 def clz(x, bits):
     """How many bits above the highest set one are none."""
-    if type(x) is int:
-        return bits - (x & ((1 << bits) - 1)).bit_length()
+    if type(x) is not ndarray:
+        return bits - (int(x) & ((1 << bits) - 1)).bit_length()
     value = x.astype(f"u{bits // 8}")
     length = np.zeros(len(value), np.int64)
     for step in (32, 16, 8, 4, 2, 1):
@@ -29,8 +31,8 @@ def clz(x, bits):
 
 def ffs(x, bits):
     """Position of the lowest set bit, counted from 1; 0 if there is none."""
-    if type(x) is int:
-        return (x & -x).bit_length() if x & ((1 << bits) - 1) else 0
+    if type(x) is not ndarray:
+        return (int(x) & -x).bit_length() if x & ((1 << bits) - 1) else 0
     value = x.astype(f"u{bits // 8}")
     lowest = value & (~value + value.dtype.type(1))
     return np.where(value == 0, 0, bits - clz(lowest, bits))
@@ -38,6 +40,6 @@ def ffs(x, bits):
 
 def brev(x, bits):
     """The bits in reverse order."""
-    if type(x) is int:
-        return int(f"{x & ((1 << bits) - 1):0{bits}b}"[::-1], 2)
+    if type(x) is not ndarray:
+        return int(f"{int(x) & ((1 << bits) - 1):0{bits}b}"[::-1], 2)
     return np.array([brev(int(value), bits) for value in x], f"u{bits // 8}")

@@ -15,15 +15,10 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
+from warpsim.run.device_math import FUNCTIONS, each, fma
 from warpsim.run.roundings import WHOLE, from_integer, narrowed, operation, to_integer
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
-
-
-def _special(name: str, value):
-    from warpsim.front.operators import library
-
-    return library(getattr(math, name), np.dtype(np.float64))(value)
 
 
 def _away_from_zero(x):
@@ -32,13 +27,13 @@ def _away_from_zero(x):
 
 _ONE = {
     **{name: getattr(np, name) for name in (
-        "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "fabs", "floor", "log", "log10",
-        "log1p", "log2", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+        "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "fabs", "floor", "log", "log1p",
+        "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
     )},
     **{f"a{name}": getattr(np, f"arc{name}")
        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{name: partial(_special, name) for name in ("erf", "erfc", "lgamma")},
-    "tgamma": partial(_special, "gamma"),
+    **{name: FUNCTIONS[name] for name in ("erf", "erfc", "lgamma", "log2", "log10")},
+    "tgamma": FUNCTIONS["gamma"],
     "nearbyint": np.rint,
     "round": _away_from_zero,
     "exp10": lambda x: 10.0**x,
@@ -46,12 +41,12 @@ _ONE = {
     "rcbrt": lambda x: 1 / np.cbrt(x),
     "sinpi": lambda x: np.sin(np.pi * np.fmod(x, 2)),
     "cospi": lambda x: np.cos(np.pi * np.fmod(x, 2)),
-    "normcdf": lambda x: _special("erfc", -np.asarray(x) / math.sqrt(2)) / 2,
+    "normcdf": lambda x: FUNCTIONS["erfc"](-np.asarray(x) / math.sqrt(2)) / 2,
 }  # fmt: skip
 _TWO = {
     "atan2": np.arctan2, "copysign": np.copysign, "fmax": np.fmax, "fmin": np.fmin,
-    "fmod": np.fmod, "hypot": np.hypot, "nextafter": np.nextafter, "pow": np.power,
-    "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": np.vectorize(math.remainder),
+    "fmod": np.fmod, "hypot": FUNCTIONS["hypot"], "nextafter": np.nextafter, "pow": np.power,
+    "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": each(math.remainder),
 }  # fmt: skip
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
 _FAST = {name: _ONE[name] for name in ("cos", "exp", "exp10", "log", "log10", "log2", "sin", "tan")}
@@ -81,7 +76,7 @@ def _both(functions: dict[str, Callable], operands: int) -> None:
 
 _both(_ONE, 1)
 _both(_TWO, 2)
-_both({"fma": lambda a, b, c: a * b + c}, 3)
+_both({"fma": fma}, 3)
 CALLS |= {
     **{f"fast_{name}f": (partial(_in_double, run), f4, (f4,)) for name, run in _FAST.items()},
     "fast_powf": (partial(_in_double, np.power), f4, (f4, f4)),

@@ -1,0 +1,121 @@
+"""Functions of real numbers as the device library computes them, where NumPy's differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+_F8 = np.dtype("float64")
+
+
+def fma(a, b, c):
+    """a·b + c, rounded once (of float64 nearly always)."""
+    kind = np.result_type(*(np.asarray(value) for value in (a, b, c)))
+    a, b, c = (np.asarray(value, _F8) for value in (a, b, c))
+    product = a * b
+    total = product + c
+    if kind != _F8:  # the product is exact
+        return total.astype(kind)[()]
+    (left, high), (right, low) = np.frexp(a), np.frexp(b)
+    lost = np.ldexp(_product_error(left, right), high + low)
+    other = total - product
+    lost += (product - (total - other)) + (c - other)
+    return np.where(np.isfinite(lost), total + lost, total)[()]
+
+
+def _product_error(a, b):
+    """What rounding takes from a product, of numbers from 1/2 to 1. Source: Dekker 1971."""
+    parts = []
+    for number in (a, b):
+        wide = number * 134217729.0  # 2**27 + 1
+        high = wide - (wide - number)
+        parts += [high, number - high]
+    a_high, a_low, b_high, b_low = parts
+    return ((a_high * b_high - a * b) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _real(x):
+    """A number as the library takes it: whole ones as float64."""
+    x = np.asarray(x)
+    return x if x.dtype.kind == "f" else x.astype(_F8)
+
+
+def hypot(x, y):
+    """Length of (x, y), with the device library's last bit in float64."""
+    x, y = np.abs(_real(x)), np.abs(_real(y))
+    if x.dtype != _F8:
+        return np.hypot(x, y)
+    large, small = np.maximum(x, y), np.minimum(x, y)
+    half, exponent = np.frexp(large)
+    rest = np.ldexp(small, -exponent)
+    square = np.asarray(fma(half, half, rest * rest))
+    root = (1 / np.sqrt(square)).view(np.int64) & -0x100000000  # the machine's has a short mantissa
+    root = root.view(_F8)
+    error = fma(-root * root, square, 1.0)
+    root = fma(fma(0.375, error, 0.5), error * root, root)
+    length = np.where(small == 0, large, np.ldexp(square * root, exponent))
+    return np.where(np.isfinite(large), length, np.hypot(x, y))[()]
+
+
+def _logarithm(function: Callable, high: float, low: float) -> Callable:
+    def logarithm(x):
+        """A logarithm by way of the natural one: a power of the base may miss its exponent."""
+        natural = np.log(_real(x))
+        if natural.dtype != _F8:
+            return function(x)
+        by_way = fma(natural, high, natural * low)
+        return np.where(np.isfinite(natural), by_way, natural)[()]
+
+    return logarithm
+
+
+def each(function: Callable) -> Callable:
+    """A function of Python's floats, on lanes; what it refuses is NaN."""
+
+    def one(*values: float) -> float:
+        try:
+            return function(*values)
+        except ValueError:
+            return math.nan
+        except OverflowError:
+            return math.inf
+
+    run = np.vectorize(one, otypes=[float])
+    return lambda *values: run(*values)[()]
+
+
+def _special(name: str) -> Callable:
+    def special(x):
+        by_python = each(getattr(math, name))
+        functions = _scipy()
+        if functions is None:
+            return by_python(x)
+        if name == "erfc":  # SciPy's is 0 where the true value is too small for a normal float64
+            return np.where(np.asarray(x) > 26, by_python(x), functions.erfc(x))[()]
+        if name == "lgamma":
+            return np.where(np.isinf(x), math.inf, functions.gammaln(x))[()]
+        return getattr(functions, name)(x)
+
+    return special
+
+
+@cache
+def _scipy() -> Any:
+    try:
+        from scipy import special
+    except ImportError:
+        return None
+    return special
+
+
+#: Functions of ``math`` that are not NumPy's of the same name.
+FUNCTIONS: dict[str, Callable] = {
+    "hypot": hypot,
+    "log2": _logarithm(np.log2, math.log2(math.e), 2.0355273740931033e-17),
+    "log10": _logarithm(np.log10, math.log10(math.e), 1.098319650216765e-17),
+    **{name: _special(name) for name in ("erf", "erfc", "gamma", "lgamma")},
+}
