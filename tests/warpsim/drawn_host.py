@@ -88,7 +88,8 @@ def without_driver():
 
 
 INDICES = """0 1 -1 5 -9 : 1: ::2 :0 1:3 None ... True False 1.0 [0,1] [0] () (0,) mask whole
-    np.int64(1) np.array(1) np.array([1]) np.True_ 'u' 'missing' np.float64(1) 1.5: slice(0,2) d""".split()
+    np.int64(1) np.array(1) np.array([1]) np.True_ 'u' 'missing' np.float64(1) 1.5: slice(0,2) d
+""".split()
 METHODS = """d.reshape({shape}) d.reshape(*{shape}) d.reshape({shape},order='F') d.ravel()
     d.ravel('F') d.ravel('A') d.ravel('K') d.squeeze() len(d)
     d.view('i4') d.view(np.int64) d.view(np.uint8) list(d.split(2)) d.copy_to_host() d.flags
