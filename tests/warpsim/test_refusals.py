@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("numba.cuda.cudadrv.devicearray")
+pytest.importorskip("numba_cuda", minversion="0.30", reason="older ones refuse other things")
 
 from tests.warpsim.drawn_host import differences
 from tests.warpsim.drawn_programs import Author, difference, known
@@ -18,12 +18,13 @@ def compare(seeds):
     for seed in seeds:
         program = Author(seed, doubt=0.03).program()
         found = difference(program)
-        assert found is None or known(found[1]), f"seed {seed!r}: {found}\n{program}"
+        published = found is not None and found[0] != "crashes here" and known(found[1])
+        assert found is None or published, f"seed {seed!r}: {found}\n{program}"
 
 
 @pytest.mark.parametrize("seed", ["first"])
 def test_drawn_kernels_are_refused_as_numba_refuses_them(seed):
-    compare(f"{seed}-{number}" for number in range(20))
+    compare(f"{seed}-{number}" for number in range(12))
 
 
 @pytest.mark.slow
