@@ -507,7 +507,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     members = any(isinstance(source.static(argument), Enum) for argument in node.args)
     if members and path not in TAKE_MEMBERS:
         raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
-    takes = all(isinstance(held(kind), real) for kind in arguments)
+    takes = all(isinstance(held(kind), real) or kind == bfloat16 for kind in arguments)
     found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)
