@@ -102,7 +102,9 @@ def test_others_who_write_there_are_seen():
         lambda d: double(np.full(SIZE, np.nan), out=d),
         lambda d: cuda.to_device(np.ones(SIZE), to=d),
         lambda d: cuda.as_cuda_array(d).copy_to_device(np.ones(SIZE)),
-        lambda d: cuda.from_cuda_array_interface(d.__cuda_array_interface__).setitem(slice(None), 3),
+        lambda d: cuda.from_cuda_array_interface(d.__cuda_array_interface__).setitem(
+            slice(None), 3
+        ),
         lambda d: d.view(np.int64)[:].copy_to_device(np.arange(SIZE)),
         lambda d: d.reshape(4, -1)[:].copy_to_device(np.ones((4, 6))),
     ):
