@@ -53,7 +53,7 @@ def _allocation_at(address: int) -> tuple[np.ndarray, int]:
         owner = held()
         if owner is None:
             continue
-        start, flat = _start(owner), owner.reshape(-1, order="A").view(np.uint8)
+        start, flat = start_of(owner), owner.reshape(-1, order="A").view(np.uint8)
         if start <= address < start + flat.size:
             return flat, start
     raise TypeError(

@@ -165,8 +165,6 @@ class Arguments:
             return (kind.dtype if value.is_record else kind), array
         if isinstance(value, np.void) and value.dtype.names is not None:
             return self._record(value, name, direction)
-        if isinstance(value, np.ma.MaskedArray):
-            raise TypeError(f"argument {name!r} is a masked array: give its .data and its .mask")
         if isinstance(value, np.ndarray):
             if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
                 raise typing_error(
