@@ -71,8 +71,9 @@ def device_array_like(ary: Any, stream: Any = 0) -> DeviceNDArray:
 
 def _layout(ary: Any) -> tuple[str, tuple[int, ...] | None]:
     """Order and strides [bytes] of an array like this one, without gaps, as Numba chooses them."""
-    if ary.flags.c_contiguous or ary.flags.f_contiguous or ary.ndim <= 1:
-        return ("F" if ary.flags.f_contiguous and not ary.flags.c_contiguous else "C"), None
+    in_c, in_f = ary.flags["C_CONTIGUOUS"], ary.flags["F_CONTIGUOUS"]
+    if in_c or in_f or ary.ndim <= 1:
+        return ("F" if in_f and not in_c else "C"), None
     strides, step = [0] * ary.ndim, ary.dtype.itemsize
     for axis in sorted(range(ary.ndim), key=lambda axis: ary.strides[axis]):
         strides[axis] = step

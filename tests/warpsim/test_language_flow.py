@@ -97,29 +97,39 @@ def test_a_type_that_changes_before_the_else_is_converted():
     assert out.tolist() == [0.5, 0.5, 0.5, 0.25, 0.25]
 
 
-def test_none_as_an_argument_leaves_its_branch_out():
-    @cuda.jit
-    def kernel(out, bias):
-        i = cuda.grid(1)
+def test_none_as_an_argument_of_a_function_leaves_its_branch_out():
+    @cuda.jit(device=True)
+    def biased(i, bias):
         value = 1.0
         if bias is not None:
             value += bias[i]
-        out[i] = value if bias is None else value + bias[0]
+        return value if bias is None else value + bias[0]
+
+    @cuda.jit
+    def without(out):
+        out[cuda.grid(1)] = biased(cuda.grid(1), None)
+
+    @cuda.jit
+    def kernel(out, bias):
+        out[cuda.grid(1)] = biased(cuda.grid(1), bias)
 
     out = np.zeros(3)
-    kernel[1, 3](out, None)
+    without[1, 3](out)
     assert out.tolist() == [1, 1, 1]
     kernel[1, 3](out, np.arange(3.0) + 1)
     assert out.tolist() == [3, 4, 5]
+    with pytest.raises(NotImplementedError, match="'bias' is None: no kernel takes that"):
+        kernel[1, 3](out, None)
 
 
 def test_none_used_as_an_array_is_refused():
     @cuda.jit
-    def kernel(out, bias):
+    def kernel(out):
+        bias = None
         out[0] = bias[0]
 
     with pytest.raises(TypingError, match="bias is None, not an array"):
-        kernel[1, 1](np.zeros(1), None)
+        kernel[1, 1](np.zeros(1))
 
 
 def test_is_of_truth_values_compares_and_of_other_types_is_false():

@@ -217,8 +217,10 @@ def test_vectorize_works_on_arrays_of_any_length(size):
 
 def test_vectorize_broadcasts_chooses_types_and_keeps_device_arrays():
     a = np.random.default_rng(0).random((3, 1))
-    b = np.arange(4.0)
+    b = np.arange(4.0).reshape(1, 4)
     np.testing.assert_allclose(hypotenuse(a, b), np.hypot(a, b), rtol=1e-12)
+    with pytest.raises(ValueError, match="its first element for all"):  # on a GPU, without a word
+        hypotenuse(a, b.ravel())
     d = hypotenuse(cuda.to_device(a.astype(np.float32)), cuda.to_device(a.astype(np.float32)))
     assert isinstance(d, cuda.DeviceNDArray) and d.shape == (3, 1)
     out = cuda.device_array((3, 4))

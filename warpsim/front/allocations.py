@@ -141,7 +141,8 @@ def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
     """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
     value = typer.source.static(node)
     if value is not MISSING:
-        return of_dtype(value) if not isinstance(value, np.ndarray) else None
+        python = value in (bool, int, float, complex) if isinstance(value, type) else False
+        return None if python or isinstance(value, np.ndarray) else of_dtype(value)
     if isinstance(node, ast.Attribute | ast.Name):
         kind = typer.expression(node)
         return kind.dtype if isinstance(kind, types.DType) else None

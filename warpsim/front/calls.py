@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
 
 CASTS = {int, float, bool, complex}
+#: CUDA's functions that take a member of an enumeration for its number.
+TAKE_MEMBERS = frozenset(
+    "popc clz ffs brev syncwarp nanosleep match_any_sync match_all_sync".split()
+)
 #: The ufuncs that Numba-CUDA has code for. Source: numba.cuda.ufuncs of 0.22.2 and 0.30.4.
 UFUNCS = frozenset(
     """
@@ -500,7 +504,10 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     real = types.Integer | types.Float | types.Boolean
-    takes = all(isinstance(held(kind), real) for kind in arguments)
+    members = any(isinstance(source.static(argument), Enum) for argument in node.args)
+    if members and path not in TAKE_MEMBERS:
+        raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
+    takes = all(isinstance(held(kind), real) or kind == bfloat16 for kind in arguments)
     found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)

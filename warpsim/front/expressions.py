@@ -142,8 +142,6 @@ class Expressions(Attributes, Decisions):
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
             )
-        if isinstance(value, np.ndarray):
-            kind = kind.copy(readonly=True)
         return plain(kind) if not isinstance(value, str) else kind
 
     def see_Tuple(self, node: ast.Tuple) -> types.Type:

@@ -247,7 +247,7 @@ def of_value(value: Any) -> types.Type | None:
     if isinstance(value, complex) and not isinstance(value, np.generic):
         return types.complex128
     if isinstance(value, str):
-        return types.literal(value)
+        return types.literal(str(value))
     if value is None:
         return types.none
     if isinstance(value, np.generic):

@@ -33,8 +33,8 @@ Signature = tuple[types.Type, ...]
 #: Passes over a function that calls itself until the type of its result stands still.
 MOST_PASSES = 8
 OTHER_TYPES = (
-    "{} calls itself with arguments of types {}, but was called with {}: Numba-CUDA has no code for "
-    "that (insert_unresolved_ref); call it with those types, a variable instead of a literal number"
+    "{} calls itself with arguments of types {}, but was called with {}: Numba-CUDA has no code "
+    "for that (insert_unresolved_ref); call it with those types, a variable instead of a literal"
 )
 RUNAWAY = "cannot type infer runaway recursion: no way through {} ends without a call of itself"
 

@@ -220,6 +220,8 @@ class DeviceNDArray:
 
     def view(self, dtype: Any) -> DeviceNDArray:
         """The same bytes as elements of another dtype."""
+        if not self.ndim:
+            raise IndexError("a device array without dimensions has no view, as in Numba")
         if np.dtype(dtype).itemsize != self.dtype.itemsize and not self.is_c_contiguous():
             raise ValueError(
                 "To change to a dtype of a different size, the array must be C-contiguous"
@@ -267,9 +269,9 @@ class DeviceNDArray:
         """Set elements; without a stream of its own, the call waits for the default one."""
         part = self._part(index)
         values = value._memory if isinstance(value, DeviceNDArray) else np.asarray(value)
-        self._in_one_piece(values)
-        if of_dtype(values.dtype) is None or not np.can_cast(values.dtype, self.dtype, "unsafe"):
+        if of_dtype(values.dtype) is None or (values.dtype.kind == "c") > (self.dtype.kind == "c"):
             raise TypeError(f"elements of {self.dtype} cannot be set to {values.dtype}")
+        self._in_one_piece(values)
         if values.ndim > part.ndim:
             raise ValueError(f"Can't assign {values.ndim}-D array to {part.ndim}-D self")
         for axis, (mine, size) in enumerate(zip(part.shape[::-1], values.shape[::-1])):

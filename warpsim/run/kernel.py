@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from numbers import Integral
 from types import FunctionType
 from typing import Any
 from warnings import warn
@@ -33,6 +34,13 @@ from warpsim.watch.counts import Counters
 
 #: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
 onlookers: list[Callable[[Kernel, Launch], None]] = []
+
+
+#: What ``cuda.jit`` may be told, in numba-cuda 0.30.4.
+OPTIONS = frozenset(
+    "device inline forceinline link debug opt lineinfo cache fastmath extensions max_registers lto "
+    "launch_bounds shared_memory_carveout".split()
+)
 
 
 class Kernel:
@@ -162,6 +170,13 @@ class Configured:
         self, kernel: Kernel, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
     ):
         self.kernel, self.stream, self.sharedmem = kernel, stream, sharedmem
+        for name, given in (("grid", griddim), ("block", blockdim)):
+            if isinstance(given, list):  # Numba keeps configurations by their values
+                raise TypeError(f"unhashable type: 'list': give the {name} as a tuple")
+        if not isinstance(sharedmem, Integral):
+            raise TypeError(f"sharedmem must be a number of bytes, got {sharedmem!r}")
+        if not (isinstance(stream, Integral) or hasattr(stream, "handle")):
+            raise TypeError(f"stream must be cuda.stream() or 0, got {stream!r}")
         self.grid = dimensions(griddim, "griddim")
         self.block = dimensions(blockdim, "blockdim")
         check_configuration(self.grid, self.block, sharedmem, current())
@@ -169,6 +184,11 @@ class Configured:
 
     def __call__(self, *args: Any) -> None:
         kernel = self.kernel
+        unknown = sorted(set(kernel.targetoptions) - OPTIONS)
+        if unknown:  # Numba, too, finds it at the launch
+            raise TypeError(
+                f"cuda.jit has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}"
+            )
         warn_of_host_arrays(args)
         if kernel.extensions:
             args = tuple(map(self._prepared, args))

@@ -187,7 +187,9 @@ class Arguments:
             kinds = [kind for kind, _ in parts]
             return tuple_type(value, kinds), tuple(inside for _, inside in parts)
         if value is None:
-            return types.none, None
+            raise NotImplementedError(
+                f"argument {name!r} is None: no kernel takes that; give a number, or another kernel"
+            )
         kind = of_value(value)
         if isinstance(kind, types.EnumMember):
             return kind, inside_enumeration(kind.dtype, value.value)
@@ -234,23 +236,25 @@ class Arguments:
         self.back.append(lambda: Copies.back(value, copy, before))
         return self._array(copy, name)
 
-    def fits(self, declared: tuple[types.Type, ...], exact: bool = False) -> bool:
-        """Can the arguments be given to an explicit signature?"""
+    def fits(
+        self, declared: tuple[types.Type, ...], exact: bool = False, alone: bool = True
+    ) -> bool:
+        """Can the arguments be given to an explicit signature, ``alone`` or one of several?"""
         if len(declared) != len(self.types):
             return False
         for given, wanted, array in zip(self.types, declared, self.values, strict=True):
             if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
                 continue
             if isinstance(given, types.Array) and isinstance(wanted, types.Array):
-                if given.ndim != wanted.ndim or not _same_bytes(given.dtype, wanted.dtype, exact):
+                if given.ndim != wanted.ndim or not _same_bytes(
+                    given.dtype, wanted.dtype, exact or not alone
+                ):
                     return False
                 if wanted.mutable and not given.mutable:
                     return False
                 if not _lies(array, wanted.layout):
                     return False
-            elif isinstance(given, types.Array) or isinstance(wanted, types.Array):
-                return False
-            elif exact and plain(given) != wanted:
+            elif not _convertible(plain(given), wanted) or (exact and plain(given) != wanted):
                 return False
         return True
 
@@ -264,9 +268,9 @@ class Arguments:
             if isinstance(given, numbers) and isinstance(wanted, numbers)
         )
 
-    def convert(self, declared: tuple[types.Type, ...]) -> None:
+    def convert(self, declared: tuple[types.Type, ...], alone: bool = True) -> None:
         """Convert to the types of an explicit signature."""
-        if not self.fits(declared):
+        if not self.fits(declared, alone=alone):
             given = ", ".join(str(kind) for kind in self.types)
             wanted = ", ".join(str(kind) for kind in declared)
             raise TypeError(
@@ -313,6 +317,16 @@ def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
     return given == wanted or (not exact and whole and given.bitwidth == wanted.bitwidth)
 
 
+def _convertible(given: types.Type, wanted: types.Type) -> bool:
+    """May a number, or a tuple of numbers, be given for another? Nothing else is converted."""
+    if isinstance(given, types.BaseTuple) and isinstance(wanted, types.BaseTuple):
+        return len(given) == len(wanted) and all(map(_convertible, given, wanted))
+    numbers = types.Number | types.Boolean
+    lost = isinstance(given, types.Complex) and not isinstance(wanted, types.Complex)
+    both = isinstance(given, numbers) and isinstance(wanted, numbers)
+    return given == wanted or (both and not lost)
+
+
 def _lies(array: Array, layout: str) -> bool:
     """Do the elements lie as a layout says? Axes of one element do not count."""
     step, axes = 1, list(zip(array.shape, array.strides, strict=True))
@@ -354,10 +368,12 @@ def run_kernel(
         taken.add(value, position)
     if signatures:
         exact = [one for one in signatures if taken.fits(one, exact=True)]
-        near = sorted((one for one in signatures if taken.fits(one)), key=taken.losses)
+        alone = len(signatures) == 1
+        fitting = [one for one in signatures if taken.fits(one, alone=alone)]
+        near = sorted(fitting, key=taken.losses)
         if len(near) > 1 and not exact:
             check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
-        taken.convert((exact or near or signatures)[0])
+        taken.convert((exact or near or signatures)[0], alone)
     kinds = tuple(taken.types)
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)

@@ -86,7 +86,10 @@ class Vectorized:
         scalars = [isinstance(a, int | float | complex | np.number) for a in arguments]
         arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
         kinds, result = self._choose(arrays, scalars)
-        arrays = [a.reshape(1) if one else a for a, one in zip(arrays, scalars, strict=True)]
+        arrays = [
+            np.array([value], dtype_of(kind)) if scalar else array
+            for value, array, scalar, kind in zip(arguments, arrays, scalars, kinds, strict=True)
+        ]
         shape = _broadcast(self.__name__, *(array.shape for array in arrays))
         if not shape:
             raise IndexError(
@@ -96,6 +99,12 @@ class Vectorized:
         for number, (array, given) in enumerate(zip(arrays, arguments, strict=True)):
             if len(shape) == 1 and not isinstance(given, DeviceNDArray):
                 copied(array, f"{self.__name__}: argument {number}")
+            if array.ndim < len(shape) and array.size > 1:
+                raise ValueError(
+                    f"{self.__name__}: argument {number} has {array.ndim} of {len(shape)} "
+                    "dimensions, and Numba would take its first element for all: give the missing "
+                    f"ones, x.reshape({', '.join(['1'] * (len(shape) - array.ndim))}, ...)"
+                )
         flat = [
             CONVERT[kind](np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1))
             for array, kind in zip(arrays, kinds, strict=True)
@@ -111,7 +120,7 @@ class Vectorized:
         if out is not None:
             target = out._memory if isinstance(out, DeviceNDArray) else out
             np.copyto(target, values.reshape(target.shape), casting="unsafe")
-            return out
+            return out if out.shape == shape else out.reshape(shape)
         return DeviceNDArray(values) if device else values
 
     def _choose(self, arrays: list[np.ndarray], scalars: list[bool]):
@@ -209,7 +218,13 @@ class GeneralisedUfunc:
             for names, kind in zip(self.outputs, kinds[taken:], strict=True)
         ]
         if out is not None:
-            shapes = [one.shape for one in (out if isinstance(out, tuple) else (out,))]
+            outs = [
+                one if isinstance(one, DeviceNDArray) else np.asarray(one)
+                for one in (out if isinstance(out, tuple) else (out,))
+            ]
+            shapes = [one.shape for one in outs]
+            for one in outs:
+                one.reshape(-1)  # as Numba does: an array with gaps on the device is refused
             if shapes != [result.shape for result in results]:
                 raise ValueError(f"{self.__name__}: output shape mismatch: {shapes}")
         arrays = [
