@@ -35,8 +35,10 @@ from warpsim.front.oracle import (
     of_value,
     plain,
     resolve,
+    tuple_type,
 )
 from warpsim.front.pieces import piece_type
+from warpsim.front.rewriting import all_by_position
 from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
 from warpsim.host.settings import setting
@@ -91,6 +93,10 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         return _device(typer, node, function)
     if is_carray(function):
         return carray_type(typer, node, function)
+    if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
+        all_by_position(source, function, node)
+        kinds = [plain(typer.expression(argument)) for argument in node.args]
+        return tuple_type(function(*kinds), kinds)
     if node.keywords:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
     if function is print:

@@ -103,6 +103,8 @@ class Expressions(Attributes, Decisions):
 
     def see_Name(self, node: ast.Name) -> types.Type:
         if node.id in self.source.assigned:
+            if isinstance(self.source.constants.get(node.id), str):
+                return types.literal(self.source.constants[node.id])
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
                 kind = self._never_set(node)

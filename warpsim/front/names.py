@@ -154,7 +154,8 @@ def attribute(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         return found if name == "dtype" else MISSING  # Numba reads the others when the kernel runs
     whole = isinstance(value, ModuleType | EnumType | np.dtype) or name == "value"
-    return found if whole or callable(found) else MISSING
+    method = isinstance(value, np.generic | int | float | complex)
+    return found if whole or (callable(found) and not method) else MISSING
 
 
 @dataclass
