@@ -340,7 +340,9 @@ class Expressions(Attributes, Decisions):
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif is_dots(index):
                 kinds.append(types.ellipsis)
-            elif self.source.static(index) is None and isinstance(node.slice, ast.Tuple):
+            elif self.source.static(index) is None and (
+                isinstance(node.slice, ast.Tuple) or isinstance(node.ctx, ast.Store)
+            ):
                 self.typing.of[index] = types.none
                 kinds.append(types.none)
             else:
