@@ -183,6 +183,8 @@ def test_executed_text_finds_what_it_found_before():
         exec("inside = outside + '!'", globals(), found := locals())
         assert found["inside"] == "here!" and eval("outside") == outside and eval(b" 1 + 1") == 2
         exec("from __future__ import annotations\ndef f(x: Missing): pass", space := {}, None)
+        exec("inside = 1", None, found)
+        assert found["inside"] == 1
         with pytest.raises(NameError):
             exec("def f(x: Missing): pass")
         assert eval(compile("1 + 1", "<one>", "eval", dont_inherit=True)) == 2

@@ -6,6 +6,7 @@ import __future__
 import builtins
 import functools
 import operator
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,17 +33,14 @@ def _note(code: CodeType, lines: list[str]) -> None:
 
 
 def _compiled(real: Any, caller: Any, source: Any, filename: Any, mode: str, flags=0, **more: Any):
-    """What the real ``compile`` makes for a caller; its text is noted if it defines functions."""
+    """What the real ``compile`` makes for a caller; a text that lies in no file is noted."""
     if not more.pop("dont_inherit", False):
         flags |= caller.f_code.co_flags & _FEATURES
     code = real(source, filename, mode, flags, True, **more)
-    text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
-    if (
-        isinstance(code, CodeType)
-        and isinstance(text, str)
-        and ("def " in text or "lambda" in text)
-    ):
-        _note(code, text.splitlines(True))
+    if isinstance(code, CodeType) and isinstance(source, str | bytes):
+        if not os.path.exists(filename):
+            text = source if isinstance(source, str) else source.decode("utf-8", "replace")
+            _note(code, text.splitlines(True))
     return code
 
 
@@ -57,15 +55,20 @@ def noting() -> Iterator[None]:
         return _compiled(real["compile"], caller, source, filename, mode, flags, **more)
 
     def run(mode: str):
+        @functools.wraps(real[mode])
         def runs(source, *scopes, **more):
             caller = sys._getframe(1)
             if isinstance(source, str | bytes):
                 text = source.lstrip(" \t" if isinstance(source, str) else b" \t")
                 source = text if mode == "eval" else source
                 source = _compiled(real["compile"], caller, source, "<string>", mode)
-            if not scopes and "globals" not in more:
-                found = caller.f_locals  # since 3.13 no dict inside a function
-                scopes = caller.f_globals, found if isinstance(found, dict) else dict(found)
+            if more.get("globals", scopes[0] if scopes else None) is None:
+                more.pop("globals", None)
+                inside = scopes[1:]
+                if not inside and "locals" not in more:
+                    found = caller.f_locals  # since 3.13 no dict inside a function
+                    inside = (found if isinstance(found, dict) else dict(found),)
+                scopes = (caller.f_globals, *inside)
             return real[mode](source, *scopes, **more)
 
         return runs

@@ -118,14 +118,8 @@ CALLS |= {
 _FLOATS = {"f": (f4, np.float32), "d": (f8, np.float64)}
 for _mode in WHOLE:
     for _letter, (_kind, _type) in _FLOATS.items():
-        for _name, _count in (
-            ("add", 2),
-            ("sub", 2),
-            ("mul", 2),
-            ("div", 2),
-            ("rcp", 1),
-            ("sqrt", 1),
-        ):
+        for _name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
+            _count = 1 if _name in ("rcp", "sqrt") else 2
             _call = operation(_name, _mode, _type), _kind, (_kind,) * _count
             if (_letter, _name) != ("d", "sub"):  # there is no dsub
                 CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
@@ -232,9 +226,7 @@ def _scipy(name: str, *values):
     try:
         from scipy import special
     except ImportError:
-        raise UnsupportedError(
-            f"cuda.libdevice.{name} is computed by SciPy here: install scipy"
-        ) from None
+        raise UnsupportedError(f"SciPy's {name} computes this: pip install scipy") from None
     return getattr(special, name)(*values)
 
 
