@@ -129,7 +129,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1 and isinstance(arguments[0], types.Array):
-        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, types.Number):
+        real = types.Integer | types.Float | types.Boolean
+        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, real):
             typer.typing.operands[node] = (arguments[0].dtype,)
             return arguments[0].dtype
     if function in (min, max) and len(arguments) == 1:
@@ -205,7 +206,7 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
             return function(given[0])
         except (TypeError, ValueError) as error:
             raise typer.source.refused(node, str(error)) from None
-    if function in (np.finfo, np.iinfo) and len(given) == 1:
+    if function in (np.finfo, np.iinfo) and len(given) == 1 and given[0] not in (int, float):
         dtype = constant_dtype(typer, node.args[0])
         wanted = types.Float if function is np.finfo else types.Integer
         if isinstance(dtype, wanted):
@@ -217,7 +218,7 @@ def _is_instance(typer: Expressions, node: ast.Call, kind: types.Type, asked: An
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
         return CLASSES[asked](kind)
-    if isinstance(asked, type) and issubclass(asked, np.generic):
+    if isinstance(asked, types.Type) or (isinstance(asked, type) and issubclass(asked, np.generic)):
         return of_dtype(asked) == kind
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 
