@@ -56,20 +56,18 @@ def noting() -> Iterator[None]:
 
     def run(mode: str):
         @functools.wraps(real[mode])
-        def runs(source, *scopes, **more):
+        def runs(source, globals=None, locals=None, **more):
             caller = sys._getframe(1)
             if isinstance(source, str | bytes):
                 text = source.lstrip(" \t" if isinstance(source, str) else b" \t")
                 source = text if mode == "eval" else source
                 source = _compiled(real["compile"], caller, source, "<string>", mode)
-            if more.get("globals", scopes[0] if scopes else None) is None:
-                more.pop("globals", None)
-                inside = scopes[1:]
-                if not inside and "locals" not in more:
-                    found = caller.f_locals  # since 3.13 no dict inside a function
-                    inside = (found if isinstance(found, dict) else dict(found),)
-                scopes = (caller.f_globals, *inside)
-            return real[mode](source, *scopes, **more)
+            if globals is None:
+                globals = caller.f_globals
+                if locals is None:  # since 3.13 no dict inside a function
+                    found = caller.f_locals
+                    locals = found if isinstance(found, dict) else dict(found)
+            return real[mode](source, globals, globals if locals is None else locals, **more)
 
         return runs
 
