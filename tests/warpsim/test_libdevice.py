@@ -67,7 +67,8 @@ def test_results_that_are_no_plain_numbers():
 
 def test_types_are_those_that_numba_declares():
     declared = pytest.importorskip("numba.cuda.libdevicefuncs")
-    assert {f"__nv_{name}" for name in libdevice.CALLS} == {*declared.functions}
+    lacking = {*declared.functions} - {f"__nv_{name}" for name in libdevice.CALLS}
+    assert lacking <= {"__nv_nan", "__nv_nanf"}  # of a text, which older releases declare
     for name, (_, result, operands) in libdevice.CALLS.items():
         signature = declared.create_signature(*declared.functions[f"__nv_{name}"])
         assert [str(kind) for kind in signature.args] == [str(kind) for kind in operands], name

@@ -384,7 +384,7 @@ def test_writing_to_a_constant_array_is_refused():
     def writes(x):
         table[0] = x[0]
 
-    with pytest.raises(TypeError, match="constant array"):
+    with pytest.raises(TypingError, match="Cannot modify readonly array.*a constant from outside"):
         writes[1, 1](*arrays(4))
 
 

@@ -160,9 +160,14 @@ class Decisions:
     def asks_for_a_function(self, node: ast.Compare) -> bool:
         """``function is None``, of a name from outside: Numba decides it before it types names."""
         sides = [self.source.static(side) for side in (node.left, *node.comparators)]
-        if len(sides) != 2 or None not in sides or not any(map(callable, sides)):
+        if len(sides) != 2 or not any(map(callable, sides)):
             return False
-        if MISSING in sides or not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+        nothing, unknown = (any(side is one for side in sides) for one in (None, MISSING))
+        if (
+            not nothing
+            or unknown
+            or not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+        ):
             return False
         self.typing.known[node] = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
         return True
