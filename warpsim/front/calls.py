@@ -201,9 +201,10 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
         kind, asked = plain(typer.expression(node.args[0])), given[1]
         asked = asked if isinstance(asked, tuple) else (asked,)
         return any(_is_instance(typer, node, kind, one) for one in asked)
-    if function in (float, ord, len) and len(given) == 1 and isinstance(given[0], str):
+    text = typer.text(node.args[0]) if len(node.args) == 1 else None
+    if function in (float, ord, len) and text is not None:
         try:
-            return function(given[0])
+            return function(text)
         except (TypeError, ValueError) as error:
             raise typer.source.refused(node, str(error)) from None
     if function in (np.finfo, np.iinfo) and len(given) == 1 and given[0] not in (int, float):

@@ -94,6 +94,13 @@ class Decisions:
             return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
         return MISSING
 
+    def text(self, node: ast.expr) -> str | None:
+        """A literal text, by itself or under a name that holds it here; else None."""
+        value = self.source.static(node)
+        if isinstance(node, ast.Name) and value is MISSING:
+            value = self.environment.get((node.id,))
+        return value if isinstance(value, str) else None
+
     def literal(self, node: ast.expr) -> Any:
         """An integer, or a tuple of them, that Numba's typing knows as a literal; else MISSING.
 

@@ -103,8 +103,8 @@ class Expressions(Attributes, Decisions):
 
     def see_Name(self, node: ast.Name) -> types.Type:
         if node.id in self.source.assigned:
-            if isinstance(self.source.constants.get(node.id), str):
-                return types.literal(self.source.constants[node.id])
+            if self.text(node) is not None:
+                return types.literal(self.text(node))
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
                 kind = self._never_set(node)
@@ -234,8 +234,8 @@ class Expressions(Attributes, Decisions):
     def see_Compare(self, node: ast.Compare) -> types.Type:
         if self.asks_for_a_function(node):
             return types.boolean
-        texts = [self.source.static(side) for side in (node.left, *node.comparators)]
-        if len(texts) == 2 and all(isinstance(one, str) for one in texts):
+        texts = [self.text(side) for side in (node.left, *node.comparators)]
+        if len(texts) == 2 and None not in texts:
             if type(node.ops[0]) in COMPARE:
                 self.typing.values[node] = COMPARE[type(node.ops[0])](*texts)
                 return types.boolean

@@ -444,7 +444,7 @@ def complete(source: Source) -> Source:
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to a literal integer, text or a type: Numba takes them for it."""
+    """Names that are set once, to a literal integer or a type: Numba takes them for it, too."""
     for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
@@ -453,7 +453,7 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                 and target.id not in source.arguments
                 and len(stores[target.id]) == 1
             ):
-                if type(folded(value)) in (int, str):
+                if type(folded(value)) is int:
                     source.constants[target.id] = folded(value)
                 elif is_type(source.static(value)):
                     source.constants[target.id] = source.static(value)
