@@ -97,6 +97,7 @@ def _there(function, kinds: tuple) -> dict:
 
 def difference(seed: int) -> str | None:
     """A drawn program whose variables have other types here than by Numba."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     from numba import cuda as numba_cuda
 
     text, kinds = Author(seed).program()

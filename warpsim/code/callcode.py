@@ -73,6 +73,8 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return emitter.expression(node.args[0])
     if function is MISSING:
         return _method(emitter, node)
+    if isinstance(typing.of[node], types.BaseNamedTuple):
+        return spelled_tuple([emitter.expression(argument) for argument in node.args])
     if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
         return _sum_of_tuple(emitter, node)
     if function is sum or is_reduction(function):

@@ -35,8 +35,10 @@ from warpsim.front.oracle import (
     of_value,
     plain,
     resolve,
+    tuple_type,
 )
 from warpsim.front.pieces import piece_type
+from warpsim.front.rewriting import all_by_position
 from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
 from warpsim.host.settings import setting
@@ -95,6 +97,10 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         return _device(typer, node, function)
     if is_carray(function):
         return carray_type(typer, node, function)
+    if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
+        all_by_position(source, function, node)
+        kinds = [plain(typer.expression(argument)) for argument in node.args]
+        return tuple_type(function(*kinds), kinds)
     if node.keywords:
         raise source.unsupported(node, f"keyword arguments of {ast.unparse(node.func)}")
     if function is print:
@@ -127,7 +133,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1 and isinstance(arguments[0], types.Array):
-        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, types.Number):
+        real = types.Integer | types.Float | types.Boolean
+        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, real):
             typer.typing.operands[node] = (arguments[0].dtype,)
             return arguments[0].dtype
     if function in (min, max) and len(arguments) == 1:
@@ -198,12 +205,13 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
         kind, asked = plain(typer.expression(node.args[0])), given[1]
         asked = asked if isinstance(asked, tuple) else (asked,)
         return any(_is_instance(typer, node, kind, one) for one in asked)
-    if function in (float, ord, len) and len(given) == 1 and isinstance(given[0], str):
+    text = typer.text(node.args[0]) if len(node.args) == 1 else None
+    if function in (float, ord, len) and text is not None:
         try:
-            return function(given[0])
+            return function(text)
         except (TypeError, ValueError) as error:
             raise typer.source.refused(node, str(error)) from None
-    if function in (np.finfo, np.iinfo) and len(given) == 1:
+    if function in (np.finfo, np.iinfo) and len(given) == 1 and given[0] not in (int, float):
         dtype = constant_dtype(typer, node.args[0])
         wanted = types.Float if function is np.finfo else types.Integer
         if isinstance(dtype, wanted):
@@ -215,7 +223,7 @@ def _is_instance(typer: Expressions, node: ast.Call, kind: types.Type, asked: An
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
         return CLASSES[asked](kind)
-    if isinstance(asked, type) and issubclass(asked, np.generic):
+    if isinstance(asked, types.Type) or (isinstance(asked, type) and issubclass(asked, np.generic)):
         return of_dtype(asked) == kind
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 

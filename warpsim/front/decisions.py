@@ -94,6 +94,13 @@ class Decisions:
             return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
         return MISSING
 
+    def text(self, node: ast.expr) -> str | None:
+        """A literal text, by itself or under a name that holds it here; else None."""
+        value = self.source.static(node)
+        if isinstance(node, ast.Name) and value is MISSING:
+            value = self.environment.get((node.id,))
+        return value if isinstance(value, str) else None
+
     def literal(self, node: ast.expr) -> Any:
         """An integer, or a tuple of them, that Numba's typing knows as a literal; else MISSING.
 
@@ -160,11 +167,13 @@ class Decisions:
     def asks_for_a_function(self, node: ast.Compare) -> bool:
         """``function is None``, of a name from outside: Numba decides it before it types names."""
         sides = [self.source.static(side) for side in (node.left, *node.comparators)]
-        lone = any(side is None for side in sides)
-        if len(sides) != 2 or not lone or not any(map(callable, sides)):
+        if len(sides) != 2 or not any(map(callable, sides)):
             return False
-        if any(side is MISSING for side in sides) or not isinstance(
-            node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq
+        nothing, unknown = (any(side is one for side in sides) for one in (None, MISSING))
+        if (
+            not nothing
+            or unknown
+            or not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
         ):
             return False
         self.typing.known[node] = isinstance(node.ops[0], ast.IsNot | ast.NotEq)

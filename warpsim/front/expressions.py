@@ -103,6 +103,8 @@ class Expressions(Attributes, Decisions):
 
     def see_Name(self, node: ast.Name) -> types.Type:
         if node.id in self.source.assigned:
+            if self.text(node) is not None:
+                return types.literal(self.text(node))
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
                 kind = self._never_set(node)
@@ -232,8 +234,8 @@ class Expressions(Attributes, Decisions):
     def see_Compare(self, node: ast.Compare) -> types.Type:
         if self.asks_for_a_function(node):
             return types.boolean
-        texts = [self.source.static(side) for side in (node.left, *node.comparators)]
-        if len(texts) == 2 and all(isinstance(one, str) for one in texts):
+        texts = [self.text(side) for side in (node.left, *node.comparators)]
+        if len(texts) == 2 and None not in texts:
             if type(node.ops[0]) in COMPARE:
                 self.typing.values[node] = COMPARE[type(node.ops[0])](*texts)
                 return types.boolean
@@ -338,7 +340,9 @@ class Expressions(Attributes, Decisions):
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif is_dots(index):
                 kinds.append(types.ellipsis)
-            elif self.source.static(index) is None and isinstance(node.slice, ast.Tuple):
+            elif self.source.static(index) is None and (
+                isinstance(node.slice, ast.Tuple) or isinstance(node.ctx, ast.Store)
+            ):
                 self.typing.of[index] = types.none
                 kinds.append(types.none)
             else:

@@ -184,6 +184,8 @@ def _find_free(found: dict[str, Inner]) -> None:
             for node in walk(inner.tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         }
+        changed = [n.target for n in walk(inner.tree) if isinstance(n, ast.AugAssign)]
+        reads |= {target.id for target in changed if isinstance(target, ast.Name)}
         branches = ast.If | ast.For | ast.While | ast.Return
         if any(isinstance(node, branches) for node in walk(inner.tree)):
             reads |= {*inner.outward}  # what a way leaves as it is goes back as it came

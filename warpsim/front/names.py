@@ -154,7 +154,8 @@ def attribute(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         return found if name == "dtype" else MISSING  # Numba reads the others when the kernel runs
     whole = isinstance(value, ModuleType | EnumType | np.dtype) or name == "value"
-    return found if whole or callable(found) else MISSING
+    method = isinstance(value, np.generic | int | float | complex)
+    return found if whole or (callable(found) and not method) else MISSING
 
 
 @dataclass
@@ -443,7 +444,7 @@ def complete(source: Source) -> Source:
 
 
 def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to a literal integer, text or a type: Numba takes them for it."""
+    """Names that are set once, to a literal integer or a type: Numba takes them for it, too."""
     for node in walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
@@ -452,7 +453,7 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
                 and target.id not in source.arguments
                 and len(stores[target.id]) == 1
             ):
-                if type(folded(value)) in (int, str):
+                if type(folded(value)) is int:
                     source.constants[target.id] = folded(value)
                 elif is_type(source.static(value)):
                     source.constants[target.id] = source.static(value)

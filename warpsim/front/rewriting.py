@@ -60,7 +60,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(function, BuiltinFunctionType):
             return ast.copy_location(_operation(function, node), node)
         if hasattr(function, "py_func"):
-            _all_by_position(self.source, function, node)
+            all_by_position(self.source, function, node)
         return node
 
     def visit_For(self, node: ast.For) -> ast.stmt:
@@ -124,9 +124,10 @@ def _hand_on(source: Source, node: ast.Call, own: int) -> None:
     node.args[-1] = node.args[-1].value
 
 
-def _all_by_position(source: Source, function: Any, node: ast.Call) -> None:
+def all_by_position(source: Source, function: Any, node: ast.Call) -> None:
     """Arguments of a device function that are named or left out take their places."""
-    parameters = inspect.signature(function.py_func).parameters
+    function = getattr(function, "py_func", function)
+    parameters = inspect.signature(function).parameters
     rest = next((p for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         if rest is not None:
@@ -138,12 +139,12 @@ def _all_by_position(source: Source, function: Any, node: ast.Call) -> None:
     if None in named or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         raise source.unsupported(node, "a call with **")
     try:
-        bound = inspect.signature(function.py_func).bind(*node.args, **named)
+        bound = inspect.signature(function).bind(*node.args, **named)
     except TypeError as error:
         if not node.keywords:
             return  # too few: said where the call is typed
         raise typing_error(
-            f"{function.py_func.__name__}(): {error}\n\nline {source.line(node)} of "
+            f"{function.__name__}(): {error}\n\nline {source.line(node)} of "
             f"{source.name}:\n    {source.code(source.line(node))}"
         ) from None
     node.args = [

@@ -153,6 +153,7 @@ class Typer(Expressions):
 
     def do_Assign(self, node: ast.Assign) -> None:
         kind, value = self.expression(node.value), self.literal(node.value)
+        value = self.text(node.value) or value
         for target in node.targets:
             self.assign(target, kind, value)
 

@@ -6,6 +6,7 @@ import __future__
 import builtins
 import functools
 import operator
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,17 +33,14 @@ def _note(code: CodeType, lines: list[str]) -> None:
 
 
 def _compiled(real: Any, caller: Any, source: Any, filename: Any, mode: str, flags=0, **more: Any):
-    """What the real ``compile`` makes for a caller; its text is noted if it defines functions."""
+    """What the real ``compile`` makes for a caller; a text that lies in no file is noted."""
     if not more.pop("dont_inherit", False):
         flags |= caller.f_code.co_flags & _FEATURES
     code = real(source, filename, mode, flags, True, **more)
-    text = source.decode("utf-8", "replace") if isinstance(source, bytes) else source
-    if (
-        isinstance(code, CodeType)
-        and isinstance(text, str)
-        and ("def " in text or "lambda" in text)
-    ):
-        _note(code, text.splitlines(True))
+    if isinstance(code, CodeType) and isinstance(source, str | bytes):
+        if not os.path.exists(filename):
+            text = source if isinstance(source, str) else source.decode("utf-8", "replace")
+            _note(code, text.splitlines(True))
     return code
 
 
@@ -57,16 +55,19 @@ def noting() -> Iterator[None]:
         return _compiled(real["compile"], caller, source, filename, mode, flags, **more)
 
     def run(mode: str):
-        def runs(source, *scopes, **more):
+        @functools.wraps(real[mode])
+        def runs(source, globals=None, locals=None, **more):
             caller = sys._getframe(1)
             if isinstance(source, str | bytes):
                 text = source.lstrip(" \t" if isinstance(source, str) else b" \t")
                 source = text if mode == "eval" else source
                 source = _compiled(real["compile"], caller, source, "<string>", mode)
-            if not scopes and "globals" not in more:
-                found = caller.f_locals  # since 3.13 no dict inside a function
-                scopes = caller.f_globals, found if isinstance(found, dict) else dict(found)
-            return real[mode](source, *scopes, **more)
+            if globals is None:
+                globals = caller.f_globals
+                if locals is None:  # since 3.13 no dict inside a function
+                    found = caller.f_locals
+                    locals = found if isinstance(found, dict) else dict(found)
+            return real[mode](source, globals, globals if locals is None else locals, **more)
 
         return runs
 

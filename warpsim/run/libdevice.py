@@ -16,7 +16,7 @@ from numba import types
 from numba.core.errors import UnsupportedError
 
 from warpsim.run.device_math import FUNCTIONS, each, fma
-from warpsim.run.roundings import WHOLE, from_integer, narrowed, operation, to_integer
+from warpsim.run.roundings import WHOLE, operation, to_integer, to_kind
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -113,14 +113,8 @@ CALLS |= {
 _FLOATS = {"f": (f4, np.float32), "d": (f8, np.float64)}
 for _mode in WHOLE:
     for _letter, (_kind, _type) in _FLOATS.items():
-        for _name, _count in (
-            ("add", 2),
-            ("sub", 2),
-            ("mul", 2),
-            ("div", 2),
-            ("rcp", 1),
-            ("sqrt", 1),
-        ):
+        for _name in ("add", "sub", "mul", "div", "rcp", "sqrt"):
+            _count = 1 if _name in ("rcp", "sqrt") else 2
             _call = operation(_name, _mode, _type), _kind, (_kind,) * _count
             if (_letter, _name) != ("d", "sub"):  # there is no dsub
                 CALLS.setdefault(f"{_letter}{_name}_{_mode}", _call)
@@ -132,9 +126,9 @@ for _mode in WHOLE:
                 _to = to_integer(_mode, _bits, not _sign, _letter == "d")
                 CALLS[f"{_word}2{_sign}{_name}_{_mode}"] = _to, _own, (_kind,)
                 if _letter == "f" or _bits == 64 or _mode == "rn":
-                    _from = from_integer(_mode, _type, _bits if _sign else 0)
+                    _from = to_kind(_mode, _type, _bits if _sign else 0)
                     CALLS.setdefault(f"{_sign}{_name}2{_word}_{_mode}", (_from, _kind, (_own,)))
-    CALLS.setdefault(f"double2float_{_mode}", (narrowed(_mode), f4, (f8,)))
+    CALLS.setdefault(f"double2float_{_mode}", (to_kind(_mode, np.float32), f4, (f8,)))
 
 
 # ---------------------------------------------------------------------- integers and bits
@@ -186,9 +180,11 @@ CALLS |= {
         ("brevll", lambda x: int(f"{x:064b}"[::-1], 2), _U64, 1),
     )
 } | {
-    "clzll": (_cut(lambda x: 64 - x.bit_length(), np.int32, _U64), i4, (i8,)),
-    "ffsll": (_cut(lambda x: (x & -x).bit_length(), np.int32, _U64), i4, (i8,)),
-    "popcll": (_cut(int.bit_count, np.int32, _U64), i4, (i8,)),
+    f"{name}ll": (_cut(run, np.int32, _U64), i4, (i8,))
+    for name, run in (
+        ("clz", lambda x: 64 - x.bit_length()), ("ffs", lambda x: (x & -x).bit_length()),
+        ("popc", int.bit_count),
+    )
 }  # fmt: skip
 
 
@@ -202,15 +198,9 @@ def _from_halves(high, low):
     return np.asarray(both).view(np.float64)
 
 
-def _exponent(x):
-    """ilogb: of zero and NaN the smallest int32, of infinity the largest."""
-    found = np.where(x == 0, -(2.0**31), np.frexp(x)[1] - 1)
-    return np.where(np.isnan(x), -(2.0**31), np.where(np.isinf(x), 2.0**31 - 1, found))
-
-
-def _logb(x):
-    strange = (x == 0) | ~np.isfinite(x)
-    return np.where(strange, np.where(x == 0, -np.inf, np.multiply(x, x)), np.frexp(x)[1] - 1)
+def _exponent(of_zero: float, of_infinity: float, of_nan: float, x):
+    found = np.where(x == 0, of_zero, np.frexp(x)[1] - 1)
+    return np.where(np.isnan(x), of_nan, np.where(np.isinf(x), of_infinity, found))
 
 
 def _remquo(x, y):
@@ -231,14 +221,8 @@ def _scipy(name: str, *values):
     try:
         from scipy import special
     except ImportError:
-        raise UnsupportedError(
-            f"cuda.libdevice.{name} is computed by SciPy here: install scipy"
-        ) from None
+        raise UnsupportedError(f"SciPy's {name} computes this: pip install scipy") from None
     return getattr(special, name)(*values)
-
-
-def _sincospi(x):
-    return _ONE["sinpi"](x), _ONE["cospi"](x)
 
 
 for _kind, _end in ((f8, ""), (f4, "f")):
@@ -247,8 +231,11 @@ for _kind, _end in ((f8, ""), (f4, "f")):
         f"modf{_end}": (np.modf, _pair, (_kind,)),
         f"frexp{_end}": (np.frexp, types.Tuple((_kind, i4)), (_kind,)),
         f"remquo{_end}": (_remquo, types.Tuple((_kind, i4)), (_kind, _kind)),
-        f"sincospi{_end}": (partial(_in_double, _sincospi), _pair, (_kind,)),
-        f"ilogb{_end}": (_exponent, i4, (_kind,)), f"logb{_end}": (_logb, _kind, (_kind,)),
+        f"sincospi{_end}": (lambda x: (_ONE["sinpi"](x), _ONE["cospi"](x)), _pair, (_kind,)),
+        f"ilogb{_end}": (
+            partial(_exponent, -(2.0**31), 2.0**31 - 1, -(2.0**31)), i4, (_kind,)
+        ),
+        f"logb{_end}": (partial(_exponent, -np.inf, np.inf, np.nan), _kind, (_kind,)),
         f"scalbn{_end}": (np.ldexp, _kind, (_kind, i4)),
         f"llrint{_end}": (to_integer("rn", 64, True, True), i8, (_kind,)),
         f"llround{_end}": (

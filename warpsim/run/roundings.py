@@ -79,20 +79,18 @@ def operation(name: str, mode: str, kind: type) -> Callable:
     return np.vectorize(one, otypes=[kind])
 
 
-def from_integer(mode: str, kind: type, unsigned: int = 0) -> Callable:
-    """``__nv_uint2float_rz`` and its like; ``unsigned`` says how many bits are, if any."""
+def to_kind(mode: str, kind: type, unsigned: int = 0) -> Callable:
+    """``__nv_double2float_rd``, ``__nv_uint2float_rz``; of unsigned integers the number of bits."""
     mask = (1 << unsigned) - 1 if unsigned else -1
-    return np.vectorize(lambda x: to_float(Fraction(int(x) & mask), mode, kind), otypes=[kind])
-
-
-def narrowed(mode: str) -> Callable:
-    """``__nv_double2float_rd`` and its like."""
 
     def one(x):
-        finite = np.isfinite(x) and x != 0
-        return to_float(Fraction(float(x)), mode, np.float32) if finite else np.float32(x)
+        if isinstance(x, float | np.floating):
+            exact = Fraction(float(x)) if np.isfinite(x) else 0
+        else:
+            exact = Fraction(int(x) & mask)
+        return to_float(exact, mode, kind) if exact else kind(x)
 
-    return np.vectorize(one, otypes=[np.float32])
+    return np.vectorize(one, otypes=[kind])
 
 
 def to_integer(mode: str, bits: int, signed: bool, from_double: bool) -> Callable:
