@@ -36,3 +36,35 @@ def test_the_verdict_is_the_same_whatever_the_data(seed):
     kernel = cuda.jit(program.function(cuda))
     found = {name: verdict(kernel, name) for name in DATA}
     assert found == dict.fromkeys(DATA, program.verdict()), program.text
+
+
+LIMIT = 7.25
+
+
+def _over_a_number(x, a, out):
+    out[0] = int(x[cuda.grid(1)] > 1e9)
+
+
+def _at_a_number_outside(x, a, out):
+    out[0] = 1.0 if x[cuda.grid(1)] == LIMIT else 0.0
+
+
+def _clamped_by_an_argument(x, a, out):
+    out[0] = min(max(x[cuda.grid(1)], a), a + 1)
+
+
+def _one_way_or_the_other(x, a, out):
+    if x[cuda.grid(1)] > 12345:
+        out[0] = 1
+    else:
+        out[0] = 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_over_a_number, _at_a_number_outside, _clamped_by_an_argument, _one_way_or_the_other],
+)
+def test_data_are_drawn_beside_what_a_kernel_compares_them_with(function):
+    for x in (np.zeros(SIZE), np.ones(SIZE)):
+        found = trace(cuda.jit(function), BLOCKS, THREADS, x, 1e6, np.zeros(1)).findings
+        assert "race" in {finding.kind for finding in found}

@@ -412,7 +412,7 @@ def run_kernel(
                 again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
             if launch.disputes.told:
-                launch.findings = judged(launch, lanes.run, parts, program.stored)
+                launch.findings = judged(launch, lanes.run, parts, program)
     except KernelError as error:
         error.module = program.source.function.__module__
         error.place = place_of(error.finding, program.source)[:2]

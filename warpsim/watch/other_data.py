@@ -6,13 +6,15 @@ then, as they may in a user's next launch; what races in any of these runs is a 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from itertools import count, product
 from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import Site, Unsupported
+from warpsim.front.names import Site, Source, Unsupported
+from warpsim.front.trees import walk
 from warpsim.run.masks import EndlessLoop
 from warpsim.run.memory import Array
 from warpsim.run.threads import geometry
@@ -23,14 +25,15 @@ from warpsim.watch.replay import Silent, stand_ins
 from warpsim.watch.report import Finding
 from warpsim.watch.uninitialised import leaves
 
-#: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone.
-DRAWS, MOST_ALONE = 4, 8
+#: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In the
+#: last two draws half of the elements lie at, or beside, what the kernel may compare them with.
+DRAWS, MOST_ALONE = 6, 8
 #: Passes of loops in one such run: what it has found by then counts.
 MOST_PASSES = 20_000
 
 
 def judged(
-    launch: Any, program: Callable, chunks: list[tuple], stored: frozenset[str]
+    launch: Any, run: Callable, chunks: list[tuple], program: Any
 ) -> dict[tuple[str, Site], Finding]:
     """The findings of a launch, with a verdict on stores that nothing orders.
 
@@ -38,12 +41,12 @@ def judged(
     ----------
     launch : warpsim.run.launch.Launch
         With the inputs of the traced run.
-    program : callable
+    run : callable
         The lane program.
     chunks : list of tuple
         The geometry of each chunk of blocks.
-    stored : frozenset of str
-        Arguments that the kernel may change.
+    program : warpsim.front.programs.Program
+        Of the kernel.
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
@@ -51,7 +54,7 @@ def judged(
     alike = {one for one in alike - differ if (one.array, one.function) not in known}
     # what takes turns keeps no inputs; addresses would lead to memory that is the user's
     if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
-        differ |= _on_other_data(launch, program, chunks, stored, alike)
+        differ |= _on_other_data(launch, run, chunks, program, alike)
     findings = {}
     for (kind, place), finding in launch.findings.items():
         if kind != "unordered":
@@ -63,7 +66,7 @@ def judged(
     return findings
 
 
-def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Site]:
+def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
     """Places among some at which it matters who stores last, once arguments are drawn anew.
 
     Whole numbers may be addresses and sizes, with which nobody meets any more if they are drawn:
@@ -71,6 +74,7 @@ def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Sit
     """
     inputs = launch.inputs
     inputs.keep_all(launch.captured)
+    compared = _compared_with(program.source, inputs.values)
     kinds = [_dtype(leaf).kind for leaf in leaves((*inputs.values, *launch.captured.values()))]
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
@@ -80,13 +84,13 @@ def _on_other_data(launch, program, chunks, stored, alike: set[Site]) -> set[Sit
         clock = Clock(len(launch.clock.block), launch.clock.padded)
         again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
         numbers = count()
-        values = [_drawn(value, numbers, chosen, seed) for value in values]
+        values = [_drawn(value, numbers, chosen, seed, compared) for value in values]
         for array in again.captured.values():
-            _drawn(array, numbers, chosen, seed)
-        again.watch(stored, dict(zip(inputs.names, values, strict=True)))
+            _drawn(array, numbers, chosen, seed, compared)
+        again.watch(program.stored, dict(zip(inputs.names, values, strict=True)))
         try:
             for chunk in chunks:
-                program(OtherData(again, geometry(*chunk)), *values)
+                run(OtherData(again, geometry(*chunk)), *values)
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
         again.disputes.judge()
@@ -101,10 +105,39 @@ def _dtype(leaf: Any) -> np.dtype:
     return leaf.dtype if isinstance(leaf, Array) else np.asarray(leaf).dtype
 
 
-def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset[int], seed: int) -> Any:
+def _compared_with(source: Source, values: Any) -> np.ndarray:
+    """Numbers in a kernel's text, of the names outside that it reads, and among its arguments."""
+    found = [leaf for leaf in leaves(values) if not isinstance(leaf, Array)]
+    for node in walk(source.tree):
+        if isinstance(node, ast.Constant):
+            found.append(node.value)
+        elif isinstance(node, ast.Name):
+            found.append(source.environment.get(node.id))
+    real = (int, float, np.integer, np.floating)
+    return np.array(sorted({float(one) for one in found if isinstance(one, real)}) or [0.0])
+
+
+def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.ndarray:
+    """Elements at some numbers, and a little or one above and below."""
+    random = np.random.default_rng(seed)
+    near = random.choice(numbers, size) * random.choice([1.0, 0.75, 1.25], size)
+    near += random.choice([0.0, 0.0, -1.0, 1.0], size)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        near = np.clip(np.rint(near), max(limits.min, -(2.0**62)), min(limits.max, 2.0**62))
+    return near.astype(dtype)
+
+
+def _drawn(
+    value: Any,
+    numbers: Iterator[int],
+    chosen: frozenset[int],
+    seed: int,
+    compared: np.ndarray,
+) -> Any:
     """An argument, with other elements, or another number, if it is among the chosen ones."""
     if isinstance(value, tuple):
-        return tuple(_drawn(part, numbers, chosen, seed) for part in value)
+        return tuple(_drawn(part, numbers, chosen, seed, compared) for part in value)
     number = next(numbers)
     if number not in chosen:
         return value
@@ -115,6 +148,9 @@ def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset[int], seed: int
     drawn = stand_ins(fill, _dtype(value), size, DRAWS * number + seed)
     if drawn.dtype.kind in "fc" and seed % 4 in (1, 2):  # of large ones the last digits are zeros
         drawn = (drawn * (100 / np.abs(drawn).max(initial=1))).astype(drawn.dtype)
+    if seed >= DRAWS - 2 and drawn.dtype.kind in "fiu":
+        beside = _beside(compared, drawn.dtype, size, DRAWS * number + seed)
+        drawn = np.where(np.arange(size) % 2 == seed % 2, beside, drawn)
     if not isinstance(value, Array):
         return type(value)(drawn[0])
     value.flat[...] = drawn
