@@ -2,7 +2,7 @@
 
 Drawn: a file of each kind, and what happened to it. Whatever that was, reading it gives what the
 whole file gives, or raises the one error of its kind with one line; nothing in it is executed, and
-memory is bounded by the file's length. `DAMAGED_FILES=1000 pytest` of this file draws more.
+memory is bounded by the file's length. `COURSE_DRAWS=1000 pytest` of this file draws more.
 """
 
 import functools
@@ -45,7 +45,7 @@ from recording.unfinished import Unfinished
 from warpsim import own_files
 from warpsim.front import answers
 
-DRAWS = int(os.environ.get("DAMAGED_FILES", "12"))
+DRAWS = int(os.environ.get("COURSE_DRAWS", "12"))
 SHAPE = VAEShape(16, 6, 3)
 LOSSES = [3.5, 2.25, 1.125, 1.0]
 

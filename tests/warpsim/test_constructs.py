@@ -149,7 +149,7 @@ def difference(seed: int) -> str | None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_constructs_do_what_python_does(part):
-    count = int(os.environ.get("WARPSIM_DRAWS", 12))
+    count = int(os.environ.get("COURSE_DRAWS", 12))
     found = [difference(seed) for seed in range(part * count, (part + 1) * count)]
     assert not any(found), "\n\n".join(filter(None, found))[:5000]
 

@@ -1,6 +1,6 @@
 """Drawn operations: what threads share against what differs, and against what a GPU computes.
 
-``WARPSIM_OPERATIONS=1000 python -m pytest tests/warpsim/test_drawn_operations.py`` draws more.
+``COURSE_DRAWS=1000 python -m pytest tests/warpsim/test_drawn_operations.py`` draws more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.warpsim import drawn_operations as drawn
 from tests.warpsim.ptx_model import Machine, Unknown
 from warpsim.run import libdevice
 
-MORE = int(os.environ.get("WARPSIM_OPERATIONS", "0"))
+MORE = int(os.environ.get("COURSE_DRAWS", "0"))
 RECORDED = sorted(data_path("measurements").glob("*-operations-*.npz"))
 #: Statements of which some results differ; `data/operations-explained.csv` has the reasons.
 with data_path("operations-explained.csv").open() as rows:

@@ -115,7 +115,7 @@ def difference(seed: int) -> str | None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_views_have_numbas_types(part):
-    count = int(os.environ.get("WARPSIM_DRAWS", 20))
+    count = int(os.environ.get("COURSE_DRAWS", 20))
     found = [difference(seed) for seed in range(part * count, (part + 1) * count)]
     assert not any(found), "\n\n".join(filter(None, found))[:5000]
 

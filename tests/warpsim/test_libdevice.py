@@ -124,7 +124,7 @@ EXACTLY = {
 
 @pytest.mark.parametrize("seed", range(2))
 def test_directions_are_the_exact_results_neighbours(seed):
-    rng, count = np.random.default_rng(seed), int(os.environ.get("WARPSIM_DRAWS", 16))
+    rng, count = np.random.default_rng(seed), int(os.environ.get("COURSE_DRAWS", 16))
     pattern = re.compile(r"[fd]?(add|sub|mul|div|rcp|fma)f?_(r[nduz])")
     for name, (_, _, operands) in libdevice.CALLS.items():
         found, run = pattern.fullmatch(name), libdevice.runs(name)[0]
@@ -140,7 +140,7 @@ def test_directions_are_the_exact_results_neighbours(seed):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_conversions_in_a_direction(seed):
-    rng, count = np.random.default_rng(seed), int(os.environ.get("WARPSIM_DRAWS", 16))
+    rng, count = np.random.default_rng(seed), int(os.environ.get("COURSE_DRAWS", 16))
     pattern = re.compile(r"(float|double|u?int|u?ll)2(float|double|u?int|u?ll)_(r[nduz])")
     whole = {"rd": math.floor, "ru": math.ceil, "rz": math.trunc, "rn": round}
     for name, (_, _, operands) in libdevice.CALLS.items():

@@ -11,7 +11,7 @@ import pytest
 from warpsim import cuda, trace
 
 SIZE = 24
-PROGRAMS, QUICK = int(os.environ.get("COURSE_NEVER_SET", "300")), 12
+PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "300")), 12
 
 
 @cuda.jit

@@ -10,7 +10,7 @@ import pytest
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
 
-PROGRAMS, QUICK = int(os.environ.get("COURSE_UNORDERED_PROGRAMS", "200")), 10
+PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
 SIZE = BLOCKS * THREADS
 DATA = {
     "ones": (np.ones(SIZE), 1.0),
