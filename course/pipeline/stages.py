@@ -114,15 +114,21 @@ class Clock:
 # --- the work of a stage --------------------------------------------------------------------------
 
 
-def decode(file: Path, job: Job) -> np.ndarray:
+def decode(
+    file: Path,
+    size: tuple[int, int],
+    fit: str,
+    for_gpu: bool = False,
+    largest: float = LARGEST,
+) -> np.ndarray:
     """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
 
     For a GPU that brings it to its size, and factorises, uint8 of its own size, where that can be.
     """
-    levels = reading.load_levels(file, largest=job.largest)
-    if job.svd == "gpu" and job.fit == "stretch" and goes_as_it_is(levels, job.size):
+    levels = reading.load_levels(file, largest=largest)
+    if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
         return levels
-    return reading.brought_to(levels, job.size, job.fit)
+    return reading.brought_to(levels, size, fit)
 
 
 def factorise(image: np.ndarray, most: int) -> Factors:
@@ -222,7 +228,7 @@ def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Fac
     """An image and its factors, none where the GPU factorises; or why it is set aside."""
     try:
         with clock("decode"):
-            image = decode(task.file, job)
+            image = decode(task.file, job.size, job.fit, job.svd == "gpu", job.largest)
     except UnreadableImage as error:
         return set_aside(task, error)
     if job.svd == "gpu":

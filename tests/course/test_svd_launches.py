@@ -34,7 +34,7 @@ def reads(monkeypatch):
 def test_the_host_reads_once(rng, reads, shape):
     there = cuda.to_device(without_full_rank(rng, *shape))
     Solver(*shape)(there, *room(shape))
-    assert reads == [(3, 2)]
+    assert reads == [(4, 2)]
     RankSolver(*shape, 3)(there, *room(shape, 3))
     assert len(reads) == 2
 
@@ -55,7 +55,7 @@ def test_more_sweeps_than_were_queued_give_the_same_to_the_bit(rng, reads, shape
     reads.clear()
     for _ in range(2):
         assert same(solved(few, a), expected)
-    asked = reads.count((3, 2))
+    asked = reads.count((4, 2))
     assert asked >= 4 and few.sweeps == enough.sweeps
     history, kept = few.history.copy_to_host(), enough.history.copy_to_host()
     assert np.array_equal(history[: few.sweeps], kept[: few.sweeps], equal_nan=True)

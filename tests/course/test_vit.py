@@ -140,13 +140,13 @@ def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
         (lambda: ViT(TOY, WEIGHTS).block(0, IMAGES), r"x has the shape .* must be \(n, 5, 128\)"),
         (
             lambda: ViT(TOY, WEIGHTS).block(
-                0, cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+                0, cuda.to_device(np.zeros((1, 5, 256), "f2"))[:, :, ::2]
             ),
             r"x has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
         ),
         (
             lambda: ViT(TOY, WEIGHTS).tokens(
-                cuda.to_device(IMAGES), cuda.to_device(np.zeros((1, 5, 256), "f2"))[..., ::2]
+                cuda.to_device(IMAGES), cuda.to_device(np.zeros((1, 5, 256), "f2"))[:, :, ::2]
             ),
             r"out has the strides \(2560, 512, 4\) bytes; its elements must lie side by side",
         ),

@@ -158,7 +158,7 @@ INSTRUCTIONS = (
     ("index it with cuda.threadIdx", with_its_thread),
     ("pad its rows by", padded),
     ("between the two", with_a_barrier),
-    ("write float32(0) or convert", in_float32),
+    ("float64 operations: ", in_float32),
     ("use cuda.atomic.add, or give", atomic),
     ("write `and` instead of &", with_and),
     ("Compare each number by itself", each_by_itself),
