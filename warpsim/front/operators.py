@@ -295,10 +295,6 @@ def convert_tuple(values, functions):
 
 
 # ---------------------------------------------------------------------- conversions
-_REALS = float, np.float32
-_DIGITS = 1 << 53  # whole numbers up to it are exact in float64
-
-
 def _to_integer(dtype: np.dtype) -> Callable:
     """Conversion to an integer type.
 
@@ -334,7 +330,7 @@ def _to_integer(dtype: np.dtype) -> Callable:
                 else x.astype(dtype)
             )
         if type(x) is not int and not isinstance(x, bool | np.bool_ | np.integer):
-            if type(x) in _REALS and low <= x < high:
+            if type(x) in (float, np.float32) and low <= x < high:
                 return int(x)
             (x,) = from_floats(np.asarray(x)[None])
             return int(x) if low <= x <= high else x
@@ -384,11 +380,9 @@ def _to_float(dtype: np.dtype) -> Callable:
     def convert(x):
         if type(x) is ndarray:
             return x.astype(dtype, copy=False)
-        if type(x) is scalar:
-            return x
-        if type(x) is int and not -_DIGITS <= x <= _DIGITS:  # rounded once, not twice
-            return scalar(np.asarray(x).astype(dtype))
-        return scalar(x)
+        if type(x) is not int or abs(x) <= 1 << 53:
+            return x if type(x) is scalar else scalar(x)
+        return scalar(np.asarray(x).astype(dtype))  # rounded once, not by way of float64
 
     convert.__name__ = dtype.name
     return convert
