@@ -48,6 +48,27 @@ CLOSE = """
     complex(a, b).real | abs(complex(a, b)) | (complex(a, b) * complex(b, a)).imag
     (complex(a, 1) / complex(b, 2)).real | (complex(a, b) ** 2).real
 """
+#: They store by themselves: @ is the index of the result, # their number, KIND a drawn type.
+STATEMENTS = """
+    t# = cuda.local.array(2, np.KIND); t#[0] = a; t#[0] += b; o[@] = t#[0]
+    t# = cuda.local.array(2, np.KIND); t#[:] = a; o[@] = t#[1] * b
+    t# = cuda.shared.array(32, np.KIND); t#[i] = a; o[@] = t#[i] - b
+    t# = cuda.shared.array(32, np.KIND); t#[i] = b; cuda.atomic.add(t#, i, a); o[@] = t#[i]
+    t# = cuda.const.array_like(TABLE); o[@] = t#[int(a) & 3] + b
+    o[@] = b; o[@] += a | o[@] = b; o[@] -= a | o[@] = b; o[@] *= a | o[@] = b; o[@] /= a
+    o[@] = b; o[@] //= a | o[@] = b; o[@] %= a | o[@] = b; o[@] **= a | o[@] = b; o[@] >>= a
+    o[@] = b; o[@] <<= a | o[@] = b; o[@] &= a | o[@] = b; o[@] ^= a
+    v# = a; v# += b; o[@] = v# | v# = 0; v# -= a; o[@] = v# | v# = a; v# //= b; o[@] = v#
+    v# = np.KIND(a); v# *= np.KIND(b); o[@] = v# | v# = a or np.KIND(b); o[@] = v#
+    v# = (a, a); o[@] = v#[int(b) & 1] | o[@] = np.KIND(a) // np.KIND(b) | o[@] = np.KIND(a) ** b
+    o[@] = b; cuda.atomic.add(o, (@), a) | o[@] = b; cuda.atomic.max(o, (@), a)
+    o[@] = b; cuda.atomic.exch(o, (@), a) | o[@] = b; cuda.atomic.inc(o, (@), a)
+    o[@] = b; cuda.atomic.xor(o, (@), a) | o[@] = b; v# = cuda.atomic.cas(o, (@), b, a); o[@] = v#
+    o[@] = cuda.shfl_sync(cuda.activemask(), a, cuda.laneid) | o[@] = np.complex64(a).real
+    o[@] = cuda.fp16.hfma(np.float16(a), np.float16(b), np.float16(a))
+    o[@] = cmath.sqrt(complex(a, b)).imag | o[@] = (np.complex64(a) / b).real
+"""
+TABLE = np.array([3, -1, 2**62, 0])
 _VALUES = {
     "i": [0, 1, -1, 2, -3, 7, 31, 32, 33, 63, 64, 65, 100, 127, 128, 200, 255, 2**31, -(2**31)],
     "f": [0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 2.5, -2.5, 7.0, 300.7, -70000.0, 3e9, -3e9, 1e10, 1e19,
@@ -77,9 +98,13 @@ def values(kind: str, rng: np.random.Generator, count: int) -> np.ndarray:
 
 def kernel(texts: list[str], a: str = "i", b: str = "i", at: str = "i"):
     """A kernel that stores each expression of x[a] and y[b] into its row of ``o``."""
-    rows = "".join(f"    o[{n}, {at}] = {text}\n" for n, text in enumerate(texts))
+    lines = [text if "@" in text or "#" in text else f"o[@] = {text}" for text in texts]
+    rows = "".join(
+        f"    {line.replace('@', f'{n}, {at}').replace('#', str(n))}\n"
+        for n, line in enumerate(lines)
+    )
     source = f"def f(x, y, o, j, k):\n    i = cuda.grid(1)\n    a = x[{a}]\n    b = y[{b}]\n{rows}"
-    names = {"cuda": cuda, "math": math, "cmath": cmath, "np": np}
+    names = {"cuda": cuda, "math": math, "cmath": cmath, "np": np, "TABLE": TABLE}
     return cuda.jit(function_of(source, f"{texts} {a} {b}", names))
 
 

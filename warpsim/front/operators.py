@@ -67,9 +67,8 @@ def floor_divide(a, b):
     if _power_of_two(b) and a.dtype == _I8:
         return a >> (b.bit_length() - 1)
     quotient = np.floor_divide(a, b)
-    if quotient.dtype == _I8:
-        overflow = (quotient == _LOWEST) & (np.asarray(b) == -1)
-        quotient = np.where(overflow, 0, quotient) if overflow.any() else quotient
+    if _any(b == -1) and quotient.dtype == _I8:
+        return np.where((quotient == _LOWEST) & (b == -1), 0, quotient)
     return quotient
 
 
@@ -134,7 +133,7 @@ def _shifted(python: Callable, numpy: Callable, a, b, convert):
         b = b if 0 <= b < 64 else min(b & _SHIFTS, 64)
         return convert(python(a, b)) if type(a) is int else numpy(a, b)
     dtype = np.dtype(convert.__name__)
-    return numpy(np.asarray(a, dtype), (b.astype(_I8) & _SHIFTS).astype(dtype))
+    return numpy(np.asarray(a, dtype), b.astype(dtype, copy=False) & _SHIFTS)
 
 
 def power(a, b, convert, bits=0):
@@ -172,13 +171,17 @@ _SQUARED = 0x10000  # the largest exponent of squares
 
 
 def _by_squares(a, exponent, convert):
-    square, result, one = convert(a), convert(1), convert(1)
-    while _any(exponent):
-        product = square if result is one else _narrowed(result * square, convert)
-        result = selp(exponent & 1, product, result)
-        exponent = exponent >> 1
-        square = _narrowed(square * square, convert) if _any(exponent) else square
-    return result
+    square, one = convert(a), convert(1)
+    result = one
+    while True:
+        odd, exponent = exponent & 1, exponent >> 1
+        if type(odd) is not int:
+            result = selp(odd, _narrowed(result * square, convert), result)
+        elif odd:
+            result = square if result is one else _narrowed(result * square, convert)
+        if not _any(exponent):
+            return result
+        square = _narrowed(square * square, convert)
 
 
 def _any(x) -> bool:
@@ -186,7 +189,7 @@ def _any(x) -> bool:
 
 
 def _narrowed(x, convert):
-    return convert(x) if type(x) is not ndarray else x
+    return convert(x) if type(x) is int else x
 
 
 def _kind(x) -> str:
@@ -326,11 +329,12 @@ def _to_integer(dtype: np.dtype) -> Callable:
                 if x.dtype.kind == "f"
                 else x.astype(dtype)
             )
-        if isinstance(x, bool | np.bool_ | np.integer):
-            x = int(x)
-        if type(x) is not int:
+        if type(x) is not int and not isinstance(x, bool | np.bool_ | np.integer):
+            if type(x) in (float, np.float32) and low <= x < high:
+                return int(x)
             (x,) = from_floats(np.asarray(x)[None])
             return int(x) if low <= x <= high else x
+        x = int(x)
         if low <= x <= high:
             return x
         x %= size
@@ -376,7 +380,9 @@ def _to_float(dtype: np.dtype) -> Callable:
     def convert(x):
         if type(x) is ndarray:
             return x.astype(dtype, copy=False)
-        return scalar(np.asarray(x).astype(dtype))  # an int is rounded once, not by way of float64
+        if type(x) is not int or abs(x) <= 1 << 53:
+            return x if type(x) is scalar else scalar(x)
+        return scalar(np.asarray(x).astype(dtype))  # rounded once, not by way of float64
 
     convert.__name__ = dtype.name
     return convert
@@ -448,11 +454,12 @@ _NUMPY_NAME = {
 def library(function: Any, dtype: np.dtype) -> Callable:
     """A function of ``math`` or a NumPy ufunc, on lanes; the result has the given dtype."""
     name = function.__name__
+    convert = CONVERT_DTYPE[dtype]
     if function is np.power and dtype.kind in "iu":
-        return lambda a, b: CONVERT_DTYPE[dtype](power(a, b, CONVERT_DTYPE[dtype]))
+        return lambda a, b: convert(power(a, b, convert))
     if isinstance(function, np.ufunc):
-        run = function
-    elif function.__module__ == "cmath" and name in complexes.FUNCTIONS:
+        return lambda *x: convert(function(*map(_unsigned, x)))
+    if function.__module__ == "cmath" and name in complexes.FUNCTIONS:
         run = complexes.FUNCTIONS[name]
     elif function.__module__ == "math" and name in device_math.FUNCTIONS:
         run = device_math.FUNCTIONS[name]
@@ -461,7 +468,7 @@ def library(function: Any, dtype: np.dtype) -> Callable:
     else:
         numpy = getattr(np, _NUMPY_NAME.get(name, name), None)
         run = device_math.each(function) if numpy in (None, np.remainder) else numpy
-    return lambda *x: CONVERT_DTYPE[dtype](run(*map(_unsigned, x)))
+    return lambda *x: convert(run(*x))
 
 
 def _unsigned(x):

@@ -88,6 +88,18 @@ def each(function: Callable) -> Callable:
     return lambda *values: run(*values)[()]
 
 
+def raised(a, b):
+    """``pow(a, b)``; to an int32 by squares in the type of ``a``. Source: libdevice's powi."""
+    exponent = np.asarray(b)
+    if exponent.dtype.kind == "f":
+        return np.power(a, b)
+    left, square, result = np.abs(exponent.astype(np.int64)), np.asarray(a), np.ones_like(a)
+    while left.any():
+        result = np.where(left & 1, result * square, result)
+        left, square = left >> 1, square * square
+    return np.where(exponent < 0, 1 / result, result)[()]
+
+
 def _special(name: str) -> Callable:
     def special(x):
         by_python = each(getattr(math, name))
@@ -115,6 +127,7 @@ def _scipy() -> Any:
 #: Functions of ``math`` that are not NumPy's of the same name.
 FUNCTIONS: dict[str, Callable] = {
     "hypot": hypot,
+    "pow": raised,
     "log2": _logarithm(np.log2, math.log2(math.e), 2.0355273740931033e-17),
     "log10": _logarithm(np.log10, math.log10(math.e), 1.098319650216765e-17),
     **{name: _special(name) for name in ("erf", "erfc", "gamma", "lgamma")},

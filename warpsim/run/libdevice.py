@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
-from warpsim.run.device_math import FUNCTIONS, each, fma
+from warpsim.run.device_math import FUNCTIONS, each, fma, raised
 from warpsim.run.roundings import WHOLE, operation, to_integer, to_kind
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
@@ -101,8 +101,7 @@ CALLS |= {
     "int_as_float": (partial(_bits, np.float32, np.int32), f4, (i4,)),
     "double_as_longlong": (partial(_bits, np.int64, np.float64), i8, (f8,)),
     "longlong_as_double": (partial(_bits, np.float64, np.int64), f8, (i8,)),
-    "powif": (partial(_in_double, np.power), f4, (f4, i4)),
-    "powi": (partial(_in_double, np.power), f8, (f8, i4)),
+    "powif": (raised, f4, (f4, i4)), "powi": (raised, f8, (f8, i4)),
     "ldexpf": (np.ldexp, f4, (f4, i4)), "ldexp": (np.ldexp, f8, (f8, i4)),
     **{f"sincos{end}": (lambda x: (np.sin(x), np.cos(x)), types.UniTuple(kind, 2), (kind,))
        for kind, end in ((f8, ""), (f4, "f"))},
