@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WRONG, LIMIT, INTERRUPTED = 1, 124, 130
 MIB = 1 << 20
 HERE = str(Path(__file__).parent) + os.sep
+#: Numba's lock, which the simulator holds while it prepares a kernel.
+LOCK = os.path.join("numba", "core", "compiler_lock.py")
 
 HELP = """\
 Run a Python program on a simulated GPU. In it, and in all that it imports, numba.cuda is the
@@ -170,7 +172,10 @@ def _without_ours(error: BaseException) -> traceback.TracebackException:
             continue
         seen.add(id(one))
         kept = [
-            frame for frame in one.stack if not frame.filename.startswith((HERE, "<lane program"))
+            frame
+            for frame in one.stack
+            if not frame.filename.startswith((HERE, "<lane program"))
+            and not frame.filename.endswith(LOCK)
         ]
         one.stack = traceback.StackSummary.from_list(kept)
         rest += [one.__cause__, one.__context__]

@@ -135,3 +135,15 @@ def test_an_array_from_outside_the_kernel_and_what_to_do():
     assert found.kind == "uninitialised-read" and "total[:] = 0" in found.message
     total[0] = 0
     assert not [f for f in trace(sums, 1, 8, np.ones(8, np.float32)).findings if f.is_error]
+
+
+def test_a_copy_of_what_was_never_set_sets_nothing():
+    for copy in (
+        lambda to, of: to.copy_to_device(of),
+        lambda to, of: to.setitem(slice(None), of),
+    ):
+        of, to, out = cuda.device_array(SIZE), cuda.device_array(SIZE), np.zeros(SIZE)
+        of[:4] = 1
+        copy(to, of)
+        assert not reads_the_unset(copies, to, 0, 4, out)
+        assert reads_the_unset(copies, to, 0, 5, out)

@@ -212,3 +212,20 @@ def test_read_by_an_atomic_it_needs_no_second_fence():
     room = np.zeros(4, np.float32), np.zeros(1, np.int32), np.zeros(1, np.float32)
     assert errors(last_block, 4, 64, np.ones(4, np.float32), *room) == []
     assert room[2][0] == 4
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_an_earlier_fence_publishes_no_later_store(fenced):
+    @cuda.jit
+    def adds(lock, out):
+        if cuda.threadIdx.x == 0:
+            while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+                pass
+            cuda.threadfence()
+            out[0] += 1
+            if fenced:
+                cuda.threadfence()
+            cuda.atomic.exch(lock, 0, 0)
+
+    found = trace(adds, 4, 32, np.zeros(1, np.int32), np.zeros(1)).findings
+    assert any(finding.is_error for finding in found) != fenced

@@ -9,6 +9,7 @@ import pytest
 
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
+from warpsim.watch.other_data import OtherData
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
 SIZE = BLOCKS * THREADS
@@ -68,3 +69,17 @@ def test_data_are_drawn_beside_what_a_kernel_compares_them_with(function):
     for x in (np.zeros(SIZE), np.ones(SIZE)):
         found = trace(cuda.jit(function), BLOCKS, THREADS, x, 1e6, np.zeros(1)).findings
         assert "race" in {finding.kind for finding in found}
+
+
+def test_other_data_make_no_loop_much_longer(monkeypatch):
+    @cuda.jit
+    def reaches(start, found):
+        i = cuda.grid(1)
+        for _ in range(start[i], start[i + 1]):
+            found[0] = 1
+
+    passes = []
+    head = OtherData.head
+    monkeypatch.setattr(OtherData, "head", lambda *given: passes.append(1) or head(*given))
+    (finding,) = trace(reaches, 2, 32, np.arange(0, 260, 4), np.zeros(1, np.int32)).findings
+    assert finding.kind == "same-value-race" and 0 < len(passes) < 5_000

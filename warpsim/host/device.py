@@ -163,8 +163,9 @@ class DeviceNDArray:
             return
         self._in_one_piece(ary._memory)
         self._check(ary, "copy_to_device", ary._memory.squeeze().strides)
-        np.copyto(self._memory, ary._memory.reshape(self.shape))
-        now_set(self._memory)
+        values = ary._memory.reshape(self.shape)
+        np.copyto(self._memory, values)
+        now_set(self._memory, values)
 
     @staticmethod
     def _in_one_piece(memory: np.ndarray) -> None:
@@ -281,7 +282,7 @@ class DeviceNDArray:
                     f"with dimension {mine}"
                 )
         part[...] = values
-        now_set(part)
+        now_set(part, values)
         if not (stream or self.stream):
             Stream().synchronize()
 

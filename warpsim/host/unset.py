@@ -45,11 +45,12 @@ def set_elements(memory: ndarray) -> ndarray | None:
     return ndarray(memory.shape, bool, is_set, start // size, steps)
 
 
-def now_set(memory: ndarray, index: Any = ...) -> None:
-    """Something has been written to some elements of an array, or to all."""
+def now_set(memory: ndarray, values: Any = None) -> None:
+    """All elements of an array have been written, or those for which some values are set."""
     found = set_elements(memory) if _allocations else None
     if found is not None:
-        found[index] = True
+        known = set_elements(values) if isinstance(values, ndarray) else None
+        found |= True if known is None else known
 
 
 def never_set_elements(flat: ndarray) -> ndarray | None:

@@ -24,9 +24,10 @@ class Clock:
         self.padded = padded
         self.block = np.zeros(blocks, np.int32)
         self.warp = np.zeros(blocks * padded // 32, np.int32)
-        self.fenced = np.zeros(blocks, bool)
+        self.fenced = np.zeros(blocks, np.int32)  # the last fence
         self.announces = np.zeros(blocks, bool)  # has fenced since its last atomic
-        self.released = np.zeros(blocks, np.int32)
+        self.released = np.zeros(blocks, np.int32)  # the last atomic after a fence
+        self.covered = np.zeros(blocks, np.int32)  # the last fence before that atomic
         self.seen = np.zeros(blocks, np.int32)  # the last atomic
         self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
         self.now = 0
@@ -102,7 +103,8 @@ class Accesses:
             sees = clock.seen if sees is None else sees
             alone = spread < SEVERAL_BLOCKS
             released = np.where(alone, clock.released[first_block], clock.released.min())
-            fits = (self.fence_time[element] < released) & (released <= sees[block])
+            covered = np.where(alone, clock.covered[first_block], clock.covered.min())
+            fits = (self.fence_time[element] < covered) & (released <= sees[block])
             if self.last is not None:
                 fits = np.where(alone, fits, self._all_published(clock, block, sees))
             ordered |= fits

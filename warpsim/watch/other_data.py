@@ -7,8 +7,9 @@ then, as they may in a user's next launch; what races in any of these runs is a 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator
-from itertools import count, product
+from itertools import chain, count, product
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ from warpsim.watch.uninitialised import leaves
 #: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In the
 #: last two draws half of the elements lie at, or beside, what the kernel may compare them with.
 DRAWS, MOST_ALONE = 6, 8
-#: Passes of loops in one such run: what it has found by then counts.
-MOST_PASSES = 20_000
+#: Passes of loops in one such run, beside twice those on the given data: what it has found by then
+#: counts. Chunks of blocks that run in all draws but the first.
+MORE_PASSES, MOST_CHUNKS = 100, 2
 
 
 def judged(
@@ -80,7 +82,8 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]
     differ: set[Site] = set()
-    for seed, chosen in product(range(DRAWS), dict.fromkeys(choices)):
+    passes = None  # of loops in a run on the given data, which is the first here, too
+    for seed, chosen in chain([(0, frozenset())], product(range(DRAWS), dict.fromkeys(choices))):
         clock = Clock(len(launch.clock.block), launch.clock.padded)
         again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
         numbers = count()
@@ -88,11 +91,15 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
         for array in again.captured.values():
             _drawn(array, numbers, chosen, seed, compared)
         again.watch(program.stored, dict(zip(inputs.names, values, strict=True)))
+        spent = [0, math.inf if passes is None else 2 * passes + MORE_PASSES]
         try:
-            for chunk in chunks:
-                run(OtherData(again, geometry(*chunk)), *values)
+            for chunk in chunks if seed == 0 else chunks[:MOST_CHUNKS]:
+                threads = OtherData(again, geometry(*chunk))
+                threads.spent = spent
+                run(threads, *values)
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
+        passes = spent[0] if passes is None else passes
         again.disputes.judge()
         differ |= alike & {launch.sites[number] for number in again.disputes.torn}
         differ |= alike & {place for kind, place in again.findings if kind == "race"}
@@ -160,11 +167,11 @@ def _drawn(
 class OtherData(Silent):
     """Threads that say nothing of what other data make them do, except where they meet."""
 
-    passes = 0
+    spent: list[float]  # passes of loops so far, and the most
 
     def head(self, loop) -> bool:
-        self.passes += 1
-        if self.passes > MOST_PASSES:
+        self.spent[0] += 1
+        if self.spent[0] > self.spent[1]:
             raise EndlessLoop("on other data it does not end soon")
         return super().head(loop)
 

@@ -246,10 +246,11 @@ class Races:
             return
         clock = self.launch.clock
         for shadow in self.shadows():
-            shadow.flush(clock)
-        clock.any_fence = True
+            shadow.settle(clock)
+        clock.any_fence = clock.moved = True
+        clock.now += 1
         blocks = np.unique(self.thread_number[self.mask.active] // self.padded)
-        clock.fenced[blocks] = clock.announces[blocks] = True
+        clock.fenced[blocks], clock.announces[blocks] = clock.now, True
         clock.acquired[blocks] = clock.seen[blocks]
 
     threadfence_system = threadfence
@@ -265,6 +266,7 @@ class Races:
         clock.now += 1
         clock.moved = True
         blocks = np.unique(threads // clock.padded)
-        clock.released[blocks[clock.fenced[blocks]]] = clock.now
+        fenced = blocks[clock.fenced[blocks] > 0]
+        clock.released[fenced], clock.covered[fenced] = clock.now, clock.fenced[fenced]
         clock.announces[blocks] = False
         clock.seen[blocks] = clock.now
