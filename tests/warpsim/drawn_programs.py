@@ -20,6 +20,7 @@ import types as python_types
 import warnings
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import types
@@ -250,7 +251,9 @@ def by_numba(program: Program) -> str | None:
         try:
             kernel, values = program.kernel(cuda)
             kinds = tuple(cuda.jit(kernel).typeof_pyval(value) for value in values)
-            compile_cuda(kernel, types.void, kinds, cc=(7, 5), nvvm_options={"opt": 3})
+            made = compile_cuda(kernel, types.void, kinds, cc=(7, 5), nvvm_options={"opt": 3})
+            for text in made.library.llvm_strs:  # what NVVM refuses, LLVM's parser does, too
+                llvm.parse_assembly(text)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
     return None

@@ -229,6 +229,8 @@ class Emitter(Accesses, DoubtfulReads):
         code = self.expression(node)
         if isinstance(kind, types.BaseTuple):
             return str(len(kind) > 0)
+        if isinstance(kind, types.StringLiteral | types.NoneType):
+            return str(bool(getattr(kind, "literal_value", None)))
         return code if isinstance(kind, types.Boolean) else f"truth({code})"
 
     # ------------------------------------------------------------------ expressions

@@ -18,7 +18,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
-from warpsim.front.dates import DATES, SCALARS
+from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import held, of_value, plain, resolve
@@ -32,6 +32,10 @@ BINARY = {
     ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
+#: Types of what may be a condition.
+TRUE_OR_FALSE = (
+    types.Number | types.Boolean | types.BaseTuple | types.StringLiteral | types.NoneType
+)
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
 REFUSED = {
@@ -82,7 +86,7 @@ class Expressions(Attributes, Decisions):
     # ------------------------------------------------------------------ expressions
     def condition(self, node: ast.expr) -> None:
         kind = self.expression(node)
-        if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
+        if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == bfloat16:
             raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {ALONE}")
@@ -336,7 +340,7 @@ class Expressions(Attributes, Decisions):
             if isinstance(index, ast.Slice):
                 for part in (index.lower, index.upper, index.step):
                     if part is not None:
-                        self.index(node, base, part)
+                        self._limit(node, base, part)
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif is_dots(index):
                 kinds.append(types.ellipsis)
@@ -375,17 +379,26 @@ class Expressions(Attributes, Decisions):
             whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
             self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
 
+    def _limit(self, node: ast.AST, base: types.Array, part: ast.expr) -> None:
+        """A limit of a slice: Numba makes a whole number of any real one; None is no limit."""
+        kind = held(self.expression(part))
+        if not isinstance(kind, REAL | types.NoneType):
+            raise self._no_item(node, base, kind)
+
+    def _no_item(self, node: ast.AST, base: types.Array, kind: types.Type) -> Exception:
+        return self.source.refused(
+            node,
+            "No implementation of function getitem found for signature:\n\n"
+            f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
+        )
+
     def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> list[types.Type]:
         """Check one index; the types of the axes it stands for (a tuple variable: several)."""
         kind = plain(self.expression(index))
         if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
             return list(kind)
         if not isinstance(kind, types.Integer):
-            raise self.source.refused(
-                node,
-                "No implementation of function getitem found for signature:\n\n"
-                f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
-            )
+            raise self._no_item(node, base, kind)
         return [kind]
 
     # ------------------------------------------------------------------ calls and loops

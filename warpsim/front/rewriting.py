@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, is_type, typing_error
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, typing_error
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
@@ -74,12 +74,6 @@ class _Rewriter(ast.NodeTransformer):
         """``global N`` of a name that is only read says nothing."""
         read = not self.source.assigned.intersection(node.names)
         return ast.copy_location(ast.Pass(), node) if read else node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """``x = float32`` sets nothing: it names a type, or is written over, as in Numba."""
-        if is_type(self.source.static(node.value)) and isinstance(node.targets[0], ast.Name):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """``x[slice(1, n)]`` as ``x[1:n]``."""
