@@ -295,14 +295,23 @@ def difference(program: Program) -> tuple[str, str] | None:
 
 #: What warpsim/README.md lists as taken by one and refused by the other, by the refusal's words.
 PUBLISHED = (
-    r"^Unsupported: .* is not supported by the simulator",
+    r"(the call of (range|slice|iter|next|callable|print)|in of array|is between values of type)\b"
+    r"[^\n]* is not supported by the simulator",
+    r"(complex of two complex numbers|of a whole array|nonlocal variables and a result|"
+    r"a value that may be None: [^\n]*) is not supported by the simulator",
     r"np\.\w+ is not available in a kernel here",
-    r"index (bool|float\d+|[^\n]*(bool|float)[^\n]*) for array",
-    r"getitem\(array\([^)]*\), (bool|float\d+|none|slice<a:b>)\)",
-    r"function match_(any|all)_sync found",
-    r"bool\([^\n]*\) needs one number",
+    r"getitem\(array\([^)]*\), array\(",
+    r"types\.unicode_type is not an element type|np\.dtype\([^\n]*\) is not an element type",
     r"Cannot modify readonly array",
     r"in a function that may escape",
+    r"NamedExpr: |Try: |keep values of a thread in it|got an unexpected keyword argument",
+    r"is a function: call it|has the parts|is a module, not a value|Untyped global name",
+    r"(\.\.\.|b'[^']*') cannot be used in a kernel|Unknown attribute 'arg(min|max)' of type array",
+    r"Cannot unify [^\n]* in [^\n]* (if|or|and) ",
+    r"function (eq|ne) found for signature:\s+>>> \w+\([^\n]*(none|unicode_type|Literal\[str\])",
+    # only Numba refuses these
+    r"fcmp une i16",
+    r"^NotDefinedError|liveness info missing|^AssertionError: $",
 )
 
 

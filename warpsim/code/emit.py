@@ -354,7 +354,7 @@ class Emitter(Accesses, DoubtfulReads):
     def code_BoolOp(self, node: ast.BoolOp) -> str:
         kind = self.typing.of[node]
         both = isinstance(node.op, ast.And)
-        if not all(isinstance(self.typing.of[v], types.Boolean) for v in node.values):
+        if not isinstance(kind, types.Boolean):
             return self._valued(node, node.values, kind)
         code = self.condition(node.values[0])
         for value in node.values[1:]:

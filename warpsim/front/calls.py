@@ -82,7 +82,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         kernel = node.func
         while isinstance(kernel, ast.Subscript | ast.Attribute | ast.Call):
             kernel = kernel.func if isinstance(kernel, ast.Call) else kernel.value
-        if hasattr(source.static(kernel), "py_func"):
+        of_result = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
+        if hasattr(source.static(kernel), "py_func") and not of_result:
             what = f"{ast.unparse(node.func)} is a launch, and a kernel cannot launch kernels"
             cure = "launch it from the host, or call a device function: cuda.jit(device=True)"
             raise source.refused(node, f"{what}: {cure}")

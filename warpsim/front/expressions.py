@@ -85,6 +85,13 @@ class Expressions(Attributes, Decisions):
 
     # ------------------------------------------------------------------ expressions
     def condition(self, node: ast.expr) -> None:
+        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        inner = node.operand if negated else node
+        if isinstance(inner, ast.BoolOp):  # a branch for each part: they need no common type
+            for value in inner.values:
+                self.condition(value)
+            self.typing.of[inner] = self.typing.of[node] = types.boolean
+            return
         kind = self.expression(node)
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
@@ -197,7 +204,8 @@ class Expressions(Attributes, Decisions):
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
-            self.condition(node.operand)
+            whole = isinstance(node.operand, ast.BoolOp)
+            (self.expression if whole else self.condition)(node.operand)
             kind = self.typing.of[node.operand]
             if isinstance(kind, types.BaseTuple):
                 raise self.call_refused(node, operator.not_, (kind,))
