@@ -309,9 +309,10 @@ PUBLISHED = (
     r"(\.\.\.|b'[^']*') cannot be used in a kernel|Unknown attribute 'arg(min|max)' of type array",
     r"Cannot unify [^\n]* in [^\n]* (if|or|and) ",
     r"function (eq|ne) found for signature:\s+>>> \w+\([^\n]*(none|unicode_type|Literal\[str\])",
+    r"function eq found for signature:\s+>>> eq\((float64|int64), UniTuple",
     # only Numba refuses these
     r"fcmp une i16",
-    r"^NotDefinedError|liveness info missing|^AssertionError: $",
+    r"^NotDefinedError|liveness info missing|^AssertionError: $|object has no attribute 'args'",
 )
 
 
