@@ -348,7 +348,7 @@ class Expressions(Attributes, Decisions):
             if isinstance(index, ast.Slice):
                 for part in (index.lower, index.upper, index.step):
                     if part is not None:
-                        self._limit(node, base, part)
+                        self.index(node, base, part, REAL | types.NoneType)
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif is_dots(index):
                 kinds.append(types.ellipsis)
@@ -387,27 +387,21 @@ class Expressions(Attributes, Decisions):
             whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
             self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
 
-    def _limit(self, node: ast.AST, base: types.Array, part: ast.expr) -> None:
-        """A limit of a slice: Numba makes a whole number of any real one; None is no limit."""
-        kind = held(self.expression(part))
-        if not isinstance(kind, REAL | types.NoneType):
-            raise self._no_item(node, base, kind)
-
-    def _no_item(self, node: ast.AST, base: types.Array, kind: types.Type) -> Exception:
-        return self.source.refused(
-            node,
-            "No implementation of function getitem found for signature:\n\n"
-            f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
-        )
-
-    def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> list[types.Type]:
+    def index(
+        self, node: ast.AST, base: types.Array, index: ast.expr, takes: Any = types.Integer
+    ) -> list[types.Type]:
         """Check one index; the types of the axes it stands for (a tuple variable: several)."""
         kind = plain(self.expression(index))
-        if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
-            return list(kind)
-        if not isinstance(kind, types.Integer):
-            raise self._no_item(node, base, kind)
-        return [kind]
+        kinds = (
+            list(kind) if isinstance(kind, types.BaseTuple) and takes is types.Integer else [kind]
+        )
+        if not all(isinstance(one, takes) for one in kinds):
+            raise self.source.refused(
+                node,
+                "No implementation of function getitem found for signature:\n\n"
+                f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
+            )
+        return kinds
 
     # ------------------------------------------------------------------ calls and loops
     def see_Once(self, node: Once) -> types.Type:
