@@ -20,6 +20,7 @@ import types as python_types
 import warnings
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import types
@@ -250,7 +251,9 @@ def by_numba(program: Program) -> str | None:
         try:
             kernel, values = program.kernel(cuda)
             kinds = tuple(cuda.jit(kernel).typeof_pyval(value) for value in values)
-            compile_cuda(kernel, types.void, kinds, cc=(7, 5), nvvm_options={"opt": 3})
+            made = compile_cuda(kernel, types.void, kinds, cc=(7, 5), nvvm_options={"opt": 3})
+            for text in made.library.llvm_strs:  # what NVVM refuses, LLVM's parser does, too
+                llvm.parse_assembly(text)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
     return None
@@ -291,21 +294,36 @@ def difference(program: Program) -> tuple[str, str] | None:
 
 
 #: What warpsim/README.md lists as taken by one and refused by the other, by the refusal's words.
-PUBLISHED = (
-    r"^Unsupported: .* is not supported by the simulator",
-    r"np\.\w+ is not available in a kernel here",
-    r"index (bool|float\d+|[^\n]*(bool|float)[^\n]*) for array",
-    r"getitem\(array\([^)]*\), (bool|float\d+|none|slice<a:b>)\)",
-    r"function match_(any|all)_sync found",
-    r"bool\([^\n]*\) needs one number",
-    r"Cannot modify readonly array",
-    r"in a function that may escape",
-)
+PUBLISHED = {
+    "only here refused": (
+        r"(the call of (range|slice|iter|next|callable)|in of array|is between values of type)\b"
+        r"[^\n]* is not supported by the simulator",
+        r"(complex of two complex numbers|of a whole array|nonlocal variables and a result|"
+        r"a value that may be None: [^\n]*) is not supported by the simulator",
+        r"np\.\w+ is not available in a kernel here",
+        r"getitem\(array\([^)]*\), array\(",
+        r"types\.unicode_type is not an element type|np\.dtype\([^\n]*\) is not an element type",
+        r"Cannot modify readonly array",
+        r"NamedExpr: |Try: |keep values of a thread in it|got an unexpected keyword argument",
+        r"is a function: call it|has the parts|is a module, not a value|Untyped global name",
+        r"(\.\.\.|b'[^']*') cannot be used in a kernel",
+        r"Unknown attribute 'arg(min|max)' of type array",
+        r"Cannot unify [^\n]* in [^\n]* (if|or|and) ",
+        r"function (eq|ne) found for signature:\s+>>> \w+\([^\n]*(none|unicode|Literal\[str\])",
+        r"function eq found for signature:\s+>>> eq\((float64|int64), UniTuple",
+    ),
+    "only Numba refuses": (
+        r"in a function that may escape",
+        r"fcmp une i16",
+        r"^NotDefinedError|liveness info missing|^AssertionError: $|object has no attribute 'args'",
+    ),
+}
 
 
-def known(reason: str) -> bool:
+def known(found: tuple[str, str]) -> bool:
     """Is it a difference that warpsim/README.md lists?"""
-    return any(re.search(words, reason) for words in PUBLISHED)
+    who, reason = found
+    return any(re.search(words, reason) for words in PUBLISHED.get(who, ()))
 
 
 def smaller(program: Program) -> Program:

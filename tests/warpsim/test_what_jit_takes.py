@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 from numba import float32
+from numba.core.errors import TypingError
 
 from warpsim import KernelError, Unsupported, cuda, trace
 
@@ -185,3 +186,44 @@ def test_a_type_by_another_name():
     x = np.zeros(1)
     alias[1, 1](x)
     assert x[0] == np.float32(0.1)
+
+
+def test_conversions_and_other_names_that_numba_takes():
+    @cuda.jit
+    def kernel(a, x, flag, pair, o, c):
+        i = cuda.grid(1)
+        atomic = cuda.atomic
+        if i == 0:
+            a[:x] = 3
+            a[flag:x:True] = 4
+            a[6:None] = 9
+        atomic.add(c, x, 1)
+        atomic.add(o, (x, flag), 1)
+        if i < 3 and pair and x:
+            atomic.add(c, flag, 1)
+        if not (i < 4 and ()) and hasattr(a, "size") and not bool(()):
+            atomic.add(c, 0, 1)
+        if "" or i == 0 or None:
+            atomic.add(c, 4, 1)
+        matched = cuda.match_any_sync(-1, i > 1)
+        if i == 5:
+            c[3] = matched
+        empty = ()
+        c[5 + len(empty)] = hasattr(i, "size") or bool(pair)
+
+    a, o, c = np.zeros(8), np.zeros((4, 4)), np.zeros(6)
+    kernel[1, 32](a, 2.9, True, (1, 2), o, c)
+    assert a.tolist() == [3, 4, 0, 0, 0, 0, 9, 9]
+    assert o[2, 1] == o.sum() == 32
+    assert c.tolist() == [32, 3, 32, -4, 1, 1]
+
+
+def test_a_variable_that_names_a_function_holds_no_older_value():
+    @cuda.jit
+    def kernel(x):
+        value = 5
+        value = float32
+        x[0] = value
+
+    with pytest.raises(TypingError, match="Cannot unify"):
+        kernel[1, 1](np.zeros(1))

@@ -109,13 +109,18 @@ class Accesses:
     def _one_index(self, node: ast.expr) -> str:
         if isinstance(node, ast.Slice):
             parts = [
-                "None" if part is None else self.expression(part)
+                "None" if part is None else self._limit(part)
                 for part in (node.lower, node.upper, node.step)
             ]
             return f"slice({', '.join(parts)})"
         if self.typing.of[node] == types.none:
             return "None"
         return self.index_part(self.expression(node), self.typing.of[node])
+
+    def _limit(self, node: ast.expr) -> str:
+        """Code of a slice's limit; whole numbers need no conversion."""
+        whole = isinstance(plain(self.typing.of[node]), types.Integer | types.NoneType)
+        return self.expression(node) if whole else self.operand(node, types.int64)
 
     def index_part(self, code: str, kind: types.Type) -> str:
         """Code of an index on one axis: only signed ones count from the end."""
@@ -126,7 +131,7 @@ class Accesses:
     def whole_index(self, node: ast.expr) -> str:
         """Code of a tuple that is the index of an element."""
         code, kinds = self.expression(node), [plain(kind) for kind in self.typing.of[node]]
-        if not any(kind == types.uint64 for kind in kinds):
+        if all(isinstance(kind, types.Integer) and kind != types.uint64 for kind in kinds):
             return code
         parts = ", ".join(f"lambda x: {self.index_part('x', kind)}" for kind in kinds)
         return f"convert_tuple({code}, ({parts},))"
@@ -183,5 +188,5 @@ def bare(code: str) -> str:
         depth += (letter == "(") - (letter == ")")
         if depth == 0:
             inside = code[1:-1]
-            return inside if number == len(code) - 1 and "," not in inside else code
+            return inside if inside and number == len(code) - 1 and "," not in inside else code
     return code

@@ -229,6 +229,8 @@ class Emitter(Accesses, DoubtfulReads):
         code = self.expression(node)
         if isinstance(kind, types.BaseTuple):
             return str(len(kind) > 0)
+        if isinstance(kind, types.StringLiteral | types.NoneType):
+            return str(bool(getattr(kind, "literal_value", None)))
         return code if isinstance(kind, types.Boolean) else f"truth({code})"
 
     # ------------------------------------------------------------------ expressions
@@ -352,7 +354,7 @@ class Emitter(Accesses, DoubtfulReads):
     def code_BoolOp(self, node: ast.BoolOp) -> str:
         kind = self.typing.of[node]
         both = isinstance(node.op, ast.And)
-        if not all(isinstance(self.typing.of[v], types.Boolean) for v in node.values):
+        if not isinstance(kind, types.Boolean):
             return self._valued(node, node.values, kind)
         code = self.condition(node.values[0])
         for value in node.values[1:]:

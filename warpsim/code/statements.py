@@ -136,10 +136,13 @@ class Writer(Emitter):
         pass
 
     def write_Expr(self, node: ast.Expr) -> None:
-        self.line(self.expression(node.value))
+        if node.value in self.typing.of:
+            self.line(self.expression(node.value))
 
     # ------------------------------------------------------------------ assignments
     def write_Assign(self, node: ast.Assign) -> None:
+        if node.value not in self.typing.of:
+            return
         code, kind = self.expression(node.value), self.typing.of[node.value]
         if len(node.targets) > 1 or not isinstance(node.targets[0], ast.Name | ast.Subscript):
             temporary = self.temporary("value")

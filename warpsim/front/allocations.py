@@ -61,10 +61,10 @@ def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         raise _no_such_shape(typer, node, path, shape_node, dtype)
     _check_alignment(typer, node)
     sizes = shape if isinstance(shape, tuple) else (shape,)
-    dynamic = path == "shared.array" and len(sizes) == 1
+    dynamic = path == "shared.array" and sizes == (0,)
     if math.prod(sizes) <= 0 and not dynamic:
         raise source.refused(node, f"array length <= 0: cuda.{path} of shape {shape}")
-    typer.typing.shapes[node] = (0,) if math.prod(sizes) <= 0 else sizes
+    typer.typing.shapes[node] = sizes
     typer.typing.operands[node] = (dtype,)
     return types.Array(dtype, len(sizes), "C")
 

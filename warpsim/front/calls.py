@@ -22,11 +22,12 @@ from warpsim.front.allocations import (
 )
 from warpsim.front.attributes import transposed
 from warpsim.front.bfloat import ALONE, bfloat16, castable
-from warpsim.front.dates import SCALARS
+from warpsim.front.dates import REAL, SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import (
+    attribute_type,
     best_signature,
     dtype_of,
     held,
@@ -81,7 +82,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         kernel = node.func
         while isinstance(kernel, ast.Subscript | ast.Attribute | ast.Call):
             kernel = kernel.func if isinstance(kernel, ast.Call) else kernel.value
-        if hasattr(source.static(kernel), "py_func"):
+        of_result = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
+        if hasattr(source.static(kernel), "py_func") and not of_result:
             what = f"{ast.unparse(node.func)} is a launch, and a kernel cannot launch kernels"
             cure = "launch it from the host, or call a device function: cuda.jit(device=True)"
             raise source.refused(node, f"{what}: {cure}")
@@ -133,8 +135,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
     if function in (min, max) and len(arguments) == 1 and isinstance(arguments[0], types.Array):
-        real = types.Integer | types.Float | types.Boolean
-        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, real):
+        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, REAL):
             typer.typing.operands[node] = (arguments[0].dtype,)
             return arguments[0].dtype
     if function in (min, max) and len(arguments) == 1:
@@ -205,6 +206,8 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
         kind, asked = plain(typer.expression(node.args[0])), given[1]
         asked = asked if isinstance(asked, tuple) else (asked,)
         return any(_is_instance(typer, node, kind, one) for one in asked)
+    if function is hasattr and len(given) == 2 and isinstance(given[1], str):
+        return attribute_type(plain(typer.expression(node.args[0])), given[1]) is not None
     text = typer.text(node.args[0]) if len(node.args) == 1 else None
     if function in (float, ord, len) and text is not None:
         try:
@@ -305,6 +308,9 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
         elif any(isinstance(one, types.Complex) for one in arguments):
             raise typer.source.unsupported(node, "complex of two complex numbers")
         return kind
+    if function is bool and isinstance(arguments[0], types.BaseTuple | types.NoneType):
+        typer.typing.values[node] = isinstance(arguments[0], types.BaseTuple) and bool(arguments[0])
+        return types.boolean
     if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
         listed = ", ".join(str(kind) for kind in arguments)
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
@@ -350,7 +356,7 @@ def _print(typer: Expressions, node: ast.Call) -> types.Type:
 def _printable(kind: types.Type) -> bool:
     if isinstance(kind, types.BaseTuple):
         return all(_printable(part) for part in kind)
-    return isinstance(kind, types.Integer | types.Float | types.Boolean | types.StringLiteral)
+    return isinstance(kind, REAL | types.StringLiteral)
 
 
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
@@ -511,11 +517,10 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
-    real = types.Integer | types.Float | types.Boolean
     members = any(isinstance(source.static(argument), Enum) for argument in node.args)
     if members and path not in TAKE_MEMBERS:
         raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
-    takes = all(isinstance(held(kind), real) or kind == bfloat16 for kind in arguments)
+    takes = all(isinstance(held(kind), REAL) or kind == bfloat16 for kind in arguments)
     found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)
@@ -543,13 +548,12 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     if name != "compare_and_swap":
         index = plain(typer.expression(node.args[1]))
-        count = len(index) if isinstance(index, types.BaseTuple) else 1
-        parts = index if isinstance(index, types.BaseTuple) else (index,)
-        if count != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
+        parts = index if isinstance(index, types.BaseTuple) and array.ndim != 1 else (index,)
+        if len(parts) != array.ndim or not all(isinstance(held(part), REAL) for part in parts):
             raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
     for value in values:
         kind = held(typer.expression(value))
-        if not isinstance(kind, types.Integer | types.Float | types.Boolean):
+        if not isinstance(kind, REAL):
             raise source.refused(node, f"cuda.atomic.{name}: value of type {kind}")
     typer.typing.operands[node] = (array.dtype,) * len(values)
     return array.dtype

@@ -11,6 +11,8 @@ from numba import types
 DATES = types.NPDatetime | types.NPTimedelta
 #: Types of one value that arrays and variables may hold.
 SCALARS = types.Number | types.Boolean | DATES
+#: Types that Numba makes a whole number of wherever it needs one.
+REAL = types.Integer | types.Float | types.Boolean
 
 
 @cache

@@ -50,7 +50,7 @@ class Decisions:
                 return self.typing.known.get(node)
             return None
         value = self.constant(node)
-        return bool(value) if isinstance(value, bool | int | float | None) else None
+        return bool(value) if isinstance(value, bool | int | float | str | None) else None
 
     def _decided_together(self, node: ast.BoolOp) -> bool | None:
         """``and``, ``or``: Python's bytecode has a branch for each part, and Numba decides each.

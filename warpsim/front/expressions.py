@@ -18,7 +18,7 @@ from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
-from warpsim.front.dates import DATES, SCALARS
+from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.decisions import COMPARE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import held, of_value, plain, resolve
@@ -32,6 +32,10 @@ BINARY = {
     ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
+#: Types of what may be a condition.
+TRUE_OR_FALSE = (
+    types.Number | types.Boolean | types.BaseTuple | types.StringLiteral | types.NoneType
+)
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
 REFUSED = {
@@ -81,8 +85,15 @@ class Expressions(Attributes, Decisions):
 
     # ------------------------------------------------------------------ expressions
     def condition(self, node: ast.expr) -> None:
+        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        inner = node.operand if negated else node
+        if isinstance(inner, ast.BoolOp):  # a branch for each part: they need no common type
+            for value in inner.values:
+                self.condition(value)
+            self.typing.of[inner] = self.typing.of[node] = types.boolean
+            return
         kind = self.expression(node)
-        if not isinstance(kind, types.Number | types.Boolean | types.BaseTuple):
+        if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == bfloat16:
             raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {ALONE}")
@@ -193,7 +204,8 @@ class Expressions(Attributes, Decisions):
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
-            self.condition(node.operand)
+            whole = isinstance(node.operand, ast.BoolOp)
+            (self.expression if whole else self.condition)(node.operand)
             kind = self.typing.of[node.operand]
             if isinstance(kind, types.BaseTuple):
                 raise self.call_refused(node, operator.not_, (kind,))
@@ -336,7 +348,7 @@ class Expressions(Attributes, Decisions):
             if isinstance(index, ast.Slice):
                 for part in (index.lower, index.upper, index.step):
                     if part is not None:
-                        self.index(node, base, part)
+                        self.index(node, base, part, REAL | types.NoneType)
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
             elif is_dots(index):
                 kinds.append(types.ellipsis)
@@ -375,18 +387,21 @@ class Expressions(Attributes, Decisions):
             whole = [ast.copy_location(ast.Slice(), dots[0]) for _ in range(missing)]
             self.typing.indices[node] = [*nodes[:place], *whole, *nodes[place + 1 :]]
 
-    def index(self, node: ast.AST, base: types.Array, index: ast.expr) -> list[types.Type]:
+    def index(
+        self, node: ast.AST, base: types.Array, index: ast.expr, takes: Any = types.Integer
+    ) -> list[types.Type]:
         """Check one index; the types of the axes it stands for (a tuple variable: several)."""
         kind = plain(self.expression(index))
-        if isinstance(kind, types.BaseTuple) and all(isinstance(k, types.Integer) for k in kind):
-            return list(kind)
-        if not isinstance(kind, types.Integer):
+        kinds = (
+            list(kind) if isinstance(kind, types.BaseTuple) and takes is types.Integer else [kind]
+        )
+        if not all(isinstance(one, takes) for one in kinds):
             raise self.source.refused(
                 node,
                 "No implementation of function getitem found for signature:\n\n"
                 f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
             )
-        return [kind]
+        return kinds
 
     # ------------------------------------------------------------------ calls and loops
     def see_Once(self, node: Once) -> types.Type:

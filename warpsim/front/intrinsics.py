@@ -69,12 +69,20 @@ def _selp(test, a, b):
     if bfloat16 in (a, b):
         return ALONE
     wide = isinstance(a, types.Integer | types.Float) and a.bitwidth > 8 and a != types.float16
+    wide = wide and isinstance(test, types.Boolean)
     return (a, (test, a, a)) if a == b and wide else None
+
+
+def _has_32_bits(value) -> bool:
+    """Is it a whole number of at least 32 bits? Numba's code for warps cuts it off there."""
+    return isinstance(value, types.Integer) and value.bitwidth >= 32
 
 
 def _shuffle(mask, value, lane):
     if value not in (i4, i8, types.float32, types.float64):
         return None
+    if not _has_32_bits(mask) or not _has_32_bits(lane):
+        return f"mask and lane of a shuffle have 32 bits or more, not {mask} and {lane}: int64(...)"
     return value, (types.int64, value, i4)
 
 
@@ -82,6 +90,8 @@ def _vote(result):
     def signature(mask, predicate):
         if not isinstance(mask, types.Integer):
             return f"Mask type must be an integer. Got {mask}"
+        if not _has_32_bits(mask):
+            return f"a mask has 32 bits or more. Got {mask}: write int64(...)"
         if not isinstance(predicate, types.Integer | types.Boolean):
             return f"Predicate must be an integer or boolean. Got {predicate}"
         return result, (types.int64, types.boolean)
@@ -92,14 +102,12 @@ def _vote(result):
 _MATCHED = (i4, i8, types.float32, types.float64)
 
 
-def _match_any(mask, value):
-    return (i4, (types.int64, value)) if value in _MATCHED else None
+def _match(result):
+    def signature(mask, value):
+        chosen = best_signature(tuple((i4, kind) for kind in _MATCHED), (mask, value))
+        return None if chosen is None else (result, (types.int64, _MATCHED[chosen]))
 
-
-def _match_all(mask, value):
-    if value not in _MATCHED:
-        return None
-    return types.Tuple((i4, types.boolean)), (types.int64, value)
+    return signature
 
 
 def _nothing(*arguments):
@@ -136,8 +144,8 @@ FUNCTIONS: dict[str, Callable] = {
     "all_sync": _vote(types.boolean),
     "eq_sync": _vote(types.boolean),
     "ballot_sync": _vote(i4),
-    "match_any_sync": _match_any,
-    "match_all_sync": _match_all,
+    "match_any_sync": _match(i4),
+    "match_all_sync": _match(types.Tuple((i4, types.boolean))),
     **halves.TYPES,
     **libdevice.TYPES,
 }

@@ -24,6 +24,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
+from warpsim.front.intrinsics import VALUES
 from warpsim.front.matching import Matches
 from warpsim.front.oracle import of_value
 from warpsim.front.trees import consists_of, walk
@@ -455,7 +456,7 @@ def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
             ):
                 if type(folded(value)) is int:
                     source.constants[target.id] = folded(value)
-                elif is_type(source.static(value)):
+                elif names_no_value(source.static(value)):
                     source.constants[target.id] = source.static(value)
 
 
@@ -468,8 +469,9 @@ def has_no_type(value: Any) -> bool:
     return not plain and of_value(value) is None
 
 
-def is_type(value: Any) -> bool:
-    """Is it ``float32`` of Numba or NumPy, which a kernel may give another name?"""
-    return isinstance(value, types.Number | types.Boolean) or (
-        isinstance(value, type) and issubclass(value, np.generic)
-    )
+def names_no_value(value: Any) -> bool:
+    """Is it a type, a function or a module, which a kernel may give another name?"""
+    if isinstance(value, KernelName):
+        return value.path not in VALUES
+    named = isinstance(value, types.Number | types.Boolean | ModuleType) or callable(value)
+    return named and not isinstance(value, FunctionType) and not has_no_type(value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, is_type, typing_error
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded, typing_error
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
@@ -75,11 +75,14 @@ class _Rewriter(ast.NodeTransformer):
         read = not self.source.assigned.intersection(node.names)
         return ast.copy_location(ast.Pass(), node) if read else node
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        """``x = float32`` sets nothing: it names a type, or is written over, as in Numba."""
-        if is_type(self.source.static(node.value)) and isinstance(node.targets[0], ast.Name):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """``True or x``, ``True and x``: Python's compiler leaves one of the two out."""
+        self.generic_visit(node)
+        while len(node.values) > 1 and folded(node.values[0]) is not MISSING:
+            if bool(folded(node.values[0])) is isinstance(node.op, ast.Or):
+                return node.values[0]
+            del node.values[0]
+        return node if len(node.values) > 1 else node.values[0]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """``x[slice(1, n)]`` as ``x[1:n]``."""

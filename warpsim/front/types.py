@@ -18,7 +18,7 @@ from numba import types
 from warpsim.front.bfloat import storable
 from warpsim.front.dates import DATES, SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
-from warpsim.front.names import MISSING, NotYet, Source, folded, typing_error
+from warpsim.front.names import MISSING, NotYet, Source, folded, names_no_value, typing_error
 from warpsim.front.oracle import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
@@ -149,9 +149,15 @@ class Typer(Expressions):
     def do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
             self.unused = node.value
-            self.expression(node.value)
+            if not names_no_value(self.source.static(node.value)):
+                self.expression(node.value)
 
     def do_Assign(self, node: ast.Assign) -> None:
+        if names_no_value(self.source.static(node.value)):
+            nothing = Conflict((types.Opaque(ast.unparse(node.value)),))
+            for target in node.targets:
+                self.assign(target, nothing)
+            return  # other names for a type, a function or a module: no code
         kind, value = self.expression(node.value), self.literal(node.value)
         value = self.text(node.value) or value
         for target in node.targets:
@@ -166,6 +172,12 @@ class Typer(Expressions):
         old = self.expression(_as_load(node.target))
         self.typing.of[node.target] = old
         value = self.expression(node.value)
+        if isinstance(old, types.Array) and isinstance(node.target, ast.Name):
+            raise self.source.unsupported(
+                node,
+                f"{ast.unparse(node)} of a whole array",
+                "Give NumPy's function the array for the result, as np.divide(x, 2, x), or loop.",
+            )
         kinds = {type(held(kind)) for kind in (old, value)}
         if isinstance(node.op, ast.Div) and types.Integer in kinds <= {
             types.Integer,

@@ -270,8 +270,9 @@ class DeviceNDArray:
         """Set elements; without a stream of its own, the call waits for the default one."""
         part = self._part(index)
         values = value._memory if isinstance(value, DeviceNDArray) else np.asarray(value)
-        if of_dtype(values.dtype) is None or (values.dtype.kind == "c") > (self.dtype.kind == "c"):
-            raise TypeError(f"elements of {self.dtype} cannot be set to {values.dtype}")
+        kinds = values.dtype.kind, part.dtype.kind
+        if kinds[0] != kinds[1] and (of_dtype(values.dtype) is None or kinds[0] == "c"):
+            raise TypeError(f"elements of {part.dtype} cannot be set to {values.dtype}")
         self._in_one_piece(values)
         if values.ndim > part.ndim:
             raise ValueError(f"Can't assign {values.ndim}-D array to {part.ndim}-D self")
