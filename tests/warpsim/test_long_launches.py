@@ -105,12 +105,25 @@ def counts_down(n, x):
     x[0] = n
 
 
+@cuda.jit(device=True)
+def down(n):
+    while n > 0:
+        n -= 1
+    return n
+
+
+@cuda.jit
+def calls(n, x):
+    x[0] = down(n)
+
+
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
         (waits, "waits: pass 71 of 200 of the loop in line 2 after 12 s, about 22 s more"),
         (counts_down, "counts_down: pass 71 of the loop in line 2 after 12 s"),
+        (calls, "calls: pass 71 of the loop in line 2 of down after 12 s"),
     ],
 )
 def test_a_long_loop_in_one_block_says_on_which_pass_it_is(clock, capsys, kernel, said, traced):

@@ -41,19 +41,24 @@ class Progress:
         if not self.tells_loops or (passed := clock() - self.began) < SECONDS:
             return
         self.tells_loops = False
-        loops: list[Loop] = []
+        loops: list[tuple[Loop, str]] = []  # with the function that each is in, outermost first
         while frame is not None:
             here = [one for one in frame.f_locals.values() if isinstance(one, Loop)]
-            going = [one for one in here if not hasattr(one, "ended")]
-            loops = sorted(going, key=lambda one: one.line) + loops
+            going = sorted((one for one in here if not hasattr(one, "ended")), key=_line)
+            loops = [(one, frame.f_code.co_name) for one in going] + loops
             frame = frame.f_back
-        loop = next((one for one in loops if one.steps > 1), loops[-1])
+        loop, function = next((pair for pair in loops if pair[0].steps > 1), loops[-1])
         total = getattr(loop, "total", 0)
         of = f" of {total:,}" if total else ""
-        text = f"pass {loop.steps:,}{of} of the loop in line {loop.line} after {passed:.0f} s"
-        if total and self.whole and loop is loops[0]:
+        where = f"line {loop.line}" + (f" of {function}" if function != name else "")
+        text = f"pass {loop.steps:,}{of} of the loop in {where} after {passed:.0f} s"
+        if total and self.whole and loop is loops[0][0]:
             text += f", about {span(passed * (total - loop.steps) / loop.steps)} more"
         _say(name, text)
+
+
+def _line(loop: Loop) -> int:
+    return loop.line
 
 
 def _say(name: str, text: str) -> None:
