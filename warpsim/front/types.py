@@ -153,7 +153,8 @@ class Typer(Expressions):
                 self.expression(node.value)
 
     def do_Assign(self, node: ast.Assign) -> None:
-        if names_no_value(self.source.static(node.value)):
+        named = all(isinstance(target, ast.Name) for target in node.targets)
+        if named and names_no_value(self.source.static(node.value)):
             nothing = Conflict((types.Opaque(ast.unparse(node.value)),))
             for target in node.targets:
                 self.assign(target, nothing)
