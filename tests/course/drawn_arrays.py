@@ -232,7 +232,9 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "int32": lambda v: v.astype(np.int32),
     "a longdouble": lambda v: v.astype(np.longdouble),
     "pandas": lambda v: pandas.DataFrame(v) if v.ndim == 2 else pandas.Series(v.ravel()),
-    "sparse": lambda v: sparse.csr_array(np.atleast_2d(v) if v.ndim < 3 else v[0, 0]),
+    "sparse": lambda v: sparse.csr_array(  # SciPy has none of float16
+        np.atleast_2d(v if v.ndim < 3 else v[0, 0]).astype(np.float64)
+    ),
     "a list": lambda v: v.tolist(),
     "a number": lambda v: v.ravel()[0],
     "without axes": lambda v: v.ravel()[0].reshape(()).copy(),

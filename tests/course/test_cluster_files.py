@@ -2,7 +2,6 @@
 
 import errno
 import filecmp
-import json
 import os
 import signal
 import time
@@ -43,10 +42,7 @@ def assert_same(alone, report):
     names = sorted(os.listdir(alone.out))
     assert sorted(os.listdir(report.out)) == names
     same, different, missing = filecmp.cmpfiles(alone.out, report.out, names, shallow=False)
-    assert (different, missing) == (["report.json"], [])  # it says who rebuilt them
-    ours, theirs = (json.loads((its.out / "report.json").read_text()) for its in (report, alone))
-    assert ours.pop("rebuilt by") == theirs.pop("rebuilt by") + ", shared by 2 workers"
-    assert ours == theirs
+    assert (different, missing) == ([], [])
     assert report.qualities == alone.qualities and report.skipped == alone.skipped
 
 
