@@ -373,23 +373,31 @@ def _changes(tree: ast.Module, place: int):
 
 
 def main() -> None:
-    """Draw programs, and print each difference with the smallest program that shows it."""
+    """Draw programs; print each difference that the README lacks, and a program that shows it."""
     options = argparse.ArgumentParser()
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--first", type=int, default=0, help="the number of the first program")
     options.add_argument("--count", type=int, default=1000)
     options.add_argument("--doubt", type=float, default=DOUBT)
     options.add_argument("--each", type=int, default=1, help="how many to print of a kind")
     chosen = options.parse_args()
-    taken, found = 0, collections.defaultdict(list)
-    for number in range(chosen.count):
+    taken, named, found = 0, 0, collections.defaultdict(list)
+    for number in range(chosen.first, chosen.first + chosen.count):
         program = Author(f"{chosen.seed}-{number}", chosen.doubt).program()
         differs = difference(program)
         if differs is None:
             taken += by_simulator(program) is None
             continue
+        if known(differs):
+            named += 1
+            continue
         reason = re.sub(r"\x1b\[\d*m|\d+|'[^']*'|\"[^\"]*\"", "", differs[1]).strip()
         found[differs[0], reason[:70]].append((number, program))
-    print(f"{chosen.count} programs of seed {chosen.seed}, {taken} taken by both")
+    print(
+        f"{chosen.count} programs of seed {chosen.seed} from {chosen.first}: {taken} run, "
+        f"{named} differ as the README says, {sum(map(len, found.values()))} otherwise",
+        flush=True,
+    )
     for (who, reason), programs in sorted(found.items(), key=lambda pair: -len(pair[1])):
         print(f"\n===== {len(programs)} times {who}: {reason}")
         for number, program in programs[: chosen.each]:
