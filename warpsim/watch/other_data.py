@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain, count, product
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ from warpsim.watch.uninitialised import leaves
 #: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In the
 #: last two draws half of the elements lie at, or beside, what the kernel may compare them with.
 DRAWS, MOST_ALONE = 6, 8
+#: The order in which draws are tried, each with another choice of arguments; runs that a launch
+#: gets at least; passes of loops times threads (4,096 at least) that more runs may take.
+ORDER, LEAST_RUNS, MOST_WORK = (0, 4, 1, 5, 2, 3), 4, 1 << 23
 #: Passes of loops in one such run, beside twice those on the given data: what it has found by then
 #: counts. Chunks of blocks that run in all draws but the first.
 MORE_PASSES, MOST_CHUNKS = 100, 2
@@ -81,9 +84,18 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]
+    choices = list(dict.fromkeys(choices))
+    draws = [
+        (ORDER[(number + turn) % DRAWS], chosen)
+        for turn in range(DRAWS)
+        for number, chosen in enumerate(choices)
+    ]
+    threads = max(4096, sum(blocks * math.prod(block) for _, block, _, blocks in chunks))
     differ: set[Site] = set()
     passes = None  # of loops in a run on the given data, which is the first here, too
-    for seed, chosen in chain([(0, frozenset())], product(range(DRAWS), dict.fromkeys(choices))):
+    for done, (seed, chosen) in enumerate([(0, frozenset()), *draws]):
+        if done > LEAST_RUNS and done * threads * (passes + 1) > MOST_WORK:
+            break
         clock = Clock(len(launch.clock.block), launch.clock.padded)
         again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
         numbers = count()
@@ -94,9 +106,9 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
         spent = [0, math.inf if passes is None else 2 * passes + MORE_PASSES]
         try:
             for chunk in chunks if seed == 0 else chunks[:MOST_CHUNKS]:
-                threads = OtherData(again, geometry(*chunk))
-                threads.spent = spent
-                run(threads, *values)
+                running = OtherData(again, geometry(*chunk))
+                running.spent = spent
+                run(running, *values)
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
         passes = spent[0] if passes is None else passes
