@@ -1,4 +1,4 @@
-"""Calls of every front door with arrays as nobody lists them: kinds, strides, overlaps, results.
+"""Calls of every entry point with arrays as nobody lists them: kinds, strides, overlaps, results.
 
 `python -m tests.course.drawn_arrays FIRST END` makes the calls of many seeds and prints what is
 wrong. A call must be right (against float64, or where that takes a page against the same call with
@@ -33,7 +33,7 @@ F = np.float64
 
 @dataclass
 class Front:
-    """A front door and the function that users call.
+    """An entry point and the function that users call.
 
     `shapes` are those of its arrays, `exact` gives the results from arrays in float64.
     """
@@ -143,7 +143,7 @@ LONG = {"svd", "rank_k", "convolution", "attention", "resized", "judged", "produ
 
 
 def doors() -> dict[str, tuple[Door, Callable]]:
-    """All front doors of `course.kernels`, and the function that enters each, by its name."""
+    """All entry points of `course.kernels`, and the function that enters each, by its name."""
     found = {}
     for one in pkgutil.walk_packages(course.kernels.__path__, "course.kernels."):
         module = importlib.import_module(one.name)
