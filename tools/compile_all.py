@@ -4,6 +4,13 @@
 
 prints a table and ends with status 1 when a kernel spills registers, has a float64 instruction that
 it is not meant to have, does not compile, or has no types declared here; with 2 without compilers.
+
+    python -m tools.compile_all --hashes FILE [--ptx FOLDER] [--family svd ...]
+    python -m tools.compile_all --hashes-against FILE [--ptx FOLDER] [--family svd ...]
+
+compile up to PTX alone, kernels on tensor cores of halves too, and write a hash of each; or compare
+with a file written before: status 1 when a kernel's PTX differs, or a kernel came or went. One with
+another name, or in another module, whose PTX is equal has moved. `--ptx` keeps the texts.
 """
 
 from __future__ import annotations
@@ -16,16 +23,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from numba.core.registry import CPUDispatcher
 
 from course.compiler import toolchain
-from course.compiler.facts import Compiled, CompilerMissing, compiled
+from course.compiler.arguments import function_of
+from course.compiler.facts import Compiled, CompilerMissing, compiled, unlinked_ptx
 from course.compiler.real_kernels import is_device_function
 from course.compiler.together import common, compiled_together
+from tools import ptx_hashes
 from tools.compile_cases import SIGNATURES, Case, made
+from tools.compile_tensor_cases import tensor_cases
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = ("course.kernels", "course.models")
@@ -70,7 +81,7 @@ def kernels() -> Iterator[Case]:
 
 def family(case: Case) -> str:
     """What kernels have in common: the first word of their names."""
-    return re.split(r"[.:]", case.name)[0]
+    return ptx_hashes.family(case.name)
 
 
 def signature(case: Case) -> str | None:
@@ -138,6 +149,38 @@ def compile_kernels(targets: tuple[str, ...], families: tuple[str, ...] = ()) ->
     return wrong
 
 
+def hashes(
+    targets: tuple[str, ...], families: tuple[str, ...] = (), folder: Path | None = None
+) -> ptx_hashes.Hashes:
+    """Hashes of the PTX of all kernels, or of these families; the texts go into a folder."""
+    found: ptx_hashes.Hashes = {}
+    for case in (*kernels(), *tensor_cases()):
+        if families and family(case) not in families:
+            continue
+        for target in targets:
+            if not case.is_for(target):
+                continue
+            ptx = unlinked_ptx(case.kernel, signature(case), f"{target}{case.suffix}")
+            digest = ptx_hashes.hash_of(ptx, function_of(case.kernel)[1])
+            found.setdefault(case.name, {})[target] = digest
+            if folder:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = re.sub(r"[^\w.,-]+", "_", f"{case.name}.{target}.ptx")
+                (folder / file).write_text(ptx_hashes.normalised(ptx), encoding="utf-8")
+    return found
+
+
+def compare(path: Path, new: ptx_hashes.Hashes, *chosen: tuple[str, ...]) -> list[str]:
+    """Print which kernels have moved; return what else became of those in a file."""
+    targets, families = chosen
+    old = ptx_hashes.read(path, targets)
+    for name, before in ptx_hashes.moved(old, new).items():
+        print(f"{before} is {name} now")
+    wrong = list(ptx_hashes.differences(old, new, families))
+    print(f"{len(new)} kernels compared, {len(wrong)} differ, came or went")
+    return wrong
+
+
 def _first_line(error: Exception) -> str:
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
@@ -148,12 +191,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
     parser.add_argument("--family", action="append", help="such as svd; may be repeated")
+    parser.add_argument("--hashes", type=Path, metavar="FILE", help="write hashes of PTX")
+    parser.add_argument("--hashes-against", type=Path, metavar="FILE", help="compare with a file")
+    parser.add_argument("--ptx", type=Path, metavar="FOLDER", help="with hashes: keep the texts")
     chosen = parser.parse_args(arguments)
+    its = tuple(chosen.target or TARGETS), tuple(chosen.family or ())
     # Numba meets a kernel once for all targets; around it more may be compiled together
     joined = nullcontext() if common() else compiled_together()
     try:
         with joined:
-            wrong = compile_kernels(tuple(chosen.target or TARGETS), tuple(chosen.family or ()))
+            if chosen.hashes or chosen.hashes_against:
+                new = hashes(*its, chosen.ptx)
+                wrong = compare(chosen.hashes_against, new, *its) if chosen.hashes_against else []
+                if chosen.hashes:
+                    ptx_hashes.write(chosen.hashes, new)
+            else:
+                wrong = compile_kernels(*its)
     except CompilerMissing as error:
         print(error, file=sys.stderr)
         return 2

@@ -116,6 +116,7 @@ class Case:
     declared: Any = None
     capability: tuple[int, int] = (5, 0)
     before: tuple[int, int] = (99, 0)
+    suffix: str = ""  # "a" where it takes a target such as sm_90a
 
     def is_for(self, target: str) -> bool:
         """Whether the kernel is meant for a target."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
@@ -260,11 +260,29 @@ def compiled(
     TypeError, ValueError
         For something that is not a kernel, other arguments than it takes, or an unknown target.
     """
-    function, options = function_of(kernel)
+    made = _making(kernel, args_or_signature, target, fastmath)
     if max_registers is None:
-        max_registers = options.get("max_registers")
-    fast = bool(options.get("fastmath") if fastmath is None else fastmath)
-    bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
+        max_registers = function_of(kernel)[1].get("max_registers")
+    known = _compiled.setdefault(made.function, {})
+    key = (made.signature, target, made.fastmath, max_registers, made.launch_bounds, made.lto)
+    if key not in known:
+        known[key] = made.facts(max_registers)
+    return known[key]
+
+
+def unlinked_ptx(kernel: Any, args_or_signature: Any = None, target: str = "sm_75") -> str:
+    """The PTX of a kernel as NVVM writes it, with no library and before the linker optimises it.
+
+    Parameters and errors as of `compiled`.
+    """
+    made = _making(kernel, args_or_signature, target)
+    return replace(made, lto=False).codes()[0].decode()
+
+
+def _making(
+    kernel: Any, args_or_signature: Any, target: str, fastmath: bool | None = None
+) -> _Making:
+    function, options = function_of(kernel)
     source = origin(function)
     wanted = parameters_of(function, source.name)
     toolchain.capability(target)
@@ -276,12 +294,9 @@ def compiled(
             f"{len(signature)} given"
         )
     toolchain.check_supported(target)
-    known = _compiled.setdefault(function, {})
-    key = (signature, target, fast, max_registers, bounds, lto)
-    if key not in known:
-        made = _Making(function, signature, target, fast, bounds, lto)
-        known[key] = made.facts(max_registers)
-    return known[key]
+    fast = bool(options.get("fastmath") if fastmath is None else fastmath)
+    bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
+    return _Making(function, signature, target, fast, bounds, lto)
 
 
 @dataclass(frozen=True)
@@ -296,7 +311,7 @@ class _Making:
     lto: bool = True
 
     def facts(self, max_registers: int | None) -> Compiled:
-        name, codes = self.function.__name__, self._codes()
+        name, codes = self.function.__name__, self.codes()
         ptx = toolchain.linked_ptx(codes, name, self.target) if self.lto else codes[0].decode()
         sync = "cudaCGSynchronize" in ptx
         log = toolchain.link(codes, name, self.target, max_registers, sync, lto=self.lto)
@@ -321,7 +336,7 @@ class _Making:
             float64_lines=lines,
         )
 
-    def _codes(self) -> list[bytes]:
+    def codes(self) -> list[bytes]:
         """The linker's input: for optimisation at link time, or PTX."""
         there, capability = common(), toolchain.capability(self.target)
         if there is None:

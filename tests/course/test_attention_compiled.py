@@ -5,35 +5,23 @@ from numba import types
 
 from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.ladder import LONG, LONGER, shape_of
+from course.kernels.attention.ladder import LONGER
 from course.kernels.attention.warpgroups import warpgroups
-from course.kernels.halves.common import ELEMENTS
 from course.kernels.norm import Form
 from course.kernels.norm.halves import HALVES
-from course.kernels.tensor_maps import TensorMapType
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_halves_compiled import needs_hopper, remarks
+from tools import compile_tensor_cases as cases
 
-i4, f4, u4 = types.int32, types.float32, types.uint32
+i4, f4 = types.int32, types.float32
 KINDS = ("float16", "bfloat16")
-
-
-def arrays(element):
-    """Types of q, k or v, and of out."""
-    kind = ELEMENTS[element]
-    return types.Array(kind, 4, "A"), types.Array(kind, 3, "C")
 
 
 @needs_hopper
 @pytest.mark.parametrize("element", KINDS)
-@pytest.mark.parametrize(
-    "shape",
-    [shape_of(197, 768, 132), LONG, shape_of(197, 12, 132), shape_of(256, 768, 132), LONGER],
-)
+@pytest.mark.parametrize("shape", cases.ATTENTION)
 def test_warpgroups_have_all_scores_in_registers_and_call_nothing(shape, element):
-    kernel, kind = warpgroups(element, shape), ELEMENTS[element]
-    q, kv = (TensorMapType(kind, (rows, 64), True) for rows in (64, shape.box))
-    kinds = (q, kv, kv, arrays(element)[1], i4, i4, i4, i4, f4)
+    kernel, kinds = warpgroups(element, shape), cases.of_warpgroup_attention(shape, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // (shape.threads * shape.blocks)
     # with 128 registers, a dozen or two words of 1,600 instructions do not fit
@@ -49,7 +37,7 @@ def test_warpgroups_have_all_scores_in_registers_and_call_nothing(shape, element
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_two_blocks_of_mma_fit_a_multiprocessor(size, element):
-    four, out = arrays(element)
+    four, out = cases.of_attention(element)
     facts = compiled(online.online(element, size), (four, four, four, i4, i4, f4, out), "sm_80")
     assert facts.registers <= 255 and not facts.spills
     assert facts.local_bytes == (128 if size == 128 else 0)  # the queries' fragments
@@ -60,7 +48,7 @@ def test_two_blocks_of_mma_fit_a_multiprocessor(size, element):
 
 @needs_compiler
 def test_the_first_steps_compile_for_a_t4_without_float64():
-    four, out = arrays("float16")
+    four, out = cases.of_attention("float16")
     scores = types.Array(f4, 2, "C")
     for kernel, kinds in (
         (first_steps.scores_in_memory, (four, four, f4, scores)),
@@ -75,10 +63,8 @@ def test_the_first_steps_compile_for_a_t4_without_float64():
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize("step", HALVES)
 def test_steps_of_layer_norm_have_no_spills_and_the_width_they_say(step, element):
-    kind = u4 if step == "wide" else ELEMENTS[element]
-    plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
     kernel = HALVES[step](197, 768, Form(element)).kernel
-    facts = compiled(kernel, (plane, line, line, f4, plane), "sm_80")
+    facts = compiled(kernel, cases.of_norm(step, element), "sm_80")
     assert not facts.spills + facts.local_bytes and not facts.float64_lines
     assert facts.registers <= 64
     wide = {"wide": "ld.global.cs.v4.b32", "registers": "ld.global.cs.v4.b16"}

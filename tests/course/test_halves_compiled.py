@@ -9,13 +9,11 @@ from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
 from course.kernels.halves import plain, products, roles, split, wgmma
-from course.kernels.halves.common import ELEMENTS
 from course.kernels.hopper import mbarrier_init, mbarrier_wait
-from course.kernels.tensor_maps import TensorMapType
 from tests.course.compiled_samples import MISSING, needs_compiler
+from tools import compile_tensor_cases as cases
 from warpsim import cuda
 
-i4 = types.int32
 OLD = ""
 if not MISSING:
     try:
@@ -27,29 +25,6 @@ if not MISSING:
 def needs_hopper(test):
     """Mark a test of wgmma: before numba-cuda 0.30 nothing compiles for sm_90a."""
     return needs_compiler(pytest.mark.skipif(bool(OLD), reason=OLD)(test))
-
-
-EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))
-SHAPES = [products.shape_of(*its) for its in (
-    (2, 256, 3), (2, 192, 3, True), (2, 128, 2, True), (1, 192, 2), (1, 64, 1), (2, 256, 1),
-    (1, 256, 1, True), (1, 112, 1, True),
-)]  # fmt: skip
-CASES = [
-    (shape, ("nt", "nn", "tn")[n % 3] if shape.columns != 112 else "nt",
-     ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
-    for n, shape in enumerate(SHAPES)
-]  # fmt: skip
-CASES += [(products.shape_of(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
-CASES += [(products.shape_of(2, 240, 1), "nt", "float16", EPILOGUES[2])]
-
-
-def signature(shape, layout, element, high=64):
-    kind = ELEMENTS[element]
-    a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
-    b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
-    plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
-    box = TensorMapType(kind, (high, 64), True)
-    return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4
 
 
 def remarks(kernel, kinds, target):
@@ -64,10 +39,10 @@ def remarks(kernel, kinds, target):
 
 
 @needs_hopper
-@pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), CASES)
+@pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.ROLES)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
     kernel = roles.product(layout, element, shape, *epilogue)
-    kinds = signature(shape, layout, element)
+    kinds = cases.of_roles(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
@@ -76,9 +51,8 @@ def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, elemen
 
 @needs_hopper
 def test_blocks_that_share_a_tile_have_their_sums_in_registers():
-    shape = products.shape_of(2, 160, 1, True, 2)
-    kernel = split.product("nt", "bfloat16", shape, 2, "gelu", True)
-    kinds = signature(shape, "nt", "bfloat16", 16)[:-1]
+    kernel = split.product("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
+    kinds = cases.of_roles(cases.SPLIT, "nt", "bfloat16", 16)[:-1]
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
     assert not remarks(kernel, kinds, "sm_90a")
@@ -89,10 +63,7 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
 @needs_hopper
 @pytest.mark.parametrize("step", products.STEPS)
 def test_steps_of_the_ladder_have_their_sums_in_registers(step):
-    plane = types.Array(types.float16, 2, "C")
-    tiles = {"wgmma": (), "tma": (128, 256)}[step]
-    maps = [TensorMapType(types.float16, (rows, 64), True) for rows in tiles]
-    kinds = (*maps, *[plane] * (3 - len(maps)), i4, i4, i4, i4)
+    kinds = cases.of_step(step)
     kernel = products.STEPS[step].product()
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // wgmma.THREADS and not facts.spills + facts.local_bytes
@@ -100,22 +71,12 @@ def test_steps_of_the_ladder_have_their_sums_in_registers(step):
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("feed", "element", "target", "instruction"),
-    [
-        ("copied", "float16", "sm_80", "m16n8k16.row.col.f32.f16"),
-        ("copied", "bfloat16", "sm_90", "m16n8k16.row.col.f32.bf16"),
-        ("loaded", "bfloat16", "sm_80", "m16n8k16.row.col.f32.bf16"),
-        ("turing", "float16", "sm_75", "m16n8k8.row.col.f32.f16"),
-    ],
-)
+@pytest.mark.parametrize(("feed", "element", "target", "instruction"), cases.PLAIN)
 def test_two_plain_blocks_fit_a_multiprocessor(feed, element, target, instruction):
     epilogue = ("gelu", True, True) if target == "sm_90" else ("", True, False)
     for layout in products.SIDES:
-        kind = ELEMENTS[element]
-        plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
         kernel = plain.product(layout, element, feed, *epilogue)
-        facts = compiled(kernel, (plane,) * 3 + (line, plane) + (i4,) * 4, target)
+        facts = compiled(kernel, cases.of_plain(element), target)
         assert (
             facts.registers <= 65536 // (2 * plain.THREADS) and not facts.spills + facts.local_bytes
         )
@@ -132,4 +93,4 @@ def test_older_gpus_refuse_hoppers_instructions_in_one_sentence():
         out[0] = 1
 
     with pytest.raises(TypingError, match="mbarrier_init is an instruction of compute capability"):
-        compiled(waits, (types.Array(i4, 1, "C"),), "sm_80")
+        compiled(waits, (types.Array(types.int32, 1, "C"),), "sm_80")

@@ -1,25 +1,10 @@
 """Kernels of the vision transformer in the real compiler: no spills, no float64."""
 
 import pytest
-from numba import types
 
 from course.compiler.facts import compiled
-from course.kernels.halves.apart import finished_apart
-from course.kernels.patches import gather
 from tests.course.compiled_samples import needs_compiler
-
-HALF, i4 = types.float16, types.int32
-LINE, PLANE, STACK = (types.Array(HALF, n, "C") for n in (1, 2, 4))
-WORDS = tuple(types.Array(types.uint32, n, "C") for n in (4, 2, 2, 2))
-CASES = {
-    f"gather, wide {wide}, begins {begins}": (
-        gather(wide, begins), (*(WORDS if wide else (STACK, PLANE, PLANE, PLANE)), i4, i4, i4)
-    )
-    for wide in (True, False) for begins in (True, False)
-} | {
-    f"apart, {its}": (finished_apart("float16", *its), (PLANE, LINE, PLANE, PLANE))
-    for its in (("gelu", True, False, True), ("", False, True, True), ("gelu", True, True, False))
-}  # fmt: skip
+from tools.compile_tensor_cases import APART as CASES
 
 
 @needs_compiler

@@ -9,8 +9,8 @@ from course.backend import cuda
 from course.compiler.facts import compiled
 from course.kernels.reconstruct import steps, warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, reconstruct, step_for
-from course.kernels.tensor_maps import TensorMapType
 from tests.course.test_halves_compiled import needs_hopper, remarks
+from tools.compile_tensor_cases import of_tiles
 from warpsim.host import gpus
 
 f4, i4 = types.float32, types.int32
@@ -102,8 +102,7 @@ def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
 @pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
 def test_all_sums_are_in_registers_and_nothing_is_called(tile, aligned):
     kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
-    halves = TensorMapType(types.float16, (warpgroup_tiles.ROWS, 64), True)
-    kinds = halves, TensorMapType(types.float16, (64, 64), True), *[f4[::1]] * 2, f4[:, ::1], i4, i4
+    kinds = of_tiles()
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // tile.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx

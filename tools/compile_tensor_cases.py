@@ -1,0 +1,168 @@
+"""Kernels on tensor cores of halves, and what goes with them, with their argument types.
+
+What makes them chooses a tile by the GPU and the shape, so these are samples of each kernel. Tests
+count the registers of most; `tools.compile_all --hashes` compares their PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numba import types
+
+from course.kernels.attention import first_steps, online
+from course.kernels.attention.ladder import LONG, LONGER, shape_of
+from course.kernels.attention.warpgroups import warpgroups
+from course.kernels.halves import plain, products, roles, split
+from course.kernels.halves.apart import finished_apart
+from course.kernels.halves.common import ELEMENTS
+from course.kernels.halves.dots import dots
+from course.kernels.norm import Form
+from course.kernels.norm.halves import HALVES as NORM
+from course.kernels.patches import gather
+from course.kernels.reconstruct import warpgroup_tiles
+from course.kernels.tensor_maps import TensorMapType
+from tools.compile_cases import Case
+
+f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32
+EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))
+SHAPES = [products.shape_of(*its) for its in (
+    (2, 256, 3), (2, 192, 3, True), (2, 128, 2, True), (1, 192, 2), (1, 64, 1), (2, 256, 1),
+    (1, 256, 1, True), (1, 112, 1, True),
+)]  # fmt: skip
+#: Tile, layout, element and epilogue of products by warpgroups of which one copies.
+ROLES = [
+    (shape, ("nt", "nn", "tn")[n % 3] if shape.columns != 112 else "nt",
+     ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
+    for n, shape in enumerate(SHAPES)
+]  # fmt: skip
+ROLES += [(products.shape_of(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
+ROLES += [(products.shape_of(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+SPLIT = products.shape_of(2, 160, 1, True, 2)
+#: Feed, element, target and instruction of products by mma.
+PLAIN = [
+    ("copied", "float16", "sm_80", "m16n8k16.row.col.f32.f16"),
+    ("copied", "bfloat16", "sm_90", "m16n8k16.row.col.f32.bf16"),
+    ("loaded", "bfloat16", "sm_80", "m16n8k16.row.col.f32.bf16"),
+    ("turing", "float16", "sm_75", "m16n8k8.row.col.f32.f16"),
+]
+ATTENTION = [shape_of(197, 768, 132), LONG, shape_of(197, 12, 132), shape_of(256, 768, 132), LONGER]
+
+HALF = types.float16
+LINE, PLANE, STACK = (types.Array(HALF, n, "C") for n in (1, 2, 4))
+WORDS = tuple(types.Array(u4, n, "C") for n in (4, 2, 2, 2))
+#: What goes with products in a vision transformer.
+APART = {
+    f"gather, wide {wide}, begins {begins}": (
+        gather(wide, begins), (*(WORDS if wide else (STACK, PLANE, PLANE, PLANE)), i4, i4, i4)
+    )
+    for wide in (True, False) for begins in (True, False)
+} | {
+    f"apart, {its}": (finished_apart("float16", *its), (PLANE, LINE, PLANE, PLANE))
+    for its in (("gelu", True, False, True), ("", False, True, True), ("gelu", True, True, False))
+}  # fmt: skip
+
+
+def matrix(element: str, axes: int = 2) -> Any:
+    """The type of an array in C order."""
+    return types.Array(ELEMENTS[element], axes, "C")
+
+
+def of_roles(shape: Any, layout: str, element: str, high: int = 64) -> tuple[Any, ...]:
+    """Argument types of a product by warpgroups; boxes of results have `high` rows."""
+    kind = ELEMENTS[element]
+    a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
+    b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
+    box = TensorMapType(kind, (high, 64), True)
+    plane, line = matrix(element), matrix(element, 1)
+    return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4
+
+
+def of_step(step: str) -> tuple[Any, ...]:
+    """Argument types of a step of the ladder between "plain" and "roles"."""
+    tiles = {"wgmma": (), "tma": (128, 256)}[step]
+    maps = [TensorMapType(HALF, (rows, 64), True) for rows in tiles]
+    return (*maps, *[PLANE] * (3 - len(maps)), i4, i4, i4, i4)
+
+
+def of_plain(element: str) -> tuple[Any, ...]:
+    """Argument types of a product by mma."""
+    plane = matrix(element)
+    return (plane,) * 3 + (matrix(element, 1), plane) + (i4,) * 4
+
+
+def of_attention(element: str) -> tuple[Any, Any]:
+    """Types of q, k or v, and of out."""
+    return types.Array(ELEMENTS[element], 4, "A"), matrix(element, 3)
+
+
+def of_warpgroup_attention(shape: Any, element: str) -> tuple[Any, ...]:
+    """Argument types of attention by warpgroups."""
+    q, kv = (TensorMapType(ELEMENTS[element], (rows, 64), True) for rows in (64, shape.box))
+    return q, kv, kv, of_attention(element)[1], i4, i4, i4, i4, f4
+
+
+def of_norm(step: str, element: str) -> tuple[Any, ...]:
+    """Argument types of a step of LayerNorm over halves."""
+    kind = u4 if step == "wide" else ELEMENTS[element]
+    plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
+    return plane, line, line, f4, plane
+
+
+def of_tiles() -> tuple[Any, ...]:
+    """Argument types of what multiplies split factors by warpgroups."""
+    a, b = (TensorMapType(HALF, (rows, 64), True) for rows in (warpgroup_tiles.ROWS, 64))
+    return a, b, f4[::1], f4[::1], f4[:, ::1], i4, i4
+
+
+def tensor_cases() -> Iterator[Case]:
+    """All of them."""
+    hopper: dict[str, Any] = {"capability": (9, 0), "suffix": "a"}
+    for n, (shape, layout, element, its) in enumerate(ROLES):
+        kernel = roles.product(layout, element, shape, *its)
+        yield Case(f"halves: roles {n}", kernel, of_roles(shape, layout, element), **hopper)
+    kernel, kinds = (
+        split.product("nt", "bfloat16", SPLIT, 2, "gelu", True),
+        of_roles(SPLIT, "nt", "bfloat16", 16),
+    )
+    yield Case("halves: split", kernel, kinds[:-1], **hopper)
+    for step in products.STEPS:
+        yield Case(f"halves: {step}", products.STEPS[step].product(), of_step(step), **hopper)
+    for feed, element, target, _ in PLAIN:
+        for layout in products.SIDES:
+            kernel = plain.product(layout, element, feed, "gelu", True, True)
+            capability = int(target[3]), int(target[4])
+            name = f"halves: {feed}, {layout}, {element}"
+            yield Case(name, kernel, of_plain(element), min(capability, (8, 0)))
+    for element in ELEMENTS:
+        four, out = of_attention(element)
+        for n, shape in enumerate(ATTENTION):
+            kinds = of_warpgroup_attention(shape, element)
+            kernel = warpgroups(element, shape)
+            yield Case(f"attention: warpgroups {n}, {element}", kernel, kinds, **hopper)
+        for size in (32, 64, 128):
+            kinds = (four, four, four, i4, i4, f4, out)
+            name = f"attention: online, {size}, {element}"
+            yield Case(name, online.online(element, size), kinds, (8, 0))
+        kernel = first_steps.fused(element, 64)
+        yield Case(f"attention: fused, {element}", kernel, (four, four, four, f4, out), (8, 0))
+        for step in NORM:
+            kernel = NORM[step](197, 768, Form(element)).kernel
+            yield Case(f"norm: {step}, {element}", kernel, of_norm(step, element), (8, 0))
+        words, kind = types.Array(u4, 2, "C"), matrix(element, 1)
+        kinds = (words, words, kind, matrix(element))
+        yield Case(f"halves: dots, {element}", dots(element, True), kinds, (8, 0))
+    for name, (kernel, kinds) in APART.items():
+        yield Case(f"patches: {name}", kernel, kinds)
+    for aligned in (True, False):
+        halves = types.Array(HALF, 2, "C")
+        kinds = (f4[:, ::1], f4[::1], f4[:, ::1], i8, halves, halves, f4[::1], f4[::1])
+        name = "" if aligned else ", unaligned"
+        kernel = warpgroup_tiles.splitter(aligned)
+        yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))
+        for tile in warpgroup_tiles.TILES:
+            kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
+            yield Case(
+                f"reconstruct: warpgroups, {tile.columns}{name}", kernel, of_tiles(), **hopper
+            )
