@@ -16,11 +16,12 @@ from types import ModuleType
 
 import pytest
 
+from tests.house import places
 from tools import lessons
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What each package may import of the others. Whoever goes further up is named in `UPWARDS`.
+#: What each package may import of the others.
 BELOW = {
     "warpsim": set(),
     "course": {"warpsim"},
@@ -28,9 +29,6 @@ BELOW = {
     "recording": {"lessons", "course", "warpsim"},
     "tools": {"recording", "lessons", "course", "warpsim"},
 }
-#: `python -m course bench` starts the recording of figures, `lessons` copies notebooks: each is
-#: imported only then.
-UPWARDS = {("course.__main__", "recording"), ("course.__main__", "lessons")}
 #: check() finds the exercises in the lessons' folders by their names.
 BY_NAME = {("course.checks.exercises", "lessons")}
 
@@ -38,7 +36,8 @@ BY_NAME = {("course.checks.exercises", "lessons")}
 SHARED = ("course.kernels", "course.models", "course.torch")
 MOST_MODULES = 8  # directly in course/
 
-
+#: Folders whose own files are places each; elsewhere a folder is one.
+FILES_ARE_PLACES = ("course", "course/kernels")
 STATEMENTS = ast.stmt, ast.excepthandler, ast.match_case
 
 
@@ -116,22 +115,81 @@ def place(module: str, one: Import) -> str:
 # --- arrows --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("top", BELOW)
-def test_a_package_imports_only_those_below_it(top):
-    upwards = [
-        (place(module, one), one.module)
+def place_now(module: str) -> str:
+    """The folder that a module lies in; of some folders each file is a place of its own."""
+    path = files()[module].relative_to(ROOT).with_suffix("")
+    if path.name != "__init__" and path.parent.as_posix() in FILES_ARE_PLACES:
+        return path.as_posix()
+    return path.parent.as_posix()
+
+
+def place_to_be(module: str) -> str:
+    """The place where a module will lie."""
+    path = files()[module].relative_to(ROOT).with_suffix("")
+    for part in (path, *path.parents):
+        if part.as_posix() in places.MOVES:
+            return places.MOVES[part.as_posix()]
+    return place_now(module)
+
+
+def home(one: Import) -> str | None:
+    """The module that an import loads: of a face's name the one that defines it."""
+    found = target(one)
+    if found != one.module or one.name not in faces().get(found, {}):
+        return found
+    defined = faces()[found][one.name]
+    while defined not in files():
+        defined = defined.rpartition(".")[0]
+    return defined
+
+
+@functools.cache
+def loads(module: str) -> frozenset[str]:
+    """The other modules of this repository that a module imports."""
+    found = {home(one) for one in imports(module) if not one.typing}
+    return frozenset(found - {None, module})
+
+
+@functools.cache
+def allowed(place: str) -> frozenset[str]:
+    found = set()
+    for word in places.ALLOWED[place].split():
+        found |= {word[1:], *allowed(word[1:])} if word[0] == "+" else {word}
+    return frozenset(found)
+
+
+def is_below(place: str, other: str) -> bool:
+    if place in places.ALLOWED:
+        return other in allowed(place)
+    here, there = (places.PACKAGES.index(one.partition("/")[0]) for one in (place, other))
+    return there <= here
+
+
+def test_a_place_imports_only_those_that_it_may():
+    upwards = {
+        (module, place_to_be(other))
         for module in files()
-        if module.partition(".")[0] == top
-        for one in imports(module)
-        if one.top in BELOW.keys() - BELOW[top] - {top}
-        and not ((module, one.top) in UPWARDS and one.lazy)
-    ]
-    assert not upwards
+        for other in loads(module)
+        if place_to_be(module) != place_to_be(other)
+        and not is_below(place_to_be(module), place_to_be(other))
+    }
+    assert upwards - places.UPWARDS == set(), "imports upwards: CONTRIBUTING, The house"
+    assert places.UPWARDS - upwards == set(), "cut: take them out of UPWARDS"
+
+
+def test_what_is_allowed_is_no_circle_and_stays_among_packages():
+    edges = {place: set(allowed(place)) for place in places.ALLOWED}
+    assert circles({place: others & edges.keys() for place, others in edges.items()}) == set()
+    named = {*places.ALLOWED, *places.MOVES.values()}.union(*map(allowed, places.ALLOWED))
+    assert {place.partition("/")[0] for place in named} <= set(places.PACKAGES)
+
+
+def test_each_move_is_still_to_be_made():
+    for name in places.MOVES:
+        assert any((ROOT / f"{name}{end}").exists() for end in ("", ".py")), f"{name} has moved"
 
 
 def test_the_exceptions_are_still_needed():
-    there = {(module, one.top) for module, _ in UPWARDS for one in imports(module)}
-    assert there >= UPWARDS
     assert set(imported_by_name()) == BY_NAME
 
 
@@ -192,11 +250,16 @@ def test_circles_are_found():
 
 
 def test_no_files_import_each_other_in_a_circle():
-    edges = {
-        module: {target(one) for one in imports(module) if not one.typing} - {None, module}
-        for module in files()
-    }
-    assert circles(edges) == set()
+    assert circles({module: set(loads(module)) for module in files()}) == set()
+
+
+def test_no_places_import_each_other_in_a_circle():
+    edges: dict[str, set[str]] = {place_now(module): set() for module in files()}
+    for module in files():
+        edges[place_now(module)] |= {place_now(other) for other in loads(module)}
+    found = circles({place: others - {place} for place, others in edges.items()})
+    assert found - places.CIRCLES == set(), "a circle of folders"
+    assert places.CIRCLES - found == set(), "cut: take them out of CIRCLES"
 
 
 # --- lessons -------------------------------------------------------------------------------------
