@@ -31,7 +31,7 @@ help:
 	@echo "make site       make build/site/html: lessons to read, glossary, recorded figures"
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
-	@echo "make lint       check format and lint"
+	@echo "make lint       check format and lint, and how many lines each package has"
 	@echo "make release    build the wheel, and name what is amiss before a version is published"
 	@echo "make clean      remove $(VENV) and caches"
 
@@ -76,6 +76,7 @@ test-all: $(READY) lint
 lint: $(READY)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m tests.house.lines
 
 notebooks: $(READY)
 	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
