@@ -1,6 +1,8 @@
 """A step of Adam: what a gradient and the two moments of those before it make of parameters.
 
->>> parameters, first, second = adam(parameters, gradient, first, second, corrections(step, 1e-3))
+>>> corrected = cuda.to_device(corrections(step, 1e-3))
+>>> for kernel, arguments in launches(weights, gradient, first, second, corrected, *outs):
+...     kernel(*arguments)
 
 The moments begin at 0, so after t steps they are too small by 1 - beta^t. Those two numbers are
 computed once a step, in float64, on the host: in float32 1 - 0.999^t is wrong by 1.3e-5 at t = 1,
@@ -19,9 +21,8 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds, known
+from course.door.door import Stream
+from course.kernels.arrays import WIDE, Array, are_aligned, flat
 from course.kernels.intrinsics import load4, store4
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
@@ -90,17 +91,6 @@ LADDER = ("each", "wide")
 NAMES = "parameters", "gradient", "first", "second", "corrected"
 
 
-def _results(*given: Seen | str) -> list[Result]:
-    *arrays, corrected, method = given
-    known(method, "method", LADDER)
-    for array, name in zip((*arrays, corrected), NAMES, strict=True):
-        holds(array, name)
-        wanted = (2,) if name == "corrected" else arrays[0].shape
-        if array.shape != wanted:
-            raise ValueError(f"{name} has the shape {array.shape}; it must be {wanted}")
-    return [(arrays[0].shape, np.float32)] * 3
-
-
 def launches(
     parameters: Array, gradient: Array, first: Array, second: Array, corrected: Array, out: Array,
     out1: Array, out2: Array, method: str = "wide", stream: Stream = 0,
@@ -113,39 +103,3 @@ def launches(
     kernel, tile = (adam_wide, THREADS * WIDE) if wide else (adam_each, THREADS)
     call = kernel[-(-parameters.size // tile), THREADS, stream]
     return [(call, (*arrays, corrected, *found))]
-
-
-_DOOR = Door("adam", NAMES, _results, launches)
-
-
-def adam(
-    parameters: Array, gradient: Array, first: Array, second: Array, corrected: Array,
-    method: str = "wide", stream: Stream = None,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """A step of Adam, on the GPU (or the simulated one): beta 0.9 and 0.999, epsilon 1e-8.
-
-    Parameters
-    ----------
-    parameters, gradient, first, second : array of one shape, float32
-        Of NumPy, CuPy, PyTorch or numba.cuda, on the GPU in C order. They are not changed.
-    corrected : array, shape (2,), float32
-        `corrections` of this step, where the others are.
-    method : str
-        Of `LADDER`.
-    stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of parameters' library.
-
-    Returns
-    -------
-    parameters, first, second : array
-        New ones, of parameters' kind.
-
-    Raises
-    ------
-    TypeError
-        For no array, or elements of another type.
-    ValueError
-        For shapes that differ, an unknown method, or strides that do not fit.
-    """
-    arrays = parameters, gradient, first, second, corrected
-    return _DOOR.enter(arrays, (method,), None, stream)

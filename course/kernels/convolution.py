@@ -1,6 +1,7 @@
 """A layer of a small convolutional network: 3 x 3 convolution, bias, activation, 2 x 2 pooling.
 
->>> y = convolution(x, weight, bias, "relu")       # NumPy in, NumPy out; GPU arrays stay there
+>>> for _, kernel, (grid, block), arguments in steps(x, weight, bias, out, "relu", "fused"):
+...     kernel[grid, block](*arguments)
 
 Images lie as PyTorch's do, x (image, channel, row, column), weight (outputs, inputs, 3, 3); around
 an image are zeros. Of each 2 x 2 activated results the largest goes on; a last odd row or column is
@@ -19,17 +20,14 @@ places with the pooling.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
-from course.door.libraries import Seen
 from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import Array, checked_float32, flat, in_order, known
+from course.kernels.arrays import Array, flat, known
 from course.kernels.intrinsics import load, store
 from course.kernels.reduce import larger
 
@@ -281,87 +279,3 @@ def steps(
 def threads_for(out: Array) -> tuple[int, int]:
     """Grid and block where a thread has one element."""
     return -(-out.size // EACH), EACH
-
-
-def layer_door(name: str, result: Callable[..., Any], steps: Callable[..., Any]) -> Door:
-    """The way in of a layer, of (x, weight, bias), that launches what `steps` says."""
-
-    def launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
-        arrays, options = given[:4], given[4:]
-        for array, what in zip(arrays, ("x", "weight", "bias", "out"), strict=True):
-            in_order(array, what)
-        return [
-            (kernel[(*how, stream)], arguments)
-            for _, kernel, how, arguments in steps(*arrays, *options)
-        ]
-
-    return Door(name, ("x", "weight", "bias"), result, launches)
-
-
-# --- the front door -------------------------------------------------------------------------------
-def _result(x: Seen, weight: Seen, bias: Seen, activation: str | None, method: str) -> Result:
-    function_of(activation)
-    known(method, "method", LADDER)
-    axes = "(images, inputs, rows, columns)"
-    for array, name, count in ((x, "x", 4), (weight, "weight", 4), (bias, "bias", 1)):
-        shape = axes if name == "x" else "(outputs, inputs, 3, 3)" if count == 4 else "(outputs,)"
-        checked_float32(array, name, count, shape)
-    images, inputs, rows, columns = x.shape
-    if not inputs or rows < 2 or columns < 2:
-        raise ValueError(
-            f"x has the shape {x.shape}; it must be {axes} with at least 1 channel and "
-            "2 x 2 pixels: there is nothing to pool"
-        )
-    outputs = weight.shape[0]
-    if not outputs or weight.shape[1:] != (inputs, 3, 3) or bias.shape != (outputs,):
-        raise ValueError(
-            f"weight and bias have the shapes {weight.shape} and {bias.shape}; for "
-            f"x's {inputs} channels they must be (outputs, {inputs}, 3, 3) and (outputs,)"
-        )
-    return (images, outputs, rows // 2, columns // 2), np.float32
-
-
-_DOOR = layer_door("convolution", _result, steps)
-
-
-def convolution(
-    x: Array,
-    weight: Array,
-    bias: Array,
-    activation: str | None = "relu",
-    out: Array | None = None,
-    method: str = "fused",
-    stream: Stream = None,
-) -> Array:
-    """Convolve images, add the bias, apply the activation, keep the largest of each 2 x 2 pixels.
-
-    Parameters
-    ----------
-    x : array, shape (images, inputs, rows, columns), float32
-        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU in C order. At least 2 x 2 pixels.
-    weight : array, shape (outputs, inputs, 3, 3), float32
-    bias : array, shape (outputs,), float32
-    activation : str or None
-        Of `course.kernels.activation.FUNCTIONS`: "relu", "gelu", "silu", ...
-    out : array, optional
-        Where to write.
-    method : str
-        A step of `LADDER`.
-    stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
-
-    Returns
-    -------
-    array, shape (images, outputs, rows // 2, columns // 2), float32
-        `out`, if it is given; else of x's kind. Without images it is empty. NaN goes on to every
-        result that sees it, as in PyTorch.
-
-    Raises
-    ------
-    TypeError
-        For no array, or elements that are not float32.
-    ValueError
-        For shapes that do not fit, an unknown activation or method, strides that do not fit, or
-        images that are too large for the shared memory of the fused kernel.
-    """
-    return _DOOR.enter((x, weight, bias), (activation, method), out, stream)

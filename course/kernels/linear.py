@@ -1,6 +1,7 @@
 """A fully connected layer: out = activation(x weight' + bias), for few rows.
 
->>> y = linear(x, weight, bias, "gelu")            # NumPy in, NumPy out; GPU arrays stay there
+>>> for _, kernel, (grid, block), arguments in steps(x, weight, bias, out, "gelu", "warp"):
+...     kernel[grid, block](*arguments)
 
 x (rows, inputs), weight (outputs, inputs) as PyTorch has it, bias (outputs,). The steps:
 
@@ -16,15 +17,12 @@ that weights are read side by side and that there are enough warps.
 import functools
 from collections.abc import Callable
 
-import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.door.door import Result, Stream
-from course.door.libraries import Seen
 from course.kernels.activation import each
-from course.kernels.arrays import Array, blocks_over, checked_float32, flat, known
-from course.kernels.convolution import LayerLaunch, function_of, layer_door, threads_for
+from course.kernels.arrays import Array, blocks_over, flat, known
+from course.kernels.convolution import LayerLaunch, function_of, threads_for
 from course.kernels.intrinsics import load
 from course.kernels.warps import WARP, lanes_sum
 
@@ -39,7 +37,7 @@ sum_of_lanes = lanes_sum(WARP)
 
 @cuda.jit
 def linear_naive(x, weight, bias, out):
-    """LayerLaunch 1, without activation. Mapping: thread (column, row) has out[row, column].
+    """Step 1, without activation. Mapping: thread (column, row) has out[row, column].
 
     Memory: lanes walk the outputs, so that each reads a row of the weights of its own: 32 sectors
     for 32 numbers.
@@ -54,7 +52,7 @@ def linear_naive(x, weight, bias, out):
 
 @functools.cache
 def warps(function: Callable, rows: int = ROWS) -> Callable:
-    """LayerLaunch 2, of (x, weight, bias, out), with the activation.
+    """Step 2, of (x, weight, bias, out), with the activation.
 
     Mapping: warp w of block (b, r) has output 8 b + w of the rows r rows, ..., its lanes the inputs
     lane, lane + 32, ...: they read weights and rows side by side, and add up by shuffles.
@@ -97,67 +95,3 @@ def steps(
         numbers = flat(out, "out")
         found.append(("activation", each(function), threads_for(out), (numbers, numbers)))
     return found
-
-
-def _result(x: Seen, weight: Seen, bias: Seen, activation: str | None, method: str) -> Result:
-    function_of(activation)
-    known(method, "method", LADDER)
-    checked_float32(x, "x", 2, "(rows, inputs)")
-    checked_float32(weight, "weight", 2, "(outputs, inputs)")
-    checked_float32(bias, "bias", 1, "(outputs,)")
-    (rows, inputs), outputs = x.shape, weight.shape[0]
-    if not inputs or not outputs:
-        raise ValueError(
-            f"x and weight have the shapes {x.shape} and {weight.shape}; there must "
-            "be at least 1 input and 1 output"
-        )
-    if weight.shape[1] != inputs or bias.shape != (outputs,):
-        raise ValueError(
-            f"weight and bias have the shapes {weight.shape} and {bias.shape}; for "
-            f"x's {inputs} inputs they must be (outputs, {inputs}) and (outputs,)"
-        )
-    return (rows, outputs), np.float32
-
-
-_DOOR = layer_door("linear", _result, steps)
-
-
-def linear(
-    x: Array,
-    weight: Array,
-    bias: Array,
-    activation: str | None = None,
-    out: Array | None = None,
-    method: str = "warp",
-    stream: Stream = None,
-) -> Array:
-    """Multiply rows by the weights, add the bias, apply the activation.
-
-    Parameters
-    ----------
-    x : array, shape (rows, inputs), float32
-        Of NumPy, CuPy, PyTorch or numba.cuda; on the GPU in C order.
-    weight : array, shape (outputs, inputs), float32
-    bias : array, shape (outputs,), float32
-    activation : str or None
-        Of `course.kernels.activation.FUNCTIONS`: "relu", "gelu", "silu", ...
-    out : array, optional
-        Where to write.
-    method : str
-        A step of `LADDER`.
-    stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
-
-    Returns
-    -------
-    array, shape (rows, outputs), float32
-        `out`, if it is given; else of x's kind. Without rows it is empty.
-
-    Raises
-    ------
-    TypeError
-        For no array, or elements that are not float32.
-    ValueError
-        For shapes or strides that do not fit, an unknown activation or method.
-    """
-    return _DOOR.enter((x, weight, bias), (activation, method), out, stream)

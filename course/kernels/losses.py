@@ -3,7 +3,6 @@
 >>> total = loss("bce", logits, targets)                  # targets: float32, or bytes of 0 to 255
 >>> total = loss("kl", mean, log_variance)
 >>> d_logits = bce_gradient(logits, targets, 1 / batch)
->>> d_mean, d_log_variance = kl_gradient(mean, log_variance, 1 / batch)
 
 Each is a function of two numbers, summed: a map in front of a reduction, whose steps are those of
 `course.kernels.reduce`:
@@ -389,11 +388,6 @@ def bce_launches(
     return [(kernel, (*arrays, np.float32(scale), out))]
 
 
-def _kl_results(mean: Seen, log_variance: Seen, scale: float) -> list[Result]:
-    _checked("kl", mean, log_variance)
-    return [(mean.shape, np.float32)] * 2
-
-
 def kl_launches(
     mean: Array, log_variance: Array, d_mean: Array, d_log_variance: Array, scale: float,
     stream: Stream = 0,
@@ -407,7 +401,6 @@ def kl_launches(
 
 _NAMES = "logits", "targets"
 _BCE = Door("bce_gradient", _NAMES, _bce_result, bce_launches, in_place=_NAMES)
-_KL = Door("kl_gradient", ("mean", "log_variance"), _kl_results, kl_launches)
 
 
 def bce_gradient(
@@ -416,10 +409,3 @@ def bce_gradient(
 ) -> Array:  # fmt: skip
     """The gradient of `loss`'s "bce" by the logits, times a factor; `method` is of `BACKWARD`."""
     return _BCE.enter((logits, targets), (float(scale), method), out, stream)
-
-
-def kl_gradient(
-    mean: Array, log_variance: Array, scale: float = 1.0, stream: Stream = None
-) -> tuple[Array, Array]:
-    """The gradients of `loss`'s "kl" by mean and log variance, times a factor."""
-    return _KL.enter((mean, log_variance), (float(scale),), None, stream)

@@ -22,7 +22,7 @@ method               what a block does                                      load
 The last two are for small products, see `course.kernels.tensor_products`: each shape is a kernel of
 its own, compiled in the first call, for some seconds, and then kept on disk for later programs.
 
-A layer's bias is added to rows, `add_bias`; its gradient is the sum of rows, `bias_gradient`.
+A layer's bias is added to rows, `bias_launches`; its gradient is the sum of rows, `sum_launches`.
 
 Source: NVIDIA, "CUDA C++ best practices guide", shared memory in matrix multiplication; Volkov,
 Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008 (several results a thread).
@@ -341,14 +341,6 @@ def launches(
     return [(kernel[grid, block, stream], (a, b, out))]
 
 
-def _biased(x: Seen, bias: Seen) -> Result:
-    checked_float32(x, "x", 2, "(rows, columns)")
-    checked_float32(bias, "bias", 1, "(columns,)")
-    if bias.shape != x.shape[1:]:
-        raise ValueError(f"bias has the shape {bias.shape}; for x's it must be {x.shape[1:]}")
-    return x.shape, np.float32
-
-
 def bias_launches(
     x: Array, bias: Array, out: Array, stream: Any = 0
 ) -> list[tuple[Callable, tuple]]:
@@ -356,11 +348,6 @@ def bias_launches(
     grid = blocks_over(*x.shape, NAIVE_BLOCK, "x")
     arrays = in_order(x, "x"), in_order(bias, "bias"), in_order(out, "out")
     return [(bias_added[grid, NAIVE_BLOCK, stream], arrays)]
-
-
-def _sums(grad: Seen) -> Result:
-    checked_float32(grad, "grad", 2, "(rows, columns)")
-    return grad.shape[1:], np.float32
 
 
 def sum_launches(grad: Array, out: Array, stream: Any = 0) -> list[tuple[Callable, tuple]]:
@@ -372,8 +359,6 @@ def sum_launches(grad: Array, out: Array, stream: Any = 0) -> list[tuple[Callabl
 
 
 _MATMUL = Door("matmul", ("a", "b"), _product, launches, empty=True)
-_ADD = Door("add_bias", ("x", "bias"), _biased, bias_launches, in_place=("x",))
-_SUM = Door("bias_gradient", ("grad",), _sums, sum_launches, empty=True)
 
 
 def matmul(
@@ -415,19 +400,3 @@ def matmul(
         For shapes or strides that do not fit, an unknown layout or method.
     """
     return _MATMUL.enter((a, b), (layout, method), out, stream)
-
-
-def add_bias(x: Array, bias: Array, out: Array | None = None, stream: Stream = None) -> Array:
-    """x + bias, for each row of x (rows, columns), float32; bias (columns,). `out` may be x.
-
-    All else as `matmul`.
-    """
-    return _ADD.enter((x, bias), (), out, stream)
-
-
-def bias_gradient(grad: Array, out: Array | None = None, stream: Stream = None) -> Array:
-    """The sum of the rows of grad (rows, columns), float32: (columns,). Without rows it is 0.
-
-    All else as `matmul`.
-    """
-    return _SUM.enter((grad,), (), out, stream)

@@ -1,7 +1,6 @@
 """Random numbers without a state, and a VAE's sample of them: z = mean + exp(log variance / 2) e.
 
 >>> z, e = reparameterise(mean, log_variance, counter)     # counter: int64 (2,), seed and step
->>> d_mean, d_log_variance = reparameterise_gradient(d_z, log_variance, e)
 
 A generator with a state of its own for each thread, as Numba's xoroshiro128+, reads and writes 16
 bytes of it for each call; in a kernel that moves 16 bytes an element that is as much again, and the
@@ -140,10 +139,6 @@ def launches(
     return [(sample[blocks, THREADS, stream], (mean, log_variance, counter, z, noise))]
 
 
-def _gradient(grad: Seen, log_variance: Seen, noise: Seen) -> Result:
-    return _alike(grad=grad, log_variance=log_variance, noise=noise)
-
-
 def gradient_launches(
     grad: Array, log_variance: Array, noise: Array, out: Array, stream: Stream = 0
 ) -> list[tuple[Callable, tuple]]:
@@ -154,8 +149,6 @@ def gradient_launches(
 
 
 _SAMPLE = Door("reparameterise", ("mean", "log_variance", "counter"), _samples, launches)
-_NAMES = "grad", "log_variance", "noise"
-_GRADIENT = Door("reparameterise_gradient", _NAMES, _gradient, gradient_launches, in_place=_NAMES)
 
 
 def reparameterise(
@@ -187,13 +180,3 @@ def reparameterise(
         For shapes that differ, or strides that do not fit.
     """
     return _SAMPLE.enter((mean, log_variance, counter), (), None, stream)
-
-
-def reparameterise_gradient(
-    grad: Array, log_variance: Array, noise: Array, out: Array | None = None, stream: Stream = None
-) -> Array:
-    """Backward: the gradient by the log variance, from that by z; by the mean it is `grad` itself.
-
-    All else as `reparameterise`, whose noise it takes.
-    """
-    return _GRADIENT.enter((grad, log_variance, noise), (), out, stream)

@@ -87,8 +87,6 @@ FRONTS = {
     "layer_norm_backward": Front({"dy": ROWS, "x": ROWS, "gamma": (12,), "beta": (12,)}),
     "reduction": Front({"x": ROWS}, np.sum),
     "matmul": Front({"a": (8, 12), "b": (12, 8)}, np.matmul),
-    "add_bias": Front({"x": ROWS, "bias": (12,)}, np.add),
-    "bias_gradient": Front({"grad": ROWS}, lambda grad: grad.sum(0)),
     "loss": Front(
         {"first": ROWS, "second": ROWS}, lambda m, v: -0.5 * (1 + v - m * m - np.exp(v)).sum(),
         {"name": "kl"},
@@ -96,21 +94,11 @@ FRONTS = {
     "bce_gradient": Front(
         {"logits": ROWS, "targets": ROWS}, lambda x, t: special.expit(x) - t, {"scale": 1.0}
     ),
-    "kl_gradient": Front(
-        {"mean": ROWS, "log_variance": ROWS}, lambda m, v: (m, 0.5 * (np.exp(v) - 1))
-    ),
     "reparameterise": Front(
         {"mean": ROWS, "log_variance": ROWS, "counter": (2,)}, types={"counter": np.int64},
         values={"counter": lambda rng: np.array([3, 1])},
     ),
-    "reparameterise_gradient": Front(
-        dict.fromkeys(("grad", "log_variance", "noise"), ROWS),
-        lambda grad, v, noise: grad * noise * np.exp(v / 2) / 2,
-    ),
     "transpose": Front({"image": ROWS}, np.transpose),
-    "adam": Front(
-        {**dict.fromkeys(("parameters", "gradient", "first", "second"), (24,)), "corrected": (2,)}
-    ),
     "resized": Front(
         {"pixels": (2, 64), "sizes": (2, 2)}, None, {"rows": 5, "columns": 6},
         {"pixels": np.uint8, "sizes": np.int32},
@@ -130,16 +118,12 @@ FRONTS = {
         lambda a, b, bias, residual: a @ b + bias + residual,
         types=dict.fromkeys(("a", "b", "bias", "residual"), np.float16), bound=2e-2,
     ),
-    "linear": Front(
-        {"x": ROWS, "weight": (5, 12), "bias": (5,)}, lambda x, w, b: x @ w.T + b
-    ),
-    "convolution": Front({"x": (2, 2, 6, 6), "weight": (3, 2, 3, 3), "bias": (3,)}),
     "activation": Front({"x": ROWS}, _gelu),
     "activation_gradient": Front({"grad": ROWS, "x": ROWS}, lambda grad, x: grad * _slope(x)),
     "svd": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, full_matrices=False)[1]),
     "rank_k": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, compute_uv=False)[:2], {"k": 2}),
 }  # fmt: skip
-LONG = {"svd", "rank_k", "convolution", "attention", "resized", "judged", "product"}
+LONG = {"svd", "rank_k", "attention", "resized", "judged", "product"}
 
 
 def doors() -> dict[str, tuple[Door, Callable]]:

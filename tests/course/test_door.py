@@ -17,7 +17,7 @@ from course import backend
 from course.backend import cuda
 from course.door import door as doors
 from course.door import launches, layout, libraries, plans
-from course.kernels import convolution, linear, reduce, transpose
+from course.kernels import reduce, transpose
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import ladder as norm_ladder
 from course.kernels.norm import layer_norm, layer_norm_backward
@@ -74,7 +74,6 @@ def exact_softmax(x):
 
 
 X, G, B = random(9, 52), random(52, seed=4), random(52, seed=5)
-IMAGES, WEIGHT, BIAS = random(2, 3, 8, 8), random(4, 3, 3, 3, seed=1), random(4, seed=2)
 
 #: Every front door: its arrays, and how it is called.
 DOORS = {
@@ -88,8 +87,6 @@ DOORS = {
     "reconstruct": (factors(), lambda *a: reconstruct(*a, 7)),
     "reconstruct, tensor cores": (factors(64, 64), lambda *a: reconstruct(*a, 16, method="naive")),
     "transpose": ((X,), transpose.transpose),
-    "convolution": ((IMAGES, WEIGHT, BIAS), convolution.convolution),
-    "linear": ((X, random(7, 52), random(7)), linear.linear),
     "svd": ((random(12, 10),), svd),
     "rank_k": ((random(2, 40, 36),), lambda a: rank_k(a, 3)),
 }

@@ -9,11 +9,8 @@ import pytest
 from course import backend, cuda
 from course.door.layout import Layout, planning
 from course.kernels.halves import apart
-from course.kernels.halves.products import product
-from course.measure.recorded import recorded
 from course.models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course.models.vit.buffers import lifetimes, packed
-from course.models.vit.memory import _counted, _filled, kernel_of, memory_of, sizes_of
 from warpsim.host import gpus
 
 #: Of float16 in a dozen steps; what is wrong is wrong by much more.
@@ -118,9 +115,8 @@ def test_images_of_any_strides_and_none_are_taken(flags):
 
 
 def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
-    for call in (lambda: ViT(TOY, WEIGHTS, {"mlp": "fused"}), lambda: memory_of({}, 1, TOY)):
-        with pytest.raises(TypeError, match="flags are a dict; they must be Flags"):
-            call()
+    with pytest.raises(TypeError, match="flags are a dict; they must be Flags"):
+        ViT(TOY, WEIGHTS, {"mlp": "fused"})
     found = replace(TOY, depth=np.int64(3))
     assert found.depth == 3 and type(found.depth) is int
 
@@ -131,9 +127,6 @@ def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
         (lambda: ViT(TOY, WEIGHTS)(IMAGES.astype(np.float32)), "images hold float32"),
         (lambda: ViT(TOY, WEIGHTS)(IMAGES[..., :4]), r"it must be \(n, 3, 8, 8\)"),
         (lambda: ViT(TOY, WEIGHTS)(IMAGES.reshape(1, 3, 4, 16)), r"it must be \(n, 3, 8, 8\)"),
-        (lambda: memory_of(batch=0), "batch is 0; it must be a whole number of at least 1"),
-        (lambda: memory_of(batch=True), "batch is True; it must be a whole number"),
-        (lambda: memory_of(Flags(attention="wgmma"), 1, ViTShape(width=384)), "takes heads of 64,"),
         (lambda: ViT(TOY, WEIGHTS).embedding.embed(IMAGES, "streams", 0), "streams is 0"),
         (lambda: ViT(TOY, WEIGHTS).block(False, IMAGES), "block is False; it must be from 0 to 0"),
         (lambda: ViT(TOY, WEIGHTS).block(1, IMAGES), "block is 1; it must be from 0 to 0"),
@@ -177,17 +170,6 @@ def test_what_is_apart_is_what_the_epilogue_does(columns):
     assert np.allclose(out.copy_to_host(), exact, rtol=2.0**-10, atol=1e-6)
 
 
-@pytest.mark.parametrize("layout", ["nt", "tn"])
-def test_a_product_is_turned_by_swapping_its_operands(layout):
-    rng = np.random.default_rng(4)
-    sizes = ((16, 24), (8, 24)) if layout == "nt" else ((24, 16), (24, 8))
-    a, b = (rng.standard_normal(s).astype(np.float16) for s in sizes)
-    found = apart.product_turned(a, b, layout)
-    assert np.array_equal(found, product(a, b, layout).T)
-    with pytest.raises(ValueError, match="would be 'tt'"):
-        apart.product_turned(a, b, "nn")
-
-
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -216,80 +198,11 @@ def test_an_arena_for_vit_base_is_as_small_as_can_be():
     assert arena.apart > 3 * 2 * 64 * deep.tokens * (128 + 3 * 128 + 128 + 128 + 512)
 
 
-WGMMA = {"product": "roles", "attention": "wgmma"}
-WIDE = ViTShape(image=40, patch=8, width=128, depth=1, heads=2, mlp=256, classes=128)
-
-
-@pytest.mark.parametrize(
-    ("given", "batch", "limit"),
-    [(WGMMA, 3, 0.04), (WGMMA, 11, 0.04),
-     ({"product": "split", "attention": "fused", "mlp": "unfused", "last": "class"}, 4, 0.04),
-     # last tiles that are not full have other shares of their rows in a warp
-     ({"product": "plain", "attention": "online", "residual": "apart", "patches": "kept"},
-      10, 0.12)],
-)  # fmt: skip
-def test_memory_is_scaled_from_toys_to_what_a_larger_trace_counts(given, batch, limit):
-    vit = ViT(WIDE, initial(WIDE), Flags(**given))
-    views = {name: _filled(its) for name, its in vit.shapes(batch).items()}
-    views["images"], views["scores"] = _filled((batch, 3, 40, 40)), _filled((batch, 128))
-    for step, row in zip(vit.steps(), memory_of(vit.flags, batch, WIDE).rows, strict=True):
-        counted = _counted(step.launches(views, 0))
-        assert np.allclose(counted, row.traffic, rtol=limit), (step.name, counted, row.traffic)
-
-
-def test_memory_is_of_what_the_gpu_takes(monkeypatch):
-    def traffic(**given):
-        return [row.traffic for row in memory_of(Flags(**given), 3, WIDE).rows]
-
-    wide, split = (traffic(**WGMMA | {"product": its}) for its in ("roles", "split"))
-    assert all(row in two for row, *two in zip(traffic(), wide, split, strict=True))
-    head, views = ViT(WIDE, initial(WIDE)).steps()[-1], {"class.last": (3, 128), "scores": (3, 128)}
-    counted = _counted(head.launches({name: _filled(its) for name, its in views.items()}, 0))
-    assert counted == traffic()[-1]
-    if backend.gpu() is None:
-        backend.simulate("A100")
-        assert traffic() == traffic(product="plain", attention="online")
-        backend.simulate("T4")
-        its = memory_of(Flags(), 3, WIDE)
-        assert its.scores == 4 * 3 * 2 * 26**2  # attention's in memory
-        assert its.peak == its.weights + its.buffers + its.scores + 2 * 3 * (3 * 40**2 + 128)
-
-
-def test_memory_is_what_an_h200_took_beside_pytorch():
-    rows = recorded("vit", metric="peak memory", gpu="H200")
-    figures = {(row.variant, row.shape): row.median for row in rows}
-    for batch in (64, 1):
-        found, name = memory_of(Flags(), batch), f"{batch}x224x224"
-        ours = found.buffers + 2 * 100 * batch
-        # PyTorch's allocator leaves less than 1 MB of a large block with who has the rest
-        assert 0 <= figures["ours", name] - ours < 2**20 * (batch == 1) + 1
-        assert ours < 0.55 * figures["compiled", name] <= 0.55 * figures["eager", name]
-
-
-def test_a_last_block_of_class_tokens_is_a_row_of_its_own():
-    deep = ViTShape(image=8, patch=4, width=128, depth=4, heads=2, mlp=192, classes=5)
-    rows = {row.name: row for row in memory_of(Flags(last="class", product="plain"), 8, deep).rows}
-    usual = {row.name: row for row in memory_of(Flags(product="plain"), 8, deep).rows}
-    assert rows["mlp.fc1"] == usual["mlp.fc1"]._replace(times=3)
-    assert usual["mlp.fc1"].times == 4 and rows["last mlp.fc1"].times == 1
-    assert rows["last mlp.fc1"].traffic.store_sectors < usual["mlp.fc1"].traffic.store_sectors / 4
-    for last in CHOICES["last"]:  # of 3 images buffers end between the places where others begin
-        arena = ViT(deep, initial(deep), Flags(last=last)).arena(3)
-        kinds = {name: memory_of(Flags(buffers=name, last=last), 3, deep).buffers
-                 for name in CHOICES["buffers"]}  # fmt: skip
-        assert kinds == {"arena": arena.size, "asynchronous": arena.least, "apart": arena.apart}
-
-
-def test_memory_adds_up():
-    found = memory_of(Flags(), 2, TOY)
-    assert found.weights == 2 * TOY.count
-    images, scores = 2 * 2 * 3 * 8 * 8, 2 * 2 * 5
-    assert found.peak == found.weights + found.buffers + images + scores
-    assert found.rows[0].host == images and found.rows[-1].host == scores
-    assert memory_of(Flags(), np.int64(2), TOY) == found
-    apart_ones = memory_of(Flags(buffers="apart", mlp="unfused", residual="apart"), 2, TOY)
-    assert apart_ones.buffers > found.buffers and len(apart_ones.rows) == len(found.rows) + 3
-    assert "mlp.fc1, apart" in str(apart_ones)
+def kernel_and_sizes(call):
+    """Kernel, grid and block of a launch, of numba.cuda or of the simulator."""
+    if hasattr(call, "dispatcher"):
+        return call.dispatcher, call.griddim, call.blockdim
+    return call.kernel, call.grid, call.block
 
 
 @pytest.mark.parametrize("given", [{}, {"last": "class", "residual": "apart", "mlp": "unfused"},
@@ -307,7 +220,7 @@ def test_launches_can_be_prepared_without_memory(given):
             return [(size, size > 1 and step) for size, step in zip(one.shape, one.strides)]
 
         listed = launches(*arrays)
-        return [(kernel_of(call), sizes_of(call), list(map(of, args))) for call, args in listed]
+        return [(kernel_and_sizes(call), list(map(of, args))) for call, args in listed]
 
     for launches, first, out in (
         (lambda *two: vit._all_launches(*two, 0), IMAGES, EXACT.astype(np.float16)),

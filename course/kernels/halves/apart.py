@@ -1,8 +1,7 @@
-"""What an epilogue does, as a kernel of its own: what fusing saves. And a product turned.
+"""What an epilogue does, as a kernel of its own: what fusing saves.
 
 >>> launches(y, bias, None, y, "gelu")          # y = gelu(y + bias)
 >>> launches(y, None, residual, out)            # out = y + residual
->>> product_turned(a, b)                        # (a b')', without a transposition
 """
 
 from __future__ import annotations
@@ -14,11 +13,9 @@ from typing import Any
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.door import Stream
 from course.door.layout import name_of
 from course.kernels.arrays import Array, flat, in_order
 from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
-from course.kernels.halves.products import product
 from course.kernels.intrinsics import load2, store2
 
 THREADS = 256
@@ -88,26 +85,3 @@ def launches(
         in_order(out, "out"),
     )
     return [(kernel[x.shape[0], THREADS, stream], arguments)]
-
-
-def product_turned(
-    a: Array, b: Array, layout: str = "nt", out: Array | None = None, method: str = "auto",
-    stream: Stream = None,
-) -> Array:  # fmt: skip
-    """The transposed product (columns, rows), by swapping the operands: (A B)' = B' A'.
-
-    What lies transposed as the second factor is what a first factor is, and the other way round:
-    "nt" of (b, a) is "nt" of (a, b), turned, and so with "tn". Nothing is copied. A result in
-    column-major order is the same: its memory is that of the transposed in row-major order.
-
-    Raises
-    ------
-    ValueError
-        For "nn", which turned is "tt": no product here takes both factors transposed.
-    """
-    if layout == "nn":
-        raise ValueError(
-            "the layout 'nn' turned would be 'tt', which there is not: give b as (columns, depth), "
-            "layout 'nt', or a as (depth, rows), layout 'tn'"
-        )
-    return product(b, a, layout, out=out, method=method, stream=stream)

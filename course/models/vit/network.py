@@ -47,8 +47,6 @@ class Step(NamedTuple):
     ----------
     name : str
         As the layer whose weights it takes, or what it does.
-    kind : str
-        "patches", "norm", "product", "attention" or "apart".
     touches : tuple of str
         Buffers that it reads, then the one that it writes.
     launches : callable
@@ -56,7 +54,6 @@ class Step(NamedTuple):
     """
 
     name: str
-    kind: str
     touches: tuple[str, ...]
     launches: Callable[[Views, Any], Launches]
 
@@ -146,7 +143,7 @@ class ViT:
         x, found = "x", []
         if self.flags.patches in ON_GPU:
             found.append(
-                Step("patch_embed", "patches", ("images", "rows", "begun", x), self._patches)
+                Step("patch_embed", ("images", "rows", "begun", x), self._patches)
             )
         else:
             x = "images"
@@ -173,7 +170,7 @@ class ViT:
         found = [
             self._norm(its("norm1"), x, normed),
             self._product(its("attn.qkv"), normed, qkv),
-            Step(its("attn"), "attention", (qkv, heads), self._attention(qkv, heads)),
+            Step(its("attn"), (qkv, heads), self._attention(qkv, heads)),
         ]
         if alone:
             firsts = [f"class.{name}" for name in ("heads", "before", "hidden", "norm2", "middle")]
@@ -203,7 +200,7 @@ class ViT:
         def launches(views: Views, stream: Any) -> Launches:
             return apart.launches(self._first_tokens(views[x]), None, None, views[out], "", stream)
 
-        return Step(f"{out}, copied", "apart", (x, out), launches)
+        return Step(f"{out}, copied", (x, out), launches)
 
     def _patches(self, views: Views, stream: Any) -> Launches:
         given = (views[name] for name in ("images", "rows", "begun", "x"))
@@ -219,7 +216,7 @@ class ViT:
             how = EPSILON, views[out], self.flags.norm, None, stream
             return norm.prepared(given, *factors, *how)
 
-        return Step(layer, "norm", (x, out), launches)
+        return Step(layer, (x, out), launches)
 
     def _product(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
@@ -238,7 +235,7 @@ class ViT:
                                      method, stream)  # fmt: skip
 
         others = () if residual is None else (residual,)
-        return Step(layer, "product", (x, *others, out), launches)
+        return Step(layer, (x, *others, out), launches)
 
     def _added(self, layer: str, x: str, residual: str, out: str) -> list[Step]:
         """x weight' + bias + residual, added within the product or by a kernel of its own."""
@@ -258,7 +255,7 @@ class ViT:
             return apart.launches(views[x], bias, other, views[out], activation, stream)
 
         others = () if residual is None else (residual,)
-        return Step(f"{layer}, apart", "apart", (x, *others, out), launches)
+        return Step(f"{layer}, apart", (x, *others, out), launches)
 
     def _attention(self, qkv: str, heads: str) -> Callable[[Views, Any], Launches]:
         """Attention that reads the product's layout: (images, tokens, 3, heads, head)."""
