@@ -19,7 +19,6 @@ from course.kernels import (
     linear,
     losses,
     matmul,
-    norm,
     products,
     reconstruct,
     reduce,
@@ -27,8 +26,10 @@ from course.kernels import (
 from course.kernels.arrays import WORDS
 from course.kernels.convolution import function_of
 from course.kernels.layer_tiles import PRECISIONS
-from course.kernels.norm import Form
+from course.kernels.norm import Form, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
+from course.kernels.norm import ladder as norm
+from course.kernels.norm.registers import IN_L2
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
@@ -209,21 +210,25 @@ def of_norm() -> Iterator[Case]:
                 name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
                 form = Form(kind, aligned, activation=function)
                 yield Case(name, step.launch(1, length, form).kernel, types)
-                if aligned and kind == "float32" and length <= norm.IN_L2:
+                if aligned and kind == "float32" and length <= IN_L2:
                     kernel = step.launch(1, length, replace(form, in_l2=True)).kernel
                     yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
-            if length <= norm.BACKWARD_THREADS * norm.BACKWARD_ELEMENTS[aligned][-1]:
-                shape = norm.backward_shape(length, aligned)
+            if (
+                length
+                <= backward_registers.BACKWARD_THREADS
+                * backward_registers.BACKWARD_ELEMENTS[aligned][-1]
+            ):
+                shape = backward_registers.backward_shape(length, aligned)
                 full = shape.full(length, aligned)
                 for function in (None, "gelu"):
                     form = Form(kind, aligned, full, beta=function is not None, activation=function)
-                    kernel = norm.backward_in_registers(shape, form, True)
+                    kernel = backward_registers.backward_in_registers(shape, form, True)
                     label = "" if function is None else f", {function}"
                     yield Case(f"norm: backward{label}, {where}", kernel, back)
             if kind == "float32" and length > norm.ALONE[aligned]:
                 form = Form(kind, aligned, activation="gelu", shifted=not aligned)
-                shape = norm.split_shape(length, 2**18, form.shifted)
-                kernel = norm.rows_in_both(shape, norm.split_form(shape, form, length))
+                shape = long_rows.split_shape(length, 2**18, form.shifted)
+                kernel = long_rows.rows_in_both(shape, long_rows.split_form(shape, form, length))
                 yield Case(f"norm: rows in both, gelu, {where}", kernel, types, (8, 0))
 
 

@@ -43,7 +43,7 @@ def resume(
     Returns
     -------
     Journal or None
-        None where there is no journal.unfinished run.
+        None where there is no unfinished run.
 
     Raises
     ------

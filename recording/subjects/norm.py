@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.kernels.norm import (
-    BACKWARD,
-    BOTH,
-    LADDER,
-    REGISTERS,
-    prepared,
-    prepared_backward,
-    room,
-    short_shape,
-)
+from course.kernels.launching import room
+from course.kernels.norm.backward import BACKWARD, prepared_backward
+from course.kernels.norm.first_steps import REGISTERS
+from course.kernels.norm.ladder import BOTH, LADDER, prepared
+from course.kernels.norm.registers import short_shape
 from recording import launch_costs, peers
 from recording.peers import cuda_cpp as cuda_cpp_norm
 

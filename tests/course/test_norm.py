@@ -15,22 +15,12 @@ from course.images import images
 from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import rows_are_aligned
-from course.kernels.norm import (
-    BOTH,
-    LADDER,
-    Form,
-    RowShape,
-    backward_in_registers,
-    backward_shape,
-    can_keep,
-    layer_norm,
-    layer_norm_backward,
-    method_for,
-    room,
-    row_shape,
-    rows_in_registers,
-    short_shape,
-)
+from course.kernels.launching import room
+from course.kernels.norm.backward import BACKWARD, layer_norm_backward
+from course.kernels.norm.backward_registers import backward_in_registers, backward_shape
+from course.kernels.norm.first_steps import Form, RowShape
+from course.kernels.norm.ladder import BOTH, LADDER, can_keep, layer_norm, method_for
+from course.kernels.norm.registers import row_shape, rows_in_registers, short_shape
 from recording.frame import Bench, WrongResult
 from recording.peers import cuda_cpp
 from recording.subjects import norm as bench_norm
@@ -446,7 +436,7 @@ def test_the_reference_is_the_slope(rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_gradients_agree_with_float64(rng, method, kind):
     for rows, columns in (*SHAPES, (3, 4100), (2, 4099))[:: 1 if kind is np.float32 else 3]:
         if method == "registers" and columns == 4099:
@@ -483,7 +473,7 @@ def test_blocks_that_walk_over_many_rows_race_with_nobody(rng, shape):
     assert_gradients((dx, *sums.sum(1)), dy, x, gamma)
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_backward_without_gamma_without_parameters_and_of_slices_on_the_gpu(rng, method):
     x, dy = inputs(rng, 6, 48)[0], inputs(rng, 6, 48)[0]
     there = [cuda.to_device(array)[:, 3:43] for array in (dy, x)]
@@ -494,7 +484,7 @@ def test_backward_without_gamma_without_parameters_and_of_slices_on_the_gpu(rng,
     assert np.array_equal(dx.copy_to_host(), result[0].copy_to_host())
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_nan_in_a_row_reaches_its_gradient_and_the_sums(rng, method):
     x, gamma, _ = inputs(rng, 5, 40)
     dy = inputs(rng, 5, 40)[0]
@@ -541,7 +531,7 @@ def test_the_bench_times_right_programs(monkeypatch):
     assert (f"{BOTH} left out: it needs compute capability 8.0" in frame.notes) != room()[1]
     assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
     assert ("layer norm + gelu", "auto", "3x300", "float32") in frame.rows
-    assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in norm.BACKWARD)
+    assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in BACKWARD)
 
 
 @pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")

@@ -7,15 +7,11 @@ import pytest
 
 from course import trace
 from course.backend import cuda
-from course.kernels import norm
 from course.kernels.activation import FUNCTIONS, activation_gradient
-from course.kernels.norm import (
-    Form,
-    RowShape,
-    backward_in_registers,
-    layer_norm,
-    layer_norm_backward,
-)
+from course.kernels.norm.backward import BACKWARD, layer_norm_backward
+from course.kernels.norm.backward_registers import backward_in_registers, backward_shape
+from course.kernels.norm.first_steps import ACTIVATIONS, Form, RowShape
+from course.kernels.norm.ladder import layer_norm
 from tests.course.test_bfloat_doors import bits, random, to_float32
 from tests.course.test_norm import SHAPES, assert_close, gradients, inputs, normalised, terms_of_dx
 
@@ -77,14 +73,14 @@ def assert_right(result, dy, x, gamma, beta, activation, stored=0.0):
 
 
 def test_all_activations_have_a_slope_that_is_right():
-    assert set(SLOPES) == set(FUNCTIONS) == set(norm.ACTIVATIONS) - {None}
+    assert set(SLOPES) == set(FUNCTIONS) == set(ACTIVATIONS) - {None}
     x, step = np.linspace(-3, 3, 40), 1e-6  # relu's corner is in between
     for name, value in (("gelu", gelu), ("silu", lambda x: x * sigmoid(x)), ("sigmoid", sigmoid)):
         moved = (value(x + step) - value(x - step)) / (2 * step)
         assert np.allclose(moved, SLOPES[name](x), atol=1e-8)
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 @pytest.mark.parametrize("activation", FUNCTIONS)
 def test_gradients_agree_with_float64(rng, activation, method):
     shapes = (*SHAPES, (3, 4100), (2, 4099)) if activation == "gelu" else SHAPES[2::3]
@@ -100,7 +96,7 @@ def test_gradients_agree_with_float64(rng, activation, method):
         assert_right(result, dy, x, gamma, beta, activation)
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 @pytest.mark.parametrize("activation", FUNCTIONS)
 def test_types_of_16_bits_are_rounded_once(rng, activation, method):
     for columns in (40, 1023):
@@ -117,7 +113,7 @@ def test_types_of_16_bits_are_rounded_once(rng, activation, method):
         assert_right(result, dy, x, gamma, beta, activation, stored=2.0**-8)
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_gamma_beta_and_their_gradients_may_be_left_out(rng, method):
     x, gamma, beta = inputs(rng, 6, 48)
     dy, ones, zeros = inputs(rng, 6, 48)[0], np.ones_like(gamma), np.zeros_like(gamma)
@@ -135,7 +131,7 @@ def test_gamma_beta_and_their_gradients_may_be_left_out(rng, method):
         assert np.array_equal(got, same)  # without an activation beta plays no part
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_it_is_what_the_steps_give_one_by_one_on_slices_of_the_gpu(rng, method):
     rows = [inputs(rng, 6, 48)[0] for _ in range(2)]
     x, dy = (cuda.to_device(row)[:, 3:43] for row in rows)
@@ -156,7 +152,7 @@ def test_no_rows_give_sums_of_zero():
     assert dx.shape == (0, 8) and all(np.array_equal(one, np.zeros(8)) for one in sums)
 
 
-@pytest.mark.parametrize("method", norm.BACKWARD)
+@pytest.mark.parametrize("method", BACKWARD)
 def test_nan_in_a_row_reaches_its_gradient_and_all_sums(rng, method):
     x, gamma, beta = inputs(rng, 5, 40)
     dy = inputs(rng, 5, 40)[0]
@@ -190,7 +186,7 @@ def test_with_an_activation_rows_move_as_often_as_without(rng, activation):
     x, gamma, beta = inputs(rng, rows, columns)
     dy, dx = inputs(rng, rows, columns)[0], np.zeros_like(x)
     some = np.zeros((2, blocks, columns), np.float32)
-    shape = norm.backward_shape(columns)
+    shape = backward_shape(columns)
     form = Form(full=shape.full(columns, True), beta=activation is not None, activation=activation)
     kernel = backward_in_registers(shape, form, True)
     eps = np.float32(1e-5)

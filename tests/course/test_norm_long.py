@@ -6,22 +6,19 @@ import pytest
 from course import compiled, gpu, trace
 from course.backend import cuda
 from course.kernels import norm
-from course.kernels.norm import (
-    BOTH,
-    ELEMENTS,
-    LADDER,
-    ROW_THREADS,
-    Form,
-    RowShape,
-    layer_norm,
+from course.kernels.norm.first_steps import Form, RowShape
+from course.kernels.norm.ladder import BOTH, LADDER, layer_norm, method_for, shifted_factors
+from course.kernels.norm.long_rows import (
+    BESIDE,
+    EXTRA,
+    SUMS,
+    dynamic_shared,
     longest_split,
-    method_for,
     rows_in_both,
-    shifted_factors,
     split_form,
     split_shape,
 )
-from course.kernels.norm.long_rows import BESIDE, EXTRA, SUMS, dynamic_shared
+from course.kernels.norm.registers import ELEMENTS, ROW_THREADS
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_norm import assert_close, inputs, normalised
 from warpsim.front.bfloat import BFLOAT16, rounded, widened

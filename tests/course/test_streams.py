@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from course import backend
-from course.kernels.reconstruct import ImageStep
+from course.kernels.reconstruct.steps import ImageStep
 from course.measure.recorded import recorded as find
 from course.streams import memory as slots
 from course.streams import timeline, ways

@@ -249,11 +249,11 @@ def layer_norm_tree(x, gamma, beta, eps, out):
 
 @cuda.jit
 def layer_norm_squares(x, gamma, beta, eps, out):
-    """Step 3, the trap: one pass with variance = mean(x²) - mean(x)², which loses digits.
+    """A trap beside step 3: one pass with variance = mean(x²) - mean(x)², which loses digits.
 
     Where the mean is large beside the spread, two large numbers are subtracted, each rounded to 24
     bits: the variance may come out wrong, zero, or below zero, and the row as NaN. In exact numbers
-    the formula is right. Mapping and memory as in step 3.
+    the formula is right. Mapping and memory as in step 3, `layer_norm_one_pass`.
     """
     shared = cuda.shared.array(TREE, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x

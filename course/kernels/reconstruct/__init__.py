@@ -7,9 +7,8 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_tiled,
 )
 from course.kernels.reconstruct.ladder import FRAGMENTS, LADDER, OLDER, reconstruct
-from course.kernels.reconstruct.steps import ImageStep
 
 __all__ = [
-    "FRAGMENTS", "LADDER", "OLDER", "ImageStep", "reconstruct", "reconstruct_float32",
-    "reconstruct_naive", "reconstruct_original", "reconstruct_tiled",
+    "FRAGMENTS", "LADDER", "OLDER", "reconstruct", "reconstruct_float32", "reconstruct_naive",
+    "reconstruct_original", "reconstruct_tiled",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from course.lazy import face
 __getattr__, __dir__, __all__ = face(
     __name__,
     {
-        "course.models.digits.data": "CLASSES EVERY held_out network_input training",
-        "course.models.digits.network": "FUNCTIONS METHODS Network Program accuracy reference",
-        "course.models.digits.weights": "ACTIVATIONS SIDE Weights multiplications",
+        "course.models.digits.data": "held_out",
+        "course.models.digits.network": "Network accuracy reference",
+        "course.models.digits.weights": "ACTIVATIONS Weights",
     },
 )

@@ -142,9 +142,7 @@ class ViT:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
         if self.flags.patches in ON_GPU:
-            found.append(
-                Step("patch_embed", ("images", "rows", "begun", x), self._patches)
-            )
+            found.append(Step("patch_embed", ("images", "rows", "begun", x), self._patches))
         else:
             x = "images"
         alone = False
