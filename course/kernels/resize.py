@@ -148,6 +148,8 @@ def _result(pixels: Seen, sizes: Seen, rows: int, columns: int) -> Result:
             f"sizes are {sizes.dtype} of the shape {sizes.shape}; they must be int32, "
             f"({pixels.shape[0]}, 2): rows and columns of each image"
         )
+    if pixels.shape[1] == 0:
+        raise ValueError(f"pixels have the shape {pixels.shape}: there is none to resize")
     if min(rows, columns) < 1:
         raise ValueError(f"the size is {rows}x{columns}; rows and columns must be at least 1")
     return (pixels.shape[0], rows, columns), np.float32
@@ -218,7 +220,7 @@ def resized(
     TypeError
         For no array, or another type or shape.
     ValueError
-        For a size without pixels, or an `out` that does not fit.
+        For no pixels, a size without any, or an `out` that does not fit.
     """
     size = whole(rows, "rows"), whole(columns, "columns")
     return _DOOR.enter((pixels, sizes), size, out, stream)

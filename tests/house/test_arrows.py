@@ -189,6 +189,18 @@ def test_each_move_is_still_to_be_made():
         assert any((ROOT / f"{name}{end}").exists() for end in ("", ".py")), f"{name} has moved"
 
 
+def test_kernels_import_the_backend_the_door_and_kernels():
+    allowed = "course.backend", "course.door", "course.kernels"
+    others = [
+        place(module, one)
+        for module in files()
+        if module.startswith("course.kernels.")
+        for one in imports(module)
+        if one.top == "course" and not f"{one.module}.{one.name}".startswith(allowed)
+    ]
+    assert not others
+
+
 def test_the_exceptions_are_still_needed():
     assert set(imported_by_name()) == BY_NAME
 

@@ -158,6 +158,14 @@ def test_make_lab_sets_up_and_opens_lesson_00_and_passes_on_its_arguments():
     assert f"=/lab/tree/work/{first.name} --no-browser" in done.stdout[steps[-1] :]
 
 
+def test_the_paths_that_contributing_names_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tracked = [f"/{path.relative_to(ROOT).as_posix()}" for path in tracked_files()]
+    for name in re.findall(r"`([\w.-]+/[\w./-]*)`", text):
+        if "NN" not in name and not name.startswith(("build/", "dist/")):
+            assert any(f"/{name}" in path for path in tracked), name
+
+
 # --- the public address --------------------------------------------------------------------------
 
 
