@@ -51,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     lessons.set_defaults(run=run_lessons)
     where = "where you work; made if need be"
-    lessons.add_argument("folder", metavar="DIR", type=reconstructing.folder, help=where)
+    lessons.add_argument("folder", metavar="DIR", type=reconstructing.path, help=where)
     lessons.add_argument(
         "--new", metavar="NN", help="put lesson NN, as it is in this version, beside yours"
     )
@@ -73,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--out",
         "--outdir",
         metavar="DIR",
-        type=reconstructing.folder,
+        type=reconstructing.path,
         help="folder for the files (COURSE_MEASUREMENTS, else ~/.course/measurements)",
     )
     bench.add_argument(

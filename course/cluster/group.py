@@ -44,8 +44,8 @@ from course.cluster.work import (
     recipes,
 )
 from course.driver import read_driver
+from course.images.shortage import FEWER, is_shortage
 from course.pipeline import capacity
-from course.pipeline.engines import is_out_of_memory
 
 __all__ = [
     "BatchError", "ClusterError", "Group", "Recipe", "Seen", "cluster", "make", "rebuild",
@@ -406,7 +406,7 @@ class Group:
         error = future.exception()
         if isinstance(error, KilledWorker):
             raise error
-        cure = "; make the batches smaller" if is_out_of_memory(error) else ""
+        cure = "; make the batches smaller" if is_shortage(error, FEWER) else ""
         what = f"failed {RETRIES + 1} times, the last time with {_why(error)}{cure}"
         raise BatchError(number, what) from error
 

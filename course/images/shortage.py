@@ -1,7 +1,6 @@
-"""Shortages of the machine, which are no fault of an image: how errors and reasons tell of them."""
+"""Shortages of the machine, which are no fault of an image: how errors tell of them."""
 
 import errno
-import os
 
 
 def _numbers(*names: str) -> frozenset[int]:
@@ -31,16 +30,12 @@ def is_shortage(error: BaseException | None, numbers: frozenset[int] = ALL) -> b
         if isinstance(error, MemoryError) or number in numbers:
             return True
         # an error of the system has its file's name in it, which may be any words
-        if number is None and _says_so(f"{type(error).__name__} {getattr(error, 'reason', error)}"):
+        said = (
+            ""
+            if number is not None
+            else f"{type(error).__name__} {getattr(error, 'reason', error)}".lower()
+        )
+        if any(words in said for words in WORDS):
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
-
-
-def was_shortage(reason: str) -> bool:
-    """Whether the reason for which an earlier version set an image aside tells of a shortage."""
-    return _says_so(reason) or reason.endswith(tuple(map(os.strerror, ALL)))
-
-
-def _says_so(words: str) -> bool:
-    return any(each in words.lower() for each in WORDS)

@@ -15,10 +15,6 @@ import numpy as np
 from course.files import unwaiting
 
 MOST_PACKED = 16  # times the file's length that its arrays may be; those of weights are hardly less
-HEADERS = {  # of an array, by the version of NumPy's format
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 LEAST_PACKED = 1 << 20  # bytes that they may be in any case
 
 
@@ -96,11 +92,10 @@ def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
 
 def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
     """An array of an archive, if its member is as long as the array's header says."""
-    if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{one.filename} is compressed in a way that NumPy's are not")
     with archive.open(one) as member:
-        version = np.lib.format.read_magic(member)
-        shape, _, dtype = HEADERS[version](member)
+        if (version := np.lib.format.read_magic(member)) != (1, 0):
+            raise ValueError(f"{one.filename} has version {version} of NumPy's format, and not 1.0")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
         if dtype.kind not in "biufcU" or not dtype.itemsize or min(shape, default=0) < 0:
             raise ValueError(
                 f"{one.filename} holds {dtype}, shape {shape}, and not numbers (allow_pickle=False)"

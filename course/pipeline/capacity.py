@@ -62,7 +62,7 @@ def batch_for(rows: int, columns: int, ranks: Sequence[int]) -> int:
 
 def tray_count(tray_bytes: int, needed: int) -> int:
     """How many stacks may lie in memory that processes share: at least 2, at most those needed."""
-    room = min([MOST_SHARED, memory() // 8, *(limit // 8 for limit in limits.of_a_process())])
+    room = min(MOST_SHARED, memory() // 8)
     return max(2, min(needed, room // tray_bytes))
 
 

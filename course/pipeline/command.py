@@ -81,7 +81,7 @@ def add(commands: Any) -> None:
         "images",
         metavar="IMAGES",
         nargs="+",
-        type=image,
+        type=path,
         help="JPEG, PNG, TIFF, GIF, WebP or BMP files (the first page or frame of several), or "
         "folders that hold some",
     )
@@ -101,7 +101,7 @@ def add(commands: Any) -> None:
         help="how many singular values to keep; one or several numbers",
     )
     reconstruct.add_argument(
-        "--out", metavar="DIR", required=True, type=folder, help="folder for the results"
+        "--out", metavar="DIR", required=True, type=path, help="folder for the results"
     )
     reconstruct.add_argument(
         "--size",
@@ -201,17 +201,10 @@ def add(commands: Any) -> None:
     )
 
 
-def image(text: str) -> Path:
-    """Return the path of one of IMAGES; an empty name, of a variable that is not set, is none."""
+def path(text: str) -> Path:
+    """Return a path that was given; an empty name, of a variable that is not set, is none."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; a dot is the current folder")
-    return Path(text)
-
-
-def folder(text: str) -> Path:
-    """Return the folder of an --out; an empty name, of a variable that is not set, is none."""
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
     return Path(text)
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from course.driver import read_driver
 from course.images.images import leading_svd, reconstruct
 from course.images.reading import ImageError
+from course.images.shortage import FEWER, is_shortage
 
 ENGINES = ("auto", "gpu", "simulator", "numpy")
-OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY of the driver's API
 
 #: u (n, rows, r), s (n, r), vt (n, r, columns), the values of k -> for each an array (n, rows,
 #: columns), float32.
@@ -185,7 +185,7 @@ class Halved:
             try:
                 do(start, stop)
             except Exception as error:
-                if not is_out_of_memory(error):
+                if not is_shortage(error, FEWER):
                     raise
                 if stop - start == 1:
                     raise MemoryError(
@@ -311,7 +311,7 @@ class OnGpu:
                     for one in filter(wanted.__contains__, range(start, stop)):
                         found.pictures[one].append(self._memory.approximation(one - start))
             except Exception as error:
-                if is_out_of_memory(error):
+                if is_shortage(error, FEWER):
                     self._memory = None  # the next one is smaller
                 raise
 
@@ -396,15 +396,6 @@ class _Memory:
     def approximation(self, place: int) -> np.ndarray:
         """One of the images that were rebuilt last."""
         return self.out[place].copy_to_host()
-
-
-def is_out_of_memory(error: Any) -> bool:
-    """Whether an exception of NumPy, Numba or CuPy says that memory does not suffice."""
-    if isinstance(error, MemoryError):
-        return True
-    return type(error).__name__ == "CudaAPIError" and (
-        getattr(error, "code", None) == OUT_OF_MEMORY or "OUT_OF_MEMORY" in str(error)
-    )
 
 
 # --- factors --------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from typing import Any, BinaryIO
 
 from course.files import FolderInUse, alone_in, lock
 from course.images.reading import ImageError
-from course.images.shortage import was_shortage
 
 PREFIX = ".unfinished-"
 FILE = "journal.jsonl"
@@ -37,8 +36,6 @@ ATTEMPTS = 50  # to remove a folder
 MOVING = "moving"  # the entry that says that every result is there
 GRID_IMAGES = 8  # images whose pictures are kept for the grid
 LONGEST = 240  # bytes of a name before _kK.png
-#: What the reason of an image begins and ends with over which a process ended; once it had no end.
-DIED, ALONE = "cannot be read: a process ", ", with no other at work"
 
 
 class ResumeError(ImageError):
@@ -226,39 +223,26 @@ def cells_name(image: int) -> str:
 
 
 def read_done(entries: list[Any]) -> dict[int, Done]:
-    """What a journal's lines say of images, but for those that were set aside without a fault."""
-    lines = (line[:4] for line in entries[1:] if line != MOVING)
+    """What a journal's lines say of images."""
     return {
         image: Done(image, [tuple(values) for values in measures], sizes, reason)
-        for image, measures, sizes, reason in lines
-        if not was_spoilt(reason)
+        for image, measures, sizes, reason, _ in (line for line in entries[1:] if line != MOVING)
     }
-
-
-def was_spoilt(reason: str | None) -> bool:
-    """Whether an image was set aside, by an earlier version, for what may be the machine's."""
-    if reason is None:
-        return False
-    return was_shortage(reason) or (reason.startswith(DIED) and not reason.endswith(ALONE))
 
 
 def is_there(done: Done, names: list[str], folder: Path) -> bool:
     """Whether an image's files are in a folder, each as long as it was."""
-    try:
-        return done.reason is not None or (
-            all(is_file(folder / name) for name in names)
-            and done.bytes == [(folder / name).stat().st_size for name in names]
-        )
-    except OSError:
-        return False
+    sizes = zip(names, done.bytes)  # none of an image that was set aside
+    return all(is_file(folder / name, size) for name, size in sizes)
 
 
-def is_file(path: Path) -> bool:
-    """Whether it is a file itself, as this program writes them: no link, no pipe."""
+def is_file(path: Path, size: int | None = None) -> bool:
+    """Whether it is a file itself, as this program writes them, of a size: no link, no pipe."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        status = path.lstat()
     except OSError:
         return False
+    return stat.S_ISREG(status.st_mode) and size in (None, status.st_size)
 
 
 def is_plain(name: str) -> bool:
@@ -303,12 +287,12 @@ def _is_done(entry: Any, begun: dict[str, Any]) -> bool:
     """Whether an entry is that of an image of a run, or says that the results are being moved."""
     if entry == MOVING:
         return True
-    if not isinstance(entry, list) or len(entry) not in (4, 5):  # once there was no checksum
+    if not isinstance(entry, list) or len(entry) != 5:
         return False
-    image, measures, sizes, reason, *checksum = entry
+    image, measures, sizes, reason, checksum = entry
     count = 0 if reason is not None else len(begun["settings"]["k"])
     return (
-        checksum in ([], [_checksum(entry[:4])])
+        checksum == _checksum(entry[:4])
         and [*map(type, (measures, sizes))] == [list, list]
         and isinstance(reason, str | None)
         and (type(image) is int and 0 <= image < len(begun["files"]))

@@ -23,8 +23,8 @@ UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def of_memory() -> list[int]:
-    """Bytes that all of a job's or a container's processes may have together."""
-    found = []
+    """Bytes that all of a job's or a container's processes may have together, or each of them."""
+    found = _of_a_process()
     for folder in _groups("memory"):
         names = "memory.max", "memory.high", "memory.limit_in_bytes"
         found += [_number(_read(folder / name)) for name in names]
@@ -51,7 +51,7 @@ def of_cores() -> list[float]:
     return [limit for limit in found if limit]
 
 
-def of_a_process() -> list[int]:
+def _of_a_process() -> list[int | None]:
     """Bytes of memory that each process may have (ulimit -v and -d)."""
     try:
         import resource

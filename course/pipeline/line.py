@@ -32,7 +32,7 @@ from functools import partial
 from course.images.shortage import FEWER, is_shortage
 from course.pipeline.crew import Crew, Ended, Hand
 from course.pipeline.engines import OnGpu, gpus_cuda, kept_values
-from course.pipeline.journal import ALONE, DIED, Done
+from course.pipeline.journal import Done
 from course.pipeline.stages import Job, Shown, Task
 from course.pipeline.trays import Layout, Trays
 from course.pipeline.worker import Answer, Work, done
@@ -41,6 +41,7 @@ PIECE = 4  # images that a process is given at once
 GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
 LARGE = 512 * 512  # pixels: of such images it gets one
 MOST_ENDED = 2  # processes that may end over one stack of a GPU
+ALONE = ", with no other at work"
 MOST_IN_A_ROW = 3  # shortages of one process until all images are taken to meet them
 
 Item = tuple[int, Task]  # place in a tray
@@ -369,7 +370,7 @@ class Line:
             self._left -= 1
             self._failed.append((tasks[0], error))
         else:
-            reason = f"{DIED}{error}{ALONE}"
+            reason = f"cannot be read: a process {error}{ALONE}"
             self._finish([Done(tasks[0].image, [], [], reason)])
         if work.kind == "fill":
             self._piece_filled(work.tray)

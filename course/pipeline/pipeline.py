@@ -22,17 +22,7 @@ from course.files import alone_in
 from course.images import LARGEST, images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.pipeline import (
-    capacity,
-    grid,
-    journal,
-    limits,
-    replacing,
-    results,
-    resuming,
-    stages,
-    threads,
-)  # fmt: skip
+from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
 from course.pipeline.crew import Crew
 from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
 from course.pipeline.inputs import Inputs, gathered
@@ -276,8 +266,7 @@ def _checked(
         raise ImageError(
             f"size is {rows}x{columns}; SSIM needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels"
         )
-    needed = capacity.svd_bytes(rows, columns)
-    there = min([capacity.memory(), *limits.of_a_process()])
+    needed, there = capacity.svd_bytes(rows, columns), capacity.memory()
     if needed > there:
         raise ImageError(
             f"size is {rows}x{columns}: the SVD of one image needs about {needed / 2**30:,.0f} GiB "

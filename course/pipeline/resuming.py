@@ -161,12 +161,8 @@ def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out:
     for image, its in done.items():
         there += zip(names[image], its.bytes)
     return len(done) == len(names) and all(
-        any(_is_there(place / name, size) for place in (folder, out)) for name, size in there
+        any(journal.is_file(place / name, size) for place in (folder, out)) for name, size in there
     )
-
-
-def _is_there(path: Path, size: int | None) -> bool:
-    return journal.is_file(path) and size in (None, path.stat().st_size)
 
 
 def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -> None:
@@ -195,8 +191,8 @@ def _bring_back(found: _Found, out: Path) -> None:
     names = outputs(found.begun)
     for image, its in found.done.items():
         sizes = dict(zip(names[image], its.bytes))
-        moved = [name for name in sizes if not _is_there(found.folder / name, sizes[name])]
-        if all(_is_there(out / name, sizes[name]) for name in moved):
+        moved = [name for name in sizes if not journal.is_file(found.folder / name, sizes[name])]
+        if all(journal.is_file(out / name, sizes[name]) for name in moved):
             for name in moved:
                 os.replace(out / name, found.folder / name)
     found.file.truncate(found.whole - len(json.dumps(journal.MOVING)) - 1)

@@ -23,8 +23,9 @@ from course import files
 from course.images import LARGEST, images, png, quality, reading
 from course.images.reading import UnreadableImage
 from course.images.shortage import is_shortage
+from course.models.stored import arrays_in
 from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
-from course.pipeline.journal import GRID_IMAGES, Done, cells_name, is_file
+from course.pipeline.journal import GRID_IMAGES, Done, cells_name
 from course.pipeline.trays import Trays, goes_as_it_is
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
@@ -310,13 +311,10 @@ def kept_cells(
     file, shape = cells_file(folder, image), _shown_size(size)
     most = count * (4 * shape[0] * shape[1] + 1024)  # bytes: what says more is not unpacked
     try:
-        if not is_file(file) or file.stat().st_size > 2 * most:
+        if file.stat().st_size > most:
             return None
-        with np.load(file, allow_pickle=False) as kept:
-            if sum(its.file_size for its in kept.zip.infolist()) > most:
-                return None
-            cells = [kept[name] for name in kept.files]
-    except Exception as error:  # broken bytes are met with almost any exception
+        cells = [*arrays_in(file).values()]
+    except (OSError, ValueError) as error:
         if is_shortage(error):
             raise
         return None

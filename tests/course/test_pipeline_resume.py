@@ -506,7 +506,7 @@ def test_who_reads_only_the_beginning_gets_no_error(folder, tmp_path):
 
 def test_an_empty_name_is_no_folder(folder, capfd):
     status, said, told = call(capfd, *command(folder, ""))
-    assert status == 2 and "--out: the name of the folder is empty" in told
+    assert status == 2 and "--out: the name is empty" in told
 
 
 @pytest.mark.parametrize("option", ["--workers", "--batch"])

@@ -10,7 +10,6 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ PARTS = {
 }
 BYTES = 8  # IDX's code of unsigned bytes
 GZIP = b"\x1f\x8b"  # what a gzip file begins with
-CHUNK = 1 << 20  # bytes that are read at once
 MOST_PACKED = 100  # times its length that a gzip file of digits may be; MNIST's is 5
+LEAST_PACKED = 1 << 20  # bytes that it may be in any case
 
 
 class BadDigits(ValueError):
@@ -69,8 +68,8 @@ def mnist_bytes(
     if part not in PARTS:
         raise ValueError(f"MNIST has no part {part!r}: choose {', '.join(PARTS)}")
     of_images, of_labels = (_found(Path(folder), name) for name in PARTS[part])
-    read_images, read_labels = _idx(of_images, axes=3), _idx(of_labels, axes=1)
-    (count, *side), (known,) = next(read_images), next(read_labels)
+    images, labels = read_idx(of_images, axes=3), read_idx(of_labels, axes=1)
+    count, *side = images.shape
     if not count:
         raise BadDigits(f"{of_images.name} has no image")
     if side != [MNIST_SIDE, MNIST_SIDE]:
@@ -78,13 +77,12 @@ def mnist_bytes(
             f"{of_images.name} has images of {side[0]} x {side[1]} pixels; MNIST's are "
             f"{MNIST_SIDE} x {MNIST_SIDE}"
         )
-    if count != known:
+    if count != len(labels):
         raise BadDigits(
-            f"{of_images.name} has {count:,} images and {of_labels.name} {known:,} labels: they "
-            "are not of one part"
+            f"{of_images.name} has {count:,} images and {of_labels.name} {len(labels):,} labels: "
+            "they are not of one part"
         )
-    labels, images = next(read_labels), next(read_images)
-    if labels.size and labels.max() >= CLASSES:
+    if labels.max() >= CLASSES:
         raise BadDigits(f"{of_labels.name} has the label {labels.max()}; digits are 0 to 9")
     return images, labels
 
@@ -103,8 +101,9 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
     """Read an IDX file of bytes, unpacked or packed by gzip, whatever its name says.
 
     Two zeros, a code of the type (8: unsigned bytes), the number of axes; the length of each axis,
-    four bytes, the highest first; then the numbers. Source: Y. LeCun, C. Cortes and C. Burges, "The
-    MNIST database of handwritten digits", file formats.
+    four bytes, the highest first; then the numbers, of which no more is unpacked than these lengths
+    say, and a byte. Source: Y. LeCun, C. Cortes and C. Burges, "The MNIST database of handwritten
+    digits", file formats.
 
     Parameters
     ----------
@@ -123,30 +122,20 @@ def read_idx(path: str | os.PathLike[str], axes: int | None = None) -> np.ndarra
     OSError
         When it cannot be read at all.
     """
-    _, numbers = _idx(Path(path), axes)
-    return numbers
-
-
-def _idx(path: Path, axes: int | None) -> Iterator[Any]:
-    """What an IDX file says: the length of each axis; then, if it is asked for, the array.
-
-    Of what it unpacks to no more is read than these lengths say, and a byte.
-    """
-    name = path.name
+    name, size = Path(path).name, os.path.getsize(path)
     with open(path, "rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
         try:
             content = gzip.GzipFile(fileobj=file) if packed else file
             shape = _lengths(content, name, axes)
-            yield shape
-            wanted, found = math.prod(shape), bytearray()
-            if packed and wanted > max(MOST_PACKED * path.stat().st_size, CHUNK):
+            wanted = math.prod(shape)
+            most = max(MOST_PACKED * size, LEAST_PACKED) if packed else size
+            if packed and wanted > most:
                 raise BadDigits(
                     f"{name} would be {wanted:,} bytes unpacked: no digits are packed so"
                 )
-            while part := content.read(min(wanted + 1 - len(found), CHUNK)):
-                found += part
+            found = content.read(min(wanted, most) + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
             raise BadDigits(
                 f"{name} is packed by gzip and cannot be unpacked: {problem}; is it cut off?"
@@ -157,7 +146,7 @@ def _idx(path: Path, axes: int | None) -> Iterator[Any]:
             f"{name} is {'cut off' if cut else 'too long'}: {' x '.join(map(str, shape))} numbers "
             f"are {wanted:,} bytes, and {f'{len(found):,}' if cut else 'more'} follow"
         )
-    yield np.frombuffer(found, np.uint8).reshape(shape)
+    return np.frombuffer(found, np.uint8).reshape(shape)
 
 
 def _lengths(content: Any, name: str, axes: int | None) -> tuple[int, ...]:

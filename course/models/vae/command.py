@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course.pipeline.command import folder, positive
+from course.pipeline.command import path, positive
 
 MANY = 10_000  # images; of fewer the usual model is small
 LARGE = {"epochs": 20, "batch": 128, "hidden": 400, "latent": 200, "rate": 1e-3, "seed": 0}
@@ -68,7 +68,7 @@ def _action(actions: Any, name: str, what: str) -> argparse.ArgumentParser:
     its.add_argument(
         "--data", metavar="PLACE", type=named, help="where the digits are: see vae --help"
     )
-    its.add_argument("--out", metavar="DIR", type=folder, default=Path("vae"), help="results (vae)")
+    its.add_argument("--out", metavar="DIR", type=path, default=Path("vae"), help="results (vae)")
     return its
 
 

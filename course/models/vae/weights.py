@@ -78,7 +78,7 @@ class Training:
         Steps that are done.
     batch, seed : int
     rate : float
-    losses : int, optional
+    losses : int
         CRC-32 of the steps' losses, which lie in a table beside the file.
     """
 
@@ -90,7 +90,7 @@ class Training:
     batch: int
     seed: int
     rate: float
-    losses: int | None = None
+    losses: int = 0
 
     def __post_init__(self) -> None:
         for name, least, beyond in (("step", 0, 31), ("batch", 1, 31), ("seed", 0, 63)):
@@ -121,8 +121,7 @@ class Training:
         """Write an .npz file, whole or not at all."""
         arrays = {f"{which}.{name}": its for which in MOMENTS
                   for name, its in getattr(self, which).items()}  # fmt: skip
-        losses = () if self.losses is None else (self.losses,)
-        whole = np.array([self.step, self.batch, self.seed, *losses], np.int64)
+        whole = np.array([self.step, self.batch, self.seed, self.losses], np.int64)
         _save(path, self.shape, self.weights | arrays | {NUMBERS: whole, "rate": self.rate})
 
     @classmethod
@@ -133,7 +132,7 @@ class Training:
         if NUMBERS not in found or "rate" not in found:
             raise ValueError(f"{path} has weights alone: a training cannot go on from it")
         whole, rate = found.pop(NUMBERS), found.pop("rate")
-        if whole.shape not in ((3,), (4,)) or whole.dtype != np.int64 or rate.shape != ():
+        if whole.shape != (4,) or whole.dtype != np.int64 or rate.shape != ():
             raise ValueError(f"{path}: the numbers of its training are of another form")
         parts = {
             which: {
@@ -148,8 +147,8 @@ class Training:
         if any((its < 0).any() for its in arrays[2].values()):
             raise ValueError(f"{path}: a second moment, a mean of squares, is below 0")
         try:
-            step, batch, seed, *losses = whole.tolist()
-            return cls(shape, *arrays, step, batch, seed, rate.item(), *losses)
+            step, batch, seed, losses = whole.tolist()
+            return cls(shape, *arrays, step, batch, seed, rate.item(), losses)
         except ValueError as problem:
             raise ValueError(f"{path}: {problem}") from None
 
