@@ -243,18 +243,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Rebuild the images, print a summary; the status to end with."""
     from course.images.folders import told
     from course.images.reading import printable
-    from course.pipeline.journal import is_at_work, unfinished
     from course.pipeline.pipeline import reconstruct_images
     from course.pipeline.watching import Watch
 
     seen = Watch(sys.stderr)
-    left = [] if arguments.resume else unfinished(arguments.out)
-    if left and not any(map(is_at_work, left)):
-        print(
-            f"an unfinished run lies in {str(arguments.out)!r}: --resume goes on with it; this run "
-            "begins again, and removes it at its end",
-            file=sys.stderr,
-        )
     with stoppable(), workers_for(arguments) as group:
         start = time.perf_counter()
         report = reconstruct_images(

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from course.files import FolderInUse, alone_in, lock
 from course.images.reading import ImageError
 
 PREFIX = ".unfinished-"
@@ -39,7 +38,7 @@ LONGEST = 240  # bytes of a name before _kK.png
 
 
 class ResumeError(ImageError):
-    """A run that cannot be gone on with; the message says what differs or who works on it."""
+    """A run that cannot be gone on with; the message says what differs."""
 
 
 @dataclass(frozen=True)
@@ -157,31 +156,10 @@ class Journal:
 
 
 def begin(out: Path, begun: dict[str, Any]) -> Journal:
-    """Begin a run: a new hidden folder inside `out`, which exists.
-
-    Raises
-    ------
-    ResumeError, FolderInUse
-        When another process works on results in `out`: they would get mixed.
-    OSError
-    """
-    with alone_in(out):  # else two that begin at once would not see each other
-        check_alone(out, unfinished(out))
-        return new_run(out, begun)
-
-
-def check_alone(out: Path, others: Iterable[Path]) -> None:
-    """Raise ResumeError when another process works on one of these: results would get mixed."""
-    if any(map(is_at_work, others)):
-        raise ResumeError(str(FolderInUse(out)))
-
-
-def new_run(out: Path, begun: dict[str, Any]) -> Journal:
-    """A new hidden folder, whoever else is at work."""
+    """Begin a run: a new hidden folder inside `out`, which this process has for itself."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
     try:
         file = open(folder / FILE, "ab", buffering=0)
-        lock(file)
         _write_line(file, begun)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -204,17 +182,6 @@ def unfinished(out: Path) -> list[Path]:
             if is_file(folder / FILE) and not folder.is_symlink():
                 found.append(((folder / FILE).stat().st_mtime_ns, folder))
     return [folder for _, folder in sorted(found, reverse=True)]
-
-
-def is_at_work(folder: Path) -> bool:
-    """Whether a process works on the run of a hidden folder."""
-    if not is_file(folder / FILE):
-        return False
-    try:
-        with open(folder / FILE, "r+b") as file:
-            return not lock(file)
-    except OSError:
-        return False
 
 
 def cells_name(image: int) -> str:
@@ -313,7 +280,7 @@ def _checksum(entry: list[Any]) -> int:
 
 
 def clear(out: Path) -> None:
-    """Remove what killed runs left in `out`; what another process works on stays."""
+    """Remove what killed runs left in `out`."""
     for folder in out.glob(f"{PREFIX}*"):
-        if not folder.is_symlink() and not is_at_work(folder):
+        if not folder.is_symlink():
             shutil.rmtree(folder, ignore_errors=True)

@@ -242,7 +242,6 @@ def _reconstruct(
             replacing.move(kept, [*names, *results.SUMMARIES], out)
         except OSError as error:
             raise stages.cannot_write(out, error) from error
-    journal.clear(out)
     return report
 
 
@@ -342,36 +341,36 @@ def _progress_in(
     discard: bool,
     tell: Callable[[str], Any],
 ) -> Iterator[Journal | Report]:
-    """Give a journal, new or found, in a hidden folder inside `out`.
+    """Give a journal, new or found, in a hidden folder inside `out`, which no other process has.
 
-    At the end the folder is removed; at an error only if nothing in it is of use, or the user wants
-    none of it. Where the very run is finished already, its report is given instead.
+    At the end all such are removed; at an error this one alone, and only if nothing in it is of
+    use, or the user wants none of it. Where the very run is finished already, its report is given
+    instead.
     """
-    try:
-        if out.exists() and not out.is_dir():
-            raise NotADirectoryError(f"{str(out)!r} is a file; results need a folder")
-        made = [folder for folder in (out, *out.parents) if not folder.exists()]
-    except PermissionError as error:
-        raise stages.cannot_write(out, error) from error
-    kept = None
+    kept = report = None
     finished = False
+    locked = ExitStack()
     try:
         try:
-            if resume and out.is_dir():
-                with alone_in(out):
-                    kept = resuming.resume(out, begun, tell)
+            locked.enter_context(alone_in(out))
+            if resume:
+                kept = resuming.resume(out, begun, tell)
                 report = None if kept else results.finished(out, journal.fingerprint(begun))
-                if report:
-                    journal.clear(out)
-                    yield report
-                    finished = True
-                    return
-            out.mkdir(parents=True, exist_ok=True)
-            kept = kept or journal.begin(out, begun)
+            elif journal.unfinished(out):
+                tell(
+                    f"an unfinished run lies in {str(out)!r}: --resume goes on with it; this run "
+                    "begins again, and removes it at its end"
+                )
+            if not report:
+                kept = kept or journal.begin(out, begun)
         except OSError as error:
+            if error.errno is None:  # it says by itself what is in the way
+                raise
             raise stages.cannot_write(out, error) from error
-        yield kept
-        kept.remove()
+        yield report or kept
+        if kept:
+            kept.remove()
+        journal.clear(out)
         finished = True
     except BaseException as error:
         if kept and _worth_keeping(kept, discard):
@@ -381,15 +380,12 @@ def _progress_in(
             )
         raise
     finally:
-        if not finished:
-            with _undisturbed():
-                if kept and _worth_keeping(kept, discard):
+        with _undisturbed(), locked:
+            if kept and not finished:
+                if _worth_keeping(kept, discard):
                     kept.close()
-                elif kept:
+                else:
                     kept.remove()
-                for folder in made:
-                    if folder.is_dir() and not any(folder.iterdir()):
-                        folder.rmdir()
 
 
 @contextmanager

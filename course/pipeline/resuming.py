@@ -27,7 +27,7 @@ OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
 def resume(
     out: Path, begun: dict[str, Any], tell: Callable[[str], Any] = lambda words: None
 ) -> Journal | None:
-    """Go on with the runs in `out` that were begun with the same settings.
+    """Go on with the runs in `out`, which this process has for itself, of the same settings.
 
     One that was begun with the very same images is taken up. Else it is a new one. Either then
     takes over what others have of images that are the same: path, size and time of change.
@@ -48,8 +48,7 @@ def resume(
     Raises
     ------
     ResumeError
-        When the unfinished run was begun with other settings or has no image in common, or is under
-        way in another process.
+        When the unfinished run was begun with other settings or has no image in common.
     """
     found: list[_Found] = []
     differs = None
@@ -64,22 +63,17 @@ def resume(
                 differs = differs or _difference(its.begun, begun, out)
                 continue
             its.wanted = True
-            if not journal.lock(file):
-                raise ResumeError(
-                    f"another process works on the unfinished run in {str(out)!r}: wait for it"
-                )
         wanted = [its for its in found if its.wanted]
         if not wanted:
             if differs:
                 raise ResumeError(differs)
             return None
-        journal.check_alone(out, [its.folder for its in found if not its.wanted])
         same = next((its for its in wanted if its.begun == begun), None)
         if same is None:
             tell(
                 f"{_changes(wanted[0].begun, begun)} since the run began: what is the same is kept"
             )
-        kept = _taken_up(same, out) if same else journal.new_run(out, begun)
+        kept = _taken_up(same, out) if same else journal.begin(out, begun)
         try:
             if not kept.moving:
                 for other in wanted:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from course.files import FolderInUse, alone_in
 from course.pipeline import journal, pipeline, results, stages
 from course.pipeline.journal import ResumeError
 from tests.course.pipeline_parts import contents, in_time, some_images
@@ -168,11 +169,9 @@ def test_while_another_process_works_there_nothing_is_taken(folder, tmp_path):
     out = tmp_path / "out"
     interrupted(folder, out)
     removed(folder)
-    (left,) = out.iterdir()
-    with open(left / journal.FILE, "r+b") as held:
-        assert journal.lock(held)
+    with alone_in(out):
         before = contents(out)
-        with pytest.raises(ResumeError, match="another process works on the unfinished run"):
+        with pytest.raises(FolderInUse, match="another process writes its results to"):
             rebuild(folder, out, resume=True)
         assert contents(out) == before
 

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from course import files
+from course.files import FolderInUse, alone_in
 from course.images.reading import ImageError
 from course.pipeline import journal, pipeline, resuming, stages
 from course.pipeline.journal import ResumeError
@@ -382,10 +383,9 @@ def test_other_images_altogether_are_refused(folder, tmp_path):
 
 def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
     out = tmp_path / "out"
-    left = interrupted(folder, out)
-    with open(left / journal.FILE, "r+b") as held:
-        assert journal.lock(held)
-        with pytest.raises(ResumeError, match="another process works on the unfinished run"):
+    interrupted(folder, out)
+    with alone_in(out):
+        with pytest.raises(FolderInUse, match="another process writes its results to"):
             rebuild(folder, out, resume=True)
     rebuild(folder, out, resume=True)
     assert contents(out) == whole
@@ -393,11 +393,10 @@ def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
 
 def test_a_new_run_does_not_mix_its_results_with_those_of_one_at_work(folder, tmp_path):
     out = tmp_path / "out"
-    left = interrupted(folder, out)
-    with open(left / journal.FILE, "r+b") as file:
-        assert journal.lock(file)
+    interrupted(folder, out)
+    with alone_in(out):
         before = contents(out)
-        with pytest.raises(ResumeError, match="another process writes its results to"):
+        with pytest.raises(FolderInUse, match="another process writes its results to"):
             rebuild(folder, out, ranks=(3,))
         assert contents(out) == before
 
@@ -485,9 +484,8 @@ def test_the_command_says_that_an_unfinished_run_lies_there(folder, tmp_path, wh
 
 @pytest.mark.usefixtures("keep_signal_handlers")
 def test_the_command_does_not_call_a_run_at_work_unfinished(folder, tmp_path, capfd):
-    left = interrupted(folder, tmp_path / "out")
-    with open(left / journal.FILE, "r+b") as file:
-        assert journal.lock(file)
+    interrupted(folder, tmp_path / "out")
+    with alone_in(tmp_path / "out"):
         status, said, told = call(capfd, *command(folder, tmp_path / "out"))
     assert status == 2 and not said
     assert "another process" in told and "--resume goes on" not in told
