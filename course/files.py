@@ -173,14 +173,10 @@ def lock(file: BinaryIO) -> bool:
     except ImportError:  # Windows
         import msvcrt
 
-        here = file.tell()
-        file.seek(1 << 40)  # far behind what is written: such a lock would keep readers out
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
-        finally:
-            file.seek(here)
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,10 +22,10 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from course.images.reading import ImageError
 
@@ -120,23 +120,26 @@ class Journal:
         Whether all is done and the results are being moved to where they belong.
     """
 
-    def __init__(self, folder: Path, file: BinaryIO, done: dict[int, Done], moving: bool):
+    def __init__(self, folder: Path, done: dict[int, Done], moving: bool):
         self.folder, self.done, self.moving = folder, done, moving
-        self._file = file
+        self._file = open(folder / FILE, "ab", buffering=0)
 
     def add(self, done: Done) -> None:
         """Enter an image whose files are there."""
         entry = [done.image, done.measures, done.bytes, done.reason]
-        self._write([*entry, _checksum(entry)])
+        self.write([*entry, _checksum(entry)])
         self.done[done.image] = done
 
     def begin_moving(self) -> None:
         """Enter that every result is there, and whole."""
-        self._write(MOVING)
+        self.write(MOVING)
         self.moving = True
 
-    def _write(self, entry: Any) -> None:
-        _write_line(self._file, entry)
+    def write(self, entry: Any) -> None:
+        """Write a line to the file, of which a disk that gets full may take a part."""
+        line = json.dumps(entry).encode() + b"\n"
+        while line:
+            line = line[self._file.write(line) :]
 
     def close(self) -> None:
         """Let the folder be, for a later run to go on with."""
@@ -158,43 +161,65 @@ class Journal:
 def begin(out: Path, begun: dict[str, Any]) -> Journal:
     """Begin a run: a new hidden folder inside `out`, which this process has for itself."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
-    try:
-        file = open(folder / FILE, "ab", buffering=0)
-        _write_line(file, begun)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return Journal(folder, file, {}, False)
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        kept = Journal(folder, {}, False)
+        undo.callback(kept.close)
+        kept.write(begun)
+        undo.pop_all()
+    return kept
 
 
-def _write_line(file: BinaryIO, entry: Any) -> None:
-    """Write a line to an unbuffered file, which on a disk that gets full may take a part of it."""
-    line = json.dumps(entry).encode() + b"\n"
-    while line:
-        line = line[file.write(line) :]
+@dataclass(frozen=True)
+class Unfinished:
+    """A run that began and did not end: its folder, the lines of its journal that count.
+
+    `whole` is how many bytes these are.
+    """
+
+    folder: Path
+    entries: list[Any]
+    whole: int
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """What it was begun with, as `identity` gives it."""
+        return self.entries[0]
+
+    @property
+    def names(self) -> list[list[str]]:
+        """As `outputs` gives them."""
+        return outputs(self.begun)
+
+    @property
+    def moving(self) -> bool:
+        """Whether its results were being moved to where they belong."""
+        return self.entries[-1] == MOVING
+
+    def done(self) -> dict[int, Done]:
+        """What its journal says of images."""
+        lines = (line for line in self.entries[1:] if line != MOVING)
+        return {
+            image: Done(image, [tuple(values) for values in measures], sizes, reason)
+            for image, measures, sizes, reason, _ in lines
+        }
 
 
-def unfinished(out: Path) -> list[Path]:
-    """Hidden folders of earlier runs that began and did not end, the newest first."""
+def unfinished(out: Path) -> list[Unfinished]:
+    """Runs in `out` that began and did not end, the newest first."""
     found = []
     for folder in out.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # no journal yet, or no more
-            if is_file(folder / FILE) and not folder.is_symlink():
-                found.append(((folder / FILE).stat().st_mtime_ns, folder))
-    return [folder for _, folder in sorted(found, reverse=True)]
+        file = folder / FILE
+        if is_file(file) and not folder.is_symlink():
+            its = Unfinished(folder, *entries_of(file.read_bytes()))
+            if its.entries:  # else it was killed before the first line was there
+                found.append((file.stat().st_mtime_ns, folder, its))
+    return [its for *_, its in sorted(found, key=lambda each: each[:2], reverse=True)]
 
 
 def cells_name(image: int) -> str:
     """The file with an image's pictures for the grid."""
     return f"grid-{image}.npz"
-
-
-def read_done(entries: list[Any]) -> dict[int, Done]:
-    """What a journal's lines say of images."""
-    return {
-        image: Done(image, [tuple(values) for values in measures], sizes, reason)
-        for image, measures, sizes, reason, _ in (line for line in entries[1:] if line != MOVING)
-    }
 
 
 def is_there(done: Done, names: list[str], folder: Path) -> bool:

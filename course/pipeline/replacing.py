@@ -7,12 +7,10 @@ in. What was begun so is ended by `--resume`, whatever moment the process dies a
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from course.images.reading import ImageError, printable
 from course.pipeline import journal, results
-from course.pipeline.journal import MOVING, is_there, outputs, read_done
 
 
 def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> None:
@@ -75,11 +73,9 @@ def move(kept: journal.Journal, names: list[str], out: Path) -> None:
 def _of_others(kept: journal.Journal, out: Path) -> set[str]:
     """Pictures of the finished run in a folder, and of those that were killed as they moved in."""
     found = results.names_there(out) if results.is_whole(out) else set()
-    for folder in journal.unfinished(out):
-        with suppress(OSError):
-            entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
-            if folder != kept.folder and MOVING in entries[1:]:
-                done, names = read_done(entries), outputs(entries[0])
-                there = [i for i, its in done.items() if is_there(its, names[i], out)]
-                found.update(name for i in there if done[i].reason is None for name in names[i])
+    for its in journal.unfinished(out):
+        if its.folder != kept.folder and its.moving:
+            done, names = its.done(), its.names
+            there = [i for i, one in done.items() if journal.is_there(one, names[i], out)]
+            found.update(name for i in there if done[i].reason is None for name in names[i])
     return found

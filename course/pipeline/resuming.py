@@ -12,13 +12,13 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from course.pipeline import journal, results, stages
 from course.pipeline.engines import ENGINES, SVDS
-from course.pipeline.journal import Done, Journal, ResumeError, cells_name, outputs
+from course.pipeline.journal import Done, Journal, ResumeError, Unfinished, cells_name, outputs
 
 #: What a setting is called on the command line.
 OPTIONS = {"k": "--k", "size": "--size", "fit": "--fit", "engine": "--engine"}
@@ -50,76 +50,37 @@ def resume(
     ResumeError
         When the unfinished run was begun with other settings or has no image in common.
     """
-    found: list[_Found] = []
-    differs = None
+    found = journal.unfinished(out)
+    wanted = [its for its in found if its.begun == begun or _in_common(its.begun, begun)]
+    if not wanted:
+        if found:
+            raise ResumeError(_difference(found[0].begun, begun, out))
+        return None
+    same = next((its for its in wanted if its.begun == begun), None)
+    if same is None:
+        tell(f"{_changes(wanted[0].begun, begun)} since the run began: what is the same is kept")
+    kept = _taken_up(same, out) if same else journal.begin(out, begun)
     try:
-        for folder in journal.unfinished(out):
-            file = open(folder / journal.FILE, "r+b", buffering=0)
-            its = _Found(folder, file, *journal.entries_of(file.read()))
-            found.append(its)
-            if not its.entries:
-                continue  # killed before the first line was there
-            if its.begun != begun and not _in_common(its.begun, begun):
-                differs = differs or _difference(its.begun, begun, out)
-                continue
-            its.wanted = True
-        wanted = [its for its in found if its.wanted]
-        if not wanted:
-            if differs:
-                raise ResumeError(differs)
-            return None
-        same = next((its for its in wanted if its.begun == begun), None)
-        if same is None:
-            tell(
-                f"{_changes(wanted[0].begun, begun)} since the run began: what is the same is kept"
-            )
-        kept = _taken_up(same, out) if same else journal.begin(out, begun)
-        try:
-            if not kept.moving:
-                for other in wanted:
-                    if other is not same:
-                        _take_over(kept, begun, other, out)
-                _forget_without_cells(kept, begun["settings"])
-                _remove_others(kept, outputs(begun))
-        except BaseException:
-            kept.close()
-            raise
-        return kept
-    finally:
-        for its in found:
-            if its.file is not None:
-                its.file.close()
+        if not kept.moving:
+            for other in wanted:
+                if other is not same:
+                    _take_over(kept, begun, other, out)
+            _forget_without_cells(kept, begun["settings"])
+            _remove_others(kept, outputs(begun))
+    except BaseException:
+        kept.close()
+        raise
+    return kept
 
 
 def chosen(out: Path) -> tuple[str, str] | None:
     """Who rebuilds and who factorises in the newest unfinished run in `out`, if there is one."""
     with suppress(OSError):
-        for folder in journal.unfinished(out):
-            entries, _ = journal.entries_of((folder / journal.FILE).read_bytes())
-            if entries:
-                settings = entries[0]["settings"]
-                found = settings.get("engine"), settings.get("svd", "cpu")
-                return found if found[0] in ENGINES and found[1] in SVDS else None
+        for its in journal.unfinished(out)[:1]:
+            settings = its.begun["settings"]
+            found = settings.get("engine"), settings.get("svd", "cpu")
+            return found if found[0] in ENGINES and found[1] in SVDS else None
     return None
-
-
-@dataclass
-class _Found:
-    """An unfinished run: its folder, its journal, the whole lines in it and how long they are."""
-
-    folder: Path
-    file: BinaryIO | None
-    entries: list[Any]
-    whole: int
-    wanted: bool = False
-
-    @property
-    def begun(self) -> dict[str, Any]:
-        return self.entries[0]
-
-    @property
-    def done(self) -> dict[int, Done]:
-        return journal.read_done(self.entries)
 
 
 def _in_common(was: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -134,19 +95,16 @@ def _same(begun: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     return {tuple(file[:3]): place for place, file in enumerate(begun["files"]) if file[1] >= 0}
 
 
-def _taken_up(found: _Found, out: Path) -> Journal:
+def _taken_up(found: Unfinished, out: Path) -> Journal:
     """The journal of a run that goes on with the same images."""
-    found.file.truncate(found.whole)  # half a line, where the process was killed
-    found.file.seek(found.whole)
-    done, names = found.done, outputs(found.begun)
-    moving = found.entries[-1] == journal.MOVING
+    os.truncate(found.folder / journal.FILE, found.whole)  # half a line, where it was killed
+    done, names, moving = found.done(), found.names, found.moving
     if moving and not _all_there(done, names, found.folder, out):
         _bring_back(found, out)
         moving = False
     if not moving:
         done = {i: its for i, its in done.items() if journal.is_there(its, names[i], found.folder)}
-    kept, found.file = Journal(found.folder, found.file, done, moving), None
-    return kept
+    return Journal(found.folder, done, moving)
 
 
 def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out: Path) -> bool:
@@ -159,11 +117,11 @@ def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out:
     )
 
 
-def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -> None:
+def _take_over(kept: Journal, begun: dict[str, Any], other: Unfinished, out: Path) -> None:
     """Move what another run has of the same images, and enter it."""
-    names, new_names, places = outputs(other.begun), outputs(begun), _same(begun)
-    done = other.done
-    if other.entries[-1] == journal.MOVING:
+    names, new_names, places = other.names, outputs(begun), _same(begun)
+    done = other.done()
+    if other.moving:
         _bring_back(other, out)
     for was, image in _same(other.begun).items():
         now = places.get(was)
@@ -180,17 +138,17 @@ def _take_over(kept: Journal, begun: dict[str, Any], other: _Found, out: Path) -
         kept.add(replace(its, image=now))
 
 
-def _bring_back(found: _Found, out: Path) -> None:
+def _bring_back(found: Unfinished, out: Path) -> None:
     """Undo the move of a run's results, and that it began."""
-    names = outputs(found.begun)
-    for image, its in found.done.items():
+    names = found.names
+    for image, its in found.done().items():
         sizes = dict(zip(names[image], its.bytes))
         moved = [name for name in sizes if not journal.is_file(found.folder / name, sizes[name])]
         if all(journal.is_file(out / name, sizes[name]) for name in moved):
             for name in moved:
                 os.replace(out / name, found.folder / name)
-    found.file.truncate(found.whole - len(json.dumps(journal.MOVING)) - 1)
-    found.file.seek(0, os.SEEK_END)
+    line = json.dumps(journal.MOVING)
+    os.truncate(found.folder / journal.FILE, found.whole - len(line) - 1)
 
 
 def _forget_without_cells(kept: Journal, settings: dict[str, Any]) -> None:

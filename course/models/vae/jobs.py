@@ -9,7 +9,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -192,8 +191,8 @@ def _losses_before(path: Path, training: Training, crc: int, source: str) -> lis
     """The losses of a training that is gone on with, if it began with these images."""
     try:
         with open(path, encoding="utf-8", opener=unwaiting) as file:
-            lines = iter(lambda: file.readline(LONGEST), "")
-            title, _, *rows = islice(lines, 2 + training.step)
+            lines = file.read(LONGEST * (2 + training.step)).splitlines()
+        title, _, *rows = lines[: 2 + training.step]
         its = int(title.rpartition("=")[2])
         losses = [float(row.partition(",")[2]) for row in rows]
     except ValueError:
