@@ -92,6 +92,8 @@ def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
 
 def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
     """An array of an archive, if its member is as long as the array's header says."""
+    if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{one.filename} is compressed in a way that NumPy's are not")
     with archive.open(one) as member:
         if (version := np.lib.format.read_magic(member)) != (1, 0):
             raise ValueError(f"{one.filename} has version {version} of NumPy's format, and not 1.0")
