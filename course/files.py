@@ -1,5 +1,5 @@
 """Where data lies, files that are whole or not there, folders that one process alone writes,
-tables with a header of ``# key=value`` lines.
+arrays of files that may be anybody's, tables with a header of ``# key=value`` lines.
 
 In a clone the data lies beside the package, in an installed wheel inside it.
 """
@@ -9,13 +9,19 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import math
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 _PACKAGE = Path(__file__).resolve().parent
+MOST_PACKED = 16  # times the file's length that its arrays may be; those of weights are hardly less
+LEAST_PACKED = 1 << 20  # bytes that they may be in any case
 LOCK = ".lock"  # the file by which a process has a folder for itself
 
 
@@ -185,6 +191,53 @@ def lock(file: BinaryIO) -> bool:
     except OSError:  # a file system without locks
         return True
     return True
+
+
+def arrays_in(path: Path | str) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file by name: of numbers and text, none of Python's objects.
+
+    What the file says of its sizes is compared before an array is read: it takes no more memory
+    than the file is long, or `MOST_PACKED` times as much where it is compressed.
+
+    Raises
+    ------
+    ValueError
+        When it is no such file, is cut off or damaged, or an array is pickled.
+    OSError
+        When it cannot be opened.
+    """
+    with open(path, "rb", opener=unwaiting) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                most = max(MOST_PACKED * os.fstat(file.fileno()).st_size, LEAST_PACKED)
+                if sum(one.file_size for one in archive.infolist()) > most:
+                    raise ValueError(f"unpacked it would be {MOST_PACKED} times as large")
+                return {
+                    one.filename.removesuffix(".npy"): _array_in(archive, one)
+                    for one in archive.infolist()
+                }
+        except MemoryError:
+            raise
+        except Exception as problem:  # a dozen kinds, of zipfile, zlib and NumPy, by which byte
+            raise ValueError(f"{path} is no .npz file, or cut off: {problem}") from None
+
+
+def _array_in(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> np.ndarray:
+    """An array of an archive, if its member is as long as the array's header says."""
+    if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{one.filename} is compressed in a way that NumPy's are not")
+    with archive.open(one) as member:
+        if (version := np.lib.format.read_magic(member)) != (1, 0):
+            raise ValueError(f"{one.filename} has version {version} of NumPy's format, and not 1.0")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        if dtype.kind not in "biufcU" or not dtype.itemsize or min(shape, default=0) < 0:
+            raise ValueError(
+                f"{one.filename} holds {dtype}, shape {shape}, and not numbers (allow_pickle=False)"
+            )
+        if one.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{one.filename} is not as long as {dtype}, shape {shape}")
+    with archive.open(one) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def table_text(

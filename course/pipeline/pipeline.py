@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from course.files import alone_in
 from course.images import LARGEST, images
 from course.images.images import ImageError
 from course.images.reading import FITS, checked_size
-from course.models import is_whole
 from course.pipeline import capacity, grid, journal, replacing, results, resuming, stages, threads
 from course.pipeline.crew import Crew
 from course.pipeline.engines import ENGINES, NoGpu, choose_engine, choose_svd
@@ -251,7 +251,8 @@ def _with(report: Report, inputs: Inputs) -> Report:
 
 
 def _count(name: str, given: int | None) -> None:
-    if given is not None and not (is_whole(given) and given >= 1):
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if given is not None and not (whole and given >= 1):
         raise ImageError(f"{name} is {given!r}; it must be at least 1, a whole number")
 
 

@@ -23,7 +23,6 @@ from course import files
 from course.images import LARGEST, images, png, quality, reading
 from course.images.reading import UnreadableImage
 from course.images.shortage import is_shortage
-from course.models.stored import arrays_in
 from course.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
 from course.pipeline.journal import GRID_IMAGES, Done, cells_name
 from course.pipeline.trays import Trays, goes_as_it_is
@@ -313,7 +312,7 @@ def kept_cells(
     try:
         if file.stat().st_size > most:
             return None
-        cells = [*arrays_in(file).values()]
+        cells = [*files.arrays_in(file).values()]
     except (OSError, ValueError) as error:
         if is_shortage(error):
             raise

@@ -231,7 +231,7 @@ def test_a_full_disk_is_said_and_nothing_is_torn(folder, tmp_path, monkeypatch, 
 def test_a_disk_that_is_too_full_for_the_journal_is_said_too(folder, tmp_path, monkeypatch):
     from course.pipeline.journal import Journal
 
-    real = Journal._write
+    real = Journal.write
 
     def full(self, entry):
         if len(self.done) == 4:
@@ -241,7 +241,7 @@ def test_a_disk_that_is_too_full_for_the_journal_is_said_too(folder, tmp_path, m
 
     rebuild(folder, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "_write", full)
+        patch.setattr(Journal, "write", full)
         with pytest.raises(OSError, match="No space left on device; make room"):
             rebuild(folder, tmp_path / "out", resume=True)
     assert rebuild(folder, tmp_path / "out", resume=True).kept == 4

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from course.files import data_path, write_whole
+from course.files import arrays_in, data_path, write_whole
 from course.models import is_whole
-from course.models.stored import arrays_in
 from course.models.vae.shape import VAEShape
 
 Weights = dict[str, np.ndarray]
