@@ -238,16 +238,17 @@ def begun_with(out: Path) -> str | None:
 
 
 def is_whole(out: Path) -> bool:
-    """Whether report and table of a finished run are as it left them."""
+    """Whether report and table of a finished run are as it left them, as far as that is known."""
     content = _report(out)
-    its = content.pop("checksum", None)
-    return is_file(out / TABLE_FILE) and its == _checksum(content, out)
+    its = content.pop("checksum", None)  # none of a report that cannot be read
+    return its is None or (is_file(out / TABLE_FILE) and its == _checksum(content, out))
 
 
 def finished(out: Path, begun_with: str) -> Report | None:
     """The report of a finished run in `out` that was begun with the same; None without one."""
     content = _report(out)
-    if content.get("begun with") != begun_with or not is_whole(out):
+    same = content.get("begun with") == begun_with and "checksum" in content
+    if not same or not is_whole(out):
         return None
     try:
         kinds = {column.name: column.type for column in fields(Quality)}
