@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
 import pytest
+from numba import float32
 
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
+from warpsim.front.programs import program_of
 from warpsim.watch.other_data import OtherData
+from warpsim.watch.uniform import alike_on_any_data
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
 SIZE = BLOCKS * THREADS
@@ -73,13 +77,140 @@ def test_data_are_drawn_beside_what_a_kernel_compares_them_with(function):
 
 def test_other_data_make_no_loop_much_longer(monkeypatch):
     @cuda.jit
-    def reaches(start, found):
-        i = cuda.grid(1)
-        for _ in range(start[i], start[i + 1]):
-            found[0] = 1
+    def reaches(start, x, found):
+        for _ in range(start[cuda.grid(1)], start[cuda.grid(1) + 1]):
+            found[cuda.blockIdx.x] = x[cuda.blockIdx.x]
 
     passes = []
     head = OtherData.head
     monkeypatch.setattr(OtherData, "head", lambda *given: passes.append(1) or head(*given))
-    (finding,) = trace(reaches, 2, 32, np.arange(0, 260, 4), np.zeros(1, np.int32)).findings
+    (finding,) = trace(reaches, 2, 32, np.arange(0, 260, 4), np.ones(2), np.zeros(2)).findings
     assert finding.kind == "same-value-race" and 0 < len(passes) < 5_000
+
+
+# ---------------------------------------------------------------------- what the source says
+@cuda.jit(device=True)
+def _twice(v):
+    return 2 * v
+
+
+@cuda.jit(device=True)
+def _own(v):
+    return v + cuda.threadIdx.x
+
+
+def _each_thread_does_all(x, out):
+    largest = x[0]
+    row = cuda.local.array(4, float32)
+    for j in range(x.size):
+        if x[j] < 0:
+            continue
+        row[j % 4] = _twice(x[j]) * cuda.blockDim.x
+        largest = max(largest, row[j % 4])
+        out[j] = math.sqrt(largest)
+
+
+def _a_flag(x, out):
+    i = cuda.grid(1)
+    for j in range(int(x[i])):
+        if x[j] > x[i]:
+            out[int(x[j]) % 2] = 3
+            return
+    if i % 2 == 0:
+        out[0] = 3
+
+
+@pytest.mark.parametrize("function", [_each_thread_does_all, _a_flag])
+def test_what_the_source_shows_to_be_alike_runs_once(function, monkeypatch):
+    monkeypatch.setattr(OtherData, "__init__", lambda *given: pytest.fail("it ran again"))
+    (finding,) = [
+        finding
+        for finding in trace(cuda.jit(function), 2, 32, np.ones(64), np.zeros(64)).findings
+        if "race" in finding.kind
+    ]
+    assert finding.kind == "same-value-race"
+
+
+def _by_a_return(x, out):
+    out[0] = 1
+    if x[cuda.grid(1)] > 5:
+        return
+    out[0] = 2
+
+
+def _by_a_break(x, out):
+    for j in range(4):
+        if x[cuda.grid(1)] < j:
+            break
+        out[0] = j
+
+
+def _by_a_way(x, out):
+    v = 1
+    if x[cuda.grid(1)] > 5:
+        v = 2
+    out[0] = v
+
+
+def _by_another_constant(x, out):
+    if x[cuda.grid(1)] > 5:
+        out[0] = 1
+    out[0] = 1.0
+    if x[cuda.grid(1)] > 6:
+        out[0] = 2
+
+
+def _by_a_device_function(x, out):
+    out[0] = _own(0) * x[0] * 0 + x[0] * _twice(x[_own(0)])
+
+
+def _by_an_array_of_its_own(x, out):
+    row = cuda.local.array(2, float32)
+    row[1] = 1
+    if x[cuda.grid(1)] > 5:
+        row[1] = 2
+    out[0] = row[1]
+
+
+def _by_a_loop(x, out):
+    n = 0
+    while n < x[cuda.grid(1)]:
+        n += 1
+    out[0] = n
+
+
+def _by_a_shuffle(x, out):
+    out[0] = cuda.shfl_xor_sync(0xFFFFFFFF, x[cuda.grid(1)], 1)
+
+
+def _by_another_name(x, out):
+    for row in (out, out):
+        row[0] = x[cuda.grid(1)]
+    out[1] = 1
+
+
+def _by_an_index(x, out):
+    out[int(x[cuda.grid(1)]) % 3] = x[1]
+    out[int(x[cuda.grid(1)]) % 2] = x[0]
+
+
+@pytest.mark.parametrize(
+    "function", [one for name, one in list(globals().items()) if name.startswith("_by_")]
+)
+def test_what_differs_between_threads_is_seen_in_the_source(function):
+    program = program_of(function)
+    assert alike_on_any_data(program) == frozenset(), program.source.text
+    found = trace(cuda.jit(function), BLOCKS, 32, np.ones(SIZE), np.zeros(4)).findings
+    assert "race" in {finding.kind for finding in found}
+
+
+def test_arrays_over_each_other_are_not_judged_by_the_source():
+    @cuda.jit
+    def both(x, out, same):
+        out[0] = 1
+        if x[cuda.grid(1)] > 5:
+            same[0] = 2
+
+    out = cuda.to_device(np.zeros(2))
+    found = trace(both, BLOCKS, THREADS, np.ones(SIZE), out, out).findings
+    assert "race" in {finding.kind for finding in found}

@@ -17,7 +17,7 @@ from warpsim.front.dates import SCALARS
 from warpsim.front.names import Site, typing_error
 from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
-from warpsim.front.programs import program_of
+from warpsim.front.programs import Program, program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.host.interface import device_memory
@@ -36,6 +36,7 @@ from warpsim.watch.other_data import judged
 from warpsim.watch.overlaps import Span, spread, watch
 from warpsim.watch.places import place_of
 from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
+from warpsim.watch.uniform import alike_on_any_data
 from warpsim.watch.uninitialised import Again, Inputs
 from warpsim.watch.unwritten import Candidate
 
@@ -74,6 +75,17 @@ class Launch:
     disputes: Disputes = field(default_factory=Disputes)
     progress: Progress = field(default_factory=Progress)
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
+    passes: int = 0  # of loops that have ended
+    program: Program | None = None
+
+    @cached_property
+    def _settled(self) -> frozenset[str]:
+        alone = all(span.arrays == 1 for span in self.spans)  # no element has two names
+        return alike_on_any_data(self.program) if alone else frozenset()
+
+    def is_settled(self, site: Site) -> bool:
+        """Whether what a place stores unordered is the same on any data, as the source says."""
+        return site.function == self.name and site.array.split("[")[0] in self._settled
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
         """Look for races in the arrays that the kernel may change; what is set in any of them."""
@@ -377,7 +389,8 @@ def run_kernel(
     kinds = tuple(taken.types)
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
-    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters, signature=kinds)
+    launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
+    launch.signature, launch.program = kinds, program
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
     if lanes.turns and blocks % lanes.cluster:
@@ -412,7 +425,7 @@ def run_kernel(
                 again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
             if launch.disputes.told:
-                launch.findings = judged(launch, lanes.run, parts, program)
+                launch.findings = judged(launch, lanes.run, parts)
     except KernelError as error:
         error.module = program.source.function.__module__
         error.place = place_of(error.finding, program.source)[:2]

@@ -334,6 +334,7 @@ class Control:
     def end(self, loop: Loop) -> None:
         """After a loop: the lanes that came in, less those that returned."""
         loop.ended = True
+        self.launch.passes += loop.steps
         frame = loop.frame
         if frame is None or frame.returned is loop.returned:
             self.mask = loop.entry

@@ -11,7 +11,9 @@ from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.trees import walk
 
 #: Functions that change the elements of their first argument.
-_STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")
+STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")
+#: Functions that make an array of the kernel's own.
+ARRAYS = ("shared.array", "local.array")
 
 
 def stored_arguments(source, callee_stores) -> frozenset[str]:
@@ -26,19 +28,19 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
     stored, aliases = set(), []
     for node in walk(source.tree):
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            stored.add(_root(node.value))
+            stored.add(root_of(node.value))
         elif isinstance(node, ast.Call):
             function = source.static(node.func)
-            if isinstance(function, KernelName) and function.path.startswith(_STORING):
-                stored.add(_root(node.args[0]) if node.args else None)
+            if isinstance(function, KernelName) and function.path.startswith(STORING):
+                stored.add(root_of(node.args[0]) if node.args else None)
             elif function is not MISSING and hasattr(function, "py_func"):
                 for position in callee_stores(function):
                     if position < len(node.args):
-                        stored.add(_root(node.args[position]))
+                        stored.add(root_of(node.args[position]))
             elif isinstance(function, np.ufunc):
-                stored |= {_root(argument) for argument in node.args[function.nin :]}
+                stored |= {root_of(argument) for argument in node.args[function.nin :]}
             elif function is MISSING and getattr(node.func, "attr", "") == "fill":
-                stored.add(_root(node.func))
+                stored.add(root_of(node.func))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For):
             value = node.iter if isinstance(node, ast.For) else node.value
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -57,7 +59,8 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
     return frozenset(stored) & frozenset(source.arguments)
 
 
-def _root(node: ast.expr) -> str | None:
+def root_of(node: ast.expr) -> str | None:
+    """The name of the array that an element, a field or a view belongs to."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -79,7 +82,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
                 checked |= {name.id for name in _names(node.args[-2:-1])}
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             path = _path(source, node.value)
-            if path in ("shared.array", "local.array"):
+            if path in ARRAYS:
                 own |= {name.id for name in _names(node.targets)}
             elif path.startswith("atomic."):
                 checked |= {name.id for name in _names(node.targets)}
@@ -89,7 +92,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 for part in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-                    name = _root(part)
+                    name = root_of(part)
                     if isinstance(part, ast.Name) or name in own:
                         flows.append((name, node.value))
                     else:

@@ -33,13 +33,11 @@ DRAWS, MOST_ALONE = 6, 8
 #: gets at least; passes of loops times threads (4,096 at least) that more runs may take.
 ORDER, LEAST_RUNS, MOST_WORK = (0, 4, 1, 5, 2, 3), 4, 1 << 23
 #: Passes of loops in one such run, beside twice those on the given data: what it has found by then
-#: counts. Chunks of blocks that run in all draws but the first.
+#: counts. Chunks of blocks that run.
 MORE_PASSES, MOST_CHUNKS = 100, 2
 
 
-def judged(
-    launch: Any, run: Callable, chunks: list[tuple], program: Any
-) -> dict[tuple[str, Site], Finding]:
+def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, Site], Finding]:
     """The findings of a launch, with a verdict on stores that nothing orders.
 
     Parameters
@@ -50,8 +48,6 @@ def judged(
         The lane program.
     chunks : list of tuple
         The geometry of each chunk of blocks.
-    program : warpsim.front.programs.Program
-        Of the kernel.
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
@@ -59,7 +55,8 @@ def judged(
     alike = {one for one in alike - differ if (one.array, one.function) not in known}
     # what takes turns keeps no inputs; addresses would lead to memory that is the user's
     if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
-        differ |= _on_other_data(launch, run, chunks, program, alike)
+        doubtful = {one for one in alike if not launch.is_settled(one)}
+        differ |= doubtful and _on_other_data(launch, run, chunks, doubtful)
     findings = {}
     for (kind, place), finding in launch.findings.items():
         if kind != "unordered":
@@ -71,7 +68,7 @@ def judged(
     return findings
 
 
-def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
+def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
     """Places among some at which it matters who stores last, once arguments are drawn anew.
 
     Whole numbers may be addresses and sizes, with which nobody meets any more if they are drawn:
@@ -79,7 +76,7 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
     """
     inputs = launch.inputs
     inputs.keep_all(launch.captured)
-    compared = _compared_with(program.source, inputs.values)
+    compared = _compared_with(launch.program.source, inputs.values)
     kinds = [_dtype(leaf).kind for leaf in leaves((*inputs.values, *launch.captured.values()))]
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
@@ -91,10 +88,10 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
         for number, chosen in enumerate(choices)
     ]
     threads = max(4096, sum(blocks * math.prod(block) for _, block, _, blocks in chunks))
-    differ: set[Site] = set()
-    passes = None  # of loops in a run on the given data, which is the first here, too
-    for done, (seed, chosen) in enumerate([(0, frozenset()), *draws]):
-        if done > LEAST_RUNS and done * threads * (passes + 1) > MOST_WORK:
+    most = max(LEAST_RUNS, MOST_WORK // (threads * (launch.passes + 1)))
+    differ = alike & {launch.sites[number] for number in launch.disputes.torn}
+    for seed, chosen in draws[:most]:
+        if differ == alike:
             break
         clock = Clock(len(launch.clock.block), launch.clock.padded)
         again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
@@ -102,21 +99,16 @@ def _on_other_data(launch, run, chunks, program, alike: set[Site]) -> set[Site]:
         values = [_drawn(value, numbers, chosen, seed, compared) for value in values]
         for array in again.captured.values():
             _drawn(array, numbers, chosen, seed, compared)
-        again.watch(program.stored, dict(zip(inputs.names, values, strict=True)))
-        spent = [0, math.inf if passes is None else 2 * passes + MORE_PASSES]
+        again.watch(launch.program.stored, dict(zip(inputs.names, values, strict=True)))
+        passes = iter(range(2 * launch.passes + MORE_PASSES))
         try:
-            for chunk in chunks if seed == 0 else chunks[:MOST_CHUNKS]:
-                running = OtherData(again, geometry(*chunk))
-                running.spent = spent
-                run(running, *values)
+            for chunk in chunks[:MOST_CHUNKS]:
+                run(OtherData(again, geometry(*chunk), passes), *values)
         except (EndlessLoop, Unsupported):
             pass  # as far as it came
-        passes = spent[0] if passes is None else passes
         again.disputes.judge()
         differ |= alike & {launch.sites[number] for number in again.disputes.torn}
         differ |= alike & {place for kind, place in again.findings if kind == "race"}
-        if differ == alike:
-            break
     return differ
 
 
@@ -179,11 +171,12 @@ def _drawn(
 class OtherData(Silent):
     """Threads that say nothing of what other data make them do, except where they meet."""
 
-    spent: list[float]  # passes of loops so far, and the most
+    def __init__(self, launch: Any, geometry: Any, passes: Iterator[int]):
+        super().__init__(launch, geometry)
+        self.passes = passes  # of loops that are left
 
     def head(self, loop) -> bool:
-        self.spent[0] += 1
-        if self.spent[0] > self.spent[1]:
+        if next(self.passes, None) is None:
             raise EndlessLoop("on other data it does not end soon")
         return super().head(loop)
 

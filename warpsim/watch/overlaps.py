@@ -23,12 +23,13 @@ MOST_BYTES = 1 << 22
 
 @dataclass
 class Span:
-    """Bytes that some arrays lie in, and who touched them, unit by unit."""
+    """Bytes that so many arrays lie in, and who touched them, unit by unit."""
 
     start: int
     end: int
     unit: int
     shadow: Shadow
+    arrays: int = 0
 
     def takes(self, array: Array) -> bool:
         """Let an array share this shadow, if it lies inside and its elements are whole units."""
@@ -37,6 +38,7 @@ class Span:
         if not inside or array.itemsize % self.unit or (start - self.start) % self.unit:
             return False
         array.shadow = self.shadow
+        self.arrays += 1
         place = (start - self.start) // self.unit, array.itemsize // self.unit
         array.place = None if place == (0, 1) else place
         return True

@@ -95,30 +95,33 @@ class Races:
         met = np.arange(len(elements))[fresh][partner != threads[fresh]]
         if clash is None and not len(met):
             return
-        disputed, width = disputes.of(shadow), len(elements) // mask.count
-        if type(value) is ndarray:
-            value = value[mask.indices]
-        rows = bytes_of(value, array.dtype, mask.count, len(elements))
-        if len(mixed):  # there stands what the one thread before them has left
-            old = bytes_of(array.flat[own[mixed]], array.dtype, len(mixed), len(mixed) * width)
-            theirs, others = old[np.arange(len(mixed)) * width + mixed % width], before
-            new = np.flatnonzero(~disputed.is_open[elements[mixed]])
-            if len(new):
-                disputed.add(elements[mixed[new]], before[new], theirs[new], -1)
+        number, places = self.base + site, mixed if len(mixed) else met
+        others = before if len(mixed) else partner[partner != threads[fresh]]
+        if self.launch.is_settled(self.site(site)):
+            disputes.places[1].add(number)
+            differ = np.zeros(1, bool)
         else:
-            others = partner[partner != threads[fresh]]
-            theirs = rows[np.searchsorted(threads, others)]
-        disputed.is_open[elements[met]] = disputed.is_open[elements[mixed]] = True
-        chosen = np.flatnonzero(disputed.is_open[elements])
-        number = self.base + site
-        disputed.add(elements[chosen], threads[chosen], rows[chosen], number)
-        disputes.tidy(disputed)
-        places = mixed if len(mixed) else met
-        differ = (rows[places] != theirs).any(1)
+            disputed, width = disputes.of(shadow), len(elements) // mask.count
+            if type(value) is ndarray:
+                value = value[mask.indices]
+            rows = bytes_of(value, array.dtype, mask.count, len(elements))
+            if len(mixed):  # there stands what the one thread before them has left
+                old = bytes_of(array.flat[own[mixed]], array.dtype, len(mixed), len(mixed) * width)
+                theirs = old[np.arange(len(mixed)) * width + mixed % width]
+                new = np.flatnonzero(~disputed.is_open[elements[mixed]])
+                if len(new):
+                    disputed.add(elements[mixed[new]], before[new], theirs[new], -1)
+            else:
+                theirs = rows[np.searchsorted(threads, others)]
+            disputed.is_open[elements[met]] = disputed.is_open[elements[mixed]] = True
+            chosen = np.flatnonzero(disputed.is_open[elements])
+            disputed.add(elements[chosen], threads[chosen], rows[chosen], number)
+            disputes.tidy(disputed)
+            differ = (rows[places] != theirs).any(1)
         if number not in disputes.told or (differ.any() and not disputes.told[number]):
             disputes.told[number] = bool(differ.any())
-            first = int(differ.argmax())
-            place, in_warp = places[first], clash is not None and clash[1][3]
+            first, in_warp = int(differ.argmax()), clash is not None and clash[1][3]
+            place = places[first]
             who = int(elements[place]), int(threads[place]), int(others[first]), in_warp
             pair = [self._race(array, "store", site, who, "store", k) for k in ("race", HARMLESS)]
             self.launch.findings["unordered", self.site(site)] = pair[0]
