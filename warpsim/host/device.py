@@ -45,19 +45,21 @@ def copied(array: np.ndarray, what: str) -> np.ndarray:
     ValueError
         For an array with gaps, such as a column of a matrix.
     """
-    # an axis that broadcasting made takes no memory: it does not make gaps
-    spread = zip(array.strides, array.shape, strict=True)
-    core = array[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
-    if array.size and not (core.flags.c_contiguous or core.flags.f_contiguous):
+    if array.size and _has_gaps(array):
         raise ValueError(
             f"{what} is not contiguous (shape {array.shape}, strides {array.strides} bytes), so it "
             "cannot be copied to the device in one piece: give np.ascontiguousarray(...) of it, "
             "or copy the whole array and take the part on the device"
         )
     copy = np.array(array, order="K", copy=True)
-    if not (copy.flags.c_contiguous or copy.flags.f_contiguous):
-        copy = np.ascontiguousarray(array).copy()
-    return copy
+    return copy if copy.flags.forc else np.ascontiguousarray(array).copy()
+
+
+def _has_gaps(array: np.ndarray) -> bool:
+    """Whether elements lie apart; an axis that broadcasting made takes no memory, and no gaps."""
+    spread = zip(array.strides, array.shape, strict=True)
+    core = array[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
+    return not core.flags.forc
 
 
 def copied_as_it_lies(array: np.ndarray, what: str) -> np.ndarray:
@@ -170,9 +172,7 @@ class DeviceNDArray:
     @staticmethod
     def _in_one_piece(memory: np.ndarray) -> None:
         """Refuse an array with gaps: a copy to or from it is one of bytes in a row."""
-        spread = zip(memory.strides, memory.shape, strict=True)
-        core = memory[tuple(0 if stride == 0 and size else slice(None) for stride, size in spread)]
-        if not (core.flags.c_contiguous or core.flags.f_contiguous):
+        if _has_gaps(memory):
             raise ValueError(NOT_CONTIGUOUS)
 
     def _check(self, other: Any, what: str, strides: tuple[int, ...] | None) -> None:
@@ -188,7 +188,7 @@ class DeviceNDArray:
     def _as_it_lies(self) -> np.ndarray:
         """The elements in a row, in the order of memory: Numba makes no other shape of others."""
         flags = self._memory.flags
-        if not (flags.c_contiguous or flags.f_contiguous):
+        if not flags.forc:
             raise NotImplementedError(
                 f"operation requires copying: shape {self.shape}, strides {self.strides} bytes"
             )

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from warpsim.front.bfloat import BFLOAT16
-from warpsim.host.interface import device_memory
+from warpsim.host.interface import device_memory, owner_of, start_of
 from warpsim.run.masks import Mask
 
 ndarray = np.ndarray
@@ -105,18 +105,14 @@ def global_array(memory: ndarray, name: str) -> Array:
     A part, such as ``x[3:]`` or ``x[::2]``, stays where it lies in its allocation.
     """
     memory = memory.view(np.uint16) if memory.dtype == BFLOAT16 else memory
-    owner = memory
-    while isinstance(owner.base, ndarray):
-        owner = owner.base
-    size = max(1, memory.itemsize)
-    start = memory.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    owner, size = owner_of(memory), max(1, memory.itemsize)
+    start = start_of(memory) - start_of(owner)
     strides = tuple(stride // size for stride in memory.strides)
-    if memory.flags.c_contiguous or memory.flags.f_contiguous:
+    if memory.flags.forc:
         array = Array(memory.reshape(-1, order="A"), memory.shape, strides, "global", name)
         array.address = start if memory.size else 0
         return array
-    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
-    if not whole or any(step % size for step in (*memory.strides, start, owner.nbytes)):
+    if not owner.flags.forc or any(step % size for step in (*memory.strides, start, owner.nbytes)):
         raise TypeError(
             f"argument {name!r}: its elements of {size} bytes lie {memory.strides} bytes apart, "
             "which the simulator cannot take; pass a copy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from warnings import warn
 
@@ -27,26 +27,29 @@ from warpsim.run.threads import Threads, geometry
 
 def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndarray]) -> np.ndarray:
     """Run a device function on the elements of equally long 1-D arrays, a thread an element."""
-    program = program_of(function)
-    kind = program.typing(signature).result
-    lanes = program.lane_program(signature, False, device=True)
-    launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
     size = len(arrays[0])
-    result = np.empty(size, dtype_of(kind))
-    blocks = -(-size // 128)
+    result = np.empty(size, dtype_of(program_of(function).typing(signature).result))
     with np.errstate(all="ignore"):
-        for first in range(0, blocks, CHUNK_LANES // 128):
-            place = geometry(
-                (blocks, 1, 1), (128, 1, 1), first, min(CHUNK_LANES // 128, blocks - first)
-            )
-            threads = Threads(launch, place)
-            start = first * 128
-            count = min(place.lanes, size - start)
-            inputs = [np.resize(array[start : start + count], place.lanes) for array in arrays]
-            threads.mask = Mask(np.arange(place.lanes) < count, count, place.root)
-            values = np.broadcast_to(np.asarray(lanes.run(threads, *inputs)), (place.lanes,))
-            result[start : start + count] = values[:count]
+        for run, threads, number in _chunks(function, signature, size):
+            inputs = [array.take(number, mode="clip") for array in arrays]
+            values = np.broadcast_to(np.asarray(run(threads, *inputs)), number.shape)
+            result[number[0] : size][: len(number)] = values[: size - number[0]]
     return result
+
+
+def _chunks(
+    function: Any, signature: tuple[types.Type, ...], size: int
+) -> Iterator[tuple[Callable, Threads, np.ndarray]]:
+    """A device function on so many threads in blocks of 128: program, threads, their numbers."""
+    lanes = program_of(function).lane_program(signature, False, device=True)
+    launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
+    blocks, most = -(-size // 128), CHUNK_LANES // 128
+    for first in range(0, blocks, most):
+        place = geometry((blocks, 1, 1), (128, 1, 1), first, min(most, blocks - first))
+        threads, number = Threads(launch, place), place.lane + first * 128
+        count = min(place.lanes, size - first * 128)
+        threads.mask = Mask(number < size, count, place.root)
+        yield lanes.run, threads, number
 
 
 def _broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -292,30 +295,19 @@ class GeneralisedUfunc:
         return array.reshape(count, *core)._memory
 
     def _run(self, arrays, results, kinds, loop, sizes) -> None:
-        program = program_of(self.py_func)
-        lanes = program.lane_program(kinds, False, device=True)
-        launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
         size = math.prod(loop)
-        blocks = -(-size // 128)
-        warn_of_few_blocks(blocks)
+        warn_of_few_blocks(-(-size // 128))
         names = self.inputs + self.outputs
         flat = []
         for array, core in zip(arrays, names, strict=False):
             flat.append((np.ascontiguousarray(array).reshape(-1), tuple(sizes[n] for n in core)))
         for result, core in zip(results, self.outputs, strict=True):
             flat.append((result.reshape(-1), tuple(sizes[name] for name in core)))
+        arguments = program_of(self.py_func).source.arguments
         with np.errstate(all="ignore"):
-            for first in range(0, blocks, CHUNK_LANES // 128):
-                here = min(CHUNK_LANES // 128, blocks - first)
-                place = geometry((blocks, 1, 1), (128, 1, 1), first, here)
-                threads = Threads(launch, place)
-                number = place.lane + first * 128
-                count = min(place.lanes, size - first * 128)
-                threads.mask = Mask(number < size, count, place.root)
+            for run, threads, number in _chunks(self.py_func, kinds, size):
                 values = []
-                for (memory, shape), kind, argument in zip(
-                    flat, kinds, program.source.arguments, strict=True
-                ):
+                for (memory, shape), kind, argument in zip(flat, kinds, arguments, strict=True):
                     if isinstance(kind, types.Array):
                         core = shape or (1,)
                         offset = number * math.prod(core)
@@ -323,7 +315,7 @@ class GeneralisedUfunc:
                         values.append(Array(memory, core, strides, "global", argument, offset))
                     else:
                         values.append(memory.take(number, mode="clip"))
-                lanes.run(threads, *values)
+                run(threads, *values)
 
     @staticmethod
     def _deliver(results: list[np.ndarray], out: Any, device: bool) -> Any:

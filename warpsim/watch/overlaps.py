@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from warpsim.host.interface import owner_of, start_of
 from warpsim.run.memory import Array
 from warpsim.watch.accesses import Shadow
 
@@ -46,19 +45,16 @@ class Span:
 
 def bounds(array: Array) -> tuple[int, int]:
     """The addresses of an array's first byte and of the one after its last."""
-    start = array.flat.__array_interface__["data"][0]
+    start = start_of(array.flat)
     return start, start + array.flat.size * array.itemsize
 
 
 def allocation(array: Array) -> tuple[int, int]:
     """The addresses of the allocation that an array is a part of; of a large one, its own."""
-    owner = array.flat
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
+    owner = owner_of(array.flat)
     if owner.nbytes > MOST_BYTES:
         return bounds(array)
-    start = owner.__array_interface__["data"][0]
-    return start, start + owner.nbytes
+    return start_of(owner), start_of(owner) + owner.nbytes
 
 
 def spread(name: str, value: Any) -> Iterator[tuple[str, Array]]:

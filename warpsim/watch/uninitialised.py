@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import Site, Unsupported
+from warpsim.host.interface import owner_of, start_of
 from warpsim.run.masks import EndlessLoop
 from warpsim.run.memory import Array
 from warpsim.run.threads import geometry
@@ -83,7 +84,7 @@ class Inputs:
         owner, flat = _owner(value.flat), value.flat
         if id(owner) in copies and flat.size:
             memory = copies[id(owner)].reshape(-1, order="A")
-            start = _address(flat) - _address(owner)
+            start = start_of(flat) - start_of(owner)
             flat = np.ndarray(flat.shape, flat.dtype, memory.view(np.uint8), start, flat.strides)
         new = Array(flat, value.shape, value.strides, value.space, value.name, value.offset)
         new.address, new.pitch = value.address, value.pitch
@@ -107,16 +108,9 @@ def arrays(value: Any) -> Iterator[Array]:
 
 
 def _owner(flat: ndarray) -> ndarray:
-    """The whole allocation that memory is a part of."""
-    owner = flat
-    while isinstance(owner.base, ndarray):
-        owner = owner.base
-    whole = owner.flags.c_contiguous or owner.flags.f_contiguous
-    return owner if whole else flat
-
-
-def _address(memory: ndarray) -> int:
-    return memory.__array_interface__["data"][0]
+    """The whole allocation that memory is a part of, if that has no gaps."""
+    owner = owner_of(flat)
+    return owner if owner.flags.forc else flat
 
 
 # ---------------------------------------------------------------------- the judgement
