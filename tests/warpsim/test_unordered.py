@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import float32
 
+from tests.warpsim import alike_programs
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
 from warpsim.front.programs import program_of
@@ -214,3 +215,20 @@ def test_arrays_over_each_other_are_not_judged_by_the_source():
     out = cuda.to_device(np.zeros(2))
     found = trace(both, BLOCKS, THREADS, np.ones(SIZE), out, out).findings
     assert "race" in {finding.kind for finding in found}
+
+
+def _shown_alike(seed):
+    program = alike_programs.Program(seed)
+    shown = alike_on_any_data(program_of(program.function(cuda, float32)))
+    data = np.random.default_rng(seed).integers(-2, 4, (24, alike_programs.SIZE))
+    differ = program.differing(data)
+    assert not shown & differ, program.text
+    return len(shown & {"o", "q"}), len({"o", "q"} - differ)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, PROGRAMS // 20))]
+)
+def test_what_the_source_shows_to_be_alike_is_so_on_any_data(seed):
+    shown, alike = np.sum([_shown_alike(100 * seed + n) for n in range(100)], 0)
+    assert shown > alike / 3 > 10
