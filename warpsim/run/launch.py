@@ -81,7 +81,7 @@ class Launch:
     @cached_property
     def _settled(self) -> frozenset[str]:
         alone = all(span.arrays == 1 for span in self.spans)  # no element has two names
-        return alike_on_any_data(self.program) if alone else frozenset()
+        return alike_on_any_data(self.program.source, program_of) if alone else frozenset()
 
     def is_settled(self, site: Site) -> bool:
         """Whether what a place stores unordered is the same on any data, as the source says."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.programs import Program, program_of
 from warpsim.watch.flows import ARRAYS, STORING, root_of
 
 #: What CUDA gives all threads alike, if its arguments are; all else may differ by thread.
@@ -27,16 +26,23 @@ _UNCLEAR = ast.Lambda, ast.comprehension, ast.Starred, ast.NamedExpr, ast.keywor
 _VOTES = ("syncthreads_count", "syncthreads_and", "syncthreads_or")
 
 
-def alike_on_any_data(program: Program) -> frozenset[str]:
-    """Names of the arrays of a kernel in which it never matters who stores last."""
-    return _Stores(program.source).alike()
+def alike_on_any_data(source: Source, program_of: Callable) -> frozenset[str]:
+    """Names of the arrays of a kernel in which it never matters who stores last.
+
+    Parameters
+    ----------
+    source : warpsim.front.names.Source
+    program_of : callable
+        Gives the program of a device function.
+    """
+    return _Stores(source, program_of).alike()
 
 
 class _Stores:
     """Which names differ between threads, and what is stored where, found by growing."""
 
-    def __init__(self, source: Source, callers: tuple[Source, ...] = ()):
-        self.source, self.callers = source, (*callers, source)
+    def __init__(self, source: Source, program_of: Callable, callers: tuple[Source, ...] = ()):
+        self.source, self.program_of, self.callers = source, program_of, (*callers, source)
         self.own: set[str] = set()  # shared and local arrays; one that differs in any element
         self.aliases: set[str] = set()
         self.varying: set[str] = set()
@@ -149,11 +155,12 @@ class _Stores:
         if isinstance(function, KernelName):
             stored = node.args[:1] if function.path.startswith(STORING) else []
         elif hasattr(function, "py_func"):
-            inner = program_of(function)
+            inner = self.program_of(function)
             names = inner.source.arguments
             stored = [a for a, name in zip(node.args, names, strict=False) if name in inner.stored]
             itself = any(inner.source is caller for caller in self.callers)
-            varies = itself or _Stores(inner.source, self.callers).result_varies
+            again = inner.source, self.program_of, self.callers
+            varies = itself or _Stores(*again).result_varies
         elif isinstance(function, np.ufunc):
             stored = node.args[function.nin :]
         elif function is MISSING:  # a method
