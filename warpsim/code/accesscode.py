@@ -79,17 +79,12 @@ class Accesses:
             return self._field_value(node)
         code = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
-            index = self.source.static(node.slice)
-            if (
-                isinstance(index, int)
-                and self.traced
-                and getattr(base, "dtype", None) == types.float32
-            ):
+            index = self.typing.values.get(node.slice, MISSING)
+            whole = type(index) is int
+            if whole and self.traced and getattr(base, "dtype", None) == types.float32:
                 return f"T.element({code}, {index}, {self.site(node)})"  # may be under way
-            if isinstance(index, int):
-                return f"{code}[{index}]"
-            if isinstance(node.slice, ast.Slice):
-                return f"{code}[{ast.unparse(node.slice)}]"
+            if index is not MISSING:
+                return f"{code}[{index!r}]"
             return f"T.pick({code}, {self.expression(node.slice)}, {self.site(node)})"
         site = self.site(node, ast.unparse(node.value))
         view = isinstance(self.typing.of[node], types.Array | types.Record)

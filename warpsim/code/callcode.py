@@ -256,7 +256,7 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         emitter.cooperative = True
         return "0"
     if path in ("grid", "gridsize"):
-        return f"T.{path}({emitter.source.static(node.args[0])})"
+        return f"T.{path}({emitter.expression(node.args[0])})"
     if path in ("shared.array", "local.array"):
         sizes = typing.shapes[node]
         (dtype,) = typing.operands[node]

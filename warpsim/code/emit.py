@@ -225,6 +225,8 @@ class Emitter(Accesses, DoubtfulReads):
         return self.convert(self.expression(node), self.typing.of[node], kind)
 
     def condition(self, node: ast.expr) -> str:
+        if node in self.typing.known and not isinstance(node, ast.IfExp):
+            return str(self.typing.known[node])
         kind = self.typing.of[node]
         code = self.expression(node)
         if isinstance(kind, types.BaseTuple):
@@ -354,10 +356,11 @@ class Emitter(Accesses, DoubtfulReads):
     def code_BoolOp(self, node: ast.BoolOp) -> str:
         kind = self.typing.of[node]
         both = isinstance(node.op, ast.And)
+        values = [value for value in node.values if value not in self.typing.dead]
         if not isinstance(kind, types.Boolean):
-            return self._valued(node, node.values, kind)
-        code = self.condition(node.values[0])
-        for value in node.values[1:]:
+            return self._valued(node, values, kind)
+        code = self.condition(values[0])
+        for value in values[1:]:
             if is_pure(value) and not self.may_be_none(value):
                 code = f"({code} {'&' if both else '|'} {self.condition(value)})"
             else:
@@ -383,59 +386,45 @@ class Emitter(Accesses, DoubtfulReads):
 
     def code_IfExp(self, node: ast.IfExp) -> str:
         kind = self.typing.of[node]
-        if node in self.typing.known:
-            return self.operand(node.body if self.typing.known[node] else node.orelse, kind)
+
+        def operand(arm: ast.expr) -> str:
+            truth = isinstance(kind, types.Boolean)
+            return self.condition(arm) if truth else self.operand(arm, kind)
+
         test = self.condition(node.test)
+        if node in self.typing.known:
+            code = operand(node.body if self.typing.known[node] else node.orelse)
+            return code if is_pure(node.test) else f"({test}, {code})[1]"
         arms = [
-            self.counted(arm, lambda arm=arm: self.meeting(self.operand(arm, kind), kind))
+            self.counted(arm, lambda arm=arm: self.meeting(operand(arm), kind))
             for arm in (node.body, node.orelse)
         ]
         return f"T.choose({test}, lambda: {arms[0]}, lambda: {arms[1]})"
 
     def code_Compare(self, node: ast.Compare) -> str:
         if node in self.typing.known:
-            return str(self.typing.known[node])
-        nodes = [node.left, *node.comparators]
-        kinds = self.typing.operands[node]
+            calls = [one for one in (node.left, *node.comparators) if not is_pure(one)]
+            codes = [self.expression(one) for one in calls] + [str(self.typing.known[node])]
+            return f"({', '.join(codes)})[-1]" if calls else codes[0]
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             return self._among(node)
-        for side, kind in zip(nodes, kinds[0], strict=False):
-            asked = types.none in kinds[0] and isinstance(kind, types.Optional)
+        sides, kinds = (node.left, *node.comparators), self.typing.operands[node]
+        for side, kind in zip(sides, kinds, strict=True):
+            asked = types.none in kinds and isinstance(kind, types.Optional)
             if asked and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
                 none = f"{self.expression(side)}[0]"
                 same = isinstance(node.ops[0], ast.Is | ast.Eq)
                 return none if same else f"negate({none})"
-
-        def pair(number: int, left: str) -> str:
-            right_node = nodes[number + 1]
-            a, b = map(_compared_as, kinds[number])
-            old = self.typing.of[nodes[number]]
-            right = self.expression(right_node)
-            last = number == len(node.ops) - 1
-            symbol = _SYMBOL[type(node.ops[number])]
-            if isinstance(a, types.BaseTuple):
-                plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
-            else:
-                left = self.convert(left, old, a)
-
-            def compare(text: str) -> str:
-                if isinstance(a, types.BaseTuple):
-                    place = self.site(node)
-                    return f"T.compare_tuples({symbol!r}, {left}, {text}, {plan}, {place})"
-                operand = self.convert(text, self.typing.of[right_node], b)
-                if self.traced:  # what is compared may be something that was never written
-                    return f"T.compare({symbol!r}, {left}, {operand}, {self.site(node)})"
-                return f"({left} {symbol} {operand})"
-
-            if last:
-                return compare(right)
-            if is_pure(right_node):
-                return f"T.both({compare(right)}, lambda: {pair(number + 1, right)})"
-            middle = self.temporary("value")  # evaluated once, read on both sides
-            rest = f"T.both({compare(middle)}, lambda: {pair(number + 1, middle)})"
-            return f"(lambda {middle}: {rest})({right})"
-
-        return pair(0, self.expression(node.left))
+        a, b = map(_compared_as, kinds)
+        symbol = _SYMBOL[type(node.ops[0])]
+        if isinstance(a, types.BaseTuple):
+            left, right = map(self.expression, sides)
+            plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
+            return f"T.compare_tuples({symbol!r}, {left}, {right}, {plan}, {self.site(node)})"
+        left, right = map(self.operand, sides, (a, b))
+        if self.traced:  # what is compared may be something that was never written
+            return f"T.compare({symbol!r}, {left}, {right}, {self.site(node)})"
+        return f"({left} {symbol} {right})"
 
     def _among(self, node: ast.Compare) -> str:
         """``i in t`` of a tuple."""

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from warpsim.code.accesscode import bare, spelled_tuple
+from warpsim.code.callcode import is_pure
 from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
 from warpsim.front.idle import idle_variables
@@ -208,7 +209,7 @@ class Writer(Emitter):
     # ------------------------------------------------------------------ control flow
     def write_If(self, node: ast.If) -> None:
         if node in self.typing.known:
-            self.block(node.body if self.typing.known[node] else node.orelse)
+            self._decided(node)
             return
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")
@@ -237,6 +238,12 @@ class Writer(Emitter):
             self.indent -= 1
         self.line(f"T.mask = T.join({outer}, {then}, {other})" if ends else f"T.mask = {outer}")
 
+    def _decided(self, node: ast.If | ast.While) -> None:
+        """The side of a branch that constants decide; what its condition calls first is called."""
+        if not is_pure(node.test):
+            self.line(self.condition(node.test))
+        self.block(node.body if self.typing.known[node] else node.orelse)
+
     def _enter_loop(self, node: ast.AST) -> str:
         self.edge("entry", node)
         self.edge("exit", node)
@@ -264,6 +271,9 @@ class Writer(Emitter):
         self.loops.pop()
 
     def write_While(self, node: ast.While) -> None:
+        if self.typing.known.get(node) is False:
+            self._decided(node)
+            return
         self.locks |= _spins(node)
         loop = self._enter_loop(node)
         test = self.counted(node.test, lambda: self.condition(node.test))
@@ -275,7 +285,7 @@ class Writer(Emitter):
 
     def _loop_else(self, node: ast.For | ast.While, loop: str) -> None:
         """The suite for the lanes that left a loop without ``break``."""
-        if not node.orelse:
+        if not node.orelse or node in self.typing.known:
             return
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = T.mask")

@@ -155,10 +155,11 @@ class _Walk:
 
     def _While(self, node: ast.While, names: _Names) -> _Names:
         self._reads(node.test, names)
+        if self.known.get(node) is False:
+            return self.suite(node.orelse, names)
         self.breaks.append(None)
         self.suite(node.body, names)
-        forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        return self._after(node, None if forever else names)
+        return self._after(node, None if node in self.known else names)
 
     def _after(self, node: ast.For | ast.While, names: _Names) -> _Names:
         return _both(self.suite(node.orelse, names), self.breaks.pop())

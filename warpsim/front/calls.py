@@ -362,7 +362,8 @@ def _printable(kind: types.Type) -> bool:
 def _length(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
     lengthy = types.Array | types.BaseTuple | types.NumpyFlatType
-    if not isinstance(kind, lengthy) or isinstance(kind, Pointer | VectorType):
+    shapeless = isinstance(kind, Pointer | VectorType) or getattr(kind, "ndim", 1) == 0
+    if not isinstance(kind, lengthy) or shapeless:
         raise typer.source.refused(node, f"len of {kind}")
     return types.intp
 
@@ -496,11 +497,15 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if path.startswith("pieces."):
         return piece_type(typer, node, path[7:])
     if path in ("grid", "gridsize"):
-        dimensions = source.static(node.args[0]) if len(node.args) == 1 else MISSING
+        given = [*node.args, *(one.value for one in node.keywords if one.arg == "ndim")]
+        alone = len(node.args) + len(node.keywords) == len(given) == 1
+        dimensions = typer.literal(given[0]) if alone else MISSING
         if dimensions not in (1, 2, 3):
             raise source.refused(
                 node, f"RequireLiteralValue: cuda.{path} takes the literal 1, 2 or 3"
             )
+        node.args, node.keywords = given, []
+        typer.typing.values[given[0]] = dimensions
         return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
     if path in ("shared.array", "local.array"):
         return array_type(typer, node, path)

@@ -11,17 +11,24 @@ from typing import Any
 from numba import types
 
 from warpsim.front.dates import SCALARS
-from warpsim.front.names import MISSING, Source, folded
-from warpsim.front.oracle import plain, unify
+from warpsim.front.names import MISSING, Source, folded, names_no_value
+from warpsim.front.oracle import of_value, plain, unify
+from warpsim.front.trees import walk
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
 _DECIDERS = {
-    **COMPARE, ast.Is: lambda a, b: a is b or (a is not None and a == b),
-    ast.IsNot: lambda a, b: not (a is b or (a is not None and a == b)),
+    **COMPARE, ast.Is: lambda a, b: a is b or (type(a) is type(b) and a == b),
+    ast.IsNot: lambda a, b: not (a is b or (type(a) is type(b) and a == b)),
 }  # fmt: skip
+
+
+#: Types of what may be a condition.
+TRUE_OR_FALSE = (
+    types.Number | types.Boolean | types.BaseTuple | types.StringLiteral | types.NoneType
+)
 
 
 class Decisions:
@@ -31,68 +38,86 @@ class Decisions:
     typing: Any
     environment: Any
 
-    def decided(self, node: ast.expr) -> bool | None:
-        """The truth of a condition that types and constants decide, as Numba decides it; else None.
+    def condition(self, node: ast.expr) -> bool | None:
+        """Type a condition; its truth where constants decide it, as in Numba's dead_branch_prune.
 
-        The side of a branch that it rules out is left out of the kernel, and never typed.
+        Python's bytecode has a branch for each part of ``and``, ``or``, ``not`` and ``a if b else
+        c``: they need no common type, and what a decided branch leaves out is never typed.
         """
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self.decided(node.operand)
-            return None if inner is None else not inner
-        if isinstance(node, ast.BoolOp):
-            return self._decided_together(node)
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _DECIDERS:
-            sides = [self.constant(side) for side in (node.left, *node.comparators)]
-            if MISSING not in sides:
-                return bool(_DECIDERS[type(node.ops[0])](*sides))
-            if isinstance(node.ops[0], ast.Is | ast.IsNot) or self.asks_for_a_function(node):
-                self.see_Compare(node)
-                return self.typing.known.get(node)
-            return None
-        value = self.constant(node)
-        return bool(value) if isinstance(value, bool | int | float | str | None) else None
+            truth = self.condition(node.operand)
+            truth = None if truth is None else not truth
+        elif isinstance(node, ast.BoolOp):
+            ends, truths = isinstance(node.op, ast.Or), []
+            for value in node.values:
+                truths.append(self.condition(value))
+                if truths[-1] is ends:
+                    break
+            self.typing.dead.difference_update(node.values)
+            self.typing.dead.update(node.values[len(truths) :])
+            truth = ends if truths[-1] is ends else None if None in truths else not ends
+        elif isinstance(node, ast.IfExp):
+            found = {self.condition(arm) for arm in self.arms(node)}
+            truth = found.pop() if len(found) == 1 else None
+        else:
+            truth = self.decided(node)
+            if truth is None:
+                self.check_condition(node, self.expression(node))
+            return truth
+        self.typing.of[node] = types.boolean
+        return truth
 
-    def _decided_together(self, node: ast.BoolOp) -> bool | None:
-        """``and``, ``or``: Python's bytecode has a branch for each part, and Numba decides each.
+    def note(self, node: ast.AST, truth: bool | None) -> bool | None:
+        """Remember the truth of what constants decide."""
+        self.typing.known.pop(node, None)
+        if truth is not None:
+            self.typing.known[node] = truth
+        return truth
 
-        One part decides all, unless a call before it would be left out.
-        """
-        ends = isinstance(node.op, ast.Or)
-        open_ones = False
-        for value in node.values:
-            found = self.decided(value)
-            if found is ends:
-                return ends
-            if found is None:
-                if any(isinstance(part, ast.Call) for part in ast.walk(value)):
-                    return None
-                open_ones = True
-        return None if open_ones else not ends
+    def arms(self, node: ast.IfExp) -> list[ast.expr]:
+        """The arms of ``a if b else c`` that its condition leaves."""
+        truth = self.note(node, self.condition(node.test))
+        if truth is None:
+            return [node.body, node.orelse]
+        return [node.body if truth else node.orelse]
+
+    def decided(self, node: ast.expr) -> bool | None:
+        """The truth of a constant or of a comparison of two; None of all else."""
+        compare = bool
+        if isinstance(node, ast.Compare):
+            compare = _DECIDERS.get(type(node.ops[0]))
+            values = [self.constant(side) for side in (node.left, *node.comparators)]
+        else:
+            whole = folded(node)
+            values = [whole if isinstance(whole, tuple) else self.constant(node)]
+        unknown = compare is None or any(value is MISSING for value in values)
+        if unknown or compare is bool and not isinstance(of_value(*values), TRUE_OR_FALSE):
+            return self.note(node, None)
+        try:
+            return self.note(node, bool(compare(*values)))
+        except (TypeError, ValueError):  # the constants do not compare: Numba leaves the branch
+            return self.note(node, None)
 
     def constant(self, node: ast.expr) -> Any:
-        """A literal, a global, None, ``x.ndim`` or ``len(a tuple)``; MISSING for all else."""
-        value = self.source.static(node)
-        if value is not MISSING and not isinstance(node, ast.Name | ast.Constant | ast.UnaryOp):
-            return MISSING
-        if isinstance(value, bool | int | float | str | None):
-            return value
+        """A literal, a global, a variable that is one here, ``x.ndim`` and ``len(a tuple)`` of an
+        argument; else MISSING, as for tuples of literals: these are made in the kernel."""
         if isinstance(node, ast.Name) and node.id in self.source.assigned:
-            kind = self.environment.get(node.id)
-            return None if isinstance(kind, types.NoneType) else MISSING
-        if isinstance(node, ast.Attribute) and node.attr == "ndim":
-            if isinstance(node.value, ast.Name) and node.value.id in self.source.assigned:
-                kind = self.expression(node.value)
-                return kind.ndim if isinstance(kind, types.Array) else MISSING
+            made = self.environment.get((node.id, "made of"))
+            return MISSING if made is None else self.constant(made)
+        if isinstance(node, ast.Name):
+            value = self.source.static(node)
+            return value if names_no_value(value) or of_value(value) is not None else MISSING
+        if isinstance(node, ast.Lambda):
+            return node if self._captures_nothing(node) else MISSING
+        given = node.value if isinstance(node, ast.Attribute) and node.attr == "ndim" else None
         if isinstance(node, ast.Call) and self.source.static(node.func) is len and node.args:
-            argument = node.args[0]
-            if isinstance(argument, ast.Name) and argument.id in self.source.assigned:
-                kind = self.expression(argument)
-            elif isinstance(argument, ast.Attribute) and argument.attr == "shape":
-                kind = self.expression(argument)
-            else:
-                return MISSING
-            return len(kind) if isinstance(kind, types.BaseTuple) else MISSING
-        return MISSING
+            given = node.args[0]
+        if isinstance(given, ast.Name) and (given.id, "given") in self.environment:
+            kind = self.environment[given.id]
+            if isinstance(kind, types.BaseTuple if isinstance(node, ast.Call) else types.Array):
+                return len(kind) if isinstance(node, ast.Call) else kind.ndim
+        value = folded(node)
+        return MISSING if isinstance(value, tuple) else value
 
     def text(self, node: ast.expr) -> str | None:
         """A literal text, by itself or under a name that holds it here; else None."""
@@ -117,7 +142,7 @@ class Decisions:
             value = MISSING if MISSING in parts else parts
         elif isinstance(node, ast.IfExp):
             ways = (node.body, node.orelse)
-            decided = self.decided(node.test)
+            decided = self.typing.known.get(node)
             if decided is not None:
                 ways = (ways[not decided],)
             values = {self.literal(way) for way in ways}
@@ -134,18 +159,21 @@ class Decisions:
             value = self.source.static(node) if whole else MISSING
         return value if _whole(value) else MISSING
 
+    def literal_index(self, node: ast.expr) -> Any:
+        """An index or a slice of a tuple that is known when it is compiled; else MISSING."""
+        if not isinstance(node, ast.Slice):
+            value = self.literal(node)
+            return MISSING if isinstance(value, tuple) else value
+        limits = [None, None, None]
+        for number, part in enumerate((node.lower, node.upper, node.step)):
+            value = None if part is None else self.source.static(part)
+            limits[number] = value if isinstance(value, bool | None) else self.literal(part)
+        return MISSING if MISSING in limits else slice(*limits)
+
     def _literal_item(self, node: ast.Subscript) -> Any:
         """An element or a slice of a tuple that is a literal."""
-        values, index = self.literal(node.value), node.slice
-        if isinstance(index, ast.Slice):
-            limits = [
-                None if part is None else self.literal(part)
-                for part in (index.lower, index.upper, index.step)
-            ]
-            number = MISSING if MISSING in limits else slice(*limits)
-        else:
-            number = self.literal(index)
-        if not isinstance(values, tuple) or number is MISSING or isinstance(number, tuple):
+        values, number = self.literal(node.value), self.literal_index(node.slice)
+        if not isinstance(values, tuple) or number is MISSING:
             return MISSING
         try:
             return values[number]
@@ -165,39 +193,44 @@ class Decisions:
                 raise self.source.refused(node, f"{one} and {other} cannot be compared")
 
     def asks_for_a_function(self, node: ast.Compare) -> bool:
-        """``function is None``, of a name from outside: Numba decides it before it types names."""
-        sides = [self.source.static(side) for side in (node.left, *node.comparators)]
-        if len(sides) != 2 or not any(map(callable, sides)):
+        """``function is None``: functions, types and modules are compared, but have no value."""
+        sides = [node.left, *node.comparators]
+        values = [self.source.static(side) for side in sides]
+        named = [
+            self._captures_nothing(side) if isinstance(side, ast.Lambda) else names_no_value(value)
+            for side, value in zip(sides, values, strict=True)
+        ]
+        same = isinstance(node.ops[0], ast.Is | ast.IsNot)
+        nothing = isinstance(node.ops[0], ast.Eq | ast.NotEq) and any(v is None for v in values)
+        if not any(named) or not (same or nothing):
             return False
-        nothing, unknown = (any(side is one for side in sides) for one in (None, MISSING))
-        if (
-            not nothing
-            or unknown
-            or not isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
-        ):
-            return False
-        self.typing.known[node] = isinstance(node.ops[0], ast.IsNot | ast.NotEq)
+        for side, one in zip(sides, named, strict=True):
+            if not one:
+                self.expression(side)
+        equal = values[0] is values[1] and values[0] is not MISSING
+        self.note(node, equal is isinstance(node.ops[0], ast.Is | ast.Eq))
         return True
+
+    def _captures_nothing(self, node: ast.Lambda) -> bool:
+        own = {argument.arg for argument in node.args.args}
+        names = {part.id for part in walk(node.body) if isinstance(part, ast.Name)}
+        return not (names - own) & self.source.assigned
 
     def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``is``: None by its type; numbers of one type by their value, as in Numba."""
         right = self.expression(node.comparators[0])
         left, right = plain(left), plain(right)
-        if len(node.ops) > 1:
-            raise self.source.unsupported(node, "a chain of comparisons with is")
         if isinstance(left, types.Array | types.BaseTuple | types.Record) and left == right:
             raise self.source.unsupported(node, f"is between values of type {left}")
-        self.typing.operands[node] = ((left, right),)
+        self.typing.operands[node] = (left, right)
         maybe = isinstance(left, types.Optional), isinstance(right, types.Optional)
+        known = None
         if any(maybe):
             if not isinstance(right if maybe[0] else left, types.NoneType):
                 raise self.source.unsupported(node, f"is between values of type {left}, {right}")
-            self.typing.known.pop(node, None)
         elif left != right or isinstance(left, types.NoneType):
-            same = left == right
-            self.typing.known[node] = same is isinstance(node.ops[0], ast.Is)
-        else:
-            self.typing.known.pop(node, None)
+            known = (left == right) is isinstance(node.ops[0], ast.Is)
+        self.note(node, known)
         return types.boolean
 
 

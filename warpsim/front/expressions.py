@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from dataclasses import dataclass
+from enum import Enum
 from types import ModuleType
 from typing import Any
 from warnings import warn
@@ -19,7 +20,7 @@ from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.calls import call
 from warpsim.front.dates import DATES, REAL, SCALARS
-from warpsim.front.decisions import COMPARE, Decisions
+from warpsim.front.decisions import COMPARE, TRUE_OR_FALSE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.oracle import held, of_value, plain, resolve
 from warpsim.front.trees import Once
@@ -32,10 +33,6 @@ BINARY = {
     ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
 }  # fmt: skip
-#: Types of what may be a condition.
-TRUE_OR_FALSE = (
-    types.Number | types.Boolean | types.BaseTuple | types.StringLiteral | types.NoneType
-)
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
 REFUSED = {
@@ -84,15 +81,8 @@ class Expressions(Attributes, Decisions):
         return self.source.unsupported(node, f"the {what} {name!r}")
 
     # ------------------------------------------------------------------ expressions
-    def condition(self, node: ast.expr) -> None:
-        negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-        inner = node.operand if negated else node
-        if isinstance(inner, ast.BoolOp):  # a branch for each part: they need no common type
-            for value in inner.values:
-                self.condition(value)
-            self.typing.of[inner] = self.typing.of[node] = types.boolean
-            return
-        kind = self.expression(node)
+    def check_condition(self, node: ast.expr, kind: types.Type) -> None:
+        """Refuse what has no truth value."""
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == bfloat16:
@@ -119,6 +109,8 @@ class Expressions(Attributes, Decisions):
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
                 kind = self._never_set(node)
+            if isinstance(kind, Conflict) and len(kind.kinds) == 1:
+                raise self.source.refused(node, f"{node.id} is {kind.kinds[0]}, which has no value")
             if isinstance(kind, Conflict):
                 listed = " and ".join(str(k) for k in kind.kinds)
                 raise self.source.refused(
@@ -204,30 +196,35 @@ class Expressions(Attributes, Decisions):
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
-            whole = isinstance(node.operand, ast.BoolOp)
-            (self.expression if whole else self.condition)(node.operand)
-            kind = self.typing.of[node.operand]
+            kind = self.expression(node.operand)
             if isinstance(kind, types.BaseTuple):
                 raise self.call_refused(node, operator.not_, (kind,))
+            self.check_condition(node.operand, kind)
             return types.boolean
         return self.call_type(node, UNARY[type(node.op)], (self.expression(node.operand),))
 
     def see_BoolOp(self, node: ast.BoolOp) -> types.Type:
-        kinds = [plain(self.expression(value)) for value in node.values]
-        for kind in kinds[:-1]:
-            if isinstance(kind, types.Array | types.Record | DATES):
+        ends, kinds = isinstance(node.op, ast.Or), []
+        self.typing.dead.difference_update(node.values)
+        for number, value in enumerate(node.values, 1):
+            last = number == len(node.values)
+            truth = None if last else self.decided(value)
+            pruned = truth is not None and isinstance(value, ast.Compare)
+            kind = self.typing.of[value] = types.boolean if pruned else self.expression(value)
+            if truth is not ends and truth is not None:
+                self.typing.dead.add(value)
+                continue
+            kinds.append(plain(kind))
+            if truth is ends:
+                self.typing.dead.update(node.values[number:])
+                break
+            if not last and isinstance(kind, types.Array | types.Record | DATES):
                 raise self.call_refused(node, bool, (kind,))
         return self.unified(node, kinds)
 
     def see_IfExp(self, node: ast.IfExp) -> types.Type:
-        decided = self.decided(node.test)
-        if decided is not None:
-            self.typing.known[node] = decided
-            return plain(self.expression(node.body if decided else node.orelse))
-        self.typing.known.pop(node, None)
-        self.condition(node.test)
         kinds = []
-        for arm in (node.body, node.orelse):
+        for arm in self.arms(node):
             try:
                 kinds.append(self.expression(arm))
             except NotYet:  # what calls itself has the type of the other arm, for now
@@ -246,38 +243,45 @@ class Expressions(Attributes, Decisions):
     def see_Compare(self, node: ast.Compare) -> types.Type:
         if self.asks_for_a_function(node):
             return types.boolean
+        self.typing.known.pop(node, None)
         texts = [self.text(side) for side in (node.left, *node.comparators)]
-        if len(texts) == 2 and None not in texts:
-            if type(node.ops[0]) in COMPARE:
-                self.typing.values[node] = COMPARE[type(node.ops[0])](*texts)
-                return types.boolean
+        if None not in texts and type(node.ops[0]) in COMPARE:
+            self.typing.values[node] = COMPARE[type(node.ops[0])](*texts)
+            return types.boolean
         left = self.expression(node.left)
-        if isinstance(node.ops[0], ast.In | ast.NotIn) and len(node.ops) == 1:
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
             return self._among(node, left)
-        if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
             return self.identity(node, left)
         if isinstance(left, types.Optional) and self.source.static(node.comparators[0]) is None:
             return self.identity(node, left)  # == None
-        operands = []
-        for op, right_node in zip(node.ops, node.comparators, strict=True):
-            if type(op) not in COMPARE:
-                raise self.source.unsupported(node, f"the comparison {type(op).__name__}")
-            right = self.expression(right_node)
-            self.call_type(node, COMPARE[type(op)], (left, right))
-            if isinstance(left, types.BaseTuple):
-                self.pairs(node, left, right)
-                self.typing.operands[node] = (left, right)  # converted pair by pair
-            operands.append(self.typing.operands[node])
-            left = right
-        self.typing.operands[node] = tuple(operands)
+        right = self.expression(node.comparators[0])
+        if isinstance(node.ops[0], ast.Eq | ast.NotEq) and self._never_equal(left, right):
+            self.typing.known[node] = isinstance(node.ops[0], ast.NotEq)
+            return types.boolean
+        self.call_type(node, COMPARE[type(node.ops[0])], (left, right))
+        if isinstance(left, types.BaseTuple):
+            self.pairs(node, left, right)
+            self.typing.operands[node] = (left, right)  # converted pair by pair
         return types.boolean
+
+    @staticmethod
+    def _never_equal(left: types.Type, right: types.Type) -> bool:
+        """What is compared with None or text, and tuples of other lengths: Numba takes no look."""
+        if isinstance(left, types.BaseTuple) and isinstance(right, types.BaseTuple):
+            pairs = zip(left, right, strict=False)
+            typed = all(resolve(operator.eq, (plain(a), plain(b))) for a, b in pairs)
+            return len(left) != len(right) and typed
+        alone = types.NoneType | types.StringLiteral | types.UnicodeType
+        optional = isinstance(left, types.Optional) or isinstance(right, types.Optional)
+        return isinstance(left, alone) != isinstance(right, alone) and not optional
 
     def _among(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``i in t``: compared with each element of a tuple."""
         right = self.expression(node.comparators[0])
         if isinstance(right, types.Array):
             raise self.source.unsupported(node, f"in of {right}")
-        if not isinstance(right, types.UniTuple):
+        if not isinstance(right, types.UniTuple) and right != types.Tuple(()):
             raise self.source.refused(
                 node,
                 "No implementation of function contains found for signature:\n\n"
@@ -314,22 +318,29 @@ class Expressions(Attributes, Decisions):
         return records and isinstance(self.source.static(node.slice), str)
 
     def _tuple_item(self, node: ast.Subscript, base: types.BaseTuple) -> types.Type:
-        index = self.source.static(node.slice)
         if isinstance(base, VectorType):
             text = f"{ast.unparse(node.value)} is {base}: it has the parts {', '.join(base.fields)}"
             raise self.source.refused(node, f"No implementation of getitem({base}): {text}")
-        if isinstance(node.slice, ast.Slice):
-            parts = [node.slice.lower, node.slice.upper, node.slice.step]
-            limits = [None if part is None else self.source.static(part) for part in parts]
-            if MISSING in limits:
-                raise self.source.refused(node, "a tuple's slice must be constant")
-            return types.Tuple(list(base)[slice(*limits)])
-        if isinstance(index, int):
-            if not -len(base) <= index < len(base):
+        index = self.literal_index(node.slice)
+        if index is not MISSING:
+            self.typing.values[node.slice] = index
+            if isinstance(index, slice):
+                return types.Tuple(list(base)[index])
+            inside = -len(base) <= index < len(base)
+            sure = self.constant(node.slice) is not MISSING
+            if not inside and not sure and isinstance(base, types.UniTuple):
+                self.typing.values.pop(node.slice)
+                self.expression(node.slice)
+                return base.dtype  # only the index's type is a literal: Numba looks at run time
+            if not inside:
                 raise self.source.refused(node, f"index {index} of a tuple of {len(base)}")
             return base[index]
+        self.typing.values.pop(node.slice, None)
+        if isinstance(node.slice, ast.Slice):
+            raise self.source.refused(node, "a tuple's slice must be constant")
         kind = self.expression(node.slice)
-        if not isinstance(kind, types.Integer) or not isinstance(base, types.UniTuple):
+        member = isinstance(self.source.static(node.slice), Enum)
+        if member or not isinstance(kind, types.Integer) or not isinstance(base, types.UniTuple):
             raise self.source.refused(
                 node, f"No implementation of getitem({base}, {kind}): the index must be constant"
             )
@@ -440,7 +451,7 @@ class Expressions(Attributes, Decisions):
         kind = self.expression(node)
         if isinstance(kind, types.UniTuple):
             return kind.dtype
-        if isinstance(kind, types.Array):
+        if isinstance(kind, types.Array) and kind.ndim:
             return items_of(kind)
         if isinstance(kind, types.NumpyFlatType):
             return kind.dtype

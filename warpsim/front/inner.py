@@ -7,12 +7,13 @@ declares ``nonlocal`` comes back as its result.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import Any
 
 from warpsim.front.names import MISSING, Source, complete, folded
-from warpsim.front.trees import walk
+from warpsim.front.trees import has_call, walk
 
 _SCOPES = ast.FunctionDef | ast.Lambda
 
@@ -166,6 +167,12 @@ def _cell() -> Any:
     return (lambda: value).__closure__[0]
 
 
+def _loads(tree: ast.AST) -> Counter[str]:
+    """How often each name is read."""
+    names = (node for node in walk(tree) if isinstance(node, ast.Name))
+    return Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
+
+
 def _reads(tree: ast.AST) -> set[str]:
     return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
 
@@ -179,11 +186,7 @@ def _find_free(found: dict[str, Inner]) -> None:
             for node in walk(inner.tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         } - {*inner.outward}
-        reads = {
-            node.id
-            for node in walk(inner.tree)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
+        reads = {*_loads(inner.tree)}
         changed = [n.target for n in walk(inner.tree) if isinstance(n, ast.AugAssign)]
         reads |= {target.id for target in changed if isinstance(target, ast.Name)}
         branches = ast.If | ast.For | ast.While | ast.Return
@@ -208,11 +211,14 @@ def hand_over(source: Source) -> None:
     if inners:
         caller = _Caller(source, inners)
         source.tree.body = [caller.visit(statement) for statement in source.tree.body]
+        reads = None
+        while caller.called and reads != (reads := _loads(source.tree)):
+            _Unread(source, reads).generic_visit(source.tree)
 
 
 class _Caller(ast.NodeTransformer):
     def __init__(self, source: Source, inners: dict[str, Inner]):
-        self.source, self.inners = source, inners
+        self.source, self.inners, self.called = source, inners, False
 
     def _called(self, node: ast.AST) -> Inner | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -242,6 +248,45 @@ class _Caller(ast.NodeTransformer):
 
     def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:
         self.generic_visit(node)
+        self.called = True
         more = [ast.copy_location(ast.Name(name, ast.Load()), node) for name in inner.free]
         node.args = [*node.args, *more]
         return node
+
+
+class _Unread(ast.NodeTransformer):
+    """Leaves out what nobody reads, but not its calls, as Numba does in what it inlines into."""
+
+    def __init__(self, source: Source, reads: Counter[str]):
+        self.source, self.reads = source, reads
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        return self._left(node, node.targets)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        return self._left(node, [node.target])
+
+    visit_AnnAssign = visit_AugAssign
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        return self._left(node, [])
+
+    def _left(self, node: ast.stmt, targets: list[ast.expr]) -> Any:
+        names = [part for target in targets for part in getattr(target, "elts", [target])]
+        branches = ast.BoolOp | ast.IfExp
+        if node.value is None or any(isinstance(part, branches) for part in walk(node.value)):
+            return node
+        reads = self.reads - _loads(node.value)
+        if any(not isinstance(name, ast.Name) or name.id in reads for name in names):
+            return node
+        kept = [ast.copy_location(ast.Expr(call), node) for call in self._calls(node.value)]
+        return kept or ast.copy_location(ast.Pass(), node)
+
+    def _calls(self, node: ast.AST) -> list[ast.Call]:
+        """The outermost calls that stay."""
+        if isinstance(node, ast.Call):
+            function = self.source.static(node.func)
+            inlined = isinstance(function, Inner) and isinstance(function.tree.body[0], ast.Return)
+            if function not in (max, int, slice) and not (inlined and not has_call(function.tree)):
+                return [node]
+        return [call for part in ast.iter_child_nodes(node) for call in self._calls(part)]

@@ -227,6 +227,13 @@ class Source:
                         node, f"Untyped global name {name!r}: {self.untyped[id(node)]}"
                     )
 
+    def check_opcodes(self) -> None:
+        """Refuse what Numba cannot read, in branches that are left out, too."""
+        found = _UNREAD.intersection(self.function.__code__.co_code[::2])
+        if found:
+            name = dis.opname[found.pop()]
+            raise typing_error(f"Use of unsupported opcode ({name}) found in {self.name}")
+
     @cached_property
     def untyped(self) -> dict[int, str]:
         """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
@@ -282,6 +289,8 @@ class Source:
 #: Expressions that Python's compiler may replace by their value, and what they may consist of.
 FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
 _LITERAL = (*FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare)
+#: Python's instructions for starred targets, imports and global names that are set.
+_UNREAD = {dis.opmap[name] for name in ("UNPACK_EX", "IMPORT_NAME", "STORE_GLOBAL")}
 _LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
 _NO_WORK = ("RESUME", "NOP", "CACHE", "RETURN_VALUE")
 

@@ -228,27 +228,13 @@ class _Bound:
             made[self.given] = Program(
                 replace(
                     source,
-                    tree=_Prune(given).visit(copy.deepcopy(source.tree)),
+                    tree=copy.deepcopy(source.tree),
                     arguments=[name for name in source.arguments if name not in given],
                     environment={**source.environment, **given},
                     assigned=source.assigned - given.keys(),
                 )
             )
         return made[self.given]
-
-
-class _Prune(ast.NodeTransformer):
-    """Leaves out the side of ``if name:`` that a bound truth value rules out, as Numba does."""
-
-    def __init__(self, given: dict[str, Any]):
-        self.given = given
-
-    def visit_If(self, node: ast.If) -> Any:
-        self.generic_visit(node)
-        value = self.given.get(node.test.id) if isinstance(node.test, ast.Name) else None
-        if type(value) is not bool:
-            return node
-        return (node.body if value else node.orelse) or ast.copy_location(ast.Pass(), node)
 
 
 def _is_function_or_type(value: Any) -> bool:

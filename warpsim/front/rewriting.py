@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded, typing_error
+from warpsim.front.trees import Once, walk
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
@@ -83,6 +84,22 @@ class _Rewriter(ast.NodeTransformer):
                 return node.values[0]
             del node.values[0]
         return node if len(node.values) > 1 else node.values[0]
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """``a < b < c`` as ``a < b and b < c``, of which ``b`` is evaluated once."""
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        left, parts = node.left, []
+        for number, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            first = again = right
+            impure = any(isinstance(n, ast.Call | ast.Subscript | ast.BinOp) for n in walk(right))
+            if impure and number < len(node.ops) - 1:
+                place = node.lineno, node.col_offset, node.end_col_offset, number
+                first, again = (Once(right, place, begins) for begins in (True, False))
+            parts.append(ast.copy_location(ast.Compare(left, [op], [first]), node))
+            left = ast.copy_location(again, right)
+        return ast.copy_location(ast.BoolOp(ast.And(), parts), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """``x[slice(1, n)]`` as ``x[1:n]``."""

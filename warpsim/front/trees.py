@@ -43,6 +43,11 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return nodes
 
 
+def has_call(node: ast.AST) -> bool:
+    """Whether something is called in an expression."""
+    return any(isinstance(part, ast.Call) for part in walk(node))
+
+
 def consists_of(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
     """Whether a node and all nodes below it, operators and contexts apart, are of some kinds."""
     if not isinstance(node, kinds):

@@ -13,17 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from warpsim.front.bfloat import storable
 from warpsim.front.dates import DATES, SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
-from warpsim.front.names import MISSING, NotYet, Source, folded, names_no_value, typing_error
+from warpsim.front.names import MISSING, NotYet, Source, names_no_value, typing_error
 from warpsim.front.oracle import held, plain, unify
+from warpsim.front.trees import has_call
 
 #: The variables that have a value at some point, each with the type of that version. Under
-#: ``(name,)`` stands the value of a version that is a literal; ``(name, "given")`` is there while
-#: an argument has not been set anew.
+#: ``(name,)`` stands the value of a version that is a literal, under ``(name, "made of")`` the
+#: constant that it was set to; ``(name, "given")`` is there while an argument is not set anew.
 Environment = dict[str, Any]
 
 
@@ -40,13 +42,13 @@ class Typing:
     targets: dict[ast.AST, types.Type] = field(default_factory=dict)
     items: dict[ast.For, types.Type] = field(default_factory=dict)
     indices: dict[ast.Subscript, list[ast.expr]] = field(default_factory=dict)  # without "..."
-    known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that the types decide
+    known: dict[ast.AST, bool] = field(default_factory=dict)  # conditions that are decided
     values: dict[ast.AST, Any] = field(default_factory=dict)  # what else is known when compiled
     functions: dict[ast.Call, Any] = field(default_factory=dict)  # called by way of a type
     shapes: dict[ast.Call, tuple[int, ...]] = field(default_factory=dict)  # of arrays it makes
     returns: bool = True  # some way ends, though not by a call of itself
     optional: bool = False  # on some ways it returns no value, on others one
-    dead: set[ast.stmt] = field(default_factory=set)  # statements that are never reached
+    dead: set[ast.AST] = field(default_factory=set)  # what is never reached, and never typed
     recursive: bool = False  # the function calls itself
     made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
@@ -74,12 +76,15 @@ class Typer(Expressions):
         self.typing = Typing(source, arguments)
         self.environment: Environment | None = dict(zip(source.arguments, arguments, strict=True))
         self.environment.update(((name, "given"), True) for name in source.arguments)
+        nothing = [name for name in source.arguments if self.environment[name] == types.none]
+        self.environment.update(((name, "made of"), ast.Constant(None)) for name in nothing)
         self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
         self.returns_nothing = False
         self.unused: ast.expr | None = None  # an expression whose value nobody takes
 
     def run(self) -> Typing:
         self.block(self.source.tree.body)
+        self.source.check_opcodes()
         nothing = self.returns_nothing or self.environment is not None
         self.typing.returns = nothing or not isinstance(self.typing.result, types.NoneType)
         if nothing and isinstance(self.typing.result, SCALARS):
@@ -154,15 +159,34 @@ class Typer(Expressions):
 
     def do_Assign(self, node: ast.Assign) -> None:
         named = all(isinstance(target, ast.Name) for target in node.targets)
-        if named and names_no_value(self.source.static(node.value)):
+        if named and self._has_no_value(node.value):
             nothing = Conflict((types.Opaque(ast.unparse(node.value)),))
             for target in node.targets:
                 self.assign(target, nothing)
-            return  # other names for a type, a function or a module: no code
+            return
         kind, value = self.expression(node.value), self.literal(node.value)
         value = self.text(node.value) or value
+        made = self._made_of(node.value)
         for target in node.targets:
             self.assign(target, kind, value)
+            if made is not None and isinstance(target, ast.Name):
+                self.environment[(target.id, "made of")] = made
+
+    def _has_no_value(self, node: ast.expr) -> bool:
+        """Is it a type, a function, a list, ...: a variable may hold it, and there is no code?"""
+        value = self.source.static(node)
+        if isinstance(node, ast.List) and node.elts and not has_call(node):
+            return all(self.expression(element) for element in node.elts)
+        kind = self.environment.get(getattr(node, "id", None))
+        if isinstance(kind, Conflict) and len(kind.kinds) == 1:
+            return True
+        return names_no_value(value) or isinstance(value, bytes | np.dtype) or value is Ellipsis
+
+    def _made_of(self, node: ast.expr) -> ast.expr | None:
+        """The constant that a variable set to an expression stands for in a branch."""
+        if isinstance(node, ast.Name) and node.id in self.source.assigned:
+            return self.environment.get((node.id, "made of"))
+        return None if self.constant(node) is MISSING else node
 
     def do_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -199,12 +223,13 @@ class Typer(Expressions):
         if isinstance(target, ast.Name):
             self.environment.pop((target.id,), None)
             self.environment.pop((target.id, "given"), None)
+            self.environment.pop((target.id, "made of"), None)
             if value is not MISSING:
                 self.environment[(target.id,)] = value
             self.environment[target.id] = plain(kind)
             self.typing.targets[target] = plain(kind)
         elif isinstance(target, ast.Tuple | ast.List):
-            if isinstance(kind, types.Array):
+            if isinstance(kind, types.Array) and kind.ndim:
                 kind = (items_of(kind),) * len(target.elts)
             elif not isinstance(kind, types.BaseTuple) or len(kind) != len(target.elts):
                 raise self.source.refused(
@@ -257,9 +282,8 @@ class Typer(Expressions):
                 )
             if isinstance(given, types.Array):
                 given = given.dtype
-            if isinstance(given, types.BaseTuple) and element.ndim == 1:
-                for one in given:
-                    self.store(target, array, part, one)
+            if isinstance(given, types.UniTuple) and element.ndim == 1:
+                self.store(target, array, part, given.dtype)
                 self.typing.targets[target] = element
                 return
         if isinstance(part, types.Record):
@@ -278,13 +302,10 @@ class Typer(Expressions):
             raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
 
     def do_If(self, node: ast.If) -> None:
-        decided = self.decided(node.test)
-        if decided is not None:
-            self.typing.known[node] = decided
-            self.block(node.body if decided else node.orelse)
+        truth = self.note(node, self.condition(node.test))
+        if truth is not None:
+            self.block(node.body if truth else node.orelse)
             return
-        self.typing.known.pop(node, None)
-        self.condition(node.test)
         before = self.environment
         ends = []
         for which, body in (("then", node.body), ("else", node.orelse)):
@@ -294,6 +315,9 @@ class Typer(Expressions):
         self.environment = self.join(ends)
 
     def do_While(self, node: ast.While) -> None:
+        if self.note(node, self.condition(node.test)) is False:
+            self.block(node.orelse)
+            return
         self.loop(node, lambda: self.condition(node.test), None)
 
     def do_For(self, node: ast.For) -> None:
@@ -306,7 +330,7 @@ class Typer(Expressions):
         while True:
             self.loops.append({"break": [], "continue": []})
             self.environment = dict(current)
-            head()
+            endless = head()
             leaving = dict(self.environment)
             if item is not None:
                 self.assign(node.target, item)
@@ -318,7 +342,7 @@ class Typer(Expressions):
             if joined == current:
                 break
             current = joined
-        endless = isinstance(node, ast.While) and folded(node.test) not in (MISSING, False, 0)
+        self.note(node, endless)
         exits = [(("exit", node), None if endless else leaving)]
         if node.orelse and not endless:
             self.environment = leaving
