@@ -31,12 +31,16 @@ class Bfloat16(types.Number):
 bfloat16 = Bfloat16()
 #: What is said of other casts than those to float32 and from it.
 ALONE = "a bfloat16 becomes a float32 and is made of one: float32(x), bfloat16(float32(y))"
+#: What is said of a float16 as a truth value.
+HALF = "Numba compares a float16 with 0.0 as an integer, which NVVM refuses: write x != 0"
 #: The dtype of arrays of them.
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
 def castable(old: types.Type, new: types.Type) -> bool:
     """Whether a cast makes one of the other: of bfloat16 only float32, and back."""
+    if (old, new) == (types.float16, types.boolean):
+        return False
     return bfloat16 not in (old, new) or old == new or types.float32 in (old, new)
 
 

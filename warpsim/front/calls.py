@@ -21,7 +21,7 @@ from warpsim.front.allocations import (
     is_carray,
 )
 from warpsim.front.attributes import transposed
-from warpsim.front.bfloat import ALONE, bfloat16, castable
+from warpsim.front.bfloat import ALONE, HALF, bfloat16, castable
 from warpsim.front.dates import REAL, SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.inner import Inner
@@ -319,8 +319,9 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
     lost = isinstance(kind, types.Complex) and real and function not in (bool, np.bool_)
     if lost and cast is not types.boolean or function is float and isinstance(kind, types.Boolean):
         raise typer.call_refused(node, function, arguments)
-    if not castable(plain(kind), cast):
-        raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {ALONE}")
+    if not castable(plain(kind), types.boolean if function is bool else cast):
+        why = HALF if kind == types.float16 else ALONE
+        raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {why}")
     if function is float:
         cast = kind if isinstance(kind, types.Float) else types.float64
     elif function is int:
@@ -392,7 +393,8 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     typer.typing.operands[node] = ()
     if not node.keywords and name == "view" and len(node.args) == 1:
         dtype = constant_dtype(typer, node.args[0])
-        if isinstance(dtype, types.Number | types.Boolean):
+        text = isinstance(typer.source.static(node.args[0]), str)
+        if isinstance(dtype, types.Number | types.Boolean) and not text:
             return kind.copy(dtype=dtype)
         raise typer.source.refused(node, f".view({ast.unparse(node.args[0])}): not an element type")
     if not node.keywords and name == "reshape" and node.args:

@@ -17,7 +17,7 @@ from numba.core.typing.arraydecl import get_array_index_type
 
 from warpsim.front import intrinsics
 from warpsim.front.attributes import Attributes
-from warpsim.front.bfloat import ALONE, bfloat16
+from warpsim.front.bfloat import ALONE, HALF, bfloat16
 from warpsim.front.calls import call
 from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.decisions import COMPARE, TRUE_OR_FALSE, Decisions
@@ -82,9 +82,11 @@ class Expressions(Attributes, Decisions):
 
     # ------------------------------------------------------------------ expressions
     def check_condition(self, node: ast.expr, kind: types.Type) -> None:
-        """Refuse what has no truth value."""
+        """Refuse what has no truth value, or none that is compiled."""
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
+        if plain(kind) == types.float16:
+            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {HALF}")
         if plain(kind) == bfloat16:
             raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {ALONE}")
 
@@ -199,7 +201,8 @@ class Expressions(Attributes, Decisions):
             kind = self.expression(node.operand)
             if isinstance(kind, types.BaseTuple):
                 raise self.call_refused(node, operator.not_, (kind,))
-            self.check_condition(node.operand, kind)
+            if kind != types.float16:
+                self.check_condition(node.operand, kind)
             return types.boolean
         return self.call_type(node, UNARY[type(node.op)], (self.expression(node.operand),))
 
@@ -220,6 +223,8 @@ class Expressions(Attributes, Decisions):
                 break
             if not last and isinstance(kind, types.Array | types.Record | DATES):
                 raise self.call_refused(node, bool, (kind,))
+            if not last and kind == types.float16:
+                self.check_condition(value, kind)
         return self.unified(node, kinds)
 
     def see_IfExp(self, node: ast.IfExp) -> types.Type:

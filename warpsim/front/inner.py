@@ -138,6 +138,8 @@ class _Taker(ast.NodeTransformer):
             raise self.source.unsupported(tree, f"a second {tree.name} inside a kernel")
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs:
             raise self.source.unsupported(tree, "a function inside a kernel with * or **")
+        if tree.name in _loads(tree) and tree.name not in {one.arg for one in spec.args}:
+            raise self.source.refused(tree, f"{tree.name} reads itself, which is no value yet")
         outward = [n for part in walk(tree) if isinstance(part, ast.Nonlocal) for n in part.names]
         values = any(isinstance(part, ast.Return) and part.value for part in walk(tree))
         if outward and values:
@@ -211,14 +213,35 @@ def hand_over(source: Source) -> None:
     if inners:
         caller = _Caller(source, inners)
         source.tree.body = [caller.visit(statement) for statement in source.tree.body]
+        for inner in () if source.label else {*inners.values()} - caller.called:
+            for name in inner.free:
+                if not _holds_a_constant(source, name, inner.tree.lineno):
+                    raise source.refused(
+                        inner.tree,
+                        f"Cannot capture the non-constant value of {name!r} in a function that may "
+                        f"escape: nothing calls {inner.tree.name}",
+                    )
         reads = None
         while caller.called and reads != (reads := _loads(source.tree)):
             _Unread(source, reads).generic_visit(source.tree)
 
 
+def _holds_a_constant(source: Source, name: str, line: int) -> bool:
+    """Is a variable set once, before a line, to a literal or to something from outside?"""
+    made = [
+        node.value
+        for node in walk(source.tree)
+        for target in getattr(node, "targets", ())
+        if isinstance(target, ast.Name) and target.id == name and node.lineno < line
+    ]
+    stores = [n for n in walk(source.tree) if isinstance(n, ast.Name) and n.id == name]
+    once = sum(isinstance(node.ctx, ast.Store) for node in stores) == len(made) == 1
+    return once and source.static(made[0]) is not MISSING and name not in source.arguments
+
+
 class _Caller(ast.NodeTransformer):
     def __init__(self, source: Source, inners: dict[str, Inner]):
-        self.source, self.inners, self.called = source, inners, False
+        self.source, self.inners, self.called = source, inners, set()
 
     def _called(self, node: ast.AST) -> Inner | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -248,7 +271,7 @@ class _Caller(ast.NodeTransformer):
 
     def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:
         self.generic_visit(node)
-        self.called = True
+        self.called.add(inner)
         more = [ast.copy_location(ast.Name(name, ast.Load()), node) for name in inner.free]
         node.args = [*node.args, *more]
         return node

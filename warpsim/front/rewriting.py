@@ -94,7 +94,7 @@ class _Rewriter(ast.NodeTransformer):
         for number, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             first = again = right
             impure = any(isinstance(n, ast.Call | ast.Subscript | ast.BinOp) for n in walk(right))
-            if impure and number < len(node.ops) - 1:
+            if impure and folded(right) is MISSING and number < len(node.ops) - 1:
                 place = node.lineno, node.col_offset, node.end_col_offset, number
                 first, again = (Once(right, place, begins) for begins in (True, False))
             parts.append(ast.copy_location(ast.Compare(left, [op], [first]), node))

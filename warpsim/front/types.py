@@ -376,8 +376,10 @@ class Typer(Expressions):
         self.environment = None
 
     def do_Assert(self, node: ast.Assert) -> None:
-        self.condition(node.test)
+        truth = self.condition(node.test)
         self._check_raised(node, AssertionError, [node.msg] if node.msg else [])
+        if truth is False:
+            self.environment = None
 
     def do_Raise(self, node: ast.Raise) -> None:
         call = node.exc if isinstance(node.exc, ast.Call) else None
