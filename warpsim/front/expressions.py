@@ -126,7 +126,8 @@ class Expressions(Attributes, Decisions):
         stores = self.typing.targets.items()
         kinds = [k for n, k in stores if isinstance(n, ast.Name) and n.id == node.id]
         if not kinds or not isinstance(kinds[0], SCALARS):
-            raise self.source.refused(node, f"variable {node.id!r} is used before it is set")
+            zero = f", and {kinds[0]} has no zero here" if kinds else ""
+            raise self.source.refused(node, f"variable {node.id!r} is used before it is set{zero}")
         if setting("ALWAYS_WARN_UNINIT_VAR", 0):
             warn(NumbaWarning(f"Detected uninitialized variable {node.id}"), stacklevel=2)
         return kinds[0]
