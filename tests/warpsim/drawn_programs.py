@@ -314,7 +314,10 @@ PUBLISHED = {
         r"a comparison of tuples with (array|none|unicode|Literal\[str\])",
         r"\.view\((RECORD|record_type)\): not an element type",
     ),
-    "only Numba refuses": (r"^NotDefinedError|liveness info missing|^AssertionError: $",),
+    "only Numba refuses": (
+        r"in a function that may escape",
+        r"^NotDefinedError|liveness info missing|^AssertionError: $",
+    ),
 }
 #: The same, of programs that hold something.
 OF_PROGRAMS_WITH = {

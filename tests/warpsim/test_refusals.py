@@ -70,7 +70,7 @@ w1 = not h[0]
 l[0] = h[0]
 if not G_BOOL: iv, *w1 = 1, 2
 def w1(p): return p + fv
-def w1(p): return p + iv
+lv[math.floor(iv)] = y; w1 = (lambda p: p)(t)
 def w1(p): return w1
 """
 

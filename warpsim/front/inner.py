@@ -213,35 +213,14 @@ def hand_over(source: Source) -> None:
     if inners:
         caller = _Caller(source, inners)
         source.tree.body = [caller.visit(statement) for statement in source.tree.body]
-        for inner in () if source.label else {*inners.values()} - caller.called:
-            for name in inner.free:
-                if not _holds_a_constant(source, name, inner.tree.lineno):
-                    raise source.refused(
-                        inner.tree,
-                        f"Cannot capture the non-constant value of {name!r} in a function that may "
-                        f"escape: nothing calls {inner.tree.name}",
-                    )
         reads = None
         while caller.called and reads != (reads := _loads(source.tree)):
             _Unread(source, reads).generic_visit(source.tree)
 
 
-def _holds_a_constant(source: Source, name: str, line: int) -> bool:
-    """Is a variable set once, before a line, to a literal or to something from outside?"""
-    made = [
-        node.value
-        for node in walk(source.tree)
-        for target in getattr(node, "targets", ())
-        if isinstance(target, ast.Name) and target.id == name and node.lineno < line
-    ]
-    stores = [n for n in walk(source.tree) if isinstance(n, ast.Name) and n.id == name]
-    once = sum(isinstance(node.ctx, ast.Store) for node in stores) == len(made) == 1
-    return once and source.static(made[0]) is not MISSING and name not in source.arguments
-
-
 class _Caller(ast.NodeTransformer):
     def __init__(self, source: Source, inners: dict[str, Inner]):
-        self.source, self.inners, self.called = source, inners, set()
+        self.source, self.inners, self.called = source, inners, False
 
     def _called(self, node: ast.AST) -> Inner | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -271,7 +250,7 @@ class _Caller(ast.NodeTransformer):
 
     def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:
         self.generic_visit(node)
-        self.called.add(inner)
+        self.called = True
         more = [ast.copy_location(ast.Name(name, ast.Load()), node) for name in inner.free]
         node.args = [*node.args, *more]
         return node
@@ -282,6 +261,14 @@ class _Unread(ast.NodeTransformer):
 
     def __init__(self, source: Source, reads: Counter[str]):
         self.source, self.reads = source, reads
+        self.made = {  # arrays that are the kernel's own: the names that hold them
+            node.targets[0].id: node.targets[0]
+            for node in walk(source.tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and str(source.static(node.value.func)) in ("cuda.shared.array", "cuda.local.array")
+            and isinstance(node.targets[0], ast.Name)
+        }
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         return self._left(node, node.targets)
@@ -296,13 +283,13 @@ class _Unread(ast.NodeTransformer):
 
     def _left(self, node: ast.stmt, targets: list[ast.expr]) -> Any:
         names = [part for target in targets for part in getattr(target, "elts", [target])]
-        branches = ast.BoolOp | ast.IfExp
-        if node.value is None or any(isinstance(part, branches) for part in walk(node.value)):
+        names = [self.made.get(ast.unparse(getattr(one, "value", one)), one) for one in names]
+        reads = self.reads - _loads(node)
+        if any(isinstance(part, ast.BoolOp | ast.IfExp) for part in walk(node)):
             return node
-        reads = self.reads - _loads(node.value)
         if any(not isinstance(name, ast.Name) or name.id in reads for name in names):
             return node
-        kept = [ast.copy_location(ast.Expr(call), node) for call in self._calls(node.value)]
+        kept = [ast.copy_location(ast.Expr(call), node) for call in self._calls(node)]
         return kept or ast.copy_location(ast.Pass(), node)
 
     def _calls(self, node: ast.AST) -> list[ast.Call]:
