@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.warpsim.numba_inference import without_gpu
 from warpsim import cuda as simulated
 
 RECORD = np.dtype([("u", np.float32), ("w", np.int32)])
@@ -66,8 +67,6 @@ def without_driver():
     from numba.cuda import api
     from numba.cuda.cudadrv import devicearray, devices
 
-    from course.compiler.toolchain import device_answers
-
     context = type("Context", (), {"memalloc": lambda self, size: Memory(np.zeros(size, np.uint8))})
     context.get_default_stream = lambda self: simulated.stream()
     driver = devicearray._driver
@@ -83,7 +82,7 @@ def without_driver():
             (api, "current_context", context),
         ):
             patches.enter_context(patch.object(of, name, value))
-        patches.enter_context(device_answers((7, 5)))
+        patches.enter_context(without_gpu())
         yield cuda
 
 

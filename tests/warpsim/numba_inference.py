@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import pytest
 
 
 class _Device:
     compute_capability = (7, 5)
+
+
+@contextmanager
+def without_gpu():
+    """numba-cuda's dispatchers find a T4's compute capability when they ask for it."""
+    import numba.cuda.dispatcher as dispatcher
+
+    with patch.object(dispatcher, "get_current_device", lambda: _Device):
+        yield
 
 
 def inferred(function, arguments: tuple):

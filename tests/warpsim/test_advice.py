@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from numba import float32
 
-from course.kernels import reduce
-from course.kernels.intrinsics import load4, store4
+from tests.warpsim.the_course import load4, needs_course, store4
 from warpsim import KernelError, cuda, trace
 from warpsim.watch.advice import update_cure
-
-warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
 
 
 def only(kernel, grid, block, *arguments):
@@ -127,6 +124,7 @@ def test_a_shared_array_is_named_with_its_size():
     assert "index it with cuda.threadIdx.x" in finding.message
 
 
+@needs_course
 def test_a_wide_access_is_guarded_in_global_memory_only():
     @cuda.jit
     def wide(x):
@@ -161,6 +159,7 @@ def by_columns(pitch, width):
     return trace(kernel, 1, 32, zeros(32, 32)).findings
 
 
+@needs_course
 def test_padding_is_what_the_widest_access_allows_and_it_cures():
     assert "pad its rows by one element" in by_columns(32, 1)[0].message
     assert not by_columns(33, 1)
@@ -257,7 +256,12 @@ def test_local_memory_that_others_have_written_is_named():
 
 
 # ------------------------------------------------------------------- whose line it is
+@needs_course
 def test_a_finding_in_a_function_of_another_module_knows_the_call():
+    from course.kernels import reduce
+
+    warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)
+
     @cuda.jit
     def kernel(x, out):
         i = cuda.grid(1)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.errors import NumbaError
 
-import course
 from tests.texts import function_of
+from tests.warpsim import the_course
 from warpsim import cuda as simulated
 
 DTYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64", "bool_"]
@@ -102,12 +102,12 @@ def test_expressions_have_the_values_that_compiled_code_has(text, dtypes, seed):
     try:
         as_kernel(text, simulated)[2, 32](*arrays, found)
     except NumbaError:
-        if course.gpu() is not None:
+        if the_course.gpu() is not None:
             with pytest.raises(NumbaError):
-                as_kernel(text, course.cuda)[2, 32](*arrays, wanted)
+                as_kernel(text, the_course.cuda)[2, 32](*arrays, wanted)
         return
-    if course.gpu() is not None:
-        as_kernel(text, course.cuda)[2, 32](*arrays, wanted)
+    if the_course.gpu() is not None:
+        as_kernel(text, the_course.cuda)[2, 32](*arrays, wanted)
     else:
         by_the_cpu(text, arrays, wanted)
         if "min" in text or "max" in text:  # a CPU's min and max do with NaN as they like

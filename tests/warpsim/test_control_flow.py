@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import float64
 
-import course
+from tests.warpsim import the_course
 from tests.warpsim.random_programs import THREADS, helper, results, source
 from warpsim import cuda, trace
 from warpsim.run import masks
@@ -54,10 +54,10 @@ def test_random_programs_do_what_each_thread_alone_would_do(first):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(course.gpu() is None, reason="needs a GPU")
+@pytest.mark.skipif(the_course.gpu() is None, reason="needs a GPU")
 def test_random_programs_do_the_same_on_a_gpu():
     """A few of them: a GPU's compiler takes about a second for each."""
-    real = course.cuda
+    real = the_course.cuda
 
     def on_the_gpu(function):
         function.py_func.__globals__["helper"] = real.jit(device=True)(helper)

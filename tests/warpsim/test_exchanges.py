@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import course
+from tests.warpsim import the_course
 from tests.warpsim.exchange_programs import GRID, arguments, function, result, source
 from warpsim import cuda as simulated
 from warpsim import trace
@@ -37,12 +37,12 @@ def test_exchanges_agree_with_numbas_simulator(tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(course.gpu() is None, reason="needs a GPU")
+@pytest.mark.skipif(the_course.gpu() is None, reason="needs a GPU")
 def test_exchanges_agree_with_the_gpu():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(ON_A_GPU):
-            wanted = result(seed, course.cuda, shuffles=True)
+            wanted = result(seed, the_course.cuda, shuffles=True)
             found = result(seed, simulated, shuffles=True)
             assert np.array_equal(found, wanted), source(seed, True)[0]
 

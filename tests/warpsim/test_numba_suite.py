@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pytest
 
-import course
-from tests.warpsim import numba_suite
+from tests.warpsim import numba_suite, the_course
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.slow
@@ -52,7 +51,7 @@ def rows(tmp_path_factory) -> list[dict]:
         found = "none"
     if found != VERSION or numba_suite.installed() is None:
         pytest.skip(f"needs the tests of numba-cuda {VERSION}; installed: {found}")
-    if course.gpu() is not None:
+    if the_course.gpu() is not None:
         pytest.skip("the list was made without a GPU: tests that ask the driver pass with one")
     if not hasattr(signal, "SIGALRM"):
         pytest.skip("the limit on a test's time needs SIGALRM")

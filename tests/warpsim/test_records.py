@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
-import course
+from tests.warpsim.the_course import cuda
 from warpsim import trace
 
-cuda = course.cuda
 PARTICLE = np.dtype([("x", np.float32), ("v", np.float32), ("hits", np.int32)])
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import course
-from tests.warpsim import sample_kernels
+from tests.warpsim import sample_kernels, the_course
 from warpsim import cuda as simulated
 from warpsim import trace
 
@@ -42,11 +41,11 @@ def test_samples_agree_with_numbas_simulator(ours, tmp_path):
     agree(ours, dict(np.load(file)))
 
 
-@pytest.mark.skipif(course.gpu() is None, reason="needs a GPU")
+@pytest.mark.skipif(the_course.gpu() is None, reason="needs a GPU")
 def test_samples_agree_with_the_gpu(ours):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agree(ours, sample_kernels.outputs(sample_kernels.build(course.cuda)))
+        agree(ours, sample_kernels.outputs(sample_kernels.build(the_course.cuda)))
 
 
 @pytest.mark.parametrize("name", sample_kernels.build(simulated))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numba import float32
 
-import course
-from warpsim import cuda
+from warpsim import cuda, trace
 from warpsim.host import gpus
 from warpsim.run import kernel, launch
 
@@ -323,7 +322,7 @@ def test_counts_equal_the_hardware_counters_of_an_h200(rows_on_x, load_sectors, 
     u, s, vt = rng.random((64, 8)), rng.random(8), rng.random((8, 64))
     u, s, vt = (x.astype(np.float32) for x in (u, s, vt))
     out = np.zeros((64, 64), np.float32)
-    report = course.trace(traced, (4, 4), (16, 16), u, s, vt, out, 8)
+    report = trace(traced, (4, 4), (16, 16), u, s, vt, out, 8)
     loads, stores = report.total("global", "load"), report.total("global", "store")
     assert (loads.requests, loads.sectors) == (3_072, load_sectors)
     assert (stores.requests, stores.sectors) == (128, store_sectors)
@@ -346,7 +345,7 @@ def test_a_float64_literal_is_found_with_its_line():
             total += x[i]
         out[0] = total
 
-    report = course.trace(original, 1, 1, np.ones(10, np.float32), np.zeros(1, np.float32))
+    report = trace(original, 1, 1, np.ones(10, np.float32), np.zeros(1, np.float32))
     (finding,) = [f for f in report.findings if f.kind == "float64"]
     assert finding.line == 4 and finding.code == "total += x[i]"
     assert "10 float64 operations" in finding.message
@@ -364,7 +363,7 @@ def test_bank_conflicts_are_counted(stride, wavefronts):
         cuda.syncthreads()
         out[t] = tile[t * stride]
 
-    report = course.trace(strided, 1, 32, np.zeros(32, np.float32), stride)
+    report = trace(strided, 1, 32, np.zeros(32, np.float32), stride)
     loads = report.total("shared", "load")
     assert (loads.requests, loads.wavefronts) == (1, wavefronts)
     assert loads.conflicts == wavefronts - 1
@@ -382,7 +381,7 @@ def test_findings_in_a_device_function_name_it_and_its_line():
         i = cuda.grid(1)
         out[i] = grey(x[i])
 
-    report = course.trace(convert, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
+    report = trace(convert, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
     (finding,) = [f for f in report.findings if f.kind == "float64"]
     assert finding.line == 3 and finding.code == "return weight * red"
     assert "[in grey]" in finding.message
@@ -396,7 +395,7 @@ def test_arithmetic_of_constants_is_the_compilers():
         i = cuda.grid(1)
         out[i] = x[i] * float32(1 / window)
 
-    report = course.trace(mean, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
+    report = trace(mean, 1, 32, np.ones(32, np.float32), np.zeros(32, np.float32))
     assert report.operations["float64"] == 0 and report.operations["float32"] == 32
     assert not report.findings
 
@@ -411,7 +410,7 @@ def test_warps_that_take_both_sides_are_counted(span, both):
         else:
             out[i] = 2
 
-    report = course.trace(sides, 2, 64, np.zeros(128, np.float32), span)
+    report = trace(sides, 2, 64, np.zeros(128, np.float32), span)
     found = [f for f in report.findings if f.kind == "divergence"]
     assert len(found) == (both > 0)
     if found:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warpsim.the_course import needs_course
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFTEST = """\
@@ -154,7 +156,10 @@ shell.run_line_magic("unload_ext", "warpsim")
 """
 
 
-@pytest.mark.parametrize("extension, home", [("warpsim", "numba"), ("course", "warpsim")])
+@pytest.mark.parametrize(
+    "extension, home",
+    [("warpsim", "numba"), pytest.param("course", "warpsim", marks=needs_course)],
+)
 def test_a_cell_is_traced(tmp_path, extension, home):
     pytest.importorskip("IPython")
     text = CELLS.format(extension=extension, home=home)

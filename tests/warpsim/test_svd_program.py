@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.warpsim.the_course import needs_course
+
 PROGRAM = Path(__file__).with_name("svd_program.py")
 ROOT = PROGRAM.parents[2]
 
 
-@pytest.fixture(scope="module", params=["warpsim", "course"])
+@pytest.fixture(scope="module", params=["warpsim", pytest.param("course", marks=needs_course)])
 def ended(request, tmp_path_factory):
     """The program after its run by either command, and its findings."""
     target = tmp_path_factory.mktemp("svd") / "findings.json"

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from numba import boolean, complex64, float32, float64, from_dtype, int8, int32, types, uint8
 
-from course import trace
-from course.kernels.intrinsics import commit_copies, copy_async, load4, wait_copies
-from warpsim import cuda
+from tests.warpsim.the_course import (
+    commit_copies,
+    copy_async,
+    load4,
+    needs_course,
+    wait_copies,
+)
+from warpsim import cuda, trace
 from warpsim.watch import replay, uninitialised
 from warpsim.watch.replay import BASE, OTHERS, stand_ins
 
@@ -65,7 +70,14 @@ def finds(line, code, *words, thread=None, **given):
 
 def passes(**given):
     """A test that a kernel has no error."""
-    return lambda kernel: lambda: silent(cuda.jit(kernel), *_values(kernel, given))
+
+    def made(kernel):
+        def test():
+            silent(cuda.jit(kernel), *_values(kernel, given))
+
+        return test
+
+    return made
 
 
 def _values(kernel, given):
@@ -435,6 +447,7 @@ def test_adding_to_a_variable_set_only_under_an_if(out, n):
     out[t] = total
 
 
+@needs_course
 def test_a_copy_that_nobody_waited_for():
     @cuda.jit
     def kernel(out, x):
@@ -453,6 +466,7 @@ def test_a_copy_that_nobody_waited_for():
 
 
 # ---------------------------------------------------------------------- right programs
+@needs_course
 @passes()
 def test_a_wide_load_whose_last_elements_are_not_used(out, x):
     tile = cuda.shared.array(128, float32)

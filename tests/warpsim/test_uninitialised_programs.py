@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 from numba import float64
 
-from course import trace
 from tests.texts import function_of
 from tests.warpsim.random_programs import THREADS, WIDTH, _PythonArray, helper, source
-from warpsim import cuda
+from warpsim import cuda, trace
 
 #: Random programs to run; more with COURSE_UNWRITTEN_PROGRAMS.
 PROGRAMS = int(os.environ.get("COURSE_UNWRITTEN_PROGRAMS", "200"))

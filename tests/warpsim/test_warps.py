@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numba import float32
 
-import course
+from tests.warpsim.the_course import cuda
 from warpsim import trace
 
-cuda = course.cuda
 FULL = 0xFFFFFFFF
 
 
