@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+
 _HOME = {
     "ERRORS": "watch.report",
     "Finding": "watch.report",
