@@ -211,10 +211,11 @@ def test_numpys_numbers_are_taken_for_pythons():
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"numbers": np.array([-1, 4, 0])}, "step is -1"),
-        ({"numbers": np.array([2**31, 4, 0])}, "step is 2147483648"),
-        ({"numbers": np.array([0, 0, 0])}, "batch is 0"),
-        ({"numbers": np.array([0.0, 4, 0])}, "another form"),
+        ({"numbers": np.array([-1, 4, 0, 0])}, "step is -1"),
+        ({"numbers": np.array([2**31, 4, 0, 0])}, "step is 2147483648"),
+        ({"numbers": np.array([0, 0, 0, 0])}, "batch is 0"),
+        ({"numbers": np.array([0.0, 4, 0, 0])}, "another form"),
+        ({"numbers": np.array([0, 4, 0])}, "another form"),
         ({"rate": np.array(np.nan)}, "rate is nan"),
         ({"rate": np.array(1j)}, "rate is 1j"),
         ({"second.code.bias": np.full(2 * SMALL.latent, -1, np.float32)}, "is below 0"),
