@@ -314,7 +314,7 @@ PUBLISHED = {
         r"\.view\((RECORD|record_type)\): not an element type",
     ),
     "only Numba refuses": (
-        r"in a function that may escape",
+        r"in a function that may escape|Unsupported use of cell variable",
         r"^NotDefinedError|liveness info missing|^AssertionError: $",
     ),
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from numba import types
 
+from warpsim.front import trees
 from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.trees import walk
 
@@ -124,12 +125,7 @@ class _Walk:
 
     @staticmethod
     def _set(node: ast.AST, names: _Names) -> _Names:
-        stored = {
-            part.id
-            for part in walk(node)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-        }
-        return None if names is None else names | stored
+        return None if names is None else names.union(trees.names(node, ast.Store))
 
     def _AnnAssign(self, node: ast.AnnAssign, names: _Names) -> _Names:
         self._reads(node.value, names)

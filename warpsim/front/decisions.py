@@ -13,7 +13,7 @@ from numba import types
 from warpsim.front.dates import SCALARS
 from warpsim.front.names import MISSING, Source, folded, names_no_value
 from warpsim.front.oracle import of_value, plain, unify
-from warpsim.front.trees import walk
+from warpsim.front.trees import names
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -213,8 +213,7 @@ class Decisions:
 
     def _captures_nothing(self, node: ast.Lambda) -> bool:
         own = {argument.arg for argument in node.args.args}
-        names = {part.id for part in walk(node.body) if isinstance(part, ast.Name)}
-        return not (names - own) & self.source.assigned
+        return not ({*names(node.body, ast.Load)} - own) & self.source.assigned
 
     def identity(self, node: ast.Compare, left: types.Type) -> types.Type:
         """``is``: None by its type; numbers of one type by their value, as in Numba."""

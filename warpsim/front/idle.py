@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
-from warpsim.front.trees import walk
+from warpsim.front.trees import names, walk
 
 #: What reads memory or calls something: what goes in there matters.
 _REACHES_OUT = ast.Call | ast.Subscript
@@ -15,32 +16,32 @@ def idle_variables(loop: ast.While) -> frozenset[str]:
 
     A loop in which nothing else changes any more goes on for ever.
     """
-    ways: list[tuple[str, set[str]]] = []  # a name that is set, those that it is made of
-    matter = _names(loop.test, ast.Load)
+    ways: list[tuple[str, Counter[str]]] = []  # a name that is set, those that it is made of
+    matter = names(loop.test, ast.Load)
     for statement in (node for part in loop.body for node in walk(part)):
         if isinstance(statement, ast.If | ast.While):
-            matter |= _names(statement.test, ast.Load)
+            matter |= names(statement.test, ast.Load)
         elif isinstance(statement, ast.For):
-            matter |= _names(statement.iter, ast.Load)
+            matter |= names(statement.iter, ast.Load)
         elif isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
             for target, value in _pairs(statement):
-                reads = _names(value, ast.Load) | _names(target, ast.Load)
+                reads = names(value, ast.Load) | names(target, ast.Load)
                 if isinstance(statement, ast.AugAssign):
-                    reads |= _names(target, ast.Store)
+                    reads |= names(target, ast.Store)
                 reach = any(isinstance(node, _REACHES_OUT) for node in walk(value))
                 if reach or not isinstance(target, ast.Name):
                     matter |= reads
                 if isinstance(target, ast.Name):
                     ways.append((target.id, reads))
         elif isinstance(statement, ast.stmt) and not isinstance(statement, ast.Pass):
-            matter |= _names(statement, ast.Load)
+            matter |= names(statement, ast.Load)
     before = -1
     while before != len(matter):
         before = len(matter)
         for stored, reads in ways:
             if stored in matter:
                 matter |= reads
-    return frozenset(stored for stored, _ in ways) - matter
+    return frozenset(stored for stored, _ in ways).difference(matter)
 
 
 def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
@@ -57,11 +58,3 @@ def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
         else:
             pairs += [(part, value) for part in target.elts]
     return pairs
-
-
-def _names(node: ast.AST, context: type) -> set[str]:
-    return {
-        part.id
-        for part in walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, context)
-    }

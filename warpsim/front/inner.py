@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from warpsim.front.names import MISSING, Source, complete, folded
-from warpsim.front.trees import has_call, walk
+from warpsim.front.trees import has_call, names, walk
 
 _SCOPES = ast.FunctionDef | ast.Lambda
 
@@ -138,7 +138,7 @@ class _Taker(ast.NodeTransformer):
             raise self.source.unsupported(tree, f"a second {tree.name} inside a kernel")
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs:
             raise self.source.unsupported(tree, "a function inside a kernel with * or **")
-        if tree.name in _loads(tree) and tree.name not in {one.arg for one in spec.args}:
+        if tree.name in names(tree, ast.Load) and tree.name not in {one.arg for one in spec.args}:
             raise self.source.refused(tree, f"{tree.name} reads itself, which is no value yet")
         outward = [n for part in walk(tree) if isinstance(part, ast.Nonlocal) for n in part.names]
         values = any(isinstance(part, ast.Return) and part.value for part in walk(tree))
@@ -169,12 +169,6 @@ def _cell() -> Any:
     return (lambda: value).__closure__[0]
 
 
-def _loads(tree: ast.AST) -> Counter[str]:
-    """How often each name is read."""
-    names = (node for node in walk(tree) if isinstance(node, ast.Name))
-    return Counter(name.id for name in names if isinstance(name.ctx, ast.Load))
-
-
 def _reads(tree: ast.AST) -> set[str]:
     return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
 
@@ -183,12 +177,8 @@ def _find_free(found: dict[str, Inner]) -> None:
     """The kernel's variables that each function reads, itself or by another one."""
     for inner in found.values():
         own = {argument.arg for argument in inner.tree.args.args}
-        stores = {
-            node.id
-            for node in walk(inner.tree)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        } - {*inner.outward}
-        reads = {*_loads(inner.tree)}
+        stores = {*names(inner.tree, ast.Store)} - {*inner.outward}
+        reads = {*names(inner.tree, ast.Load)}
         changed = [n.target for n in walk(inner.tree) if isinstance(n, ast.AugAssign)]
         reads |= {target.id for target in changed if isinstance(target, ast.Name)}
         branches = ast.If | ast.For | ast.While | ast.Return
@@ -214,7 +204,7 @@ def hand_over(source: Source) -> None:
         caller = _Caller(source, inners)
         source.tree.body = [caller.visit(statement) for statement in source.tree.body]
         reads = None
-        while caller.called and reads != (reads := _loads(source.tree)):
+        while caller.called and reads != (reads := names(source.tree, ast.Load)):
             _Unread(source, reads).generic_visit(source.tree)
 
 
@@ -282,12 +272,12 @@ class _Unread(ast.NodeTransformer):
         return self._left(node, [])
 
     def _left(self, node: ast.stmt, targets: list[ast.expr]) -> Any:
-        names = [part for target in targets for part in getattr(target, "elts", [target])]
-        names = [self.made.get(ast.unparse(getattr(one, "value", one)), one) for one in names]
-        reads = self.reads - _loads(node)
+        parts = [part for target in targets for part in getattr(target, "elts", [target])]
+        held = [self.made.get(ast.unparse(getattr(one, "value", one)), one) for one in parts]
+        reads = self.reads - names(node, ast.Load)
         if any(isinstance(part, ast.BoolOp | ast.IfExp) for part in walk(node)):
             return node
-        if any(not isinstance(name, ast.Name) or name.id in reads for name in names):
+        if any(not isinstance(name, ast.Name) or name.id in reads for name in held):
             return node
         kept = [ast.copy_location(ast.Expr(call), node) for call in self._calls(node)]
         return kept or ast.copy_location(ast.Pass(), node)

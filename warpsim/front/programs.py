@@ -23,7 +23,7 @@ from warpsim.code.statements import LaneProgram, Writer
 from warpsim.front.inner import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.rewriting import rewrite
-from warpsim.front.trees import walk
+from warpsim.front.trees import names, walk
 from warpsim.front.types import Typer, Typing
 from warpsim.watch.flows import stored_arguments
 
@@ -258,11 +258,7 @@ def _bind_functions(source: Source) -> None:
         if not any(_is_function_or_type(value) for value in values):
             continue
         inner = program_of(function).source
-        stores = {
-            part.id
-            for part in walk(inner.tree)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-        }
+        stores = names(inner.tree, ast.Store)
         given, kept = [], []
         for name, value, argument in zip(inner.arguments, values, node.args):
             whole = value if isinstance(value, tuple) else (value,)

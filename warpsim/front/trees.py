@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 #: Fields that hold no node that anybody asks for: names, numbers, and which operator it is.
 _SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
@@ -41,6 +42,12 @@ def walk(node: ast.AST) -> list[ast.AST]:
             elif isinstance(value, ast.AST):
                 nodes.append(value)
     return nodes
+
+
+def names(node: ast.AST, context: type[ast.expr_context]) -> Counter[str]:
+    """How often each name is read, or set, in a tree."""
+    found = (part for part in walk(node) if isinstance(part, ast.Name))
+    return Counter(part.id for part in found if isinstance(part.ctx, context))
 
 
 def has_call(node: ast.AST) -> bool:
