@@ -314,13 +314,14 @@ PUBLISHED = {
         r"\.view\((RECORD|record_type)\): not an element type",
     ),
     "only Numba refuses": (
-        r"in a function that may escape|Unsupported use of cell variable",
+        r"Cannot capture (the non-constant|a constant) value|Unsupported use of cell variable",
         r"^NotDefinedError|liveness info missing|^AssertionError: $",
     ),
 }
 #: The same, of programs that hold something.
 OF_PROGRAMS_WITH = {
-    "hasattr(": r"have void return type|function \w+ found for signature:\s+>>> \w+\([^\n]*array\(",
+    "hasattr(": r"have void return type|cuda\.atomic\.\w+: index|"
+    r"function \w+ found for signature:\s+>>> \w+\([^\n]*array\(",
 }
 
 

@@ -556,7 +556,8 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     if name != "compare_and_swap":
         index = plain(typer.expression(node.args[1]))
         parts = index if isinstance(index, types.BaseTuple) and array.ndim != 1 else (index,)
-        if len(parts) != array.ndim or not all(isinstance(held(part), REAL) for part in parts):
+        real = parts and all(isinstance(held(part), REAL) for part in parts)
+        if len(parts) != array.ndim or not real:
             raise source.refused(node, f"cuda.atomic.{name}: index {index} for {array}")
     for value in values:
         kind = held(typer.expression(value))

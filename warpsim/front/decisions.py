@@ -149,7 +149,7 @@ class Decisions:
             value = values.pop() if len(values) == 1 else MISSING
         elif isinstance(node, ast.Subscript):
             value = self._literal_item(node)
-        elif isinstance(node, ast.Attribute) and node.attr == "ndim":
+        elif isinstance(node, ast.Call) or getattr(node, "attr", None) == "ndim":
             value = self.constant(node)
         elif isinstance(node, ast.Name):
             value = self.source.static(node)
