@@ -62,7 +62,9 @@ w1 = b.shape[b.ndim]
 w1 = b.shape[G_TUPLE[1]]
 w1 = b.shape[G_BOOL]
 w1 = G_MIXED[1:b.ndim]
-w1 = t[len(t):]
+w1 = cuda.local.array(G_TUPLE[b.ndim:], float32)
+w1 = isinstance(G_POINT, int)
+w1 = 1 < k[n] + 2 < x; w2 = max(*G_TUPLE)
 cuda.atomic.add(e, (), 1)
 a[:] = G_MIXED
 w1, w2 = e

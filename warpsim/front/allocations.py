@@ -54,9 +54,8 @@ def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     dtype = constant_dtype(typer, dtype_node)
     if dtype is None:
         raise _no_element_type(typer, node, dtype_node)
-    if not isinstance(shape_node, ast.List):
-        typer.expression(shape_node)
-    shape = typer.literal(shape_node)
+    whole = None if isinstance(shape_node, ast.List) else typer.expression(shape_node)
+    shape = () if whole == types.Tuple(()) else typer.literal(shape_node)
     if shape is MISSING:
         raise _no_such_shape(typer, node, path, shape_node, dtype)
     _check_alignment(typer, node)

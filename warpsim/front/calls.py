@@ -22,7 +22,7 @@ from warpsim.front.allocations import (
 )
 from warpsim.front.attributes import transposed
 from warpsim.front.bfloat import ALONE, HALF, bfloat16, castable
-from warpsim.front.dates import REAL, SCALARS
+from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
@@ -197,6 +197,11 @@ CLASSES = {
     tuple: lambda kind: isinstance(kind, types.BaseTuple),
     str: lambda kind: isinstance(kind, types.UnicodeType),
 }  # fmt: skip
+#: Types whose values ``isinstance`` takes.
+ASKED = (
+    REAL | types.Complex | types.Tuple | types.UniTuple | types.Array | types.NoneType | DATES
+    | types.UnicodeType
+)  # fmt: skip
 
 
 def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
@@ -205,6 +210,8 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
     if function is isinstance and len(given) == 2:
         kind, asked = plain(typer.expression(node.args[0])), given[1]
         asked = asked if isinstance(asked, tuple) else (asked,)
+        if not isinstance(kind, ASKED):
+            raise typer.source.refused(node, f"isinstance() of {kind} is not supported")
         return any(_is_instance(typer, node, kind, one) for one in asked)
     if function is hasattr and len(given) == 2 and isinstance(given[1], str):
         return attribute_type(plain(typer.expression(node.args[0])), given[1]) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from typing import Any
 
 #: Fields that hold no node that anybody asks for: names, numbers, and which operator it is.
 _SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
@@ -14,7 +15,7 @@ class Once(ast.expr):
 
     _fields = ("value",)
 
-    def __init__(self, value: ast.expr, place: tuple[int, ...], first: bool):
+    def __init__(self, value: Any = None, place: tuple[int, ...] = (), first: bool = True):
         super().__init__()
         self.value, self.place, self.first = value, place, first
 
