@@ -232,7 +232,7 @@ def test_arrays_are_assigned_to_slices_and_to_fields():
     def kernel(a, r, m, values):
         r["count"] = values
         m[1:, ::2] = 4.7
-        m[0, 1:4] = (1, 2.9, values[0, 1])
+        m[0, 1:4] = (1.2, 2.9, float(values[0, 1]))
         m[..., 1] = values[0, 0]
         a[2] = a[:, ...][1]
 
