@@ -34,10 +34,11 @@ class Budget(NamedTuple):
     total = property(lambda self: self.planned + self.added)
 
 
-#: `added` is what the issue "Right where nobody looked" brought from a340430 to 1aa383a, by `git
-#: diff --numstat`. To raise a budget, write here which lines came and why.
+#: `added` is what the issue "Right where nobody looked" brought from a340430 to e515b94, by `git
+#: diff --numstat`; after 1aa383a by its own commits alone. To raise a budget, write here which
+#: lines came and why.
 BUDGETS = {
-    "warpsim": Budget(18_100, 2_296, 21_200),
+    "warpsim": Budget(18_100, 2_636, 21_500),
     "course": Budget(25_400, 752, 27_700),
     "course_models": Budget(5_600, 83, 5_800),
     "course_app": Budget(6_200, 368),
@@ -46,7 +47,7 @@ BUDGETS = {
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared
     "tools": Budget(5_700, 395),
-    "tests": Budget(54_500, 5_010, 63_000),
+    "tests": Budget(54_500, 5_301, 63_200),
 }
 SLACK = 500
 

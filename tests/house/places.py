@@ -148,7 +148,7 @@ ALLOWED = {
     "course_models/patches course_models course/installed course/files warpsim",
     "course_app/kernels": "+course/kernels/warps course/kernels/arrays course/kernels/steps",
     "course_app/pipeline": "course_app/kernels +course/kernels/reconstruct course/kernels/svd "
-    "course course/images course/files course/lazy course/stopping course_models warpsim",
+    "course course/images course/files course/lazy course/stopping warpsim",
     "course_app/cluster": "course_app/pipeline +course_app/pipeline course/installed",
     "course_app/commands": "course_app/cluster +course_app/cluster course_models/vae course/plots",
 }
