@@ -1,10 +1,10 @@
 """The way in of all front doors: look at the arrays, find or make a plan, launch, hand back.
 
->>> SOFTMAX = Door("softmax", ("x",), _result, _launches)
+>>> SOFTMAX = Door("softmax", ("x",), _result, _launches, options=("method",))
 >>> SOFTMAX.enter((x,), ("registers",), out=None, stream=None)
 
 `_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
-method, stream)` says what is launched. Both are called once for arrays that look alike: `Seen` and
+method)` says what is launched. Both are called once for arrays that look alike: `Seen` and
 `Layout`. A plan then packs the launches, see `course.door.launches`. Where that cannot be had, in
 the simulator or where Numba's insides are not as expected, the same functions are called anew for
 each call, with arrays, and Numba launches.
@@ -53,9 +53,12 @@ class Door:
         ``result(*seen, *options)`` checks, and returns (shape, type), or a list of them, None where
         a result is not wanted. Arrays are given as `Seen`, None where there is none.
     launches : callable
-        ``launches(*arrays, *results, *options, stream)`` returns what is launched: configured
-        kernels and their arguments. Memory besides is `course.door.layout.workspace`'s. Where
+        ``launches(*arrays, *results, **options)`` returns what is launched, each a
+        `course.kernels.steps.Launch`. Memory besides is `course.door.layout.workspace`'s. Where
         the first array has no elements it is not asked, unless with `empty`.
+    options : sequence of str, optional
+        Names of the options. Without it, they are given to `launches` by position, with `stream`
+        by its name, and launches may be pairs: a configured kernel and its arguments.
     optional : sequence of str
         Names of arrays that may be None.
     part : callable, optional
@@ -85,10 +88,12 @@ class Door:
         whole: bool = False,
         packs: bool = True,
         in_place: Sequence[str] = (),
+        options: Sequence[str] | None = None,
     ):
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
         self.optional, self.part, self.in_place = tuple(optional), part, tuple(in_place)
         self.scalar, self.empty, self.whole = scalar, empty, whole
+        self.options = None if options is None else tuple(options)
         self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         self._lock = threading.Lock()

@@ -45,12 +45,21 @@ class About:
         self.lock = threading.RLock()
         self.event: packing.Event | None = None
 
-    def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Any:
-        """What is launched for these arrays and results."""
+    def listed(self, arrays: Sequence[Array | None], *stream: Any) -> list[tuple[Any, tuple]]:
+        """What is launched for these arrays and results: configured kernels, their arguments."""
         door = self.door
         if (0 in self.seen[0].shape or 0 in self.results[0][0]) and not door.empty:
             return []
-        return door.launches(*arrays, *self.options, **({"stream": stream[0]} if stream else {}))
+        if door.options is not None:
+            launches = door.launches(*arrays, **dict(zip(door.options, self.options, strict=True)))
+        elif stream:
+            launches = door.launches(*arrays, *self.options, stream=stream[0])
+        else:
+            launches = door.launches(*arrays, *self.options)
+        return [
+            (one.configured(*stream), one.arguments) if hasattr(one, "configured") else one
+            for one in launches or ()
+        ]
 
     def new(self) -> list[Array | None]:
         """Memory for the results that the caller gave none for."""

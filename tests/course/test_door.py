@@ -23,6 +23,7 @@ from course.kernels.norm import ladder as norm_ladder
 from course.kernels.norm import layer_norm, layer_norm_backward
 from course.kernels.reconstruct.ladder import reconstruct
 from course.kernels.softmax import softmax, softmax_backward
+from course.kernels.steps import Launch
 from course.kernels.svd import rank_k, svd
 
 on_gpu = pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
@@ -430,6 +431,29 @@ def test_a_launchs_words_are_those_of_numbas_convention(noted):
     door.enter((more,), (np.float32(1.5),))
     assert [stream for _, stream, _ in noted.launched] == [0, 5, 0]
     assert len(door.plans) == 2  # with out, and without
+
+
+class Configurable(FakeKernel):
+    """A kernel before its launch is configured."""
+
+    def __getitem__(self, how):
+        self.how = how
+        return self
+
+
+def test_what_a_launch_says_is_configured_once_a_plan(noted):
+    kernel, asked = Configurable(), []
+
+    def listed(x, out, factor):
+        asked.append(factor)
+        return [Launch(kernel, 3, 64, (x, factor, out), 256)]
+
+    door = doors.Door("fake", ("x",), lambda x, _: (x.shape, x.dtype), listed, options=("factor",))
+    x = cuda.to_device(X)
+    for _ in range(3):
+        door.enter((x,), (np.float32(1.5),))
+    assert asked == [np.float32(1.5)] and kernel.how == (3, 64, 0, 256)
+    assert door.way(x) == "packed" and len(noted.launched) == 3
 
 
 def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of_its_own(noted):

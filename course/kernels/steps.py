@@ -1,0 +1,223 @@
+"""The host side of every kernel: what is launched, by which step, and why a step cannot be had.
+
+>>> LADDER.names
+('auto', 'three passes', 'online', 'registers')
+>>> for launch in LADDER.launches(x, out, method="online"):
+...     launch.on(stream)
+
+A *problem* is a NamedTuple of all that decides between the steps: rows, columns, type of the
+elements, alignment. It is made of arrays, or of `course.door.layout.Layout`s, which have all of an
+array but its memory. A *config* is what is tuned: threads, tile, stages. A function that users
+call hands a `Ladder`'s launches to a `course.door.door.Door` and has the ladder as its attribute
+`ladder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from course.backend import cuda
+from course.kernels.launching import allow_shared
+
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
+AUTO = "auto"  # the method that takes what is best for the problem
+
+
+def ceil_div(a: int, b: int) -> int:
+    """How many times b it takes to reach a: blocks of b threads for a elements."""
+    return -(-a // b)
+
+
+def round_up(n: int, multiple: int) -> int:
+    """The smallest multiple that is at least n."""
+    return ceil_div(n, multiple) * multiple
+
+
+def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
+    """The value, if it is one of the choices.
+
+    Raises
+    ------
+    ValueError
+        "there is no method 'x': choose a, b" for another, or for what is no text.
+    """
+    choices = tuple(choices)
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
+    return value
+
+
+class Launch(NamedTuple):
+    """A kernel and how it is launched.
+
+    Attributes
+    ----------
+    kernel
+        As `cuda.jit` made it.
+    grid, block : int or tuple of int
+    arguments : tuple
+        Of arrays on the device, or layouts of such, and numbers.
+    shared : int
+        Bytes of dynamic shared memory of a block.
+    """
+
+    kernel: Any
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    arguments: tuple
+    shared: int = 0
+
+    def configured(self, stream: Any = 0) -> Callable[..., None]:
+        """The kernel with its launch configuration, to be called with the arguments.
+
+        Raises
+        ------
+        RuntimeError
+            When the driver refuses so much shared memory.
+        """
+        if self.shared > STATIC_SHARED:
+            types = tuple(
+                one.numba_type() if hasattr(one, "numba_type") else self.kernel.typeof_pyval(one)
+                for one in self.arguments
+            )
+            allow_shared(self.kernel, types, self.shared)
+        return self.kernel[self.grid, self.block, stream, self.shared]
+
+    def on(self, stream: Any = 0) -> None:
+        """Launch by Numba on one of its streams; 0 is the default stream."""
+        self.configured(stream)(*self.arguments)
+
+
+class Work(NamedTuple):
+    """What a step does for a problem.
+
+    Attributes
+    ----------
+    bytes : int
+        That its threads load from global memory and store there, each load counted.
+    operations : dict
+        By unit: "float32", "float64", "tensor_float16", ...
+    needed : int, optional
+        Operations that the result needs, where a step does more.
+    """
+
+    bytes: int
+    operations: dict[str, int]
+    needed: int | None = None
+
+
+def _takes_all(problem: Any) -> str:
+    """The refusal of a step that takes every problem."""
+    return ""
+
+
+Launches = Callable[..., list[Launch]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A way to do the work.
+
+    Attributes
+    ----------
+    launches : callable
+        ``launches(problem, *arrays, **options)`` says what is launched.
+    refusal : callable
+        ``refusal(problem)`` says why the step cannot be had for this problem, as what follows
+        "the method 'x' of softmax", such as "holds rows of at most 4,096 elements"; "" if it can.
+    capability : tuple of int
+        The oldest compute capability that has its instructions.
+    work : callable, optional
+        ``work(problem)`` is its `Work`.
+    """
+
+    launches: Launches
+    refusal: Callable[[Any], str] = _takes_all
+    capability: tuple[int, int] = (5, 0)
+    work: Callable[[Any], Work] | None = None
+
+    def then(self, more: Launches) -> Step:
+        """The step with more launches behind its own."""
+
+        def launches(problem: Any, *arrays: Any, **options: Any) -> list[Launch]:
+            own = self.launches(problem, *arrays, **options)
+            return [*own, *more(problem, *arrays, **options)]
+
+        return replace(self, launches=launches)
+
+    def after(self, first: Launches) -> Step:
+        """The step with more launches before its own."""
+
+        def launches(problem: Any, *arrays: Any, **options: Any) -> list[Launch]:
+            own = self.launches(problem, *arrays, **options)
+            return [*first(problem, *arrays, **options), *own]
+
+        return replace(self, launches=launches)
+
+    def lacks(self, problem: Any) -> str:
+        """Why the step cannot be had for a problem on the current GPU; "" if it can."""
+        capability = tuple(cuda.get_current_device().compute_capability)
+        if capability < self.capability:
+            wanted, have = (".".join(map(str, pair)) for pair in (self.capability, capability))
+            return f"needs compute capability {wanted}, and this GPU has {have}"
+        return self.refusal(problem)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The steps of a function, in the order in which they were thought of.
+
+    Attributes
+    ----------
+    function : str
+        What users call.
+    problem : callable
+        ``problem(*arrays, **options)`` is what the steps decide by.
+    steps : mapping of str to Step
+    best : callable
+        ``best(problem)`` names the step that "auto" takes.
+    """
+
+    function: str
+    problem: Callable[..., Any]
+    steps: Mapping[str, Step]
+    best: Callable[[Any], str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `method` can be."""
+        return (AUTO, *self.steps)
+
+    def choose(self, method: str, problem: Any) -> tuple[str, Step]:
+        """The step that a method takes for a problem, and its name.
+
+        Raises
+        ------
+        ValueError
+            For a method that does not exist, or that cannot be had for this problem on this GPU.
+        """
+        require_choice(method, "method", self.names)
+        name = self.best(problem) if method == AUTO else method
+        step = self.steps[name]
+        lacks = step.lacks(problem)
+        if lacks:
+            others = [repr(one) for one, other in self.steps.items() if not other.lacks(problem)]
+            raise ValueError(
+                f"the method {name!r} of {self.function} {lacks}: "
+                f"choose {', '.join(others) or 'another GPU'}"
+            )
+        return name, step
+
+    def launches(self, *arrays: Any, method: str = AUTO, **options: Any) -> list[Launch]:
+        """What a method launches, for arrays on the device or their layouts.
+
+        Raises
+        ------
+        ValueError
+            As `choose`.
+        """
+        problem = self.problem(*arrays, **options)
+        _, step = self.choose(method, problem)
+        return step.launches(problem, *arrays, **options)
