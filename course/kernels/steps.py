@@ -14,7 +14,7 @@ call hands a `Ladder`'s launches to a `course.door.door.Door` and has the ladder
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -165,9 +165,9 @@ class Step:
         return self.refusal(problem)
 
 
-@dataclass(frozen=True)
-class Ladder:
-    """The steps of a function, in the order in which they were thought of.
+@dataclass(frozen=True, eq=False)
+class Ladder(Mapping[str, Step]):
+    """The steps of a function by their names, in the order in which they were thought of.
 
     Attributes
     ----------
@@ -184,6 +184,15 @@ class Ladder:
     problem: Callable[..., Any]
     steps: Mapping[str, Step]
     best: Callable[[Any], str]
+
+    def __getitem__(self, name: str) -> Step:
+        return self.steps[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
 
     @property
     def names(self) -> tuple[str, ...]:

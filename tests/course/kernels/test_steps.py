@@ -80,6 +80,8 @@ def test_ceil_div_and_round_up_reach_a_and_no_more(b):
 
 def test_names_are_what_method_can_be():
     assert LADDER.names == ("auto", "short", "long", "split", "newest")
+    assert list(LADDER) == ["short", "long", "split", "newest"] and len(LADDER) == 4
+    assert LADDER["newest"].capability == (99, 0) and "auto" not in LADDER
 
 
 @pytest.mark.parametrize(
