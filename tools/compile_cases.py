@@ -313,13 +313,13 @@ def of_softmax() -> Iterator[Case]:
             kernel = softmax.online(stored, threads, aligned)
             yield Case(f"softmax: online, {label}, {about}", kernel, types)
         for columns in (10, 768, softmax.LONGEST[aligned]):
-            shape = softmax.shape_for(columns, softmax.most_accesses(stored, aligned))
-            kernel = softmax.registers(stored, shape, aligned, shape.full(columns, aligned))
+            config = softmax.config_for(columns, softmax.most_accesses(stored, aligned))
+            kernel = softmax.registers(stored, config, aligned, config.unguarded(columns, aligned))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
         for columns in (10, 768, softmax_backward.LONGEST[aligned]):
-            shape = softmax.shape_for(columns, softmax_backward.MOST_ACCESSES[stored])
-            full = shape.full(columns, aligned)
-            kernel = softmax_backward.backward_in_registers(stored, shape, aligned, full)
+            config = softmax.config_for(columns, softmax_backward.MOST_ACCESSES[stored])
+            full = config.unguarded(columns, aligned)
+            kernel = softmax_backward.backward_in_registers(stored, config, aligned, full)
             yield Case(f"softmax_backward: registers, {columns}, {about}", kernel, back)
 
 

@@ -65,7 +65,8 @@ def programs() -> Iterator[tuple[str, str, Callable[[Any, Any], Launches]]]:
     for method in softmax.LADDER:
 
         def one(x: Any, out: Any, method: str = method) -> Launches:
-            return [(softmax.configured(x, out, method), (x, out))]
+            (launch,) = softmax.LADDER.launches(x, out, method=method)
+            return [(launch.configured(), launch.arguments)]
 
         yield "softmax", method, one
 

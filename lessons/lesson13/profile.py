@@ -94,7 +94,8 @@ def _softmax(rows: int) -> Launch:
 
     x = _numbers(rows)
     out = _room(x)
-    return forward.configured(x, out, "registers"), (x, out)
+    (launch,) = forward.LADDER.launches(x, out, method="registers")
+    return launch.configured(), launch.arguments
 
 
 def _softmax_gradient(rows: int) -> Launch:
@@ -102,7 +103,8 @@ def _softmax_gradient(rows: int) -> Launch:
 
     arrays = _numbers(rows), _numbers(rows)
     arrays = *arrays, _room(arrays[0])
-    return backward.configured_backward(*arrays, "registers"), arrays
+    (launch,) = backward.BACKWARD.launches(*arrays, method="registers")
+    return launch.configured(), launch.arguments
 
 
 def _activation(name: str) -> Callable[[int], Launch]:

@@ -131,7 +131,7 @@ def steps(bench: Any) -> None:
         return
     x = torch.zeros(ROWS, COLUMNS, device="cuda")
     y, look = softmax(x), look_for(x)
-    plan = forward._DOOR.plans[("registers",), look(x)[0]]
+    plan = forward._DOOR.plans[("auto",), look(x)[0]]
     make, where, current, device, _, slots, launch, how = plan.parts()
 
     def write() -> None:

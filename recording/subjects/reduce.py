@@ -90,7 +90,8 @@ def one_softmax(bench, rows, columns, stored):
     for name in softmax.LADDER:
 
         def queued(stream, name=name):
-            return softmax.configured(there, out, name, stream)
+            (launch,) = softmax.LADDER.launches(there, out, method=name)
+            return launch.configured(stream)
 
         launch_costs.variant(
             bench, "softmax", name, queued(0), (there, out), out=out, queued=queued, **work
@@ -123,7 +124,8 @@ def softmax_gradient(bench, library, result, work):
     for name in softmax.BACKWARD:
 
         def queued(stream, name=name):
-            return softmax.configured_backward(*args, name, stream)
+            (launch,) = softmax.BACKWARD.launches(*args, method=name)
+            return launch.configured(stream)
 
         launch_costs.variant(
             bench, "softmax gradient", name, queued(0), args, out=args[-1], queued=queued, **work

@@ -152,7 +152,7 @@ def test_a_plan_serves_arrays_that_look_alike_and_no_others(kind):
 
 def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(doors, "MOST_PLANS", 3)
-    door = doors.Door("softmax", ("x",), *_parts())
+    door = doors.Door("softmax", ("x",), *_parts(), options=("method",))
     for columns in range(1, 9):
         x = random(2, columns)
         assert np.allclose(door.enter((x,), ("registers",)), exact_softmax(x), atol=1e-6)
@@ -614,7 +614,7 @@ def test_where_numbas_insides_are_others_numba_launches(monkeypatch):
             raise launches.NotPacked("no handle")
 
     monkeypatch.setattr(launches, "Packed", Refusing)
-    door = doors.Door("softmax", ("x",), *_parts())
+    door = doors.Door("softmax", ("x",), *_parts(), options=("method",))
     for kind in ("numba", "cupy", "torch"):
         x = MAKE[kind](X)
         with pytest.warns(RuntimeWarning, match="launches go through Numba"):

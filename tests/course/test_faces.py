@@ -6,7 +6,7 @@ import pytest
 
 FACES = {
     "course.kernels.norm": ("LADDER", "Form", "layer_norm", "layer_norm_backward", "prepared"),
-    "course.kernels.softmax": ("LADDER", "softmax", "softmax_backward", "configured"),
+    "course.kernels.softmax": ("LADDER", "softmax", "softmax_backward"),
     "course.kernels.reconstruct": (
         "LADDER",
         "reconstruct",

@@ -95,7 +95,7 @@ def _in_memory(
     side = first_steps.SIDE
     down, block = -(-tokens // side), (side, side)
     first = first_steps.scores_in_memory[(down, down, batch * heads), block, stream]
-    middle = softmax.configured(scores, scores, stream=stream)
+    middle = softmax.LADDER.launches(scores, scores)[0].configured(stream)
     last = first_steps.values_of_scores[(-(-size // side), down, batch * heads), block, stream]
     return [(first, (q, k, scale, scores)), (middle, (scores, scores)), (last, (scores, v, out))]
 

@@ -1,18 +1,19 @@
-"""The softmax of rows: a ladder of three steps and its front door, and the way back."""
+"""The softmax of rows, a ladder of three steps, and its gradient, one of two."""
 
-from course.kernels.softmax.backward import BACKWARD, configured_backward, softmax_backward
+from course.kernels.softmax.backward import BACKWARD, softmax_backward
 from course.kernels.softmax.forward import (
     LADDER,
     THREADS,
-    configured,
+    config_for,
     online,
     registers,
-    shape_for,
     softmax,
     softmax_three_passes,
 )
 
+shape_for = config_for  # as lesson 10 calls it
+
 __all__ = [
-    "BACKWARD", "LADDER", "THREADS", "configured", "configured_backward", "online", "registers",
-    "shape_for", "softmax", "softmax_backward", "softmax_three_passes",
+    "BACKWARD", "LADDER", "THREADS", "config_for", "online", "registers", "shape_for", "softmax",
+    "softmax_backward", "softmax_three_passes",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""The way back through a softmax: dx = y * (dy - sum(dy * y)), each row for itself.
+"""The softmax backward: dx = y * (dy - sum(dy * y)), each row for itself.
 
 >>> dx = softmax_backward(dy, y)         # y is the softmax's result; NumPy in, NumPy out
 >>> softmax_backward(dy, y, out=dy)      # in place
 
-y is all that is kept from the way forward, not x. Rows hold float32, float16 or bfloat16, sums are
+y is all that is kept from forward, not x. Rows hold float32, float16 or bfloat16, sums are
 float32. NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both
 arrays twice, "registers" once: then three arrays travel, as many as must.
 """
@@ -15,16 +15,17 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
-from course.door.layout import name_of
 from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
+from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
-    SoftmaxShape,
+    RowProblem,
+    SoftmaxConfig,
     most_registers,
     part_of_row,
-    shape_for,
+    row_limit,
 )
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
 
 # --- step 1: two passes ---------------------------------------------------------------------------
@@ -81,18 +82,18 @@ def softmax_backward_two_passes(dy, y, dx):
 
 @functools.cache
 def backward_in_registers(
-    stored: str, shape: SoftmaxShape, aligned: bool, full: int = 0
+    stored: str, config: SoftmaxConfig, aligned: bool, full: int = 0
 ) -> Callable:
     """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
 
     Mapping: as in `course.kernels.softmax.forward.registers`. Columns beyond the end count as
     zeros; rows beyond the end are not written. In place (dx is dy or y) it works, too.
     """
-    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
-    block_rows, warps = shape.rows, shape.row_threads // WARP
+    word, row_threads, accesses = WORDS[stored], config.row_threads, config.accesses
+    block_rows, warps = config.rows, config.row_threads // WARP
     sum_of = lanes_sum(min(row_threads, WARP))
     of_row = row_sum(row_threads, block_rows) if warps > 1 else None
-    bring, inside, put = part_of_row(shape, aligned, full)
+    bring, inside, put = part_of_row(config, aligned, full)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_backward_registers(dy, y, dx):
@@ -122,9 +123,8 @@ def backward_in_registers(
     return softmax_backward_registers
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the ladder -----------------------------------------------------------------------------------
 
-BACKWARD = ("two passes", "registers")  # the steps
 #: Accesses of four elements, of each array: what a thread has where there are threads enough.
 #: Those of 16 bits are half as many bytes. Not measured yet.
 MOST_ACCESSES = {"float32": 2, "float16": 4, "bfloat16": 4}
@@ -132,40 +132,51 @@ MOST_ACCESSES = {"float32": 2, "float16": 4, "bfloat16": 4}
 LONGEST = {True: 16_384, False: 8192}
 
 
-def configured_backward(
-    dy: Array, y: Array, dx: Array, method: str = "registers", stream: int = 0
-) -> Callable:
-    """A step with its launch configuration, for matrices on the device.
+def _two_passes(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
+    return [Launch(softmax_backward_two_passes, problem.rows, THREADS, (dy, y, dx))]
 
-    Rows that are too long for registers take "two passes".
-    """
-    rows, columns = y.shape
-    aligned = rows_are_aligned(dy, y, dx)
-    if method == "two passes" or columns > LONGEST[aligned]:
-        return softmax_backward_two_passes[rows, THREADS, stream]
-    stored = name_of(y.dtype)
-    shape = shape_for(columns, MOST_ACCESSES[stored])
-    kernel = backward_in_registers(stored, shape, aligned, shape.full(columns, aligned))
-    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+
+def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Launch]:
+    dtype, aligned = problem.dtype, problem.aligned
+    config = problem.config(MOST_ACCESSES[dtype])
+    unguarded = config.unguarded(problem.columns, aligned)
+    kernel = backward_in_registers(dtype, config, aligned, unguarded)
+    grid = ceil_div(problem.rows, config.rows)
+    return [Launch(kernel, grid, (config.row_threads, config.rows), (dy, y, dx))]
+
+
+_too_long = row_limit(LONGEST)
+
+BACKWARD = Ladder(
+    "softmax_backward",
+    RowProblem.of,
+    {
+        "two passes": Step(_two_passes, work=lambda problem: problem.passes(4)),
+        "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(2)),
+    },
+    best=lambda problem: "two passes" if _too_long(problem) else "registers",
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _result(dy: Seen, y: Seen, method: str) -> Result:
-    known(method, "method", BACKWARD)
+    require_choice(method, "method", BACKWARD.names)
     return alike({"dy": dy, "y": y}, rows=True)
 
 
-def _launches(
-    dy: Array, y: Array, dx: Array, method: str, stream: Stream
-) -> list[tuple[Callable, tuple]]:
-    arrays = matrix(dy, "dy"), matrix(y, "y"), matrix(dx, "out")
-    return [(configured_backward(*arrays, method, stream), arrays)]
+def _launches(dy: Array, y: Array, dx: Array, method: str) -> list[Launch]:
+    return BACKWARD.launches(matrix(dy, "dy"), matrix(y, "y"), matrix(dx, "out"), method=method)
 
 
-_DOOR = Door("softmax_backward", ("dy", "y"), _result, _launches, in_place=("dy", "y"))
+_DOOR = Door(
+    "softmax_backward", ("dy", "y"), _result, _launches, in_place=("dy", "y"), options=("method",)
+)
 
 
 def softmax_backward(
-    dy: Array, y: Array, out: Array | None = None, method: str = "registers", stream: Stream = None
+    dy: Array, y: Array, out: Array | None = None, method: str = "auto", stream: Stream = None
 ) -> Array:
     """The gradient of a softmax's input, on the GPU (or the simulated one).
 
@@ -179,7 +190,7 @@ def softmax_backward(
     out : array, optional
         Where to write, of dy's shape and type; may be dy or y.
     method : str
-        A step of `BACKWARD`; see `configured_backward`.
+        Of `BACKWARD.names`: "auto" takes "registers", and "two passes" for longer rows.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that dy's library is at.
 
@@ -193,7 +204,10 @@ def softmax_backward(
     TypeError
         For no array, or elements of another type.
     ValueError
-        For an unknown method, numbers instead of rows, arrays that do not fit each other, or
-        strides that do not.
+        For an unknown method, or one that does not hold such rows; numbers instead of rows, arrays
+        that do not fit each other, or strides that do not.
     """
     return _DOOR.enter((dy, y), (method,), out, stream)
+
+
+softmax_backward.ladder = BACKWARD

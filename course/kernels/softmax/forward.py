@@ -10,10 +10,13 @@ does a row of -inf alone, as in PyTorch. The steps change how often a row is rea
 Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import float32, int32, int64
@@ -22,7 +25,7 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
 from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, WORDS, Array, alike, known, matrix, rows_are_aligned
+from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
 from course.kernels.intrinsics import (
     load4,
     load4_streaming,
@@ -31,6 +34,7 @@ from course.kernels.intrinsics import (
     store4_streaming,
     store_streaming,
 )
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP, lanes_sum
 
 LOG2_E = np.float32(math.log2(math.e))
@@ -48,13 +52,6 @@ def larger(a, b):
 def power(x, largest):
     """exp(x - largest), at most 1; the GPU's instruction is for powers of 2."""
     return math.exp2((x - largest) * LOG2_E)
-
-
-@cuda.jit(device=True)
-def merged(largest, total, other_largest, other_total):
-    """Maximum and sum of exponentials of two parts of a row together."""
-    both = larger(largest, other_largest)
-    return both, total * power(largest, both) + other_total * power(other_largest, both)
 
 
 def most_registers(threads: int) -> int | None:
@@ -227,7 +224,7 @@ def online(stored: str, threads: int, aligned: bool) -> Callable:
 
 
 @dataclass(frozen=True)
-class SoftmaxShape:
+class SoftmaxConfig:
     """The sizes to tune.
 
     Attributes
@@ -237,14 +234,14 @@ class SoftmaxShape:
     rows : int
         Rows of a block; rows x row_threads is a multiple of 32.
     accesses : int
-        Loads of four elements that a thread has under way together, its whole part of the row.
+        Loads of four elements that a thread has in flight together, its whole part of the row.
     """
 
     row_threads: int
     rows: int
     accesses: int
 
-    def full(self, columns: int, aligned: bool) -> int:
+    def unguarded(self, columns: int, aligned: bool) -> int:
         """Loads of a thread that are inside a row of this length for every thread."""
         if aligned:
             return min(columns // (self.row_threads * WIDE), self.accesses)
@@ -264,18 +261,18 @@ def most_accesses(stored: str, aligned: bool) -> int:
     return of_words if stored == "float32" else MOST_OF_HALVES
 
 
-def shape_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxShape:
-    """The shape for rows of so many elements, `most` accesses a thread where there are threads."""
+def config_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxConfig:
+    """The config for rows of so many elements, `most` accesses a thread where there are threads."""
     row_threads = FEWEST_THREADS
     while row_threads < MOST_THREADS and row_threads * most * WIDE < columns:
         row_threads *= 2
-    accesses = max(1, -(-columns // (row_threads * WIDE)))
-    return SoftmaxShape(row_threads, max(1, BLOCK // row_threads), accesses)
+    accesses = max(1, ceil_div(columns, row_threads * WIDE))
+    return SoftmaxConfig(row_threads, max(1, BLOCK // row_threads), accesses)
 
 
 @functools.cache
 def part_of_row(
-    shape: SoftmaxShape, aligned: bool, full: int
+    config: SoftmaxConfig, aligned: bool, full: int
 ) -> tuple[Callable, Callable, Callable]:
     """Device functions of a thread's part of a row: bring it, what of it is inside, put it.
 
@@ -285,7 +282,7 @@ def part_of_row(
     are beyond its end. No cache need keep a row. Columns are counted in 64 bits, so that a thread's
     addresses are one register and constants.
     """
-    row_threads, accesses = shape.row_threads, shape.accesses
+    row_threads, accesses = config.row_threads, config.accesses
 
     @cuda.jit(device=True)
     def inside(n, e, t, columns):
@@ -339,19 +336,19 @@ LONGEST = {True: 32_768, False: 16_384}
 
 
 @functools.cache
-def registers(stored: str, shape: SoftmaxShape, aligned: bool, full: int = 0) -> Callable:
+def registers(stored: str, config: SoftmaxConfig, aligned: bool, full: int = 0) -> Callable:
     """Step 3, of (x, out): each row is read once, kept in registers, and written.
 
     Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
-    the columns that `part_of_row` says; `full` is `SoftmaxShape.full` of the rows, or less. Columns
-    beyond the end are taken for minus infinity; rows beyond the end are not written. In place (x is
-    out) it works, too.
+    the columns that `part_of_row` says; `full` is `SoftmaxConfig.unguarded` of the rows, or less.
+    Columns beyond the end are taken for minus infinity; rows beyond the end are not written. In
+    place (x is out) it works, too.
     """
-    word, row_threads, accesses = WORDS[stored], shape.row_threads, shape.accesses
-    block_rows, warps = shape.rows, shape.row_threads // WARP
+    word, row_threads, accesses = WORDS[stored], config.row_threads, config.accesses
+    block_rows, warps = config.rows, config.row_threads // WARP
     largest_of, sum_of = among(min(row_threads, WARP))
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
-    bring, inside, put = part_of_row(shape, aligned, full)
+    bring, inside, put = part_of_row(config, aligned, full)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_registers(x, out):
@@ -387,41 +384,95 @@ def registers(stored: str, shape: SoftmaxShape, aligned: bool, full: int = 0) ->
     return softmax_registers
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the ladder -----------------------------------------------------------------------------------
 
 ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
-LADDER = ("three passes", "online", "registers")  # the steps
 
 
-def configured(x: Array, out: Array, method: str = "registers", stream: int = 0) -> Callable:
-    """A step with its launch configuration; rows too long for registers take "online"."""
-    rows, columns = x.shape
-    aligned, stored = rows_are_aligned(x, out), name_of(x.dtype)
-    if method == "three passes":
-        return softmax_three_passes[rows, THREADS, stream]
-    if method == "online" or columns > LONGEST[aligned]:
-        threads = ONLINE_THREADS["long" if columns > LONGEST[aligned] else "short"]
-        return online(stored, threads, aligned)[rows, threads, stream]
-    shape = shape_for(columns, most_accesses(stored, aligned))
-    kernel = registers(stored, shape, aligned, shape.full(columns, aligned))
-    return kernel[-(-rows // shape.rows), (shape.row_threads, shape.rows), stream]
+class RowProblem(NamedTuple):
+    """What decides between the steps of a softmax and of its gradient."""
+
+    rows: int
+    columns: int
+    dtype: str
+    aligned: bool  # whole rows can be accessed four elements at a time
+
+    @classmethod
+    def of(cls, *arrays: Array) -> RowProblem:
+        """Of matrices of one shape and type, on the device."""
+        return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
+
+    def config(self, most: int) -> SoftmaxConfig:
+        """The config of a step in registers, of at most so many accesses a thread."""
+        return config_for(self.columns, most)
+
+    def passes(self, reads: int) -> Work:
+        """The work of a step that reads so many matrices and writes one."""
+        elements = self.rows * self.columns
+        return Work((reads + 1) * elements * WORDS[self.dtype].bitwidth // 8, {})
+
+
+def row_limit(longest: dict[bool, int]) -> Callable[[RowProblem], str]:
+    """The refusal of a step whose rows have at most so many elements, by alignment."""
+
+    def refusal(problem: RowProblem) -> str:
+        most = longest[problem.aligned]
+        if problem.columns <= most:
+            return ""
+        return f"holds rows of at most {most:,} elements, and these have {problem.columns:,}"
+
+    return refusal
+
+
+def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
+    return [Launch(softmax_three_passes, problem.rows, THREADS, (x, out))]
+
+
+def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
+    threads = ONLINE_THREADS["long" if _too_long(problem) else "short"]
+    kernel = online(problem.dtype, threads, problem.aligned)
+    return [Launch(kernel, problem.rows, threads, (x, out))]
+
+
+def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
+    dtype, aligned = problem.dtype, problem.aligned
+    config = problem.config(most_accesses(dtype, aligned))
+    kernel = registers(dtype, config, aligned, config.unguarded(problem.columns, aligned))
+    grid = ceil_div(problem.rows, config.rows)
+    return [Launch(kernel, grid, (config.row_threads, config.rows), (x, out))]
+
+
+_too_long = row_limit(LONGEST)
+
+LADDER = Ladder(
+    "softmax",
+    RowProblem.of,
+    {
+        "three passes": Step(_three_passes, work=lambda problem: problem.passes(3)),
+        "online": Step(_online, work=lambda problem: problem.passes(2)),
+        "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(1)),
+    },
+    best=lambda problem: "online" if _too_long(problem) else "registers",
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _result(x: Seen, method: str) -> Result:
-    known(method, "method", LADDER)
+    require_choice(method, "method", LADDER.names)
     return alike({"x": x}, rows=True)
 
 
-def _launches(x: Array, out: Array, method: str, stream: Stream) -> list[tuple[Callable, tuple]]:
-    pair = matrix(x, "x"), matrix(out, "out")
-    return [(configured(*pair, method, stream), pair)]
+def _launches(x: Array, out: Array, method: str) -> list[Launch]:
+    return LADDER.launches(matrix(x, "x"), matrix(out, "out"), method=method)
 
 
-_DOOR = Door("softmax", ("x",), _result, _launches, in_place=("x",))
+_DOOR = Door("softmax", ("x",), _result, _launches, in_place=("x",), options=("method",))
 
 
 def softmax(
-    x: Array, out: Array | None = None, method: str = "registers", stream: Stream = None
+    x: Array, out: Array | None = None, method: str = "auto", stream: Stream = None
 ) -> Array:
     """The softmax along the last axis, on the GPU (or the simulated one).
 
@@ -433,7 +484,7 @@ def softmax(
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
-        A step of `LADDER`; see `configured`.
+        Of `LADDER.names`: "auto" takes "registers", and "online" for longer rows.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda; without it the one that x's library is at.
 
@@ -445,6 +496,10 @@ def softmax(
     Raises
     ------
     TypeError, ValueError
-        For other types of elements; an unknown method, shapes or strides that do not fit.
+        For other types of elements; an unknown method, or one that does not hold such rows; shapes
+        or strides that do not fit.
     """
     return _DOOR.enter((x,), (method,), out, stream)
+
+
+softmax.ladder = LADDER

@@ -1,0 +1,73 @@
+"""Every step of every ladder keeps what `tests.course.kernels.contract` says."""
+
+import os
+import zlib
+
+import numpy as np
+import pytest
+
+from course import backend
+from course.backend import cuda
+from tests.course.kernels.contract import calls, cases, make_call, typed, watched
+
+CASES = {case.name: case for case in cases()}
+STEPS = [(name, method) for name, case in CASES.items() for method in case.ladder.names]
+SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
+simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("name", "method"), STEPS)
+def test_drawn_calls_are_right_or_refused(name, method, seed):
+    case, done = CASES[name], 0
+    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {method}".encode())])
+    for how in calls(case, rng):
+        with watched() as found:
+            told = make_call(case, method, how, rng)
+        assert not told, f"{how}: {told}"
+        errors = [
+            str(one) for one in found.errors
+            # in place, a thread beyond the end reads what others write, and makes nothing of it
+            if one.kind != "race" or how.out not in case.in_place
+        ]  # fmt: skip
+        assert not errors, f"{how}: {errors}"
+        assert not found.float64, f"{how}: {found.float64} operations of float64"
+        done += told is not None
+    assert done or method != "auto"
+
+
+@simulated
+@pytest.mark.parametrize(("name", "method"), STEPS)
+def test_the_bytes_that_are_moved_are_those_of_the_work(name, method):
+    case = CASES[name]
+    if case.work is None or method == "auto" or case.ladder[method].work is None:
+        pytest.skip("no work is said")
+    for dtype in case.dtypes:
+        inputs = case.work(dtype)
+        arrays = [typed(a, dtype) if case.holds(n) else a for n, a in inputs.arrays.items()]
+        arrays = list(map(cuda.to_device, arrays))
+        out = cuda.to_device(typed(np.zeros(inputs.arrays[next(iter(inputs.arrays))].shape), dtype))
+        with watched() as found:
+            case.call(*arrays, **inputs.options, method=method, out=out)
+        problem = case.ladder.problem(*arrays, out, **inputs.options)
+        assert found.bytes == case.ladder[method].work(problem).bytes
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_auto_takes_what_is_best(name):
+    ladder = CASES[name].ladder
+    for problem, step in CASES[name].best:
+        assert ladder.best(problem) == step, problem
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_had_is_refused_in_words(name):
+    case = CASES[name]
+    for call, kind, words in case.refused:
+        with pytest.raises(kind, match=words):
+            call()
+    inputs, dtype = case.draw(np.random.default_rng(0), "tiny"), case.dtypes[0]
+    arrays = [typed(a, dtype) if case.holds(n) else a for n, a in inputs.arrays.items()]
+    choices = ", ".join(case.ladder.names)
+    with pytest.raises(ValueError, match=f"no method 'fast': choose {choices}"):
+        case.call(*arrays, **inputs.options, method="fast")
