@@ -90,6 +90,17 @@ class Launch(NamedTuple):
         self.configured(stream)(*self.arguments)
 
 
+def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callable, tuple]]:
+    """Launches that are made again and again: kernels with their configuration, and arguments.
+
+    Such pairs, which some networks still list, may be among the launches.
+    """
+    return [
+        (one.configured(stream), one.arguments) if isinstance(one, Launch) else one
+        for one in launches
+    ]
+
+
 class Work(NamedTuple):
     """What a step does for a problem.
 

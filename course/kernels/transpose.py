@@ -4,7 +4,9 @@ The arrays are image (rows, cols) and out (cols, rows), C-contiguous. A warp tha
 of one of them walks down a column of the other; each step says which side pays for that.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32
@@ -12,7 +14,8 @@ from numba import float32
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, blocks_over, checked_float32, known
+from course.kernels.arrays import Array, blocks_over, checked_float32
+from course.kernels.steps import Ladder, Launch, Step, Work, require_choice
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
 
@@ -103,36 +106,56 @@ def transpose_padded(out, image):
             out[left + row, top + x] = tile[x, row]
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the ladder -----------------------------------------------------------------------------------
 
 
-#: The steps by name, and the sides of what a block moves.
-LADDER: dict[str, tuple[Callable, tuple[int, int]]] = {
-    "naive": (transpose_read_coalesced, BLOCK),
-    "tiled": (transpose_tiled, (TILE, TILE)),
-    "padded": (transpose_padded, (TILE, TILE)),
-}
+class MatrixProblem(NamedTuple):
+    """A matrix to be transposed."""
+
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, image: Array, out: Array) -> MatrixProblem:
+        """Of arrays on the device."""
+        return cls(*image.shape)
+
+
+def moved_by(kernel: Any, tile: tuple[int, int]) -> Step:
+    """The step of a kernel whose blocks move so many columns and rows each."""
+
+    def launches(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]:
+        return [Launch(kernel, blocks_over(*problem, tile, "image"), BLOCK, (out, image))]
+
+    return Step(launches, work=lambda problem: Work(2 * 4 * problem.rows * problem.columns, {}))
+
+
+LADDER = Ladder(
+    "transpose",
+    MatrixProblem.of,
+    {
+        "naive": moved_by(transpose_read_coalesced, BLOCK),
+        "tiled": moved_by(transpose_tiled, (TILE, TILE)),
+        "padded": moved_by(transpose_padded, (TILE, TILE)),
+    },
+    best=lambda problem: "padded",
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _result(image: Seen, method: str) -> Result:
-    known(method, "method", LADDER)
+    require_choice(method, "method", LADDER.names)
     checked_float32(image, "image", 2, "(rows, columns)")
     return image.shape[::-1], np.float32
 
 
-def launches(
-    image: Array, out: Array, method: str = "padded", stream: Stream = 0
-) -> list[tuple[Callable, tuple]]:
-    """What a step launches, for device arrays."""
-    kernel, tile = LADDER[method]
-    return [(kernel[blocks_over(*image.shape, tile, "image"), BLOCK, stream], (out, image))]
-
-
-_DOOR = Door("transpose", ("image",), _result, launches)
+_DOOR = Door("transpose", ("image",), _result, LADDER.launches, options=("method",))
 
 
 def transpose(
-    image: Array, out: Array | None = None, method: str = "padded", stream: Stream = None
+    image: Array, out: Array | None = None, method: str = "auto", stream: Stream = None
 ) -> Array:
     """Turn a matrix, so that its rows become columns, on the GPU (or the simulated one).
 
@@ -143,7 +166,7 @@ def transpose(
     out : array, shape (columns, rows), float32, optional
         Where to write; no part of image.
     method : str
-        A step of `LADDER`.
+        Of `LADDER.names`; "auto" takes "padded".
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of image's library.
 
@@ -160,3 +183,6 @@ def transpose(
         For another number of axes, an unknown method, or an `out` that does not fit.
     """
     return _DOOR.enter((image,), (method,), out, stream)
+
+
+transpose.ladder = LADDER

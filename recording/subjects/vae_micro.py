@@ -24,6 +24,7 @@ import numpy as np
 
 from course.kernels import activation, adam, losses, matmul, sampling, transpose
 from course.kernels.launching import room
+from course.kernels.steps import configured
 from lessons.lesson16.parts import gather
 from recording import peers, roofline_table
 from recording.graph_times import ours, theirs
@@ -163,7 +164,7 @@ def turn(bench, rows, columns, small):
     for method in transpose.LADDER:
 
         def make(stream, method=method):
-            return transpose.launches(on_gpu, out, method, stream)
+            return configured(transpose.LADDER.launches(on_gpu, out, method=method), stream)
 
         ours(bench, "transpose", method, shape, make, (on_gpu, out), out=out, **given)
     if torch := bench.peer("torch"):

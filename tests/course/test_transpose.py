@@ -5,9 +5,7 @@ import pytest
 
 from course import trace
 from course.kernels.transpose import (
-    LADDER,
     copy,
-    transpose,
     transpose_read_coalesced,
     transpose_write_coalesced,
 )
@@ -60,15 +58,3 @@ def test_each_side_costs_the_sectors_that_the_docstring_says(rng, kernel, loads,
     text = " ".join(kernel.py_func.__doc__.split())
     assert f"loads {loads} sectors" in text
     assert f"stores {stores}" in text
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("method", LADDER)
-def test_each_step_can_be_chosen_by_its_name(rng, shape, method):
-    image = rng.random(shape, dtype=np.float32)
-    assert np.array_equal(transpose(image, method=method), image.T)
-
-
-def test_an_unknown_step_is_refused():
-    with pytest.raises(ValueError, match="no method 'fast': choose naive, tiled, padded"):
-        transpose(np.zeros((2, 3), np.float32), method="fast")

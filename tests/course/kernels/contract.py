@@ -49,7 +49,7 @@ def length(rng: np.random.Generator, size: str, most: int = 5003) -> int:
         return 4 * int(rng.integers(1, 300))
     lengths = {
         "odd": (5, 7, 13, 31, 33, 37, 65, 97, 127, 129, 255, 257, 509, 1021),
-        "long": (1023, 1024, 1025, 1536, 1537, 2044, 2049, 3001, 4096, 4099, 5003),
+        "long": (199, 251, 1023, 1024, 1025, 1536, 1537, 2044, 2049, 3001, 4096, 4099, 5003),
     }[size]
     return int(rng.choice([n for n in lengths if n <= most]))
 

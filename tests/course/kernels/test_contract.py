@@ -45,11 +45,13 @@ def test_the_bytes_that_are_moved_are_those_of_the_work(name, method):
     for dtype in case.dtypes:
         inputs = case.work(dtype)
         arrays = [typed(a, dtype) if case.holds(n) else a for n, a in inputs.arrays.items()]
-        arrays = list(map(cuda.to_device, arrays))
-        out = cuda.to_device(typed(np.zeros(inputs.arrays[next(iter(inputs.arrays))].shape), dtype))
+        exact = {name: np.asarray(a, np.float64) for name, a in inputs.arrays.items()}
+        results = [typed(its.values, dtype) for its in case.right(exact, **inputs.options)]
+        arrays, results = (list(map(cuda.to_device, some)) for some in (arrays, results))
         with watched() as found:
-            case.call(*arrays, **inputs.options, method=method, out=out)
-        problem = case.ladder.problem(*arrays, out, **inputs.options)
+            for launch in case.ladder.launches(*arrays, *results, **inputs.options, method=method):
+                launch.on()
+        problem = case.ladder.problem(*arrays, *results, **inputs.options)
         assert found.bytes == case.ladder[method].work(problem).bytes
 
 
