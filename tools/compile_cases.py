@@ -237,7 +237,7 @@ def of_activation() -> Iterator[Case]:
     for name, (forward, backward) in activation.FUNCTIONS.items():
         for stored in WORDS:
             array = WORDS[stored][::1]
-            shape = activation.SHAPES["sm_90", WORDS[stored].bitwidth // 8]
+            config = activation.CONFIGS["sm_90", WORDS[stored].bitwidth // 8]
             for label, function, types, makers in (
                 (name, forward, void(array, array), (activation.wide, activation.each)),
                 (
@@ -246,7 +246,7 @@ def of_activation() -> Iterator[Case]:
                 ),
             ):  # fmt: skip
                 wide, each = makers
-                kernel = wide(function, stored, shape)
+                kernel = wide(function, stored, config)
                 yield Case(f"activation: {label}, wide, {stored}", kernel, types)
                 if stored == "float32":
                     yield Case(f"activation: {label}, each", each(function), types)

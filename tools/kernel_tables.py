@@ -19,6 +19,7 @@ import numpy as np
 
 from course.backend import cuda
 from course.compiler.facts import CompilerMissing, compiled
+from course.kernels.steps import configured
 from lessons.lesson13.profile import trace_launch
 from tools import compile_all
 
@@ -38,7 +39,7 @@ def programs() -> Iterator[tuple[str, str, Callable[[Any, Any], Launches]]]:
 
     def activated(name: str, x: Any, out: Any) -> Launches:
         pair = flat(x), flat(out)
-        return [(activation.configured(name, *pair), pair)]
+        return configured(activation.LADDER.launches(*pair, name=name))
 
     def normalised(x: Any, out: Any, gelu: str | None = None, method: str = "auto") -> Launches:
         return norm.prepared(x, None, None, EPS, out, method, gelu)
@@ -65,8 +66,7 @@ def programs() -> Iterator[tuple[str, str, Callable[[Any, Any], Launches]]]:
     for method in softmax.LADDER:
 
         def one(x: Any, out: Any, method: str = method) -> Launches:
-            (launch,) = softmax.LADDER.launches(x, out, method=method)
-            return [(launch.configured(), launch.arguments)]
+            return configured(softmax.LADDER.launches(x, out, method=method))
 
         yield "softmax", method, one
 

@@ -13,19 +13,22 @@ their limit. The formulas as written give NaN there, infinity times 0, and so do
 up to at least 2.12. NaN stays NaN.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
-from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat, known
+from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat
 from course.kernels.intrinsics import load4, store4
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
 LOG2_E = float32(
@@ -216,7 +219,7 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
 
 
 @dataclass(frozen=True)
-class ActivationShape:
+class ActivationConfig:
     """The sizes to tune.
 
     Attributes
@@ -224,7 +227,7 @@ class ActivationShape:
     threads : int
         Of a block.
     accesses : int
-        Loads of four elements that a thread has under way together.
+        Loads of four elements that a thread has in flight together.
     """
 
     threads: int = 128
@@ -237,9 +240,9 @@ class ActivationShape:
 
 
 #: By GPU and bytes of an element; tuned by measurement on an H200, taken over for a Tesla T4.
-SHAPES = {
-    ("sm_75", 4): ActivationShape(), ("sm_75", 2): ActivationShape(accesses=4),
-    ("sm_90", 4): ActivationShape(), ("sm_90", 2): ActivationShape(accesses=4),
+CONFIGS = {
+    ("sm_75", 4): ActivationConfig(), ("sm_75", 2): ActivationConfig(accesses=4),
+    ("sm_90", 4): ActivationConfig(), ("sm_90", 2): ActivationConfig(accesses=4),
 }  # fmt: skip
 EACH = 256  # threads of a block of step 1
 
@@ -271,15 +274,15 @@ def each_gradient(function: Callable) -> Callable:
 
 
 @functools.cache
-def wide(function: Callable, stored: str, shape: ActivationShape) -> Callable:
-    """Step 2, of (x, out): several elements a thread, all loads under way before the first result.
+def wide(function: Callable, stored: str, config: ActivationConfig) -> Callable:
+    """Step 2, of (x, out): several elements a thread, all loads in flight before the first result.
 
     Mapping: block b has the elements from b tiles on; access by access its threads read four
     neighbours each, side by side. Arrays start where 4 elements can be loaded at once. The block in
     which the array ends goes element by element. In place (x is out) it works, too.
     """
-    word, accesses = WORDS[stored], shape.accesses
-    step, tile = shape.threads * WIDE, shape.tile
+    word, accesses = WORDS[stored], config.accesses
+    step, tile = config.threads * WIDE, config.tile
 
     @cuda.jit
     def activation_wide(x, out):
@@ -303,10 +306,10 @@ def wide(function: Callable, stored: str, shape: ActivationShape) -> Callable:
 
 
 @functools.cache
-def wide_gradient(function: Callable, stored: str, shape: ActivationShape) -> Callable:
+def wide_gradient(function: Callable, stored: str, config: ActivationConfig) -> Callable:
     """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
-    word, accesses = WORDS[stored], shape.accesses
-    step, tile = shape.threads * WIDE, shape.tile
+    word, accesses = WORDS[stored], config.accesses
+    step, tile = config.threads * WIDE, config.tile
 
     @cuda.jit(device=True)
     def one(grad, x):
@@ -344,59 +347,91 @@ def multiply(a, b, out):
         out[i] = float32(a[i]) * float32(b[i])
 
 
-LADDER = ("each", "wide")  # the steps
+# --- the ladders ----------------------------------------------------------------------------------
 
 
-def shape_for(stored: str) -> ActivationShape:
-    """The shape for this GPU and type of element."""
+def config_for(dtype: str) -> ActivationConfig:
+    """The config for this GPU and type of element."""
     newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
-    return SHAPES["sm_90" if newer else "sm_75", WORDS[stored].bitwidth // 8]
+    return CONFIGS["sm_90" if newer else "sm_75", WORDS[dtype].bitwidth // 8]
 
 
-def configured(name: str, *arrays: Array, method: str = "wide", stream: int = 0) -> Callable:
-    """The kernel with its launch configuration, for flat device arrays (x, out) or (grad, x, out).
+class ElementProblem(NamedTuple):
+    """What decides between the steps of a function of each element, of one array or two."""
 
-    Arrays that four elements at once do not fit, slices that begin in between, take "each".
-    """
-    forward = len(arrays) == 2
-    function, size = FUNCTIONS[name][not forward], arrays[-1].size
-    stored = name_of(arrays[-1].dtype)
-    if method == "wide" and are_aligned(*arrays):
-        shape = shape_for(stored)
-        kernel = (wide if forward else wide_gradient)(function, stored, shape)
-        return kernel[max(1, -(-size // shape.tile)), shape.threads, stream]
-    kernel = (each if forward else each_gradient)(function)
-    return kernel[max(1, -(-size // EACH)), EACH, stream]
+    size: int
+    dtype: str
+    aligned: bool  # four elements can be accessed at once
+    arrays: int  # that are read
+    name: str
 
-
-# --- the front door -------------------------------------------------------------------------------
+    @classmethod
+    def of(cls, *arrays: Array, name: str) -> ElementProblem:
+        """Of flat arrays on the device, the last of which receives the result."""
+        its = arrays[-1]
+        return cls(its.size, name_of(its.dtype), are_aligned(*arrays), len(arrays) - 1, name)
 
 
-def _doors(function: str, *names: str) -> Door:
-    """The way in of a function whose arrays are all alike."""
+def _work(problem: ElementProblem) -> Work:
+    return Work((problem.arrays + 1) * problem.size * WORDS[problem.dtype].bitwidth // 8, {})
+
+
+def _between(problem: ElementProblem) -> str:
+    return "" if problem.aligned else "accesses four elements at once, and an array begins between"
+
+
+def _ladder(function: str, backward: bool) -> Ladder:
+    """The ladder of the functions, or of their gradients."""
+    make_each, make_wide = (each_gradient, wide_gradient) if backward else (each, wide)
+
+    def by_each(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
+        kernel = make_each(FUNCTIONS[name][backward])
+        return [Launch(kernel, max(1, ceil_div(problem.size, EACH)), EACH, arrays)]
+
+    def by_four(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
+        config = config_for(problem.dtype)
+        kernel = make_wide(FUNCTIONS[name][backward], problem.dtype, config)
+        return [Launch(kernel, max(1, ceil_div(problem.size, config.tile)), config.threads, arrays)]
+
+    steps = {"each": Step(by_each, work=_work), "wide": Step(by_four, _between, work=_work)}
+    return Ladder(
+        function, ElementProblem.of, steps, lambda problem: "wide" if problem.aligned else "each"
+    )
+
+
+LADDER = _ladder("activation", backward=False)
+GRADIENT = _ladder("activation_gradient", backward=True)
+
+
+# --- the entry points -----------------------------------------------------------------------------
+
+
+def _entry(ladder: Ladder, *names: str) -> Door:
+    """The entry point of a function whose arrays are all alike."""
 
     def result(*given: Any) -> Result:
         *arrays, name, method = given
-        known(name, "function", FUNCTIONS)
-        known(method, "method", LADDER)
+        require_choice(name, "function", FUNCTIONS)
+        require_choice(method, "method", ladder.names)
         return alike(dict(zip(names[::-1], arrays[::-1], strict=True)))
 
-    def launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
-        *arrays, name, method = given
-        there = tuple(flat(array, n) for array, n in zip(arrays, (*names, "out"), strict=True))
-        return [(configured(name, *there, method=method, stream=stream), there)]
+    def launches(*arrays: Array, name: str, method: str) -> list[Launch]:
+        there = (flat(array, n) for array, n in zip(arrays, (*names, "out"), strict=True))
+        return ladder.launches(*there, name=name, method=method)
 
-    return Door(function, names, result, launches, in_place=names)
+    return Door(
+        ladder.function, names, result, launches, in_place=names, options=("name", "method")
+    )
 
 
-_DOOR, _GRADIENT = _doors("activation", "x"), _doors("activation_gradient", "grad", "x")
+_DOOR, _GRADIENT = _entry(LADDER, "x"), _entry(GRADIENT, "grad", "x")
 
 
 def activation(
     x: Array,
     name: str = "gelu",
     out: Array | None = None,
-    method: str = "wide",
+    method: str = "auto",
     stream: Stream = None,
 ) -> Array:
     """Apply an activation function to every element, on the GPU (or the simulated one).
@@ -412,7 +447,8 @@ def activation(
     out : array, optional
         Where to write, of x's shape and type; may be x.
     method : str
-        A step of `LADDER`.
+        Of `LADDER.names`: "auto" takes "wide", and "each" for slices that begin where four elements
+        cannot be accessed at once.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
@@ -431,13 +467,19 @@ def activation(
     return _DOOR.enter((x,), (name, method), out, stream)
 
 
+activation.ladder = LADDER
+
+
 def activation_gradient(
     grad: Array,
     x: Array,
     name: str = "gelu",
     out: Array | None = None,
-    method: str = "wide",
+    method: str = "auto",
     stream: Stream = None,
 ) -> Array:
     """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
     return _GRADIENT.enter((grad, x), (name, method), out, stream)
+
+
+activation_gradient.ladder = GRADIENT

@@ -113,7 +113,8 @@ def _activation(name: str) -> Callable[[int], Launch]:
 
         x = _numbers(rows, flat=True)
         out = _room(x)
-        return activation.configured(name, x, out), (x, out)
+        (launch,) = activation.LADDER.launches(x, out, name=name)
+        return launch.configured(), launch.arguments
 
     return launch
 

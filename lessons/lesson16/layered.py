@@ -23,6 +23,7 @@ from course import backend
 from course.backend import cuda
 from course.kernels import activation, adam, launching, losses, matmul, sampling
 from course.kernels.arrays import known
+from course.kernels.steps import configured
 from course.models.vae.reference import check_images
 from course.models.vae.weights import Training, Weights
 from lessons.lesson16.parts import Parameters, add, count, gather
@@ -89,7 +90,7 @@ class LayeredTrainer:
         if backend.gpu() is not None and hasattr(cupy, "cuda"):
             self._origin = cupy.cuda.Stream(non_blocking=True)
             self._stream = cuda.external_stream(self._origin.ptr)
-        self.launches = list(self._step())
+        self.launches = configured(self._step(), self._stream)
         cuda.synchronize()
 
     def run(self, steps: int) -> None:
@@ -175,8 +176,8 @@ class LayeredTrainer:
         def leaky(*arrays: Any) -> Launches:
             """Forward of (x, out), backward of (grad, result, out)."""
             flat = tuple(each.reshape(each.size) for each in arrays)
-            made = activation.configured("leaky relu", *flat, method=way.element, stream=stream)
-            yield made, flat
+            ladder = activation.LADDER if len(flat) == 2 else activation.GRADIENT
+            yield from ladder.launches(*flat, name="leaky relu", method=way.element)
 
         def added(to: Any, other: Any) -> Launches:
             flat = to.reshape(to.size), other.reshape(other.size)

@@ -95,7 +95,8 @@ def _layer_on_gpu(x, weight, bias, out):
         ):
             launch(*given)
         flat = out.reshape(out.size)
-        activation.configured("leaky relu", flat, flat)(flat, flat)
+        for launch in activation.LADDER.launches(flat, flat, name="leaky relu"):
+            launch.on()
 
     return call, (x, weight, bias, out)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from course.backend import cuda
-from course.kernels.activation import configured
+from course.kernels.activation import LADDER
 from course.models.digits.weights import Weights
 
 
@@ -66,7 +66,8 @@ def numba_activation(torch: ModuleType, name: str) -> Callable[[Any], Any]:
         pointer = torch.cuda.current_stream().cuda_stream
         stream = cuda.external_stream(pointer) if pointer else 0
         flat = [cuda.as_cuda_array(tensor.view(-1)) for tensor in (x, out)]
-        configured(name, *flat, stream=stream)(*flat)
+        for launch in LADDER.launches(*flat, name=name):
+            launch.on(stream)
         return out
 
     return activated

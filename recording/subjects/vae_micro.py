@@ -260,8 +260,8 @@ def elements(bench, count):
 
             def make(stream, method=method, arrays=arrays, op=op):
                 name = op.removesuffix(" gradient")
-                made = activation.configured(name, *arrays, method=method, stream=stream)
-                return [(made, arrays)]
+                ladder = activation.LADDER if len(arrays) == 2 else activation.GRADIENT
+                return configured(ladder.launches(*arrays, name=name, method=method), stream)
 
             ours(bench, op, method, shape, make, arrays, out=out, **given)
         if torch:

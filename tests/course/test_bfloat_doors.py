@@ -298,11 +298,11 @@ def test_mixtures_get_one_sentence(call, kind, words):
 
 
 def test_accesses_are_as_wide_as_those_of_float16():
-    shape = activations.shape_for("bfloat16")
-    values, totals = random(4 * shape.tile), []
+    config = activations.config_for("bfloat16")
+    values, totals = random(4 * config.tile), []
     for name, stored in (("bfloat16", bits(values)), ("float16", values.astype(np.float16))):
-        kernel = activations.wide(activations.silu, name, shape)
-        report = trace(kernel, 4, shape.threads, stored, np.zeros_like(stored))
+        kernel = activations.wide(activations.silu, name, config)
+        report = trace(kernel, 4, config.threads, stored, np.zeros_like(stored))
         totals.append([report.total("global", op) for op in ("load", "store")])
         assert not report.findings
     for one, half in zip(*totals, strict=True):

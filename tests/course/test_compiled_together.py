@@ -30,8 +30,8 @@ TARGETS = ("sm_75", "sm_90")
 
 def wide(stored):
     array = f"{stored}[::1]" if stored != "bfloat16" else WORDS[stored][::1]
-    shape = activation.SHAPES["sm_90", 2]
-    kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, shape)
+    config = activation.CONFIGS["sm_90", 2]
+    kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, config)
     return kernel, (f"void({array}, {array})" if isinstance(array, str) else (array, array))
 
 

@@ -173,7 +173,7 @@ def test_the_mean_stands_beside_the_median(frame):
 @pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
 def test_launches_of_numba_and_cupy_are_captured_and_replayed_on_a_gpu():
     cupy = pytest.importorskip("cupy")
-    from course.kernels.activation import configured
+    from course.kernels.activation import LADDER
 
     frame = Bench("x", None, say=lambda _: None)
     x = frame.random(4096)
@@ -182,7 +182,8 @@ def test_launches_of_numba_and_cupy_are_captured_and_replayed_on_a_gpu():
     pair = frame.cuda.to_device(x), frame.cuda.to_device(x)
 
     def queued(stream):
-        return configured("relu", *pair, stream=stream)
+        (launch,) = LADDER.launches(*pair, name="relu")
+        return launch.configured(stream)
 
     launch_costs.variant(
         frame, "relu", "numba", queued(0), pair, out=pair[1], queued=queued, **work

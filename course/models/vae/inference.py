@@ -21,7 +21,7 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
 from course.kernels import linear, matmul, sampling
-from course.kernels.activation import configured
+from course.kernels.activation import LADDER as ACTIVATION
 from course.kernels.arrays import Array, checked_float32, flat, in_order
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Weights, checked, trained
@@ -108,7 +108,7 @@ class VAE:
         found += matmul.bias_launches(out, bias, out, stream)
         if activation:
             given = (flat(out, "out"),) * 2
-            found.append((configured(activation, *given, stream=stream), given))
+            found += ACTIVATION.launches(*given, name=activation)
         return found
 
     def _to_codes(self, x: Array, mean: Array, log_variance: Array, stream: Stream) -> Launches:
