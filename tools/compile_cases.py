@@ -264,7 +264,7 @@ def of_reduce() -> Iterator[Case]:
                     yield Case(about, step.make(kind), types)
                     continue
                 for aligned in (True, False):
-                    kernel = step.make(kind, reduce.SHAPES["sm_90"], aligned)
+                    kernel = step.make(kind, reduce.CONFIGS["sm_90"], aligned)
                     yield Case(f"{about}{'' if aligned else ', unaligned'}", kernel, types)
 
 

@@ -42,6 +42,7 @@ from course.door.libraries import Seen
 from course.kernels import reduce
 from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds, known
 from course.kernels.intrinsics import load4, store4
+from course.kernels.steps import configured
 from course.kernels.warps import WARP
 
 THREADS = 256
@@ -319,12 +320,12 @@ def launches(
     blocks, function, scale = -(-x.size // tile), LOSSES[name], _scale_of(y)
     if method != "vectorised":
         return [*nothing, (make(function, scale)[blocks, THREADS, stream], (x, y, out))]
-    blocks = min(blocks, reduce.shape_here().blocks * reduce.multiprocessors())
+    blocks = min(blocks, reduce.config_for().blocks * reduce.multiprocessors())
     partial = workspace(blocks, np.float32)
     kernel = make(function, scale, are_aligned(x, y))
     return [
         (kernel[blocks, THREADS, stream], (x, y, partial)),
-        *reduce.launches(partial, out, stream=stream),
+        *configured(reduce.LADDER.launches(partial, out, kind="sum"), stream),
     ]
 
 

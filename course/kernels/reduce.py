@@ -11,6 +11,8 @@ Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ P
 `__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +23,11 @@ from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
+from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import WIDE, Array, are_aligned, checked, flat, known
+from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
 from course.kernels.intrinsics import load4
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
@@ -192,7 +195,7 @@ def shuffles(kind: Kind) -> Callable:
 
 
 @dataclass(frozen=True)
-class ReductionShape:
+class ReductionConfig:
     """The sizes to tune.
 
     Attributes
@@ -200,7 +203,7 @@ class ReductionShape:
     threads : int
         Of a block; 32 times a power of two.
     accesses : int
-        Loads of four elements that a thread has under way together.
+        Loads of four elements that a thread has in flight together.
     blocks : int
         Blocks for each multiprocessor in step 5.
     """
@@ -215,20 +218,21 @@ class ReductionShape:
         return self.threads * self.accesses * WIDE
 
 
-#: Not measured yet: 64 bytes under way in each thread, as many threads as a multiprocessor holds.
-SHAPES = {"sm_75": ReductionShape(blocks=4), "sm_90": ReductionShape(blocks=8)}
+#: Not measured yet: 64 bytes in flight in each thread, as many threads as a multiprocessor holds.
+CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
+SHAPES = CONFIGS  # as lesson 10 calls them
 
 
 @functools.cache
-def gatherer(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
+def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """Device function of (x, first, step): a thread's part of the tiles from `first` on.
 
     Tiles that are full are read without a guard, four elements at a time where the array is
-    aligned, all loads under way before the first is used; each access has a partial result of its
+    aligned, all loads in flight before the first is used; each access has a partial result of its
     own, so that no addition waits for the one before. The tile in which x ends goes one by one.
     """
-    combined, nothing, threads = kind.combined, kind.nothing, shape.threads
-    accesses, tile = shape.accesses, shape.tile
+    combined, nothing, threads = kind.combined, kind.nothing, config.threads
+    accesses, tile = config.accesses, config.tile
 
     @cuda.jit(device=True)
     def gathered(x, first, step):
@@ -262,14 +266,14 @@ def gatherer(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
 
 
 @functools.cache
-def several(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
+def several(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """Step 4, of (x, out): several elements a thread, wide loads; then as step 3, one atomic.
 
     Mapping: block b has the b-th tile.
     """
-    combine_at, tile = kind.combine_at, shape.tile
-    gathered = gatherer(kind, shape, aligned)
-    _, of_block = pieces(kind, shape.threads // WARP)
+    combine_at, tile = kind.combine_at, config.tile
+    gathered = gatherer(kind, config, aligned)
+    _, of_block = pieces(kind, config.threads // WARP)
 
     @cuda.jit
     def reduce_several(x, out):
@@ -282,7 +286,7 @@ def several(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
 
 
 @functools.cache
-def last_block(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
+def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """Step 5, of (x, partial, counter, out): as many blocks as run at once; the last one ends it.
 
     Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
@@ -290,10 +294,10 @@ def last_block(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
     combines them. counter holds 0 before and after. No atomic touches the result, so a sum is
     added in the same order each time, and its bits are the same.
     """
-    nothing, tile, threads = kind.nothing, shape.tile, shape.threads
+    nothing, tile, threads = kind.nothing, config.tile, config.threads
     combined = kind.combined
-    gathered = gatherer(kind, shape, aligned)
-    _, of_block = pieces(kind, shape.threads // WARP)
+    gathered = gatherer(kind, config, aligned)
+    _, of_block = pieces(kind, config.threads // WARP)
 
     @cuda.jit
     def reduce_last_block(x, partial, counter, out):
@@ -318,72 +322,50 @@ def last_block(kind: Kind, shape: ReductionShape, aligned: bool) -> Callable:
     return reduce_last_block
 
 
-class ReductionStep(NamedTuple):
-    """A step of the ladder: what makes its kernel, and whether for a shape and an alignment."""
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+class ReductionProblem(NamedTuple):
+    """What decides between the steps of a reduction."""
+
+    size: int
+    dtype: str
+    aligned: bool  # four elements can be accessed at once
+
+    @classmethod
+    def of(cls, x: Array, out: Array, kind: str) -> ReductionProblem:
+        """Of a flat array on the device."""
+        return cls(x.size, name_of(x.dtype), are_aligned(x))
+
+    @property
+    def read(self) -> int:
+        """Bytes of all elements."""
+        return self.size * WORDS[self.dtype].bitwidth // 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReductionStep(Step):
+    """A step of the ladder: what makes its kernel, too.
+
+    Attributes
+    ----------
+    make : callable
+        ``make(kind)``, or with a shape ``make(kind, config, aligned)``.
+    shaped : bool
+        Whether its kernel depends on a config and on the alignment.
+    fills : bool
+        Whether the result's place holds what changes nothing before.
+    """
 
     make: Callable
     shaped: bool = False
-    fills: bool = True  # the result's place holds what changes nothing before
+    fills: bool = True
 
 
-#: The steps by name, in the order of the ladder.
-LADDER = {
-    "atomics": ReductionStep(functools.cache(atomics)),
-    "tree": ReductionStep(functools.cache(tree)),
-    "shuffles": ReductionStep(functools.cache(shuffles)),
-    "several": ReductionStep(several, shaped=True),
-    "last block": ReductionStep(last_block, shaped=True, fills=False),
-}
-
-
-def launches(
-    x: Array, out: Array, kind: str = "sum", method: str = "last block", stream: Any = 0
-) -> list[tuple[Callable, tuple]]:
-    """What a step launches, for a flat device array and a float32: kernels and their arguments.
-
-    Steps 1 to 4 launch `fill` first. Step 5 has a float32 for each block and a counter, and may not
-    run twice at the same time with the same.
-    """
-    step, reduced = LADDER[method], KINDS[kind]
-    if not step.shaped:
-        kernel, threads, tile = step.make(reduced), THREADS, THREADS
-    else:
-        shape = shape_here()
-        kernel = step.make(reduced, shape, are_aligned(x))
-        threads, tile = shape.threads, shape.tile
-    blocks = max(1, -(-x.size // tile))
-    if not step.fills:
-        blocks = min(blocks, shape.blocks * multiprocessors())
-        partial, counter = workspace(blocks, np.float32), workspace(1, np.uint32, zeros=True)
-        return [(kernel[blocks, threads, stream], (x, partial, counter, out))]
-    first, call = fill[1, 1, stream], kernel[blocks, threads, stream]
-    return [(first, (out, reduced.nothing)), (call, (x, out))]
-
-
-def configured(
-    x: Array, kind: str = "sum", method: str = "last block", stream: int = 0
-) -> Callable[[Array, Array], None]:
-    """A step, ready to be called with (x, out): a flat device array like this one, a float32.
-
-    What it needs besides lives as long as it, see `launches`.
-    """
-    prepared = launches(x, x, kind, method, stream)
-    if len(prepared) == 1:
-        ((call, (_, partial, counter, _)),) = prepared
-        return lambda x, out: call(x, partial, counter, out)
-    (first, (_, nothing)), (call, _) = prepared
-
-    def launch(x: Array, out: Array) -> None:
-        first(out, nothing)
-        call(x, out)
-
-    return launch
-
-
-def shape_here() -> ReductionShape:
-    """The shape for this GPU."""
+def config_for() -> ReductionConfig:
+    """The config for this GPU."""
     capability = tuple(cuda.get_current_device().compute_capability)
-    return SHAPES["sm_90" if capability >= (8, 0) else "sm_75"]
+    return CONFIGS["sm_90" if capability >= (8, 0) else "sm_75"]
 
 
 def multiprocessors() -> int:
@@ -391,32 +373,92 @@ def multiprocessors() -> int:
     return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
 
 
-# --- the front door -------------------------------------------------------------------------------
+def _nothing_at(out: Array, kind: str) -> Launch:
+    return Launch(fill, 1, 1, (out, KINDS[kind].nothing))
+
+
+def _one_each(make: Callable) -> ReductionStep:
+    """A step whose threads have one element each."""
+    make = functools.cache(make)
+
+    def launches(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
+        grid = max(1, ceil_div(problem.size, THREADS))
+        return [_nothing_at(out, kind), Launch(make(KINDS[kind]), grid, THREADS, (x, out))]
+
+    return ReductionStep(launches, work=lambda problem: Work(problem.read + 4, {}), make=make)
+
+
+def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
+    config = config_for()
+    kernel = several(KINDS[kind], config, problem.aligned)
+    grid = max(1, ceil_div(problem.size, config.tile))
+    return [_nothing_at(out, kind), Launch(kernel, grid, config.threads, (x, out))]
+
+
+def _last_blocks(problem: ReductionProblem) -> int:
+    config = config_for()
+    most = config.blocks * multiprocessors()
+    return min(max(1, ceil_div(problem.size, config.tile)), most)
+
+
+def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
+    """Its partial results and counter may not be used by two launches at the same time."""
+    config, blocks = config_for(), _last_blocks(problem)
+    kernel = last_block(KINDS[kind], config, problem.aligned)
+    partial, counter = workspace(blocks, np.float32), workspace(1, np.uint32, zeros=True)
+    return [Launch(kernel, blocks, config.threads, (x, partial, counter, out))]
+
+
+def _last_work(problem: ReductionProblem) -> Work:
+    return Work(problem.read + 2 * 4 * _last_blocks(problem) + 4, {})
+
+
+LADDER = Ladder(
+    "reduction",
+    ReductionProblem.of,
+    {
+        "atomics": _one_each(atomics),
+        "tree": _one_each(tree),
+        "shuffles": _one_each(shuffles),
+        "several": ReductionStep(
+            _several, work=lambda problem: Work(problem.read + 4, {}), make=several, shaped=True
+        ),
+        "last block": ReductionStep(
+            _last_block, work=_last_work, make=last_block, shaped=True, fills=False
+        ),
+    },
+    best=lambda problem: "last block",
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _result(x: Seen, kind: str, method: str) -> Result:
-    known(kind, "reduction", KINDS)
-    known(method, "method", LADDER)
+    require_choice(kind, "reduction", KINDS)
+    require_choice(method, "method", LADDER.names)
     checked(x, "x")
     if kind == "max" and not x.size:
         raise ValueError("x has no elements, so no maximum: give at least one")
     return (1,), np.float32
 
 
-def _launches(x: Array, out: Array, kind: str, method: str, stream: Stream) -> list:
+def _launches(x: Array, out: Array, kind: str, method: str) -> list[Launch]:
     if not x.size:
-        return [(fill[1, 1, stream], (out, KINDS[kind].nothing))]
-    return launches(flat(x, "x"), out, kind, method, stream)
+        return [_nothing_at(out, kind)]
+    return LADDER.launches(flat(x, "x"), out, kind=kind, method=method)
 
 
-_DOOR = Door("reduction", ("x",), _result, _launches, scalar=True, empty=True)
+_DOOR = Door(
+    "reduction", ("x",), _result, _launches, scalar=True, empty=True, options=("kind", "method")
+)
 
 
 def reduction(
     x: Array,
     kind: str = "sum",
     out: Array | None = None,
-    method: str = "last block",
+    method: str = "auto",
     stream: Stream = None,
 ) -> Any:
     """The sum or the maximum of all elements, on the GPU (or the simulated one).
@@ -430,7 +472,7 @@ def reduction(
     out : array of one float32, optional
         On the GPU: where to write; nothing is waited for.
     method : str
-        A step of `LADDER`.
+        Of `LADDER.names`; "auto" takes "last block".
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
 
@@ -447,3 +489,6 @@ def reduction(
         For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
     """
     return _DOOR.enter((x,), (kind, method), out, stream)
+
+
+reduction.ladder = LADDER

@@ -80,7 +80,7 @@ def _room(like: Any) -> Any:
 def _sum(rows: int) -> Launch:
     from course.kernels import reduce
 
-    x, shape = _numbers(rows, flat=True), reduce.shape_here()
+    x, shape = _numbers(rows, flat=True), reduce.config_for()
     blocks = min(-(-x.size // shape.tile), shape.blocks * reduce.multiprocessors())
     kernel = reduce.LADDER["last block"].make(reduce.KINDS["sum"], shape, True)
     partial = backend.cuda.to_device(np.zeros(blocks, np.float32))

@@ -8,6 +8,7 @@ launches decide: there every program has the rows of `recording.launch_costs`, t
 import numpy as np
 
 from course.kernels import reduce, softmax
+from course.kernels.steps import configured
 from recording import launch_costs, peers
 
 SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
@@ -42,7 +43,13 @@ def one_reduction(bench, size, kind):
     for name in reduce.LADDER:
 
         def queued(stream, name=name):
-            return reduce.configured(there, kind, name, stream)
+            calls = configured(reduce.LADDER.launches(there, out, kind=kind, method=name), stream)
+
+            def call(x, out):
+                for launch, arguments in calls:
+                    launch(*arguments)
+
+            return call
 
         launch_costs.variant(
             bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work

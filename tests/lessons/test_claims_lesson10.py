@@ -45,9 +45,9 @@ def test_atomics_are_about_two_thousand_times_too_slow():
 
 
 def test_with_several_numbers_a_thread_reading_is_the_roof():
-    each, shape = of_sum("atomics") / 2**26, reduce.SHAPES["sm_90"]
+    each, config = of_sum("atomics") / 2**26, reduce.CONFIGS["sm_90"]
     reading = 4 * 2**26 / recorded_roofs("H200").highest_bandwidth * 1e-6
-    assert 2**26 / shape.tile * each < reading
+    assert 2**26 / config.tile * each < reading
     for step in ("several", "last block"):
         assert of_sum(step) < 1.2 * reading
 

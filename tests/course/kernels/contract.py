@@ -49,7 +49,22 @@ def length(rng: np.random.Generator, size: str, most: int = 5003) -> int:
         return 4 * int(rng.integers(1, 300))
     lengths = {
         "odd": (5, 7, 13, 31, 33, 37, 65, 97, 127, 129, 255, 257, 509, 1021),
-        "long": (199, 251, 1023, 1024, 1025, 1536, 1537, 2044, 2049, 3001, 4096, 4099, 5003),
+        "long": (
+            199,
+            251,
+            1023,
+            1024,
+            1025,
+            1536,
+            1537,
+            2044,
+            2049,
+            3001,
+            4096,
+            4099,
+            5003,
+            20_011,
+        ),
     }[size]
     return int(rng.choice([n for n in lengths if n <= most]))
 
@@ -102,6 +117,8 @@ class Case:
         "flat", elements in C order that begin anywhere.
     out : bool
         Whether the function takes `out`.
+    out_dtype : str
+        What the result holds, if not the type that is drawn.
     in_place : sequence of str
         Arrays that `out` may be.
     special : sequence of float
@@ -123,6 +140,7 @@ class Case:
     typed: Sequence[str] = ()
     layout: str = "flat"
     out: bool = True
+    out_dtype: str = ""
     in_place: Sequence[str] = ()
     special: Sequence[float] = (np.nan, np.inf, -np.inf)
     specials: Sequence[str] = ()
@@ -274,6 +292,8 @@ def wrong(found: Any, right: Right, error: float) -> str:
     """Where a result is not what it must be, in words; "" if it is."""
     values = in_float64(found)
     expected = np.asarray(right.values, np.float64)
+    if expected.ndim == 0 and values.size == 1:
+        values = values.reshape(())
     if values.shape != expected.shape:
         return f"the shape is {values.shape}, not {expected.shape}"
     with np.errstate(all="ignore"):
@@ -324,7 +344,6 @@ def make_call(case: Case, method: str, how: Call, rng: np.random.Generator) -> s
     exact = {name: in_float64(values) for name, values in arrays.items()}
     with np.errstate(all="ignore"):
         right = case.right(exact, **inputs.options)
-    first = next(iter(arrays.values()))
     memory: dict[str, Laid] = {}
     where = how.where
     if how.dtype == "bfloat16" and where not in ("NumPy", "laid"):
@@ -339,8 +358,8 @@ def make_call(case: Case, method: str, how: Call, rng: np.random.Generator) -> s
     if how.out in arrays:
         more["out"] = given[how.out]
     elif how.out:
-        dtype = how.dtype if case.holds("out") or not case.typed else name_of(first.dtype)
-        empty = typed(np.full(right[0].values.shape or (1,), np.nan), dtype)
+        dtype = case.out_dtype or how.dtype
+        empty = typed(np.full(np.shape(right[0].values) or (1,), np.nan), dtype)
         if where == "laid":
             memory["out"] = laid(empty, case.layout, rng)
             more["out"] = memory["out"].array

@@ -50,7 +50,10 @@ def test_the_bytes_that_are_moved_are_those_of_the_work(name, method):
         inputs = case.work(dtype)
         arrays = [typed(a, dtype) if case.holds(n) else a for n, a in inputs.arrays.items()]
         exact = {name: np.asarray(a, np.float64) for name, a in inputs.arrays.items()}
-        results = [typed(its.values, dtype) for its in case.right(exact, **inputs.options)]
+        results = [
+            typed(np.atleast_1d(its.values), case.out_dtype or dtype)
+            for its in case.right(exact, **inputs.options)
+        ]
         arrays, results = (list(map(cuda.to_device, some)) for some in (arrays, results))
         with watched() as found:
             for launch in case.ladder.launches(*arrays, *results, **inputs.options, method=method):
