@@ -274,7 +274,7 @@ def of_losses() -> Iterator[Case]:
         for stored in ("float32", "uint8") if name == "bce" else ("float32",):
             scale = 1.0 if stored == "float32" else float(losses.OF_BYTE)
             types = f"void({_ONE}, {stored}[::1], {_ONE})"
-            for label, (make, _) in losses.LADDER.items():
+            for label, (make, _) in losses.KERNELS.items():
                 for more in ((True,), (False,)) if label == "vectorised" else ((),):
                     about = f"losses: {name}, {label}, {stored}{', unaligned' * (more == (False,))}"
                     yield Case(about, make(function, scale, *more), types)

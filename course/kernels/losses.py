@@ -31,6 +31,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import float32, int32, int64
@@ -40,15 +41,15 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
 from course.kernels import reduce
-from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds, known
+from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds
 from course.kernels.intrinsics import load4, store4
-from course.kernels.steps import configured
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import WARP
 
 THREADS = 256
 WARPS = THREADS // WARP
 SEVERAL = 8  # elements of a thread in "unrolled" and "shuffles"
-ACCESSES = 4  # loads of four that a thread has under way in "vectorised"
+ACCESSES = 4  # loads of four that a thread has in flight in "vectorised"
 TILE = THREADS * ACCESSES * WIDE
 ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
 OF_BYTE = float32(1 / 255)
@@ -189,7 +190,7 @@ def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
     """Step 5, of (x, y, partial): a sum for each block.
 
     Mapping: a block reads tiles of 4,096 elements, as many blocks apart; a thread has four
-    neighbours of each load, all loads of a tile under way before the first is used. The tile in
+    neighbours of each load, all loads of a tile in flight before the first is used. The tile in
     which the arrays end goes one by one.
     """
     term, factor = terms(function, scale), float32(scale)
@@ -220,8 +221,8 @@ def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
     return loss_vectorised
 
 
-#: The steps by name, and how many elements a block has.
-LADDER = {
+#: What makes a step's kernel, and how many elements a block has.
+KERNELS = {
     "atomics": (atomics, THREADS),
     "tree": (tree, THREADS),
     "unrolled": (unrolled, THREADS * SEVERAL),
@@ -231,9 +232,6 @@ LADDER = {
 
 
 # --- backward -------------------------------------------------------------------------------------
-
-
-BACKWARD = ("each", "wide")  # the steps of BCE's gradient
 
 
 @functools.cache
@@ -280,7 +278,104 @@ def kl_backward(mean, log_variance, factor, d_mean, d_log_variance):
         d_log_variance[i] = factor * HALF * (math.exp(log_variance[i]) - ONE)
 
 
-# --- the front doors ------------------------------------------------------------------------------
+# --- the ladders ----------------------------------------------------------------------------------
+
+
+def _scale_of(array: Array) -> float:
+    return float(OF_BYTE) if array.dtype == np.uint8 else 1.0
+
+
+class LossProblem(NamedTuple):
+    """What decides between the steps of a loss, and of a loss's gradient."""
+
+    size: int
+    scale: float  # of the second array's elements
+    aligned: bool  # four elements can be accessed at once
+    read: int  # bytes of both arrays
+
+    @classmethod
+    def of_sum(cls, first: Array, second: Array, out: Array, name: str) -> LossProblem:
+        """Of flat arrays on the device, whose loss is one element."""
+        read = first.size * (first.dtype.itemsize + second.dtype.itemsize)
+        return cls(first.size, _scale_of(second), are_aligned(first, second), read)
+
+    @classmethod
+    def of_gradient(cls, first: Array, second: Array, out: Array, scale: float) -> LossProblem:
+        """Of flat arrays on the device, whose result has an element for each of theirs."""
+        problem = cls.of_sum(first, second, out, "")
+        return problem._replace(aligned=are_aligned(first, second, out))
+
+
+def _nothing_at(out: Array) -> Launch:
+    return Launch(reduce.fill, 1, 1, (out, np.float32(0)))
+
+
+def _by_atomics(method: str) -> Step:
+    """A step whose blocks add their sums at one address."""
+    make, tile = KERNELS[method]
+
+    def launches(
+        problem: LossProblem, first: Array, second: Array, out: Array, name: str
+    ) -> list[Launch]:
+        kernel = make(LOSSES[name], problem.scale)
+        grid = ceil_div(problem.size, tile)
+        return [_nothing_at(out), Launch(kernel, grid, THREADS, (first, second, out))]
+
+    return Step(launches, work=lambda problem: Work(problem.read + 4, {}))
+
+
+def _parts(problem: LossProblem) -> int:
+    most = reduce.config_for().blocks * reduce.multiprocessors()
+    return min(ceil_div(problem.size, TILE), most)
+
+
+def _vectorised(
+    problem: LossProblem, first: Array, second: Array, out: Array, name: str
+) -> list[Launch]:
+    blocks = _parts(problem)
+    partial = workspace(blocks, np.float32)
+    kernel = vectorised(LOSSES[name], problem.scale, problem.aligned)
+    return [
+        Launch(kernel, blocks, THREADS, (first, second, partial)),
+        *reduce.LADDER.launches(partial, out, kind="sum"),
+    ]
+
+
+LADDER = Ladder(
+    "loss",
+    LossProblem.of_sum,
+    {name: _by_atomics(name) for name in list(KERNELS)[:-1]} | {"vectorised": Step(_vectorised)},
+    best=lambda problem: "vectorised",
+)
+
+
+def _bce_backward(wide: bool) -> Step:
+    tile = THREADS * WIDE if wide else THREADS
+
+    def launches(
+        problem: LossProblem, logits: Array, targets: Array, out: Array, scale: float
+    ) -> list[Launch]:
+        kernel = bce_backward(problem.scale, wide)
+        arguments = logits, targets, np.float32(scale), out
+        return [Launch(kernel, ceil_div(problem.size, tile), THREADS, arguments)]
+
+    def refusal(problem: LossProblem) -> str:
+        if problem.aligned or not wide:
+            return ""
+        return "accesses four elements at once, and an array begins between"
+
+    return Step(launches, refusal, work=lambda problem: Work(problem.read + 4 * problem.size, {}))
+
+
+BACKWARD = Ladder(
+    "bce_gradient",
+    LossProblem.of_gradient,
+    {"each": _bce_backward(wide=False), "wide": _bce_backward(wide=True)},
+    best=lambda problem: "wide" if problem.aligned else "each",
+)
+
+
+# --- the entry points -----------------------------------------------------------------------------
 
 
 def _checked(name: str, first: Seen, second: Seen) -> None:
@@ -296,40 +391,24 @@ def _checked(name: str, first: Seen, second: Seen) -> None:
         )
 
 
-def _scale_of(array: Array) -> float:
-    return float(OF_BYTE) if array.dtype == np.uint8 else 1.0
-
-
 def _result(first: Seen, second: Seen, name: str, method: str) -> Result:
-    known(name, "loss", LOSSES)
-    known(method, "method", LADDER)
+    require_choice(name, "loss", LOSSES)
+    require_choice(method, "method", LADDER.names)
     _checked(name, first, second)
     return (1,), np.float32
 
 
-def launches(
-    first: Array, second: Array, out: Array, name: str, method: str = "vectorised",
-    stream: Stream = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a loss launches, for device arrays; memory besides lives as long as the launches."""
-    nothing = [(reduce.fill[1, 1, stream], (out, np.float32(0)))]
+def _launches(first: Array, second: Array, out: Array, name: str, method: str) -> list[Launch]:
     if not first.size:
-        return nothing
-    x, y = flat(first, "the first array"), flat(second, "the second array")
-    make, tile = LADDER[method]
-    blocks, function, scale = -(-x.size // tile), LOSSES[name], _scale_of(y)
-    if method != "vectorised":
-        return [*nothing, (make(function, scale)[blocks, THREADS, stream], (x, y, out))]
-    blocks = min(blocks, reduce.config_for().blocks * reduce.multiprocessors())
-    partial = workspace(blocks, np.float32)
-    kernel = make(function, scale, are_aligned(x, y))
-    return [
-        (kernel[blocks, THREADS, stream], (x, y, partial)),
-        *configured(reduce.LADDER.launches(partial, out, kind="sum"), stream),
-    ]
+        return [_nothing_at(out)]
+    pair = flat(first, "the first array"), flat(second, "the second array")
+    return LADDER.launches(*pair, out, name=name, method=method)
 
 
-_LOSS = Door("loss", ("first", "second"), _result, launches, scalar=True, empty=True)
+_LOSS = Door(
+    "loss", ("first", "second"), _result, _launches, scalar=True, empty=True,
+    options=("name", "method"),
+)  # fmt: skip
 
 
 def loss(
@@ -337,7 +416,7 @@ def loss(
     first: Array,
     second: Array,
     out: Array | None = None,
-    method: str = "vectorised",
+    method: str = "auto",
     stream: Stream = None,
 ) -> Array:
     """A loss summed over all elements, on the GPU (or the simulated one).
@@ -352,7 +431,7 @@ def loss(
     out : array of one float32, optional
         On the GPU: where to write; nothing is waited for.
     method : str
-        A step of `LADDER`.
+        Of `LADDER.names`; "auto" takes "vectorised".
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of first's library.
 
@@ -371,42 +450,45 @@ def loss(
     return _LOSS.enter((first, second), (name, method), out, stream)
 
 
+loss.ladder = LADDER
+
+
 def _bce_result(logits: Seen, targets: Seen, scale: float, method: str) -> Result:
-    known(method, "method", BACKWARD)
+    require_choice(method, "method", BACKWARD.names)
     _checked("bce", logits, targets)
     return logits.shape, np.float32
 
 
-def bce_launches(
-    logits: Array, targets: Array, out: Array, scale: float, method: str = "wide",
-    stream: Stream = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What BCE's gradient launches, for device arrays."""
-    arrays, out = (flat(logits, "logits"), flat(targets, "targets")), flat(out, "out")
-    wide = method == "wide" and are_aligned(*arrays, out)
-    blocks = -(-logits.size // (THREADS * WIDE if wide else THREADS))
-    kernel = bce_backward(_scale_of(targets), wide)[blocks, THREADS, stream]
-    return [(kernel, (*arrays, np.float32(scale), out))]
+def _bce_launches(
+    logits: Array, targets: Array, out: Array, scale: float, method: str
+) -> list[Launch]:
+    arrays = flat(logits, "logits"), flat(targets, "targets"), flat(out, "out")
+    return BACKWARD.launches(*arrays, scale=scale, method=method)
 
 
 def kl_launches(
-    mean: Array, log_variance: Array, d_mean: Array, d_log_variance: Array, scale: float,
-    stream: Stream = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    mean: Array, log_variance: Array, d_mean: Array, d_log_variance: Array, scale: float
+) -> list[Launch]:
     """What KL's gradient launches, for device arrays."""
     given = flat(mean, "mean"), flat(log_variance, "log_variance")
     found = flat(d_mean, "d_mean"), flat(d_log_variance, "d_log_variance")
-    kernel = kl_backward[-(-mean.size // THREADS), THREADS, stream]
-    return [(kernel, (*given, np.float32(scale), *found))]
+    arguments = *given, np.float32(scale), *found
+    return [Launch(kl_backward, ceil_div(mean.size, THREADS), THREADS, arguments)]
 
 
 _NAMES = "logits", "targets"
-_BCE = Door("bce_gradient", _NAMES, _bce_result, bce_launches, in_place=_NAMES)
+_BCE = Door(
+    "bce_gradient", _NAMES, _bce_result, _bce_launches, in_place=_NAMES,
+    options=("scale", "method"),
+)  # fmt: skip
 
 
 def bce_gradient(
     logits: Array, targets: Array, scale: float = 1.0, out: Array | None = None,
-    method: str = "wide", stream: Stream = None,
+    method: str = "auto", stream: Stream = None,
 ) -> Array:  # fmt: skip
-    """The gradient of `loss`'s "bce" by the logits, times a factor; `method` is of `BACKWARD`."""
+    """The gradient of `loss`'s "bce" by the logits, times a factor; `method`: of `BACKWARD`."""
     return _BCE.enter((logits, targets), (float(scale), method), out, stream)
+
+
+bce_gradient.ladder = BACKWARD

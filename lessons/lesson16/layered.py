@@ -204,15 +204,17 @@ class LayeredTrainer:
         yield from layer("decode", z, g)
         yield from leaky(g, g)
         yield from layer("pixels", g, logits)
-        yield from losses.launches(logits, x, bce, "bce", way.loss, stream)
-        yield from losses.launches(mean, log_variance, kl, "kl", way.loss, stream)
+        for name, total, *pair in (("bce", bce, logits, x), ("kl", kl, mean, log_variance)):
+            pair = (its.reshape(its.size) for its in pair)
+            yield from losses.LADDER.launches(*pair, total, name=name, method=way.loss)
         # backward
-        yield from losses.bce_launches(logits, x, d_logits, scale, way.element, stream)
+        arrays = (its.reshape(its.size) for its in (logits, x, d_logits))
+        yield from losses.BACKWARD.launches(*arrays, scale=scale, method=way.element)
         yield from by_input("pixels", d_logits, d_g)
         yield from leaky(d_g, g, d_g)
         yield from by_input("decode", d_g, d_z)
         yield from sampling.gradient_launches(d_z, log_variance, noise, d_log_variance, stream)
-        yield from losses.kl_launches(mean, log_variance, of_mean, of_log_variance, scale, stream)
+        yield from losses.kl_launches(mean, log_variance, of_mean, of_log_variance, scale)
         yield from added(d_log_variance, of_log_variance)
         yield from added(d_z, of_mean)  # z is the mean, and noise: now the gradient by the mean
         yield from by_input("mean", d_z, d_h)

@@ -340,7 +340,9 @@ def a_loss(bench, name, shape, first, second, small):
         limit = {"limit": 1e-2} if method == "atomics" else {}
 
         def make(stream, method=method):
-            return losses.launches(*arrays, out, name, method, stream)
+            return configured(
+                losses.LADDER.launches(*arrays, out, name=name, method=method), stream
+            )
 
         ours(bench, name, method, shape, make, (*arrays, out), out=out, **given | limit)
     gradient, op = {"small": small, "expected": slope}, f"{name} gradient"
@@ -350,8 +352,10 @@ def a_loss(bench, name, shape, first, second, small):
 
         def make(stream, method=method):
             if name == "bce":
-                return losses.bce_launches(*arrays, d_first, 1.0, method, stream)
-            return losses.kl_launches(*arrays, d_first, d_second, 1.0, stream)
+                launches = losses.BACKWARD.launches(*arrays, d_first, scale=1.0, method=method)
+            else:
+                launches = losses.kl_launches(*arrays, d_first, d_second, 1.0)
+            return configured(launches, stream)
 
         ours(bench, op, method, shape, make, (*arrays, d_first), out=d_first, **gradient)
     if torch := bench.peer("torch"):
@@ -360,8 +364,8 @@ def a_loss(bench, name, shape, first, second, small):
 
 def stagnates(bench, name, shape, arrays, out, total):
     """Keep the error of so many atomics at one address; their time would mean nothing."""
-    for launch, arguments in losses.launches(*arrays, out, name, "atomics"):
-        launch(*arguments)
+    for launch in losses.LADDER.launches(*arrays, out, name=name, method="atomics"):
+        launch.on()
     error = abs(float(out.copy_to_host()[0]) - total) / total
     bench.figure(name, "atomics", shape, "float32", "error", "relative", error)
     note = f"{name} atomics {shape}: not timed, float32 at one address stops growing; see its error"
