@@ -1,8 +1,10 @@
 """A step of Adam: what a gradient and the two moments of those before it make of parameters.
 
 >>> corrected = cuda.to_device(corrections(step, 1e-3))
->>> for kernel, arguments in launches(weights, gradient, first, second, corrected, *outs):
-...     kernel(*arguments)
+>>> for launch in LADDER.launches(weights, gradient, first, second, corrected, *results):
+...     launch.on(stream)
+
+All but `corrected` are flat device arrays of one length; results may be where arguments are.
 
 The moments begin at 0, so after t steps they are too small by 1 - beta^t. Those two numbers are
 computed once a step, in float64, on the host: in float32 1 - 0.999^t is wrong by 1.3e-5 at t = 1,
@@ -16,14 +18,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.door.door import Stream
-from course.kernels.arrays import WIDE, Array, are_aligned, flat
+from course.kernels.arrays import WIDE, Array, are_aligned
 from course.kernels.intrinsics import load4, store4
+from course.kernels.steps import Ladder, Launch, Step, ceil_div
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 THREADS = 256
@@ -87,19 +90,38 @@ def adam_wide(parameters, gradient, first, second, corrected, out, out1, out2):
             )
 
 
-LADDER = ("each", "wide")
-NAMES = "parameters", "gradient", "first", "second", "corrected"
+class AdamProblem(NamedTuple):
+    """What decides between the steps."""
+
+    size: int
+    aligned: bool  # four elements can be accessed at once
+
+    @classmethod
+    def of(cls, *arrays: Array) -> AdamProblem:
+        """Of flat arrays on the device, and the corrections, which come before the results."""
+        *given, _, out, out1, out2 = arrays
+        return cls(out.size, are_aligned(*given, out, out1, out2))
 
 
-def launches(
-    parameters: Array, gradient: Array, first: Array, second: Array, corrected: Array, out: Array,
-    out1: Array, out2: Array, method: str = "wide", stream: Stream = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a step launches, for device arrays; results may be where the arguments are."""
-    given = parameters, gradient, first, second
-    arrays = [flat(array, name) for array, name in zip(given, NAMES, strict=False)]
-    found = [flat(array, "a result") for array in (out, out1, out2)]
-    wide = method == "wide" and are_aligned(*arrays, *found)
-    kernel, tile = (adam_wide, THREADS * WIDE) if wide else (adam_each, THREADS)
-    call = kernel[-(-parameters.size // tile), THREADS, stream]
-    return [(call, (*arrays, corrected, *found))]
+def _step(kernel: Any, tile: int, refusal: Callable[[AdamProblem], str]) -> Step:
+    """The step of a kernel whose blocks have so many elements each."""
+
+    def launches(problem: AdamProblem, *arrays: Array) -> list[Launch]:
+        return [Launch(kernel, ceil_div(problem.size, tile), THREADS, arrays)]
+
+    return Step(launches, refusal)
+
+
+def _between(problem: AdamProblem) -> str:
+    return "" if problem.aligned else "accesses four elements at once, and an array begins between"
+
+
+LADDER = Ladder(
+    "adam",
+    AdamProblem.of,
+    {
+        "each": _step(adam_each, THREADS, lambda problem: ""),
+        "wide": _step(adam_wide, THREADS * WIDE, _between),
+    },
+    best=lambda problem: "wide" if problem.aligned else "each",
+)

@@ -233,6 +233,7 @@ class LayeredTrainer:
         parts = self._weights, self._gradients, self._first, self._second
         groups = [[p.all for p in parts]] if way.together else zip(*(p.each() for p in parts))
         for w, gradient, first, second in groups:
-            yield from adam.launches(
-                w, gradient, first, second, corrected, w, first, second, way.element, stream
-            )
+            given = (its.reshape(its.size) for its in (w, gradient, first, second))
+            w, gradient, first, second = given
+            arrays = w, gradient, first, second, corrected, w, first, second
+            yield from adam.LADDER.launches(*arrays, method=way.element)

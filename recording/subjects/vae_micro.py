@@ -415,7 +415,7 @@ def adams(bench, count):
         )
 
         def make(stream, method=method, its=(w, grad, first, second, factors, w, first, second)):
-            return adam.launches(*its, method, stream)
+            return configured(adam.LADDER.launches(*its, method=method), stream)
 
         arrays = w, grad, first, second
         ours(bench, "adam", method, shape, make, arrays, alone=False, out=w, **given)

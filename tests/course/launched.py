@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from course import cuda
+from course.kernels.steps import configured
 
 
 def launched(launches: Callable[..., Any], arrays: Sequence[np.ndarray], shapes: Sequence[tuple],
-             *options: Any) -> list[np.ndarray]:  # fmt: skip
+             *options: Any, **named: Any) -> list[np.ndarray]:  # fmt: skip
     """The results, float32 and poisoned before, of ``launches(*arrays, *results, *options)``."""
     there = [cuda.to_device(array) for array in arrays]
     results = [cuda.to_device(np.full(shape, np.nan, np.float32)) for shape in shapes]
-    for kernel, arguments in launches(*there, *results, *options):
+    for kernel, arguments in configured(launches(*there, *results, *options, **named)):
         kernel(*arguments)
     return [result.copy_to_host() for result in results]
 

@@ -252,6 +252,29 @@ def libraries() -> dict[str, Callable[[np.ndarray], Any]]:
     return found
 
 
+def launched_by(ladder: Ladder, results: int) -> Callable:
+    """A function of a ladder that only networks launch: so many results, float32, like the first.
+
+    It takes arrays of any kind, and hands the ladder flat ones on the device.
+    """
+
+    def call(*arrays: Any, method: str = "auto", **options: Any) -> tuple:
+        there = [
+            cuda.as_cuda_array(array) if hasattr(array, "__cuda_array_interface__")
+            else cuda.to_device(np.asarray(array))
+            for array in arrays
+        ]  # fmt: skip
+        shape, flat = arrays[0].shape, [array.reshape(array.size) for array in there]
+        found = [cuda.to_device(np.full(flat[0].size, np.nan, np.float32)) for _ in range(results)]
+        if flat[0].size:
+            for launch in ladder.launches(*flat, *found, method=method, **options):
+                launch.on()
+        return tuple(array.reshape(shape) for array in found)
+
+    call.ladder = ladder
+    return call
+
+
 # --- launches that are looked at ------------------------------------------------------------------
 
 
