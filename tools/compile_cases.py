@@ -26,7 +26,7 @@ from course.kernels import (
 from course.kernels.arrays import WORDS
 from course.kernels.convolution import function_of
 from course.kernels.layer_tiles import PRECISIONS
-from course.kernels.norm import Form, backward_registers, long_rows
+from course.kernels.norm import Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
 from course.kernels.norm.registers import IN_L2
@@ -188,7 +188,7 @@ NORM_LENGTHS = {
 
 
 def of_norm() -> Iterator[Case]:
-    """LayerNorm, for a shape and a form."""
+    """LayerNorm, for a config and a variant."""
     yield Case("norm: activate, gelu", norm.activate("gelu"), f"void({_TWO})")
     given = f"{_TWO}, {_TWO}, {_ONE}, {_ONE}"
     for function in (None, "gelu"):
@@ -208,27 +208,26 @@ def of_norm() -> Iterator[Case]:
             step = norm.LADDER[norm.method_for("auto", length, aligned, kind, given=(0, False))]
             for function in (None, "gelu") if length in (768, 4096) else ("gelu",):
                 name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
-                form = Form(kind, aligned, activation=function)
-                yield Case(name, step.launch(1, length, form).kernel, types)
+                variant = Variant(kind, aligned, activation=function)
+                yield Case(name, step.launch(1, length, variant).kernel, types)
                 if aligned and kind == "float32" and length <= IN_L2:
-                    kernel = step.launch(1, length, replace(form, in_l2=True)).kernel
+                    kernel = step.launch(1, length, replace(variant, keep_in_l2=True)).kernel
                     yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
-            if (
-                length
-                <= backward_registers.BACKWARD_THREADS
-                * backward_registers.BACKWARD_ELEMENTS[aligned][-1]
-            ):
-                shape = backward_registers.backward_shape(length, aligned)
-                full = shape.full(length, aligned)
+            if length <= norm_backward.longest_in_registers(aligned):
+                config = backward_registers.backward_config(length, aligned)
+                unguarded = config.unguarded(length, aligned)
                 for function in (None, "gelu"):
-                    form = Form(kind, aligned, full, beta=function is not None, activation=function)
-                    kernel = backward_registers.backward_in_registers(shape, form, True)
+                    variant = Variant(
+                        kind, aligned, unguarded, beta=function is not None, activation=function
+                    )
+                    kernel = backward_registers.backward_in_registers(config, variant, True)
                     label = "" if function is None else f", {function}"
                     yield Case(f"norm: backward{label}, {where}", kernel, back)
-            if kind == "float32" and length > norm.ALONE[aligned]:
-                form = Form(kind, aligned, activation="gelu", shifted=not aligned)
-                shape = long_rows.split_shape(length, 2**18, form.shifted)
-                kernel = long_rows.rows_in_both(shape, long_rows.split_form(shape, form, length))
+            if kind == "float32" and length > norm.REGISTERS_ALONE[aligned]:
+                variant = Variant(kind, aligned, activation="gelu", shifted=not aligned)
+                config = long_rows.split_config(length, 2**18, variant.shifted)
+                split = long_rows.split_variant(config, variant, length)
+                kernel = long_rows.rows_in_both(config, split)
                 yield Case(f"norm: rows in both, gelu, {where}", kernel, types, (8, 0))
 
 

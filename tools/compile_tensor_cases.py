@@ -18,7 +18,7 @@ from course.kernels.halves import plain, products, roles, split
 from course.kernels.halves.apart import finished_apart
 from course.kernels.halves.common import ELEMENTS
 from course.kernels.halves.dots import dots
-from course.kernels.norm import Form
+from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES as NORM
 from course.kernels.patches import gather
 from course.kernels.reconstruct import warpgroup_tiles
@@ -148,7 +148,7 @@ def tensor_cases() -> Iterator[Case]:
         kernel = first_steps.fused(element, 64)
         yield Case(f"attention: fused, {element}", kernel, (four, four, four, f4, out), (8, 0))
         for step in NORM:
-            kernel = NORM[step](197, 768, Form(element)).kernel
+            kernel = NORM[step](197, 768, Variant(element)).kernel
             yield Case(f"norm: {step}, {element}", kernel, of_norm(step, element), (8, 0))
         words, kind = types.Array(u4, 2, "C"), matrix(element, 1)
         kinds = (words, words, kind, matrix(element))

@@ -142,19 +142,19 @@ def allow_shared(kernel: Any, signature: str, size: int, share: int | None = Non
     """
     if backend.gpu() is None:
         return
-    key = kernel, backend.cuda.get_current_device().id
+    key = kernel, str(signature), backend.cuda.get_current_device().id
     if _allowed.get(key, 0) < size:
         disk.keep(kernel)
         kernel.compile(signature)
         for version in kernel.overloads.values():
             function = version._codelibrary.get_cufunc()
-            _allow(function, key[1], size)
+            _allow(function, key[-1], size)
             if share is not None:
-                _set(function, key[1], "PREFERRED_SHARED_MEMORY_CARVEOUT", share)
+                _set(function, key[-1], "PREFERRED_SHARED_MEMORY_CARVEOUT", share)
         _allowed[key] = size
 
 
-_allowed: dict[tuple[Any, int], int] = {}  # bytes by kernel and device
+_allowed: dict[tuple[Any, str, int], int] = {}  # bytes by kernel, signature, device
 
 
 def ready(

@@ -121,10 +121,10 @@ def _activation(name: str) -> Callable[[int], Launch]:
 
 def _layer_norm(activation: str | None) -> Callable[[int], Launch]:
     def launch(rows: int) -> Launch:
-        from course.kernels.norm import ladder
+        from course.kernels.norm import prepared
 
         x, gamma, beta = _numbers(rows), _numbers(1, flat=True), _numbers(1, flat=True)
-        return ladder.prepared(x, gamma, beta, EPS, _room(x), "registers", activation)[0]
+        return prepared(x, gamma, beta, EPS, _room(x), "registers", activation)[0]
 
     return launch
 
@@ -134,7 +134,9 @@ def _backward(rows: int) -> Launch:
 
     dy, x, gamma = _numbers(rows), _numbers(rows), _numbers(1, flat=True)
     sums = _room(gamma), _room(gamma)
-    return backward.prepared_backward(dy, x, _room(x), gamma, EPS, *sums, method="registers")[0]
+    arrays, options = (dy, x, gamma, None, _room(x), *sums), {"eps": EPS, "activation": None}
+    launch, _ = backward.BACKWARD.launches(*arrays, method="registers", **options)
+    return launch.configured(), launch.arguments
 
 
 CASES = {

@@ -149,7 +149,7 @@ def door_of(made: Callable) -> Door:
     """The way in of a step of the ladder in halves, or of a shape of a sweep."""
 
     def launches(x: Any, gamma: Any, beta: Any, out: Any, stream: Any = 0) -> list:
-        kernel, blocks, threads, _ = made(*x.shape, norm.Form(name_of(out.dtype)))
+        kernel, blocks, threads, _ = made(*x.shape, norm.Variant(name_of(out.dtype)))
         return [(kernel[blocks, threads, stream], (x, gamma, beta, np.float32(EPS), out))]
 
     return Door("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from course.kernels.launching import room
-from course.kernels.norm.backward import BACKWARD, prepared_backward
+from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.first_steps import REGISTERS
-from course.kernels.norm.ladder import BOTH, LADDER, prepared
-from course.kernels.norm.registers import short_shape
+from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
+from course.kernels.norm.registers import short_config
+from course.kernels.steps import configured
 from recording import launch_costs, peers
 from recording.peers import cuda_cpp as cuda_cpp_norm
 
@@ -29,7 +30,7 @@ def run(bench):
     for rows, columns in bench.parts((*SHAPES, ORIGINAL)):
         data = inputs(bench, rows, columns)
         for activation in (None, "gelu"):
-            compare(bench, data, activation, LADDER)
+            compare(bench, data, activation, [name for name in LADDER if name != "half"])
         half = inputs(bench, rows, columns, np.float16)
         ours(bench, half, "gelu", ("auto",), exact(bench, half, "gelu"))
         backward(bench, data)
@@ -81,10 +82,10 @@ def ours(bench, data, activation, methods, expected):
     x, gamma, beta = (bench.cuda.to_device(array) for array in data)
     out = bench.cuda.device_array(x.shape, x.dtype)
     for method in methods:
-        if method == "several rows" and columns > short_shape(1024).longest:
+        if method == "several rows" and columns > short_config(1024).longest:
             continue
-        if method == BOTH and not room()[1]:
-            note = f"{BOTH} left out: it needs compute capability 8.0"
+        if method == REGISTERS_AND_SHARED and not room()[1]:
+            note = f"{REGISTERS_AND_SHARED} left out: it needs compute capability 8.0"
             bench.notes += [note] if note not in bench.notes else []
             continue
 
@@ -211,9 +212,8 @@ def backward(bench, data):
     for method in BACKWARD:
 
         def queued(stream, method=method):
-            return all_of(prepared_backward(
-                *there[:2], dx, there[2], EPS, *sums, method=method, stream=stream
-            ))  # fmt: skip
+            arrays, options = (*there, None, dx, *sums), {"eps": EPS, "activation": None}
+            return all_of(configured(BACKWARD.launches(*arrays, method=method, **options), stream))
 
         launch_costs.variant(
             bench, "layer norm backward", method, queued(0), (*there, dx), out=dx, queued=queued,

@@ -7,7 +7,7 @@ from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.ladder import LONGER
 from course.kernels.attention.warpgroups import warpgroups
-from course.kernels.norm import Form
+from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_halves_compiled import needs_hopper, remarks
@@ -63,7 +63,7 @@ def test_the_first_steps_compile_for_a_t4_without_float64():
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize("step", HALVES)
 def test_steps_of_layer_norm_have_no_spills_and_the_width_they_say(step, element):
-    kernel = HALVES[step](197, 768, Form(element)).kernel
+    kernel = HALVES[step](197, 768, Variant(element)).kernel
     facts = compiled(kernel, cases.of_norm(step, element), "sm_80")
     assert not facts.spills + facts.local_bytes and not facts.float64_lines
     assert facts.registers <= 64

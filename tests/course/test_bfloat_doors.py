@@ -12,7 +12,7 @@ from course.door import bfloat, disk, layout, libraries
 from course.kernels import activation as activations
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.arrays import BFLOAT16, WORDS
-from course.kernels.norm import LADDER, Form, layer_norm, layer_norm_backward
+from course.kernels.norm import LADDER, Variant, layer_norm, layer_norm_backward
 from course.kernels.norm import registers as norm_registers
 from course.kernels.reduce import reduction
 from course.kernels.softmax import softmax, softmax_backward
@@ -323,9 +323,9 @@ def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
 
 @needs_compiler
 def test_registers_hold_words_that_are_loaded_four_at_a_time_and_one_instruction_rounds():
-    array, form = bfloat16[:, ::1], Form("bfloat16", True, 2, gamma=False, beta=False)
+    array, form = bfloat16[:, ::1], Variant("bfloat16", True, 2, gamma=False, beta=False)
     signature = (array, bfloat16[::1], bfloat16[::1], WORDS["float32"], array)
-    kernel = norm_registers.rows_in_registers(norm_registers.short_shape(256), form)
+    kernel = norm_registers.rows_in_registers(norm_registers.short_config(256), form)
     for target, rounds in (("sm_75", 0), ("sm_90", 8)):
         facts = compiled(kernel, signature, target)
         assert facts.load_widths["global"] == {"v4.b16": 2} == facts.store_widths["global"]

@@ -19,7 +19,7 @@ from course.door import door as doors
 from course.door import launches, layout, libraries, plans
 from course.kernels import reduce, transpose
 from course.kernels.activation import activation, activation_gradient
-from course.kernels.norm import ladder as norm_ladder
+from course.kernels.norm import first_steps as norm_steps
 from course.kernels.norm import layer_norm, layer_norm_backward
 from course.kernels.reconstruct.ladder import reconstruct
 from course.kernels.softmax import softmax, softmax_backward
@@ -812,4 +812,4 @@ def test_results_and_workspaces_are_all_that_is_allocated():
 
 
 def test_constants_are_of_the_gpu_that_is_current():
-    assert norm_ladder.constant(1, 4).copy_to_host().tolist() == [1, 1, 1, 1]
+    assert norm_steps.constant(1, 4).copy_to_host().tolist() == [1, 1, 1, 1]

@@ -5,13 +5,13 @@ import pytest
 
 from course import backend, cuda, trace
 from course.door.bfloat import BFLOAT16
-from course.kernels.norm import Form, layer_norm
+from course.kernels.norm import Variant, layer_norm
 from course.kernels.norm.halves import (
     HALVES,
     as_words,
+    eights_refusal,
     elements_sweep,
     in_registers,
-    takes_wide,
     tokens_sweep,
 )
 from warpsim.front.bfloat import rounded, widened
@@ -70,7 +70,9 @@ def launched(launch, arrays, element, words=False):
 @pytest.mark.parametrize("step", HALVES)
 def test_every_step_is_float64s_rounded_once(step, columns, element):
     arrays = given(5, columns, element, shift=50.0)
-    out, report = launched(HALVES[step](5, columns, Form(element)), arrays, element, step == "wide")
+    out, report = launched(
+        HALVES[step](5, columns, Variant(element)), arrays, element, step == "wide"
+    )
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert near(out, *arrays, element)
 
@@ -79,7 +81,7 @@ def test_every_step_is_float64s_rounded_once(step, columns, element):
 def test_every_shape_of_a_sweep_is_right(sweep):
     arrays = given(7, 768, "float16")
     for shape in sweep(768).values():
-        out, _ = launched(in_registers(shape, 7, 768, Form("float16")), arrays, "float16")
+        out, _ = launched(in_registers(shape, 7, 768, Variant("float16")), arrays, "float16")
         assert near(out, *arrays, "float16")
 
 
@@ -87,7 +89,7 @@ def test_later_steps_make_fewer_requests():
     arrays = given(8, 768, "float16")
     requests = {}
     for step in HALVES:
-        launch = HALVES[step](8, 768, Form("float16"))
+        launch = HALVES[step](8, 768, Variant("float16"))
         _, report = launched(launch, arrays, "float16", step == "wide")
         requests[step] = report.total("global", "load").requests
     assert requests["tree"] > requests["pairs"] >= requests["block"] > requests["registers"]
@@ -101,22 +103,22 @@ def test_the_front_door_takes_wide_accesses_where_it_can(element):
     x, gamma, beta = given(3, 256, element)
     assert near(layer_norm(x, gamma, beta, EPS), x, gamma, beta, element)
     there = [cuda.to_device(array) for array in (x, gamma, beta)]
-    assert takes_wide(*there, there[0])
-    assert not takes_wide(there[0][:, :252], there[1][:252], there[2][:252], there[0][:, :252])
-    assert not takes_wide(there[0], cuda.to_device(np.ones(256, np.float32)), there[2], there[0])
-    assert not takes_wide(there[0], there[1], None, there[0])
+    assert not eights_refusal(*there, there[0])
+    assert eights_refusal(there[0][:, :252], there[1][:252], there[2][:252], there[0][:, :252])
+    assert eights_refusal(there[0], cuda.to_device(np.ones(256, np.float32)), there[2], there[0])
+    assert eights_refusal(there[0], there[1], None, there[0])
 
 
 def test_sums_that_float16_cannot_hold():
     arrays = given(4, 768, "float16", shift=60.0)
     assert np.isinf(np.square(arrays[0]).sum(1, dtype=np.float16)).all()
-    out, _ = launched(HALVES["wide"](4, 768, Form("float16")), arrays, "float16", True)
+    out, _ = launched(HALVES["wide"](4, 768, Variant("float16")), arrays, "float16", True)
     assert near(out, *arrays, "float16")
 
 
 def test_a_row_with_nan_or_infinity_is_nan_alone():
     x, gamma, beta = given(4, 256, "float16")
     x[1, 7], x[2, 200] = np.nan, np.inf
-    out, _ = launched(HALVES["wide"](4, 256, Form("float16")), (x, gamma, beta), "float16", True)
+    out, _ = launched(HALVES["wide"](4, 256, Variant("float16")), (x, gamma, beta), "float16", True)
     assert np.isnan(out.copy_to_host()).all(1).tolist() == [False, True, True, False]
     assert np.isfinite(out.copy_to_host()[[0, 3]]).all()

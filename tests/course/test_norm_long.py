@@ -6,8 +6,14 @@ import pytest
 from course import compiled, gpu, trace
 from course.backend import cuda
 from course.kernels import norm
-from course.kernels.norm.first_steps import Form, RowShape
-from course.kernels.norm.ladder import BOTH, LADDER, layer_norm, method_for, shifted_factors
+from course.kernels.norm.first_steps import RowConfig, Variant
+from course.kernels.norm.ladder import (
+    LADDER,
+    REGISTERS_AND_SHARED,
+    layer_norm,
+    method_for,
+    shifted_factors,
+)
 from course.kernels.norm.long_rows import (
     BESIDE,
     EXTRA,
@@ -15,17 +21,17 @@ from course.kernels.norm.long_rows import (
     dynamic_shared,
     longest_split,
     rows_in_both,
-    split_form,
-    split_shape,
+    split_config,
+    split_variant,
 )
-from course.kernels.norm.registers import ELEMENTS, ROW_THREADS
+from course.kernels.norm.registers import longest_in_registers
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_norm import assert_close, inputs, normalised
 from warpsim.front.bfloat import BFLOAT16, rounded, widened
 from warpsim.host import gpus
 
 SIMULATED = pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
-SMALL, WARPS3 = RowShape(128, 1, 4), RowShape(96, 1, 8)
+SMALL, WARPS3 = RowConfig(128, 1, 4), RowConfig(96, 1, 8)
 H200 = 227 * 1024, True  # shared memory of a block, asynchronous copies
 
 
@@ -38,7 +44,7 @@ def simulated(monkeypatch):
 def launched(shape, blocks, x, gamma, beta, out, **form):
     """Trace a launch; no error is found in it."""
     columns = x.shape[1]
-    form = Form(
+    form = Variant(
         str(x.dtype), columns % 4 == 0, 0, gamma is not None, beta is not None, **form
     )  # fmt: skip
     some = np.zeros(1, np.float32)
@@ -50,7 +56,7 @@ def launched(shape, blocks, x, gamma, beta, out, **form):
         gamma, beta = copies
     size = dynamic_shared(shape, columns, form.shifted)
     report = trace(
-        rows_in_both(shape, split_form(shape, form, columns)), blocks, shape.threads, x, gamma,
+        rows_in_both(shape, split_variant(shape, form, columns)), blocks, shape.threads, x, gamma,
         beta, np.float32(1e-5), out, dynamic_shared=size,
     )  # fmt: skip
     assert not [finding for finding in report.findings if finding.is_error]
@@ -161,11 +167,11 @@ def test_x_is_read_once_and_gamma_and_beta_once_a_row(rng):
 @SIMULATED
 @pytest.mark.parametrize("columns", [8193, 16_385, 16_388, 32_769, 32_772, 65_535, 65_536])
 def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):
-    assert method_for("auto", columns, columns % 4 == 0) == BOTH
+    assert method_for("auto", columns, columns % 4 == 0) == REGISTERS_AND_SHARED
     x, gamma, beta = inputs(rng, 2, columns)
     result = layer_norm(x, gamma, beta, activation="gelu")
     assert_close(result, normalised(x, gamma, beta, activation="gelu"))
-    fits = columns <= ROW_THREADS[-1] * ELEMENTS[columns % 4 == 0][-1]
+    fits = columns <= longest_in_registers(columns % 4 == 0)
     without = method_for("auto", columns, columns % 4 == 0, given=(64 * 1024, False))
     assert without == ("registers" if fits else "long")
 
@@ -208,16 +214,16 @@ def test_the_longest_row_fits_and_one_more_number_does_not():
     most = longest_split(shared)
     for aligned, step in ((True, 4), (False, 1)):
         longest = most // step * step
-        shape = split_shape(longest, H200[0], not aligned)
+        shape = split_config(longest, H200[0], not aligned)
         assert SUMS + dynamic_shared(shape, longest, shifted=not aligned) <= shared
-        assert method_for("auto", longest, aligned, given=H200) == BOTH
+        assert method_for("auto", longest, aligned, given=H200) == REGISTERS_AND_SHARED
         assert method_for("auto", longest + step, aligned, given=H200) == "long"
         assert method_for("auto", longest, aligned, "float16", H200) == "long"
     fit = most + EXTRA  # what aligned rows need no room for
     with pytest.raises(ValueError, match=f"which hold {fit:,} on this GPU"):
-        split_shape(fit + 4, H200[0])
+        split_config(fit + 4, H200[0])
     with pytest.raises(ValueError, match=f"which hold {most:,} on this GPU"):
-        split_shape(most + 1, H200[0], True)
+        split_config(most + 1, H200[0], True)
 
 
 def test_blocks_share_a_multiprocessor_where_that_leaves_room_for_the_cache():
@@ -229,19 +235,19 @@ def test_blocks_share_a_multiprocessor_where_that_leaves_room_for_the_cache():
         (65_536, 1024, 16),
         (70_000, 1024, 16),  # leaves less than that whatever is in registers
     ):
-        shape = split_shape(columns, H200[0])
+        shape = split_config(columns, H200[0])
         assert (shape.threads, shape.elements) == (threads, elements)
         assert shape.max_registers * 1024 <= 65_536
 
 
 def test_what_is_no_split_is_refused():
-    for form in (Form("float16"), Form(aligned=False)):
-        with pytest.raises(ValueError, match="as float32, four at a time; this is Form"):
-            split_form(SMALL, form, 1200)
-    with pytest.raises(ValueError, match="at least 66 threads; this is RowShape"):
-        split_form(RowShape(32, 1, 8), Form(aligned=False, shifted=True), 1201)
+    for form in (Variant("float16"), Variant(aligned=False)):
+        with pytest.raises(ValueError, match="as float32, four at a time; this is Variant"):
+            split_variant(SMALL, form, 1200)
+    with pytest.raises(ValueError, match="at least 66 threads; this is RowConfig"):
+        split_variant(RowConfig(32, 1, 8), Variant(aligned=False, shifted=True), 1201)
     with pytest.raises(ValueError, match="66 numbers may have no body: shift rows of more than 66"):
-        split_form(SMALL, Form(aligned=False, shifted=True), 66)
+        split_variant(SMALL, Variant(aligned=False, shifted=True), 66)
 
 
 @needs_compiler
@@ -252,9 +258,9 @@ def test_what_is_no_split_is_refused():
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.usefixtures("compiled_once")
 def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, target):
-    form = Form("float32", aligned, activation="gelu", shifted=not aligned)
-    shape = split_shape(columns, H200[0], form.shifted)
-    kernel = rows_in_both(shape, split_form(shape, form, columns))
+    form = Variant("float32", aligned, activation="gelu", shifted=not aligned)
+    shape = split_config(columns, H200[0], form.shifted)
+    kernel = rows_in_both(shape, split_variant(shape, form, columns))
     rows, factors = "float32[:, ::1]", "float32[::1]"
     facts = compiled(kernel, f"void({rows}, {factors}, {factors}, float32, {rows})", target)
     assert facts.spills == 0 and not facts.float64_lines
@@ -265,10 +271,12 @@ def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, 
 
 def test_the_step_is_of_the_ladder(rng):
     x, gamma, beta = inputs(rng, 3, 1020)
-    assert LADDER[BOTH].launch(3, 12_004, Form()).shared > 0
-    assert_close(layer_norm(x, gamma, beta, method=BOTH), normalised(x, gamma, beta))
+    assert LADDER[REGISTERS_AND_SHARED].launch(3, 12_004, Variant()).shared > 0
+    assert_close(
+        layer_norm(x, gamma, beta, method=REGISTERS_AND_SHARED), normalised(x, gamma, beta)
+    )
     with pytest.raises(ValueError, match="1,048,576 numbers is too long for a block's registers"):
-        layer_norm(np.zeros((1, 2**20), np.float32), method=BOTH)
+        layer_norm(np.zeros((1, 2**20), np.float32), method=REGISTERS_AND_SHARED)
 
 
 @SIMULATED
@@ -277,17 +285,17 @@ def test_the_step_refuses_what_it_cannot_copy_four_at_a_time(rng, monkeypatch):
     there, narrow = cuda.to_device(whole), whole[:, :4095].copy()
     one_later = cuda.to_device(np.zeros(3 * 4100 + 1, np.float32))[1:].reshape(3, 4100)
     for x, wrong in (
-        (whole.astype(np.float16), "the numbers are float16, not float32"),
+        (whole.astype(np.float16), "the elements are float16, not float32"),
         (there[:, :4096], "rows have gaps between them"),
         (one_later, "or begin at no multiple of 16 bytes"),
         (narrow, "4,095 is no multiple of 4 and below 4,096"),
     ):
         with pytest.raises(ValueError, match=wrong):
-            layer_norm(x, method=BOTH)
+            layer_norm(x, method=REGISTERS_AND_SHARED)
         layer_norm(x)  # another step takes it
     monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
-    with pytest.raises(ValueError, match="rows of 4,100 numbers .*: the GPU's compute capability"):
-        layer_norm(whole, method=BOTH)
+    with pytest.raises(ValueError, match="rows of 4,100 elements .*, since the GPU's compute cap"):
+        layer_norm(whole, method=REGISTERS_AND_SHARED)
 
 
 @SIMULATED

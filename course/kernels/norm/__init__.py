@@ -1,10 +1,19 @@
-"""LayerNorm: a ladder of ten steps and its front doors, and the way back."""
+"""LayerNorm: a ladder of ten steps, one more for elements of 16 bits, and its gradients'."""
 
 from course.kernels.norm.backward import layer_norm_backward
-from course.kernels.norm.first_steps import Form
-from course.kernels.norm.ladder import BOTH, LADDER, activate, layer_norm, method_for, prepared
+from course.kernels.norm.first_steps import Variant
+from course.kernels.norm.ladder import (
+    LADDER,
+    REGISTERS_AND_SHARED,
+    activate,
+    layer_norm,
+    method_for,
+    prepared,
+)
+
+Form = Variant  # as lesson 13 calls it
 
 __all__ = [
-    "BOTH", "LADDER", "Form", "activate", "layer_norm", "layer_norm_backward", "method_for",
-    "prepared",
+    "LADDER", "REGISTERS_AND_SHARED", "Form", "Variant", "activate", "layer_norm",
+    "layer_norm_backward", "method_for", "prepared",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The way back through LayerNorm: gradients of the rows, of gamma and of beta.
+"""LayerNorm backward: gradients of the rows, of gamma and of beta.
 
 With xhat = (x - mean) * scale, scale = 1 / sqrt(variance + eps) and g = dy * gamma:
 
@@ -7,7 +7,7 @@ With xhat = (x - mean) * scale, scale = 1 / sqrt(variance + eps) and g = dy * ga
 
 Where an activation follows, dy is first multiplied by its slope at xhat * gamma + beta.
 
-Nothing is kept from the way forward: mean and scale are computed again from x, which has to be
+Nothing is kept from forward: mean and scale are computed again from x, which has to be
 read anyway. Sums over rows are float32, in parts that are added up at the end; no atomics, so the
 same input gives the same bits.
 
@@ -17,10 +17,13 @@ rows in registers, and their threads keep their columns' sums there, too:
 `course.kernels.norm.backward_registers`. After either, one small kernel adds up both sums' parts.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import float32
@@ -29,24 +32,18 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import (
-    Array,
-    checked,
-    in_order,
-    known,
-    matrix,
-    rows_are_aligned,
-)
+from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
     BLOCKS,
     SLOPES,
+    backward_config,
     backward_in_registers,
-    backward_shape,
 )
-from course.kernels.norm.first_steps import Form, merged_in_warp, moments_of
-from course.kernels.norm.ladder import check_activation, check_rows, constant
+from course.kernels.norm.first_steps import Variant, merged_in_warp, moments_of, or_constant
+from course.kernels.norm.ladder import check_activation, check_rows
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
 
 # --- the columns' sums, added up ------------------------------------------------------------------
@@ -205,9 +202,103 @@ def backward_of_columns(activation: str | None) -> Callable:
     return backward_of_column
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the ladder -----------------------------------------------------------------------------------
 
-BACKWARD = ("two kernels", "registers")
+
+class BackwardProblem(NamedTuple):
+    """What decides between the steps.
+
+    Attributes
+    ----------
+    rows, columns : int
+    variant : Variant
+        What a kernel in registers is compiled for, but for its unguarded parts.
+    parameters : bool
+        Whether dgamma and dbeta are wanted.
+    """
+
+    rows: int
+    columns: int
+    variant: Variant
+    parameters: bool
+
+    @classmethod
+    def of(
+        cls, dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array,
+        dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
+    ) -> BackwardProblem:  # fmt: skip
+        """Of arrays on the device; rows are matrices."""
+        given = gamma is not None, beta is not None and activation is not None
+        aligned = rows_are_aligned(dy, x, dx, gamma, beta if given[1] else None)
+        variant = Variant(name_of(dx.dtype), aligned, 0, *given, activation)
+        return cls(*x.shape, variant, dgamma is not None)
+
+
+def longest_in_registers(aligned: bool) -> int:
+    """Elements of the longest two rows that a block's registers hold."""
+    return BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
+
+
+def _too_long(problem: BackwardProblem) -> str:
+    most = longest_in_registers(problem.variant.aligned)
+    if problem.columns <= most:
+        return ""
+    return f"holds rows of at most {most:,} elements, and these have {problem.columns:,}"
+
+
+def _two_kernels(
+    problem: BackwardProblem, dy: Array, x: Array, gamma: Array | None, beta: Array | None,
+    dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
+) -> list[Launch]:  # fmt: skip
+    rows, columns, variant, parameters = problem
+    parts = min(ceil_div(rows, DOWN), 64)
+    moments = workspace((rows, 2), np.float32)
+    factors = (
+        or_constant(gamma, 1, columns),
+        or_constant(beta if variant.beta else None, 0, columns),
+    )
+    kernel, arguments = backward_of_rows(activation), (dy, x, *factors, np.float32(eps), dx)
+    found = [Launch(kernel, rows, THREADS, (*arguments, moments))]
+    if parameters:
+        some = workspace((2, parts, columns), np.float32)
+        kernel, grid = backward_of_columns(activation), (ceil_div(columns, COLUMNS), parts)
+        found.append(Launch(kernel, grid, (COLUMNS, DOWN), (dy, x, *factors, moments, some)))
+        found.append(summed(some, dgamma, dbeta))
+    return found
+
+
+def _registers(
+    problem: BackwardProblem, dy: Array, x: Array, gamma: Array | None, beta: Array | None,
+    dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
+) -> list[Launch]:  # fmt: skip
+    rows, columns, variant, parameters = problem
+    config = backward_config(columns, variant.aligned)
+    most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    blocks = min(ceil_div(rows, config.rows), most)
+    some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)
+    variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
+    kernel = backward_in_registers(config, variant, parameters)
+    factors = or_constant(gamma, 1, 1), or_constant(beta if variant.beta else None, 0, 1)
+    arguments = dy, x, *factors, np.float32(eps), dx, some
+    found = [Launch(kernel, blocks, config.threads, arguments)]
+    return [*found, summed(some, dgamma, dbeta)] if parameters else found
+
+
+def summed(some: Array, dgamma: Array, dbeta: Array) -> Launch:
+    """The launch that adds up the parts of both sums."""
+    grid = ceil_div(some.shape[-1], COLUMNS), 2
+    return Launch(column_sums, grid, (COLUMNS, SUMS_DOWN), (some, dgamma, dbeta))
+
+
+BACKWARD = Ladder(
+    "layer_norm_backward",
+    BackwardProblem.of,
+    {"two kernels": Step(_two_kernels), "registers": Step(_registers, _too_long)},
+    best=lambda problem: "two kernels" if _too_long(problem) else "registers",
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _results(
@@ -216,28 +307,31 @@ def _results(
 ) -> list[Result | None]:  # fmt: skip
     columns = check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     checked(dy, "dy", like=x)
-    known(method, "method", ("auto", *BACKWARD))
+    require_choice(method, "method", BACKWARD.names)
     check_activation(activation)
     a_sum = ((columns,), x.dtype if gamma is None else gamma.dtype) if parameters else None
     return [(x.shape, x.dtype), a_sum, a_sum]
 
 
-def _launches(*given: Any, stream: Stream) -> list[tuple[Callable, tuple]]:
-    dy, x, gamma, beta, dx, dgamma, dbeta, eps, parameters, method, activation = given
+def _launches(
+    dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array, dgamma: Array | None,
+    dbeta: Array | None, eps: float, parameters: bool, method: str, activation: str | None,
+) -> list[Launch]:  # fmt: skip
     if not x.size:  # sums of no rows
         none = workspace((2, 1, x.shape[-1]), np.float32, zeros=True)
-        return [_summed(none, dgamma, dbeta, stream)] if parameters else []
+        return [summed(none, dgamma, dbeta)] if parameters else []
     for name, factor in (("gamma", gamma), ("beta", beta)):
         if factor is not None:
             in_order(factor, name)
-    arrays = matrix(dy, "dy"), matrix(x, "x"), matrix(dx, "dx")
-    return prepared_backward(
-        *arrays, gamma, eps, dgamma, dbeta, method, stream, beta, activation
-    )  # fmt: skip
+    arrays = matrix(dy, "dy"), matrix(x, "x"), gamma, beta, matrix(dx, "dx"), dgamma, dbeta
+    return BACKWARD.launches(*arrays, eps=eps, activation=activation, method=method)
 
 
 _NAMES = ("dy", "x", "gamma", "beta")
-_DOOR = Door("layer_norm_backward", _NAMES, _results, _launches, ("gamma", "beta"), empty=True)
+_DOOR = Door(
+    "layer_norm_backward", _NAMES, _results, _launches, ("gamma", "beta"), empty=True,
+    options=("eps", "parameters", "method", "activation"),
+)  # fmt: skip
 
 
 def layer_norm_backward(
@@ -262,7 +356,7 @@ def layer_norm_backward(
     parameters : bool
         Whether dgamma and dbeta are wanted.
     method : str
-        "auto", or one of `BACKWARD`; "registers" takes rows as `backward_shape` does.
+        Of `BACKWARD.names`: "auto" takes "registers", and "two kernels" for longer rows.
     stream
         As for `layer_norm`.
     beta, activation
@@ -285,70 +379,4 @@ def layer_norm_backward(
     return _DOOR.enter((dy, x, gamma, beta), (eps, parameters, method, activation), None, stream)
 
 
-def prepared_backward(
-    dy: Array,
-    x: Array,
-    dx: Array,
-    gamma: Array | None,
-    eps: float,
-    dgamma: Array | None,
-    dbeta: Array | None,
-    method: str = "auto",
-    stream: Any = 0,
-    beta: Array | None = None,
-    activation: str | None = None,
-) -> list[tuple[Callable, tuple]]:
-    """What `layer_norm_backward` launches, for arrays on the GPU, as `prepared`.
-
-    Memory for the sums over some of the rows is made here, and lives as long as the list.
-    """
-    rows, columns = x.shape
-    parameters, eps = dgamma is not None, np.float32(eps)
-    most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
-    launches: list[tuple[Callable, tuple]] = []
-    if activation is None:
-        beta = None  # plays no part
-    aligned = rows_are_aligned(dy, x, dx, gamma, beta)
-    if method == "auto":
-        most_columns = BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
-        method = "registers" if columns <= most_columns else "two kernels"
-    if method == "registers":
-        shape = backward_shape(columns, aligned)
-        blocks = min(-(-rows // shape.rows), most)
-        parts = blocks * shape.rows
-    else:
-        parts = min(-(-rows // DOWN), 64)
-    some = workspace((2, parts if parameters else 1, columns), np.float32)
-    if method == "registers":
-        full = shape.full(columns, aligned)
-        form = Form(
-            name_of(dx.dtype), aligned, full, gamma is not None, beta is not None, activation
-        )
-        kernel = backward_in_registers(shape, form, parameters)
-        factors = (
-            constant(1, 1) if gamma is None else gamma,
-            constant(0, 1) if beta is None else beta,
-        )
-        call = kernel[blocks, shape.threads, stream]
-        launches.append((call, (dy, x, *factors, eps, dx, some)))
-    else:
-        moments = workspace((rows, 2), np.float32)
-        factors = (
-            constant(1, columns) if gamma is None else gamma,
-            constant(0, columns) if beta is None else beta,
-        )
-        call = backward_of_rows(activation)[rows, THREADS, stream]
-        launches.append((call, (dy, x, *factors, eps, dx, moments)))
-        if parameters:
-            grid = -(-columns // COLUMNS), parts
-            call = backward_of_columns(activation)[grid, (COLUMNS, DOWN), stream]
-            launches.append((call, (dy, x, *factors, moments, some)))
-    if parameters:
-        launches.append(_summed(some, dgamma, dbeta, stream))
-    return launches
-
-
-def _summed(some: Array, dgamma: Array, dbeta: Array, stream: Any) -> tuple[Callable, tuple]:
-    """The launch that adds up the parts of both sums."""
-    grid = -(-some.shape[-1] // COLUMNS), 2
-    return column_sums[grid, (COLUMNS, SUMS_DOWN), stream], (some, dgamma, dbeta)
+layer_norm_backward.ladder = BACKWARD

@@ -16,8 +16,8 @@ from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
-from course.kernels.norm.first_steps import Form, RowShape
-from course.kernels.norm.registers import ROW_THREADS, pieces, power_above, short_shape
+from course.kernels.norm.first_steps import RowConfig, Variant
+from course.kernels.norm.registers import ROW_THREADS, pieces, power_above, short_config
 from course.kernels.warps import WARP, lanes_sum
 
 
@@ -39,7 +39,7 @@ BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
 BLOCKS = 4  # for each multiprocessor: they walk over the rows
 
 
-def backward_shape(columns: int, aligned: bool = True) -> RowShape:
+def backward_config(columns: int, aligned: bool = True) -> RowConfig:
     """The shape of a block that has rows of this length of dy and x, and its sums, in registers.
 
     Raises
@@ -48,11 +48,11 @@ def backward_shape(columns: int, aligned: bool = True) -> RowShape:
         When the rows are too long.
     """
     if columns <= BACKWARD_SHORT:
-        return short_shape(columns)
+        return short_config(columns)
     for elements in BACKWARD_ELEMENTS[aligned]:
         for threads in ROW_THREADS:
             if threads <= BACKWARD_THREADS and threads * elements >= columns:
-                return RowShape(threads, 1, elements)
+                return RowConfig(threads, 1, elements)
     raise ValueError(
         f"two rows of {columns:,} numbers are too long for a block's registers, which hold "
         f"{BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:,} of each: choose the method "
@@ -61,29 +61,29 @@ def backward_shape(columns: int, aligned: bool = True) -> RowShape:
 
 
 @functools.cache
-def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Callable:
+def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool) -> Callable:
     """The kernel (dy, x, gamma, beta, eps, dx, some) of method "registers".
 
-    beta is read where the form has an activation.
+    beta is read where the variant has an activation.
 
-    some : (2, blocks * shape.rows, columns) float32
+    some : (2, blocks * config.rows, columns) float32
         Receives sums over some of the rows, for dgamma and then for dbeta, where `parameters` is
         true.
 
-    Launch with ``shape.threads`` threads and any number of blocks. One barrier a row: a warp's sums
-    are about its own mean and moved to the row's when they are merged. With an activation two. The
-    shared arrays of two rows take turns, so no thread overwrites what another still reads.
+    Launch with ``config.threads`` threads and any number of blocks. One barrier a row: a warp's
+    sums are about its own mean and moved to the row's when they are merged. With an activation two.
+    The shared arrays of two rows take turns, so no thread overwrites what another still reads.
     """
-    part = pieces(shape, form)
+    part = pieces(config, variant)
     take, put, bring = part.take, part.put, part.bring
     added, squared, of_warp = part.added, part.squared, part.of_warp
-    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
-    full, wide, slope = form.full, 4 if form.aligned else 1, SLOPES[form.activation]
-    parts, warps = shape.parts(form.aligned), max(row_threads // WARP, 1)
+    row_threads, rows, elements = config.row_threads, config.rows, config.elements
+    full, wide, slope = variant.unguarded, 4 if variant.aligned else 1, SLOPES[variant.activation]
+    parts, warps = config.parts(variant.aligned), max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
     add_warps = lanes_sum(near_warps)
-    own = pieces(shape, Form("float32", form.aligned, full)).put  # for the float32 sums
+    own = pieces(config, Variant("float32", variant.aligned, full)).put  # for the float32 sums
 
     def near(there: bool, missing: float) -> Callable:
         missing = float32(missing)
@@ -102,7 +102,7 @@ def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Call
 
         return near_factors
 
-    near_gamma, near_beta = near(form.gamma, 1), near(form.beta, 0)
+    near_gamma, near_beta = near(variant.gamma, 1), near(variant.beta, 0)
 
     @cuda.jit(device=True)
     def go_back(values, gradients, mean, scale, gamma, beta, columns, thread):
@@ -157,7 +157,7 @@ def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Call
         turned = add_warps(turned + plain * moved)
         return add_warps(plain), turned
 
-    if form.activation is None:
+    if variant.activation is None:
 
         @cuda.jit(device=True)
         def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
@@ -197,7 +197,7 @@ def backward_in_registers(shape: RowShape, form: Form, parameters: bool) -> Call
             if p < full or column < columns:
                 own(some, (which, row, column), sums_of, p * wide)
 
-    @cuda.jit(max_registers=shape.max_registers)
+    @cuda.jit(max_registers=config.max_registers)
     def layer_norm_backward(dy, x, gamma, beta, eps, dx, some):
         shared = cuda.shared.array((2, 4, warps), float32)
         values = cuda.local.array(elements, float32)

@@ -5,19 +5,26 @@ variance as the mean of ``(x - mean)**2``: Ba, Kiros, Hinton, "Layer Normalizati
 arXiv:1607.06450. All kernels take x (rows, columns), gamma (columns,), beta (columns,), eps, out
 (rows, columns); x, out, gamma and beta hold float32, float16 or bfloat16, sums are float32.
 
-Here is also what all steps have in common: `NormStep`, and how threads share rows, `RowShape`. How
-a step is launched stands below its kernel.
+Here is also what all steps have in common: `NormProblem`, `NormStep`, and how threads share rows,
+`RowConfig`. How a step is launched stands below its kernel.
 """
 
+from __future__ import annotations
+
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from numba import float32
 
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
+from course.kernels.arrays import Array
+from course.kernels.launching import room
+from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
@@ -39,17 +46,17 @@ ACTIVATIONS: dict[str | None, Callable] = {
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a kernel is compiled for, beside its shape.
+class Variant:
+    """What a kernel is compiled for, beside its config.
 
     Attributes
     ----------
-    kind : {"float32", "float16", "bfloat16"}
-        What the result is stored as.
+    dtype : {"float32", "float16", "bfloat16"}
+        What the result holds.
     aligned : bool
         Rows, gamma and beta can be accessed four numbers at a time.
-    full : int
-        Parts of the threads' numbers that every row fills: no guard is needed there.
+    unguarded : int
+        Parts of the threads' elements that every row fills: no guard is needed there.
     gamma, beta : bool
         Whether they are there; without it the argument is not touched.
     activation : str, optional
@@ -57,22 +64,19 @@ class Form:
     shifted : bool
         Rows begin anywhere, but all of a row but at most 66 numbers can be accessed four at a time:
         `course.kernels.norm.long_rows`. Gamma and beta are four copies.
-    in_l2 : bool
+    keep_in_l2 : bool
         L2 is asked to keep what is read, float32, longer than what is written: compute capability
         8.0. On an H200 that is worth 1 to 3%; no counter has shown why.
-    types : str, optional
-        Signature of the arguments, of a kernel that is for these alone.
     """
 
-    kind: str = "float32"
+    dtype: str = "float32"
     aligned: bool = True
-    full: int = 0
+    unguarded: int = 0
     gamma: bool = True
     beta: bool = True
     activation: str | None = None
     shifted: bool = False
-    in_l2: bool = False
-    types: str | None = None
+    keep_in_l2: bool = False
 
     @property
     def wide(self) -> int:
@@ -81,7 +85,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class RowShape:
+class RowConfig:
     """How the threads of a block share rows; what is tuned for a GPU.
 
     Attributes
@@ -133,13 +137,13 @@ class RowShape:
         """Accesses of a thread to a row."""
         return self.elements // (4 if aligned else 1)
 
-    def full(self, columns: int, aligned: bool) -> int:
+    def unguarded(self, columns: int, aligned: bool) -> int:
         """Those of them that are inside a row of this length for every thread."""
         wide = 4 if aligned else 1
         return min(columns // (self.row_threads * wide), self.parts(aligned))
 
 
-class Launch(NamedTuple):
+class Made(NamedTuple):
     """A kernel, blocks, threads, and bytes of dynamic shared memory."""
 
     kernel: Callable
@@ -148,22 +152,109 @@ class Launch(NamedTuple):
     shared: int = 0
 
 
-@dataclass(frozen=True)
-class NormStep:
-    """A step of the ladder.
+class NormProblem(NamedTuple):
+    """What decides between the steps.
+
+    Attributes
+    ----------
+    rows, columns : int
+    dtype : str
+        What the result holds.
+    aligned : bool
+        Rows, gamma and beta can be accessed four elements at a time.
+    whole : bool
+        No gaps are between rows, and the first begins where four elements can be accessed.
+    eights : str
+        Why eight elements of 16 bits cannot be accessed at once, in words; "" if they can.
+    gamma, beta : bool
+        Whether they are there.
+    activation : str, optional
+        A name in `ACTIVATIONS`.
+    limits : tuple, optional
+        What `room` says of another than the current GPU.
+    """
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    aligned: bool = True
+    whole: bool = True
+    eights: str = "is for elements of 16 bits"
+    gamma: bool = True
+    beta: bool = True
+    activation: str | None = None
+    limits: tuple[int, bool] | None = None
+
+    @property
+    def room(self) -> tuple[int, bool]:
+        """Bytes of shared memory that a block can have, whether it can be copied to meanwhile."""
+        return self.limits or room()
+
+    @property
+    def variant(self) -> Variant:
+        """What a kernel that applies the activation is compiled for."""
+        keep = self.dtype == "float32" and self.room[1]
+        return Variant(
+            self.dtype, self.aligned, 0, self.gamma, self.beta, self.activation, keep_in_l2=keep
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormStep(Step):
+    """A step of the ladder: what makes its kernel, too.
 
     Attributes
     ----------
     launch : callable
-        ``launch(rows, columns, form)`` gives the kernel, called with (x, gamma, beta, eps, out),
+        ``launch(rows, columns, variant)`` gives the kernel, called with (x, gamma, beta, eps, out),
         and what it is launched with.
-    fused : bool
-        It applies an activation before it writes, and does without gamma and beta that are not
-        there. Others are given ones and zeros, and a second kernel applies the activation.
     """
 
-    launch: Callable[[int, int, Form], Launch]
-    fused: bool = False
+    launch: Callable[[int, int, Variant], Made]
+
+
+def constant(value: int, length: int) -> Array:
+    """A number again and again, on the current GPU; kept."""
+    return _constant(value, length, cuda.get_current_device().id)
+
+
+@functools.lru_cache(16)
+def _constant(value: int, length: int, device: int) -> Array:
+    return cuda.to_device(np.full(length, value, np.float32))
+
+
+def or_constant(factor: Array | None, value: int, length: int) -> Array:
+    """Gamma or beta, or as many ones or zeros."""
+    return constant(value, length) if factor is None else factor
+
+
+def fused(
+    launch: Callable[[int, int, Variant], Made], refusal: Callable[[NormProblem], str]
+) -> NormStep:
+    """A step that applies an activation before it writes, and needs no ones and zeros."""
+
+    def launches(
+        problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array,
+        eps: float, activation: str | None,
+    ) -> list[Launch]:  # fmt: skip
+        made = launch(problem.rows, problem.columns, problem.variant)
+        factors = or_constant(gamma, 1, 1), or_constant(beta, 0, 1)
+        arguments = x, *factors, np.float32(eps), out
+        return [Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
+
+    return NormStep(launches, refusal, launch=launch)
+
+
+def row_limit(most: Callable[[bool], int]) -> Callable[[NormProblem], str]:
+    """The refusal of a step whose rows have at most so many elements, aligned or not."""
+
+    def refusal(problem: NormProblem) -> str:
+        limit = most(problem.aligned)
+        if problem.columns <= limit:
+            return ""
+        return f"holds rows of at most {limit:,} elements, and these have {problem.columns:,}"
+
+    return refusal
 
 
 # --- step 1: a thread a row -----------------------------------------------------------------------
@@ -390,8 +481,21 @@ def layer_norm_block(x, gamma, beta, eps, out):
 
 
 def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
-    """A kernel that is the same for all rows."""
-    return NormStep(lambda rows, columns, form: Launch(kernel, -(-rows // rows_a_block), threads))
+    """A kernel that is the same for all rows, and knows of no activation."""
+
+    def launch(rows: int, columns: int, variant: Variant) -> Made:
+        return Made(kernel, ceil_div(rows, rows_a_block), threads)
+
+    def launches(
+        problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array,
+        eps: float, activation: str | None,
+    ) -> list[Launch]:  # fmt: skip
+        _, columns, *_ = problem
+        factors = or_constant(gamma, 1, columns), or_constant(beta, 0, columns)
+        blocks = ceil_div(problem.rows, rows_a_block)
+        return [Launch(kernel, blocks, threads, (x, *factors, np.float32(eps), out))]
+
+    return NormStep(launches, launch=launch)
 
 
 #: The steps by name; "squares" is there to be seen failing.

@@ -23,19 +23,27 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.layout import Layout, name_of
+from course.door.layout import Layout
 from course.kernels.arrays import WORDS, Array
 from course.kernels.following import follow
 from course.kernels.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
 from course.kernels.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
-from course.kernels.norm.first_steps import TREE, Form, Launch, RowShape, layer_norm_tree, tree_sum
+from course.kernels.norm.first_steps import (
+    TREE,
+    Made,
+    NormProblem,
+    RowConfig,
+    Variant,
+    layer_norm_tree,
+    tree_sum,
+)
 from course.kernels.norm.registers import rows_in_registers
+from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 
 EIGHT = 8  # numbers of an access of 16 bytes
@@ -173,58 +181,60 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
 # --- launches -------------------------------------------------------------------------------------
 
 
-def tokens_sweep(columns: int) -> dict[int, RowShape]:
+def tokens_sweep(columns: int) -> dict[int, RowConfig]:
     """Blocks with 1 to 32 tokens, a warp each: for `in_registers`, by tokens a block."""
-    elements = -(-columns // (4 * WARP)) * 4
-    return {tokens: RowShape(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
+    elements = ceil_div(columns, 4 * WARP) * 4
+    return {tokens: RowConfig(WARP, tokens, elements) for tokens in (1, 2, 4, 8, 16, 32)}
 
 
-def elements_sweep(columns: int) -> dict[int, RowShape]:
+def elements_sweep(columns: int) -> dict[int, RowConfig]:
     """Blocks with one token and as many threads as it needs, by numbers a thread."""
-    shapes = {}
+    configs = {}
     for elements in (4, 8, 12, 16, 24, 32):
-        warps = -(-columns // (elements * WARP))
+        warps = ceil_div(columns, elements * WARP)
         if warps * WARP <= 1024:
-            shapes[elements] = RowShape(WARP * warps, 1, elements)
-    return shapes
+            configs[elements] = RowConfig(WARP * warps, 1, elements)
+    return configs
 
 
-def in_registers(shape: RowShape, rows: int, columns: int, form: Form) -> Launch:
-    """Step 5 with a shape of either sweep."""
-    form = dataclasses.replace(form, full=shape.full(columns, form.aligned))
-    return Launch(rows_in_registers(shape, form), -(-rows // shape.rows), shape.threads)
+def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -> Made:
+    """Step 5 with a config of either sweep."""
+    variant = dataclasses.replace(variant, unguarded=config.unguarded(columns, variant.aligned))
+    return Made(rows_in_registers(config, variant), ceil_div(rows, config.rows), config.threads)
 
 
-#: The steps by name: rows, columns and form to kernel, blocks and threads. All take (x, gamma,
+#: The steps by name: rows, columns and variant to kernel, blocks and threads. All take (x, gamma,
 #: beta, eps, out), x and out as matrices; those of "wide" as `as_words`.
-HALVES: dict[str, Callable[[int, int, Form], Launch]] = {
-    "tree": lambda rows, columns, form: Launch(layer_norm_tree, rows, TREE),
-    "pairs": lambda rows, columns, form: Launch(pairs(form.kind), rows, TREE),
-    "block": lambda rows, columns, form: Launch(pairs(form.kind, 1), rows, TREE),
-    "tokens": lambda rows, columns, form: Launch(
-        pairs(form.kind, TOKENS), -(-rows // TOKENS), TOKENS * WARP
+HALVES: dict[str, Callable[[int, int, Variant], Made]] = {
+    "tree": lambda rows, columns, variant: Made(layer_norm_tree, rows, TREE),
+    "pairs": lambda rows, columns, variant: Made(pairs(variant.dtype), rows, TREE),
+    "block": lambda rows, columns, variant: Made(pairs(variant.dtype, 1), rows, TREE),
+    "tokens": lambda rows, columns, variant: Made(
+        pairs(variant.dtype, TOKENS), ceil_div(rows, TOKENS), TOKENS * WARP
     ),
-    "registers": lambda rows, columns, form: in_registers(
-        tokens_sweep(columns)[TOKENS], rows, columns, form
+    "registers": lambda rows, columns, variant: in_registers(
+        tokens_sweep(columns)[TOKENS], rows, columns, variant
     ),
-    "wide": lambda rows, columns, form: Launch(
-        wide(form.kind, columns, TOKENS, form.gamma), -(-rows // TOKENS), TOKENS * WARP
+    "wide": lambda rows, columns, variant: Made(
+        wide(variant.dtype, columns, TOKENS, variant.gamma), ceil_div(rows, TOKENS), TOKENS * WARP
     ),
 }
 
 
-def takes_wide(x: Array, gamma: Array | None, beta: Array | None, out: Array) -> bool:
-    """Whether step 6 can have these arrays on the GPU: all of 16 bits, eight numbers an access."""
+def eights_refusal(x: Array, gamma: Array | None, beta: Array | None, out: Array) -> str:
+    """Why step 6 cannot have these arrays on the GPU, in words; "" if it can."""
     there = [array for array in (x, out, gamma, beta) if array is not None]
-    return (
-        x.shape[1] % EIGHT == 0
-        and x.shape[1] <= LONGEST
-        and (gamma is None) == (beta is None)
-        and all(array.dtype == out.dtype and array.dtype.itemsize == 2 for array in there)
-        and not any(array.__cuda_array_interface__["data"][0] % 16 for array in there)
-        and not any(array.strides[0] % 16 for array in (x, out))
-        and tuple(cuda.get_current_device().compute_capability) >= (8, 0)
-    )
+    if not all(array.dtype == out.dtype and array.dtype.itemsize == 2 for array in there):
+        return "is for elements of 16 bits, of one type in all arrays"
+    if x.shape[1] % EIGHT or x.shape[1] > LONGEST:
+        return f"is for rows of a multiple of {EIGHT} elements, {LONGEST:,} at most"
+    if (gamma is None) != (beta is None):
+        return "is for gamma and beta together, or neither"
+    if any(array.__cuda_array_interface__["data"][0] % 16 for array in there) or any(
+        array.strides[0] % 16 for array in (x, out)
+    ):
+        return f"accesses {EIGHT} elements at once, and an array or a row begins between"
+    return ""
 
 
 def as_words(array: Array) -> Array:
@@ -238,12 +248,16 @@ def as_words(array: Array) -> Array:
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 
-def prepared_wide(
-    x: Array, gamma: Array | None, beta: Array | None, eps: float, out: Array, stream: Any = 0
-) -> list[tuple[Callable, tuple]]:
-    """What step 6 launches, as `course.kernels.norm.prepared`, for arrays that it takes."""
-    form = Form(name_of(out.dtype), gamma=gamma is not None, beta=beta is not None)
-    made = HALVES["wide"](*x.shape, form)
+def _half(
+    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
+    activation: str | None,
+) -> list[Launch]:  # fmt: skip
+    kernel, blocks, threads, _ = HALVES["wide"](problem.rows, problem.columns, problem.variant)
     factors = (as_words(x), as_words(x)) if gamma is None else (as_words(gamma), as_words(beta))
-    call = made.kernel[made.blocks, made.threads, stream]
-    return [(call, (as_words(x), *factors, np.float32(eps), as_words(out)))]
+    return [
+        Launch(kernel, blocks, threads, (as_words(x), *factors, np.float32(eps), as_words(out)))
+    ]
+
+
+#: "wide" as a step of `course.kernels.norm.ladder.LADDER`.
+HALF = Step(_half, lambda problem: problem.eights, (8, 0))

@@ -10,125 +10,205 @@ of their own, `course.kernels.norm.halves`, whose last step "auto" takes. Gradie
 >>> layer_norm(x, method="one pass")                        # a certain step of LADDER
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import float32, void
+from numba import float32
 
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import (
-    WORDS,
+    MOST,
     Array,
     are_aligned,
     checked,
     in_order,
-    known,
     matrix,
     rows_are_aligned,
 )
-from course.kernels.launching import allow_shared, room
-from course.kernels.norm.first_steps import ACTIVATIONS, FIRST_STEPS, Form, NormStep
-from course.kernels.norm.halves import prepared_wide, takes_wide
-from course.kernels.norm.long_rows import IN_BOTH, longest_split
-from course.kernels.norm.registers import ELEMENTS, IN_REGISTERS, ROW_THREADS, SHORT
+from course.kernels.norm.first_steps import (
+    ACTIVATIONS,
+    FIRST_STEPS,
+    NormProblem,
+    NormStep,
+    or_constant,
+)
+from course.kernels.norm.halves import HALF, eights_refusal
+from course.kernels.norm.long_rows import in_both, longest_split
+from course.kernels.norm.registers import IN_REGISTERS, SHORT, longest_in_registers
+from course.kernels.steps import Ladder, Launch, ceil_div, configured, require_choice, round_up
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
-BOTH = "registers and shared memory"
+REGISTERS_AND_SHARED = "registers and shared memory"
 
-#: The steps by name, in the order of the ladder.
-LADDER: dict[str, NormStep] = {
-    **FIRST_STEPS,
-    "registers": IN_REGISTERS["registers"],
-    "several rows": IN_REGISTERS["several rows"],
-    BOTH: IN_BOTH,
-    "long": IN_REGISTERS["long"],
-}
 #: The longest rows in registers alone, aligned or not, where shared memory can have a part of them.
-ALONE = {True: 16_384, False: 8192}
-#: Rows that begin anywhere, from here on: all but at most 66 numbers are accessed four at a time.
+REGISTERS_ALONE = {True: 16_384, False: 8192}
+#: Rows that begin anywhere, from here on: all but at most 66 elements are accessed four at a time.
 #: The block must have three warps for those.
 SHIFTED = 4096
 
 
-def method_for(
-    method: str,
-    columns: int,
-    aligned: bool = True,
-    kind: str = "float32",
-    given: tuple[int, bool] | None = None,
-    whole: bool = True,
-) -> str:
-    """The step that `layer_norm` launches for a method, by the length of the rows.
+def problem_of(
+    x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
+    activation: str | None,
+) -> NormProblem:  # fmt: skip
+    """The problem of matrices on the device."""
+    return NormProblem(
+        *x.shape, name_of(out.dtype), rows_are_aligned(x, out, gamma, beta), _are_whole(x, out),
+        eights_refusal(x, gamma, beta, out), gamma is not None, beta is not None, activation,
+    )  # fmt: skip
 
-    `given`: what `room` says of another than the current GPU. `whole`: no gaps are between the rows
-    and the first begins where four numbers can be accessed.
 
-    Raises
-    ------
-    ValueError
-        For a method that does not exist, or that does not take such rows on this GPU.
+# --- rows in registers and shared memory ----------------------------------------------------------
+
+
+def both_refusal(problem: NormProblem) -> str:
+    """Why a row's part cannot be copied to shared memory, in words; "" if it can."""
+    columns = problem.columns
+    wrong = (
+        "the GPU's compute capability is below 8.0" if not problem.room[1]
+        else f"the elements are {problem.dtype}, not float32" if problem.dtype != "float32"
+        else "rows have gaps between them, or begin at no multiple of 16 bytes" if not problem.whole
+        else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
+        if not problem.aligned and columns < SHIFTED else ""
+    )  # fmt: skip
+    if not wrong:
+        return ""
+    return (
+        f"cannot copy these rows of {columns:,} elements to shared memory four at a time, since "
+        f"{wrong}"
+    )
+
+
+def _both(
+    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
+    activation: str | None,
+) -> list[Launch]:  # fmt: skip
+    variant = replace(problem.variant, shifted=not problem.aligned)
+    gamma, beta = or_constant(gamma, 1, 1), or_constant(beta, 0, 1)
+    first = []
+    if variant.shifted:
+        width = round_up(problem.columns, 4)
+        copies = [
+            workspace(4 * width if there else 1, np.float32)
+            for there in (variant.gamma, variant.beta)
+        ]
+        if variant.gamma or variant.beta:
+            first.append(Launch(shifted_factors, ceil_div(width, 256), 256, (gamma, beta, *copies)))
+        gamma, beta = copies
+    made = in_both(problem.rows, problem.columns, variant)
+    arguments = x, gamma, beta, np.float32(eps), out
+    return [*first, Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
+
+
+@cuda.jit
+def shifted_factors(gamma, beta, gammas, betas):
+    """Four copies of gamma, and of beta, one after the other: copy r begins at its number r.
+
+    A thread makes one number of each; copies without room for a number are not made.
     """
-    known(method, "method", ("auto", *LADDER))
-    if method not in ("auto", BOTH):
-        return method
-    if method == "auto" and columns <= SHORT:
+    place = cuda.grid(1)
+    for start in range(4):
+        if place < gammas.size // 4:
+            near = min(place + start, gamma.size - 1)
+            gammas[start * (gammas.size // 4) + place] = float32(gamma[near])
+        if place < betas.size // 4:
+            near = min(place + start, beta.size - 1)
+            betas[start * (betas.size // 4) + place] = float32(beta[near])
+
+
+# --- an activation that is not fused --------------------------------------------------------------
+
+
+@functools.cache
+def activate(activation: str) -> Callable:
+    """A kernel that applies an activation to a matrix, in place: what fusing saves."""
+    function = ACTIVATIONS[activation]
+
+    @cuda.jit
+    def activate_matrix(matrix):
+        column = cuda.grid(1)
+        if column < matrix.shape[1]:
+            for row in range(cuda.blockIdx.y, matrix.shape[0], cuda.gridDim.y):
+                matrix[row, column] = function(float32(matrix[row, column]))
+
+    return activate_matrix
+
+
+def _activated(
+    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
+    activation: str | None,
+) -> list[Launch]:  # fmt: skip
+    if activation is None:
+        return []
+    grid = ceil_div(problem.columns, 256), min(problem.rows, MOST)
+    return [Launch(activate(activation), grid, 256, (out,))]
+
+
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+def _best(problem: NormProblem) -> str:
+    if problem.activation is None and not LADDER["half"].lacks(problem):
+        return "half"
+    if problem.columns <= SHORT:
         return "several rows"
-    shared, copies = given or room()
-    fits = copies and kind == "float32" and whole
-    if method == BOTH and not (fits and (aligned or columns >= SHIFTED)):
-        wrong = (
-            "the GPU's compute capability is below 8.0" if not copies
-            else f"the numbers are {kind}, not float32" if kind != "float32"
-            else "rows have gaps between them, or begin at no multiple of 16 bytes" if not whole
-            else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
-        )  # fmt: skip
-        raise ValueError(
-            f"the method {BOTH!r} cannot copy these rows of {columns:,} numbers to shared memory "
-            f"four at a time: {wrong}; choose 'registers', 'long' or 'auto'"
-        )
-    if method == BOTH:
-        return method
-    fits &= columns <= longest_split(shared)
-    most = ROW_THREADS[-1] * ELEMENTS[aligned][-1]
-    if columns <= (min(most, ALONE[aligned]) if fits else most):
+    longest = longest_in_registers(problem.aligned)
+    both = not both_refusal(problem) and problem.columns <= longest_split(problem.room[0])
+    if both:
+        longest = min(longest, REGISTERS_ALONE[problem.aligned])
+    if problem.columns <= longest:
         return "registers"
-    return BOTH if fits else "long"
+    return REGISTERS_AND_SHARED if both else "long"
 
 
-def can_keep(kind: str) -> bool:
-    """Whether L2 can be asked to keep rows: float32, compute capability 8.0."""
-    return kind == "float32" and room()[1]
+LADDER = Ladder(
+    "layer_norm",
+    problem_of,
+    {
+        **{name: step.then(_activated) for name, step in FIRST_STEPS.items()},
+        "registers": IN_REGISTERS["registers"],
+        "several rows": IN_REGISTERS["several rows"],
+        REGISTERS_AND_SHARED: NormStep(_both, both_refusal, launch=in_both),
+        "long": IN_REGISTERS["long"],
+        "half": HALF.then(_activated),
+    },
+    _best,
+)
+
+
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _result(
     x: Seen, gamma: Seen | None, beta: Seen | None, eps: float, method: str, activation: str | None
 ) -> Result:
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
-    known(method, "method", ("auto", *LADDER))
+    require_choice(method, "method", LADDER.names)
     check_activation(activation)
     return x.shape, x.dtype
 
 
 def _launches(
-    x: Array, gamma: Array | None, beta: Array | None, out: Array, *options: Any, stream: Stream
-) -> list[tuple[Callable, tuple]]:
-    eps, method, activation = options
+    x: Array, gamma: Array | None, beta: Array | None, out: Array, **options: Any
+) -> list[Launch]:
     for name, factor in (("gamma", gamma), ("beta", beta)):
         if factor is not None:
             in_order(factor, name)
-    rows, target = matrix(x, "x"), matrix(out, "out")
-    return prepared(rows, gamma, beta, eps, target, method, activation, stream)
+    return LADDER.launches(matrix(x, "x"), gamma, beta, matrix(out, "out"), **options)
 
 
 _DOOR = Door(
-    "layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"), in_place=("x",)
-)
+    "layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"), in_place=("x",),
+    options=("eps", "method", "activation"),
+)  # fmt: skip
 
 
 def layer_norm(
@@ -159,7 +239,7 @@ def layer_norm(
     out : array, optional
         Where to write the result, of x's shape and type; may be x.
     method : str
-        "auto", or a step of `LADDER`.
+        Of `LADDER.names`: "auto" takes what is fastest for rows of this length.
     activation : str, optional
         A name of `course.kernels.activation.FUNCTIONS`, such as "gelu", applied to the result; the
         steps from "registers" on do so before they write it.
@@ -185,90 +265,28 @@ def layer_norm(
     return _DOOR.enter((x, gamma, beta), (eps, method, activation), out, stream)
 
 
+layer_norm.ladder = LADDER
+
+
+# --- as lesson 13 calls it ------------------------------------------------------------------------
+
+
+def method_for(
+    method: str, columns: int, aligned: bool = True, dtype: str = "float32",
+    given: tuple[int, bool] | None = None,
+) -> str:  # fmt: skip
+    """The step that a method takes for rows of a length, on this GPU or where `room` is `given`."""
+    return LADDER.choose(method, NormProblem(1, columns, dtype, aligned, limits=given))[0]
+
+
 def prepared(
-    x: Array,
-    gamma: Array | None,
-    beta: Array | None,
-    eps: float,
-    out: Array,
-    method: str = "auto",
-    activation: str | None = None,
-    stream: Any = 0,
-) -> list[tuple[Callable, tuple]]:
-    """What `layer_norm` launches, for arrays on the GPU: configured kernels and their arguments.
-
-    x and out are matrices. There are two launches where a step that is not fused is followed by an
-    activation, else one.
-    """
-    rows, columns = x.shape
-    if method == "auto" and activation is None and takes_wide(x, gamma, beta, out):
-        return prepared_wide(x, gamma, beta, eps, out, stream)
-    aligned = rows_are_aligned(x, out, gamma, beta)
-    matters = method == BOTH or (method == "auto" and columns > min(ALONE.values()))
-    whole = not matters or _are_whole(x, out)
-    method = method_for(method, columns, aligned, name_of(x.dtype), whole=whole)
-    step = LADDER[method]
-    fused = activation if step.fused else None
-    kind = name_of(out.dtype)
-    form = Form(
-        kind, aligned, 0, gamma is not None, beta is not None, fused, in_l2=can_keep(kind)
-    )  # fmt: skip
-    if gamma is None:
-        gamma = constant(1, 1 if step.fused else columns)
-    if beta is None:
-        beta = constant(0, 1 if step.fused else columns)
-    if method == BOTH:
-        form = replace(form, shifted=not aligned, types=_types(x, gamma, beta, out))
-    launches: list[tuple[Callable, tuple]] = []
-    if form.shifted:
-        width = -(-columns // 4) * 4
-        copies = [
-            workspace(4 * width if there else 1, np.float32) for there in (form.gamma, form.beta)
-        ]
-        if form.gamma or form.beta:
-            call = shifted_factors[-(-width // 256), 256, stream]
-            launches.append((call, (gamma, beta, *copies)))
-        gamma, beta = copies
-    made = step.launch(rows, columns, form)
-    if made.shared:
-        allow_shared(made.kernel, form.types, made.shared)
-    call = made.kernel[made.blocks, made.threads, stream, made.shared]
-    launches.append((call, (x, gamma, beta, np.float32(eps), out)))
-    if activation is not None and not step.fused:
-        grid = -(-columns // 256), min(rows, 65_535)
-        launches.append((activate(activation)[grid, 256, stream], (out,)))
-    return launches
-
-
-@cuda.jit
-def shifted_factors(gamma, beta, gammas, betas):
-    """Four copies of gamma, and of beta, one after the other: copy r begins at its number r.
-
-    A thread makes one number of each; copies without room for a number are not made.
-    """
-    place = cuda.grid(1)
-    for start in range(4):
-        if place < gammas.size // 4:
-            near = min(place + start, gamma.size - 1)
-            gammas[start * (gammas.size // 4) + place] = float32(gamma[near])
-        if place < betas.size // 4:
-            near = min(place + start, beta.size - 1)
-            betas[start * (betas.size // 4) + place] = float32(beta[near])
-
-
-@functools.cache
-def activate(activation: str) -> Callable:
-    """A kernel that applies an activation to a matrix, in place: what fusing saves."""
-    function = ACTIVATIONS[activation]
-
-    @cuda.jit
-    def activate_matrix(matrix):
-        column = cuda.grid(1)
-        if column < matrix.shape[1]:
-            for row in range(cuda.blockIdx.y, matrix.shape[0], cuda.gridDim.y):
-                matrix[row, column] = function(float32(matrix[row, column]))
-
-    return activate_matrix
+    x: Array, gamma: Array | None, beta: Array | None, eps: float, out: Array,
+    method: str = "auto", activation: str | None = None, stream: Any = 0,
+) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    """What `layer_norm` launches, for matrices on the GPU: kernels, configured, and arguments."""
+    arrays = x, gamma, beta, out
+    launches = LADDER.launches(*arrays, eps=eps, method=method, activation=activation)
+    return configured(launches, stream)
 
 
 # --- what is given --------------------------------------------------------------------------------
@@ -310,24 +328,8 @@ def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
     return shape[-1]
 
 
-def _types(x: Array, gamma: Array, beta: Array, out: Array) -> Any:
-    """Signature of a step's kernel for arrays on the GPU, whose rows have no gaps between them."""
-    x, gamma, beta, out = (WORDS[name_of(array.dtype)] for array in (x, gamma, beta, out))
-    return void(x[:, ::1], gamma[::1], beta[::1], float32, out[:, ::1])
-
-
 def _are_whole(*arrays: Array) -> bool:
     """Whether no gaps are between rows, and the first begins where four numbers can be accessed."""
     return all(
         array.is_c_contiguous() and are_aligned(array.reshape(array.size)) for array in arrays
     )
-
-
-def constant(value: int, length: int) -> Array:
-    """A number again and again, on the current GPU; kept."""
-    return _constant(value, length, cuda.get_current_device().id)
-
-
-@functools.lru_cache(16)
-def _constant(value: int, length: int, device: int) -> Array:
-    return cuda.to_device(np.full(length, value, np.float32))

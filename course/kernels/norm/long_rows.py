@@ -32,7 +32,7 @@ from numba import float32, int32, int64, uint32
 from course.backend import cuda
 from course.kernels.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
 from course.kernels.launching import room
-from course.kernels.norm.first_steps import ACTIVATIONS, Form, Launch, NormStep, RowShape
+from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
 from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
 from course.kernels.warps import WARP, lanes_sum
 
@@ -49,7 +49,7 @@ EXTRA = 3 * BESIDE - (BEGIN - 1)
 #: Accesses at a time. Loops over this one look idle: without them the compiler orders the same
 #: arithmetic otherwise, and the machine code is not the one that was measured.
 GROUP = 1
-BEHIND = 2  # accesses under way, after which what has arrived is added up
+BEHIND = 2  # accesses in flight, after which what has arrived is added up
 
 # --- how a row is split ---------------------------------------------------------------------------
 
@@ -67,17 +67,17 @@ SPLIT_FREE = 1 / 7
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own
 
 
-def dynamic_shared(shape: RowShape, columns: int, shifted: bool = False) -> int:
+def dynamic_shared(config: RowConfig, columns: int, shifted: bool = False) -> int:
     """Bytes of dynamic shared memory for rows of a length."""
-    rest = columns - shape.longest
+    rest = columns - config.longest
     return 4 * (max(rest, BEGIN - 1) + EXTRA if shifted else max(rest, 0))
 
 
-def split_shape(columns: int, shared: int, shifted: bool = False) -> RowShape:
-    """The shape of a block that has a row of this length in registers and shared memory.
+def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
+    """The config of a block that has a row of this length in registers and shared memory.
 
-    The first ``shape.longest`` numbers are in registers. `shared`: bytes of shared memory that a
-    block can have; `shifted`: of `Form`.
+    The first ``config.longest`` numbers are in registers. `shared`: bytes of shared memory that a
+    block can have; `shifted`: of `Variant`.
 
     Raises
     ------
@@ -86,17 +86,17 @@ def split_shape(columns: int, shared: int, shifted: bool = False) -> RowShape:
     """
     for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
-        shape = RowShape(threads, 1, elements, SPLIT_REGISTERS)
-        size = SUMS + dynamic_shared(shape, columns, shifted)
+        config = RowConfig(threads, 1, elements, SPLIT_REGISTERS)
+        size = SUMS + dynamic_shared(config, columns, shifted)
         if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
-            return shape
+            return config
     if size > shared:
         most = columns - (size - shared) // 4
         raise ValueError(
             f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
             f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
         )
-    return shape
+    return config
 
 
 def longest_split(shared: int) -> int:
@@ -104,38 +104,38 @@ def longest_split(shared: int) -> int:
     return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - EXTRA
 
 
-def split_form(shape: RowShape, form: Form, columns: int) -> Form:
-    """The form for rows of a length: with the parts that they fill.
+def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
+    """The variant for rows of a length: with the parts that they fill.
 
     Raises
     ------
     ValueError
-        When a block of this shape cannot have rows of this form.
+        When a block of this config cannot have rows of this variant.
     """
-    if form.kind != "float32" or form.wide != 4:
+    if variant.dtype != "float32" or variant.wide != 4:
         raise ValueError(
-            f"numbers are copied to shared memory as float32, four at a time; this is {form}"
+            f"numbers are copied to shared memory as float32, four at a time; this is {variant}"
         )
-    if form.shifted and shape.threads < BESIDE:
-        raise ValueError(f"rows are shifted by at least {BESIDE} threads; this is {shape}")
-    if form.shifted and columns <= BESIDE:
+    if variant.shifted and config.threads < BESIDE:
+        raise ValueError(f"rows are shifted by at least {BESIDE} threads; this is {config}")
+    if variant.shifted and columns <= BESIDE:
         raise ValueError(f"{columns} numbers may have no body: shift rows of more than {BESIDE}")
-    body = (columns - (BEGIN - 1)) // 4 * 4 if form.shifted else columns
-    return replace(form, full=shape.full(body, True))
+    body = (columns - (BEGIN - 1)) // 4 * 4 if variant.shifted else columns
+    return replace(variant, unguarded=config.unguarded(body, True))
 
 
 # --- rows that begin anywhere ---------------------------------------------------------------------
 
 
-def edges(form: Form) -> tuple[Callable, ...]:
+def edges(variant: Variant) -> tuple[Callable, ...]:
     """Device functions of a row's body and of what is beside it; else than shifted that is nothing.
 
     `body`: numbers of the body. `before`: those before it in a row. `factors_from`: where gamma and
     beta of its first number are in their four copies. `column`: of the number that a thread has
     beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its result.
     """
-    has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
-    shifted = form.shifted
+    has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
+    shifted = variant.shifted
 
     @cuda.jit(device=True)
     def body(columns):
@@ -177,7 +177,7 @@ def edges(form: Form) -> tuple[Callable, ...]:
 # --- the kernel -----------------------------------------------------------------------------------
 
 
-def walking(shape: RowShape, form: Form, part: Any, follows: bool) -> tuple[Callable, ...]:
+def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tuple[Callable, ...]:
     """Device functions of a row's results, in whose places the next row comes, if one `follows`.
 
     `sums`: of a thread's numbers in shared memory, less a number, and of their squares.
@@ -186,10 +186,10 @@ def walking(shape: RowShape, form: Form, part: Any, follows: bool) -> tuple[Call
     """
     take, take_row, put = part.take, part.take_row, part.put
     factors_at, result = part.factors_at, part.result
-    wide, full, held = form.wide, form.full, shape.longest
-    across, parts, pair = shape.threads * wide, shape.elements // wide, 2 * wide
+    wide, full, held = variant.wide, variant.unguarded, config.longest
+    across, parts, pair = config.threads * wide, config.elements // wide, 2 * wide
     back, begin = BEHIND * across, parts % 2  # begin: of the two sets, the rest's first
-    exact = not form.shifted  # else a last access may be fetched in vain: no register is left
+    exact = not variant.shifted  # else a last access may be fetched in vain: no register is left
     reach = 2 * across if exact else across
 
     @cuda.jit(device=True)
@@ -325,23 +325,23 @@ def walking(shape: RowShape, form: Form, part: Any, follows: bool) -> tuple[Call
 
 
 @functools.cache
-def rows_in_both(shape: RowShape, form: Form) -> Callable:
+def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
     """The kernel of step 8, (x, gamma, beta, eps, out), with a row a block at a time.
 
-    `form` is of `split_form`. Warps exchange means and squares in one of two sets, in turn, so that
-    one barrier a row is enough. Sums are of differences from the row's first number of a thread.
-    Launch with ``shape.threads`` threads, `dynamic_shared` bytes and any number of blocks.
+    `variant` is of `split_variant`. Warps exchange means and squares in one of two sets, in turn,
+    so that one barrier a row is enough. Sums are of differences from the row's first number of a
+    thread. Launch with ``config.threads`` threads, `dynamic_shared` bytes and any number of blocks.
     """
     # with streaming loads of what is in registers, rows took 1 to 8% longer on an H200
-    part = pieces(shape, form, again=True)
+    part = pieces(config, variant, again=True)
     bring, added, squared, of_warp = part.bring, part.added, part.squared, part.of_warp
-    body_in, before_in, factors_from, edge_column, fetch_edge, finish_edge = edges(form)
-    sums, near_factors, finish = walking(shape, form, part, True)
-    finish_last = walking(shape, form, part, False)[-1]
-    elements, held, wide = shape.elements, shape.longest, form.wide
-    across, both_sets = shape.threads * wide, 4 * wide
-    shifted, has_gamma = form.shifted, form.gamma
-    warps = shape.threads // WARP
+    body_in, before_in, factors_from, edge_column, fetch_edge, finish_edge = edges(variant)
+    sums, near_factors, finish = walking(config, variant, part, True)
+    finish_last = walking(config, variant, part, False)[-1]
+    elements, held, wide = config.elements, config.longest, variant.wide
+    across, both_sets = config.threads * wide, 4 * wide
+    shifted, has_gamma = variant.shifted, variant.gamma
+    warps = config.threads // WARP
     near_warps = power_above(warps)
     add_lanes, add_warps = lanes_sum(WARP), lanes_sum(near_warps)
 
@@ -355,7 +355,7 @@ def rows_in_both(shape: RowShape, form: Form) -> Callable:
         left += min(max(int32(columns - body) - warp * int32(WARP), int32(0)), int32(WARP))
         return of_warp(warp, body) + float32(whole * int32(WARP * wide) + left)
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def layer_norm_both(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         some = cuda.local.array(wide, float32)
@@ -439,12 +439,10 @@ def rows_in_both(shape: RowShape, form: Form) -> Callable:
 # --- its launch -----------------------------------------------------------------------------------
 
 
-def _in_both(rows: int, columns: int, form: Form) -> Launch:
-    shape = split_shape(columns, room()[0], form.shifted)
-    form = replace(split_form(shape, form, columns), in_l2=False)
-    most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // shape.threads)
-    size = dynamic_shared(shape, columns, form.shifted)
-    return Launch(rows_in_both(shape, form), min(rows, most), shape.threads, size)
-
-
-IN_BOTH = NormStep(_in_both, fused=True)
+def in_both(rows: int, columns: int, variant: Variant) -> Made:
+    """The kernel for rows of a length, and what it is launched with."""
+    config = split_config(columns, room()[0], variant.shifted)
+    variant = replace(split_variant(config, variant, columns), keep_in_l2=False)
+    most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // config.threads)
+    size = dynamic_shared(config, columns, variant.shifted)
+    return Made(rows_in_both(config, variant), min(rows, most), config.threads, size)

@@ -27,13 +27,16 @@ from course.kernels import intrinsics
 from course.kernels.arrays import WORDS
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
-    Form,
-    Launch,
+    Made,
     NormStep,
-    RowShape,
+    RowConfig,
+    Variant,
+    fused,
     merged,
     merged_in_warp,
+    row_limit,
 )
+from course.kernels.steps import ceil_div
 from course.kernels.warps import WARP, lanes_sum
 
 # --- shapes that are tuned for a GPU --------------------------------------------------------------
@@ -62,11 +65,11 @@ SHORT = 384  # columns up to which "auto" puts several rows into a block
 #: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
 #: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
 IN_L2 = 12_288
-LONG = RowShape(512, 1, 16)  # for rows that no block's registers hold
+LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
 
 
-def row_shape(columns: int, aligned: bool = True, kind: str = "float32") -> RowShape:
-    """The shape of a block that has a row of this length in registers, or a few if a warp does.
+def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
+    """The config of a block that has a row of this length in registers, or a few if a warp does.
 
     Raises
     ------
@@ -82,21 +85,21 @@ def row_shape(columns: int, aligned: bool = True, kind: str = "float32") -> RowS
     if not sizes:
         raise ValueError(
             f"a row of {columns:,} numbers is too long for a block's registers, which hold "
-            f"{ROW_THREADS[-1] * ELEMENTS[aligned][-1]:,}: choose the method 'long' or 'auto'"
+            f"{longest_in_registers(aligned):,}: choose the method 'long' or 'auto'"
         )
     if aligned and kind == "float32":
         few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
         elements, threads = (few or sizes)[0]
         registers = FEW_REGISTERS if elements == ELEMENTS[True][0] else 255
-        return RowShape(threads, 1, elements, registers)
+        return RowConfig(threads, 1, elements, registers)
     elements, threads = min(sizes, key=lambda size: (size[0] * size[1], -size[0]))
     if aligned:  # half the bytes an access: as many of them as there can be
-        return RowShape(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
-    return RowShape(threads, 1, elements, UNALIGNED_REGISTERS)
+        return RowConfig(threads, SHORT_THREADS // threads if threads == 32 else 1, elements)
+    return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
 
 
-def short_shape(columns: int) -> RowShape:
-    """The shape of a block that has several rows of this length in registers.
+def short_config(columns: int) -> RowConfig:
+    """The config of a block that has several rows of this length in registers.
 
     Raises
     ------
@@ -104,9 +107,9 @@ def short_shape(columns: int) -> RowShape:
         When the rows are too long.
     """
     for elements in SHORT_ELEMENTS:
-        threads = power_above(-(-columns // elements))
+        threads = power_above(ceil_div(columns, elements))
         if threads <= 32:
-            return RowShape(threads, SHORT_THREADS // threads, elements)
+            return RowConfig(threads, SHORT_THREADS // threads, elements)
     raise ValueError(
         f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
         f"{32 * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
@@ -116,24 +119,25 @@ def short_shape(columns: int) -> RowShape:
 # --- the kernels ----------------------------------------------------------------------------------
 
 
-def pieces(shape: RowShape, form: Form, again: bool = False) -> SimpleNamespace:
-    """Device functions of one thread's numbers, for a shape and a form.
+def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNamespace:
+    """Device functions of one thread's numbers, for a config and a variant.
 
     `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``; `take_row`: of a row.
     `bring`: all numbers of a chunk. `how_many`: those that are in the row; `of_warp`: a whole
     warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a number.
     `factors_at`: ``wide`` numbers of gamma and then of beta, from a column on. `result`: normalise
     ``wide`` numbers with them. `finish`: normalise all numbers, and write them. `take_row`, `bring`
-    and `finish` say that no cache need keep a row, unless it is read `again`, or `Form.in_l2`.
+    and `finish` say that no cache need keep a row, unless it is read `again`, or
+    `Variant.keep_in_l2`.
     """
-    row_threads, full = shape.row_threads, form.full
-    wide, kind = form.wide, WORDS[form.kind]
-    parts = shape.elements // wide
-    has_gamma, has_beta, activation = form.gamma, form.beta, ACTIVATIONS[form.activation]
+    row_threads, full = config.row_threads, variant.unguarded
+    wide, kind = variant.wide, WORDS[variant.dtype]
+    parts = config.elements // wide
+    has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
     one, four = intrinsics.load, intrinsics.load4
     read_one, read_four = intrinsics.load_streaming, intrinsics.load4_streaming
     write_one, write_four = intrinsics.store_streaming, intrinsics.store4_streaming
-    if form.in_l2:
+    if variant.keep_in_l2:
         read_one, read_four = intrinsics.load_kept, intrinsics.load4_kept
         write_one, write_four = intrinsics.store, intrinsics.store4
     elif again:
@@ -261,15 +265,15 @@ def pieces(shape: RowShape, form: Form, again: bool = False) -> SimpleNamespace:
 
 
 @functools.cache
-def rows_in_registers(shape: RowShape, form: Form) -> Callable:
-    """The kernel of steps 6 and 7, (x, gamma, beta, eps, out), with `shape.rows` rows a block.
+def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
+    """The kernel of steps 6 and 7, (x, gamma, beta, eps, out), with `config.rows` rows a block.
 
-    Rows are at most `shape.longest` long. Launch with ``shape.threads`` threads.
+    Rows are at most `config.longest` long. Launch with ``config.threads`` threads.
     """
-    part = pieces(shape, form)
+    part = pieces(config, variant)
     bring, added, squared, finish = part.bring, part.added, part.squared, part.finish
     of_warp = part.of_warp
-    row_threads, rows, elements = shape.row_threads, shape.rows, shape.elements
+    row_threads, rows, elements = config.row_threads, config.rows, config.elements
     warps = row_threads // WARP
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
@@ -277,7 +281,7 @@ def rows_in_registers(shape: RowShape, form: Form) -> Callable:
 
     if warps <= 1:
 
-        @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+        @cuda.jit(fastmath=True, max_registers=config.max_registers)
         def layer_norm_rows(x, gamma, beta, eps, out):
             values = cuda.local.array(elements, float32)
             t = int32(cuda.threadIdx.x)
@@ -294,7 +298,7 @@ def rows_in_registers(shape: RowShape, form: Form) -> Callable:
 
         return layer_norm_rows
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def layer_norm_row(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         warp_means = cuda.shared.array(warps, float32)
@@ -324,17 +328,17 @@ def rows_in_registers(shape: RowShape, form: Form) -> Callable:
 
 
 @functools.cache
-def long_rows(shape: RowShape, form: Form) -> Callable:
+def long_rows(config: RowConfig, variant: Variant) -> Callable:
     """The kernel of step 9, (x, gamma, beta, eps, out): a block a row of any length.
 
-    Chunks of `shape.longest` numbers; each thread merges its part of a chunk into its moments.
+    Chunks of `config.longest` numbers; each thread merges its part of a chunk into its moments.
     """
-    part = pieces(shape, form, again=True)
+    part = pieces(config, variant, again=True)
     bring, how_many, finish = part.bring, part.how_many, part.finish
     added, squared = part.added, part.squared
-    elements, chunk, warps = shape.elements, shape.longest, shape.row_threads // WARP
+    elements, chunk, warps = config.elements, config.longest, config.row_threads // WARP
 
-    @cuda.jit(max_registers=shape.max_registers)
+    @cuda.jit(max_registers=config.max_registers)
     def layer_norm_long(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
         counts = cuda.shared.array(warps, float32)
@@ -369,22 +373,33 @@ def long_rows(shape: RowShape, form: Form) -> Callable:
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _made(make: Callable, shape_for: Callable[[int, bool, str], RowShape]) -> NormStep:
-    """A kernel that is made for a shape of blocks and a form."""
+def _made(
+    make: Callable, config_for: Callable[[int, bool, str], RowConfig],
+    most: Callable[[bool], int] | None = None,
+) -> NormStep:  # fmt: skip
+    """A kernel that is made for a config and a variant; of rows of at most so many elements."""
 
-    def launch(rows: int, columns: int, form: Form) -> Launch:
-        shape = shape_for(columns, form.aligned, form.kind)
-        full = 0 if make is long_rows else shape.full(columns, form.aligned)
-        in_l2 = form.in_l2 and form.aligned and columns <= IN_L2
-        form = replace(form, full=full, in_l2=in_l2)
-        return Launch(make(shape, form), -(-rows // shape.rows), shape.threads)
+    def launch(rows: int, columns: int, variant: Variant) -> Made:
+        config = config_for(columns, variant.aligned, variant.dtype)
+        unguarded = 0 if make is long_rows else config.unguarded(columns, variant.aligned)
+        keep = variant.keep_in_l2 and variant.aligned and columns <= IN_L2
+        variant = replace(variant, unguarded=unguarded, keep_in_l2=keep)
+        return Made(make(config, variant), ceil_div(rows, config.rows), config.threads)
 
-    return NormStep(launch, fused=True)
+    return fused(launch, row_limit(most) if most else lambda problem: "")
+
+
+def longest_in_registers(aligned: bool) -> int:
+    """Elements of the longest row that a block's registers hold."""
+    return ROW_THREADS[-1] * ELEMENTS[aligned][-1]
 
 
 #: The steps by name.
 IN_REGISTERS = {
-    "registers": _made(rows_in_registers, row_shape),
-    "several rows": _made(rows_in_registers, lambda columns, aligned, kind: short_shape(columns)),
+    "registers": _made(rows_in_registers, row_config, longest_in_registers),
+    "several rows": _made(
+        rows_in_registers, lambda columns, aligned, kind: short_config(columns),
+        lambda aligned: WARP * SHORT_ELEMENTS[-1],
+    ),
     "long": _made(long_rows, lambda columns, aligned, kind: LONG),
-}
+}  # fmt: skip

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 
 from course.kernels.attention import METHODS
 from course.kernels.halves import products
-from course.kernels.norm import BOTH, LADDER
+from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course.kernels.patches import WAYS
 from course.models import is_whole
 
@@ -169,7 +169,8 @@ class Flags:
     def choices() -> dict[str, tuple[str, ...]]:
         """What each flag can be."""
         return {
-            "patches": WAYS, "norm": ("auto", *(its for its in LADDER if its != BOTH)),
+            "patches": WAYS,
+            "norm": tuple(its for its in LADDER.names if its != REGISTERS_AND_SHARED),
             "attention": ("auto", *METHODS),
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": ("auto", *(its for its in products.METHODS if its not in products.STEPS)),

@@ -9,6 +9,7 @@ import pytest
 from course import backend
 from course.backend import cuda
 from tests.course.kernels.contract import calls, cases, make_call, typed, watched
+from warpsim.host import gpus
 
 CASES = {case.name: case for case in cases()}
 STEPS = [(name, method) for name, case in CASES.items() for method in case.ladder.names]
@@ -20,6 +21,14 @@ WORKING = [  # steps whose work is said
 ]
 SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """The GPU that has all instructions."""
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
