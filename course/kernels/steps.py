@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from course import backend
 from course.backend import cuda
 from course.kernels.launching import allow_shared
 
@@ -77,7 +78,7 @@ class Launch(NamedTuple):
         RuntimeError
             When the driver refuses so much shared memory.
         """
-        if self.shared > STATIC_SHARED:
+        if self.shared > STATIC_SHARED and backend.gpu() is not None:
             types = tuple(
                 one.numba_type() if hasattr(one, "numba_type") else self.kernel.typeof_pyval(one)
                 for one in self.arguments
