@@ -15,7 +15,6 @@ Muller, "A note on the generation of random normal deviates" (1958).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numba import float32, int32, uint64
@@ -24,6 +23,7 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
 from course.kernels.arrays import Array, flat, holds
+from course.kernels.steps import Launch, ceil_div
 
 THREADS = 256
 FOUR = 4  # numbers of a counter
@@ -98,7 +98,7 @@ def sample_gradient(grad, log_variance, noise, out):
         out[i] = HALF * grad[i] * noise[i] * deviation
 
 
-# --- the front doors ------------------------------------------------------------------------------
+# --- the entry point ------------------------------------------------------------------------------
 
 
 def _alike(**arrays: Seen) -> Result:
@@ -130,25 +130,25 @@ def _samples(mean: Seen, log_variance: Seen, counter: Seen) -> list[Result]:
 
 
 def launches(
-    mean: Array, log_variance: Array, counter: Array, z: Array, noise: Array, stream: Stream = 0
-) -> list[tuple[Callable, tuple]]:
+    mean: Array, log_variance: Array, counter: Array, z: Array, noise: Array
+) -> list[Launch]:
     """What a sample launches, for device arrays."""
     mean, log_variance = flat(mean, "mean"), flat(log_variance, "log_variance")
-    blocks = -(-mean.size // (FOUR * THREADS))
     z, noise = flat(z, "z"), flat(noise, "noise")
-    return [(sample[blocks, THREADS, stream], (mean, log_variance, counter, z, noise))]
+    blocks = ceil_div(mean.size, FOUR * THREADS)
+    return [Launch(sample, blocks, THREADS, (mean, log_variance, counter, z, noise))]
 
 
-def gradient_launches(
-    grad: Array, log_variance: Array, noise: Array, out: Array, stream: Stream = 0
-) -> list[tuple[Callable, tuple]]:
+def gradient_launches(grad: Array, log_variance: Array, noise: Array, out: Array) -> list[Launch]:
     """What its gradient launches, for device arrays."""
     names = "grad", "log_variance", "noise", "out"
     arrays = tuple(map(flat, (grad, log_variance, noise, out), names))
-    return [(sample_gradient[-(-grad.size // THREADS), THREADS, stream], arrays)]
+    return [Launch(sample_gradient, ceil_div(grad.size, THREADS), THREADS, arrays)]
 
 
-_SAMPLE = Door("reparameterise", ("mean", "log_variance", "counter"), _samples, launches)
+_SAMPLE = Door(
+    "reparameterise", ("mean", "log_variance", "counter"), _samples, launches, options=()
+)
 
 
 def reparameterise(
@@ -169,7 +169,7 @@ def reparameterise(
     Returns
     -------
     z, noise : array
-        Of mean's kind and shape; noise is e, which the way back needs. On a GPU it is within 1e-5
+        Of mean's kind and shape; noise is e, which its gradient needs. On a GPU it is within 1e-5
         of `course.models.vae.reference.noise`, by its fast logarithm and cosine.
 
     Raises

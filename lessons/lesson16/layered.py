@@ -200,7 +200,7 @@ class LayeredTrainer:
         yield from leaky(h, h)
         yield from layer("mean", h, mean)
         yield from layer("log variance", h, log_variance)
-        yield from sampling.launches(mean, log_variance, self._counter, z, noise, stream)
+        yield from sampling.launches(mean, log_variance, self._counter, z, noise)
         yield from layer("decode", z, g)
         yield from leaky(g, g)
         yield from layer("pixels", g, logits)
@@ -213,7 +213,7 @@ class LayeredTrainer:
         yield from by_input("pixels", d_logits, d_g)
         yield from leaky(d_g, g, d_g)
         yield from by_input("decode", d_g, d_z)
-        yield from sampling.gradient_launches(d_z, log_variance, noise, d_log_variance, stream)
+        yield from sampling.gradient_launches(d_z, log_variance, noise, d_log_variance)
         yield from losses.kl_launches(mean, log_variance, of_mean, of_log_variance, scale)
         yield from added(d_log_variance, of_log_variance)
         yield from added(d_z, of_mean)  # z is the mean, and noise: now the gradient by the mean

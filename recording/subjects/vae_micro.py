@@ -276,8 +276,8 @@ def samples(bench, count):
     mean, log_variance, grad = (bench.random(size) for _ in range(3))
     on_gpu = there(bench, mean, log_variance, np.array([1, 2], np.int64))
     z, noise = empty(bench, size), empty(bench, size)
-    (launch, arguments), *_ = sampling.launches(*on_gpu, z, noise)
-    launch(*arguments)  # its noise is held to NumPy's by tests; here z to its noise
+    for launch in sampling.launches(*on_gpu, z, noise):
+        launch.on()  # its noise is held to NumPy's by tests; here z to its noise
     module = library(bench)
     e, m, v = (
         module.asarray(a).astype(np.float64) for a in (noise.copy_to_host(), mean, log_variance)
@@ -286,7 +286,7 @@ def samples(bench, count):
              "operations": COST["sample"] * size}  # fmt: skip
 
     def drawn(stream):
-        return sampling.launches(*on_gpu, z, noise, stream)
+        return configured(sampling.launches(*on_gpu, z, noise), stream)
 
     ours(bench, "sample", "Philox", shape, drawn, (*on_gpu, z, noise), out=z, **given)
     (d_z,), out = there(bench, grad), empty(bench, size)
@@ -295,7 +295,7 @@ def samples(bench, count):
                 "operations": COST["sample gradient"] * size}  # fmt: skip
 
     def make(stream):
-        return sampling.gradient_launches(d_z, on_gpu[1], noise, out, stream)
+        return configured(sampling.gradient_launches(d_z, on_gpu[1], noise, out), stream)
 
     ours(bench, "sample gradient", "each", shape, make, (d_z, noise, out), out=out, **backward)
     if torch := bench.peer("torch"):

@@ -130,5 +130,5 @@ class VAE:
         size = count, self.shape.latent
         zeros = workspace(size, "float32", zeros=True)  # mean and log variance
         z, noise = workspace(size, "float32"), workspace(size, "float32")
-        drawn = sampling.launches(zeros, zeros, counter, z, noise, stream)
+        drawn = sampling.launches(zeros, zeros, counter, z, noise)
         return drawn + self._to_images(z, out, stream)
