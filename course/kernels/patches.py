@@ -38,17 +38,19 @@ from numba import float32, int32, uint32
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.arrays import Array, known
+from course.kernels.arrays import Array
 from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves import products
 from course.kernels.intrinsics import load4, store4
 from course.kernels.norm.halves import as_words
+from course.kernels.steps import Launch, configured, require_choice, round_up
 
 Launches = list[tuple[Callable, tuple]]
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host
 THREADS, WIDE = 96, 4
+ROW_PITCH = 8  # rows of float16 begin at multiples of so many elements, 16 bytes
 ZERO = float32(0)
 
 
@@ -107,8 +109,8 @@ def gather(wide: bool, begins: bool) -> Callable:
 
 def gathered(
     images: Array, rows: Array, table: Array, tokens: Array | None, patch: int, first: int,
-    channels: int, stream: Any = 0,
-) -> Launches:  # fmt: skip
+    channels: int,
+) -> list[Launch]:  # fmt: skip
     """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
     out = rows if tokens is None else tokens
     arrays = images, rows, table, out
@@ -117,12 +119,7 @@ def gathered(
     wide = wide and not any(n % 16 for place in places for n in place)
     kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
     arrays = map(as_words, arrays) if wide else arrays
-    return [(kernel[rows.shape[0], THREADS, stream], (*arrays, *sizes))]
-
-
-def up(number: int) -> int:
-    """The next multiple of 8: rows of halves begin at multiples of 16 bytes."""
-    return -(-number // 8) * 8
+    return [Launch(kernel, rows.shape[0], THREADS, (*arrays, *sizes))]
 
 
 # --- what is counted ------------------------------------------------------------------------------
@@ -193,7 +190,7 @@ class PatchEmbedding:
     @property
     def depth(self) -> int:
         """Numbers of a row, up to a multiple of 8."""
-        return up(self.channels * self.area)
+        return round_up(self.channels * self.area, ROW_PITCH)
 
     def launches(
         self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
@@ -215,14 +212,15 @@ class PatchEmbedding:
         source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
         for n, weight in enumerate(parts):
             place, first = (n, self.channels // len(parts)), source if n == 0 else None
-            found += gathered(images, rows, self.table, first, self.patch, *place, stream)
+            gathers = gathered(images, rows, self.table, first, self.patch, *place)
+            found += configured(gathers, stream)
             found += products.launches(rows, weight, None, source, target, *how)
             source, target = target, source
         return found
 
     def rows_of(self, way: str) -> int:
         """How many numbers a row has that `launches` needs."""
-        return up(self.area) if way == "kept" else self.depth
+        return round_up(self.area, ROW_PITCH) if way == "kept" else self.depth
 
     def embed(
         self, images: np.ndarray, way: str = "gemm", streams: int = 4, method: str = "auto"
@@ -247,7 +245,7 @@ class PatchEmbedding:
         ValueError
             For another way, no streams, or images that do not fit the positions.
         """
-        known(way, "way", WAYS)
+        require_choice(way, "way", WAYS)
         if streams < 1:
             raise ValueError(f"streams is {streams}; it must be at least 1")
         checked_images(images, self.channels, self.patch, self.tokens)
@@ -274,9 +272,9 @@ class PatchEmbedding:
         total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
         for n, weight in enumerate(self.by_channel):
             there = counts.bring(images[:, n : n + 1])
-            rows = cuda.device_array((len(found), up(self.area)), np.float16)
+            rows = cuda.device_array((len(found), round_up(self.area, ROW_PITCH)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
-            counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
+            counts.launch(configured(gathered(there, rows, self.table, None, self.patch, 0, 1)))
             counts.launch(products.launches(rows, weight, None, None, out, "nt", "", method))
             counts.fetch(out, part)
             total += part
@@ -331,4 +329,4 @@ def checked_images(images: Any, channels: int, patch: int, tokens: int) -> None:
 
 def _padded(matrix: np.ndarray) -> np.ndarray:
     """A matrix whose rows begin at multiples of 16 bytes, with zeros."""
-    return np.pad(matrix, ((0, 0), (0, up(matrix.shape[1]) - matrix.shape[1])))
+    return np.pad(matrix, ((0, 0), (0, round_up(matrix.shape[1], ROW_PITCH) - matrix.shape[1])))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.kernels.patches import WAYS, PatchEmbedding, gathered, sorted_rows, up
+from course.kernels.patches import WAYS, PatchEmbedding, gathered, sorted_rows
 from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
@@ -81,10 +81,8 @@ def test_rows_are_gathered_as_the_host_sorts_them(patch):
     embedding, images, exact = some(patch=patch, side=4 * patch)
     rows = cuda.to_device(np.full((len(exact), embedding.depth), np.nan, np.float16))
     tokens = cuda.to_device(np.full(exact.shape, np.nan, np.float16))
-    ((call, arguments),) = gathered(
-        cuda.to_device(images), rows, embedding.table, tokens, patch, 0, 3
-    )
-    report = trace(getattr(call, "dispatcher", None) or call.kernel, len(exact), 96, *arguments)
+    (launch,) = gathered(cuda.to_device(images), rows, embedding.table, tokens, patch, 0, 3)
+    report = trace(launch.kernel, launch.grid, launch.block, *launch.arguments)
     assert not ERRORS & {finding.kind for finding in report.findings}
     wanted = sorted_rows(images, patch, embedding.tokens, embedding.depth)
     assert np.array_equal(rows.copy_to_host(), wanted)
@@ -95,14 +93,10 @@ def test_rows_are_gathered_as_the_host_sorts_them(patch):
 def test_a_line_of_sixteen_pixels_is_one_sector():
     embedding, images, _ = some(width=128, patch=16, side=32, n=1)
     rows = cuda.device_array((5, embedding.depth), np.float16)
-    ((call, arguments),) = gathered(cuda.to_device(images), rows, embedding.table, None, 16, 0, 3)
-    report = trace(getattr(call, "dispatcher", None) or call.kernel, 5, 96, *arguments)
+    (launch,) = gathered(cuda.to_device(images), rows, embedding.table, None, 16, 0, 3)
+    report = trace(launch.kernel, launch.grid, launch.block, *launch.arguments)
     load, store = (report.total("global", op) for op in ("load", "store"))
     assert load.sectors == images.nbytes // 32 and store.sectors == rows.nbytes // 32
-
-
-def test_rows_begin_at_multiples_of_sixteen_bytes():
-    assert [up(n) for n in (1, 8, 9, 588)] == [8, 8, 16, 592]
 
 
 @pytest.mark.parametrize(
