@@ -166,6 +166,16 @@ def test_the_paths_that_contributing_names_are_there():
             assert any(f"/{name}" in path for path in tracked), name
 
 
+def test_the_kernel_that_contributing_shows_is_the_packages():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Add a kernel")[1]
+    shown = text.split("```python\n")[1].split("```")[0]
+    assert len(shown.splitlines()) <= 45
+    for part in re.split(r"^# (?=course/|tests/)", shown, flags=re.MULTILINE)[1:]:
+        path, *lines = part.splitlines()
+        there = {line.strip() for line in (ROOT / path).read_text(encoding="utf-8").splitlines()}
+        assert {line.strip() for line in lines} - {"", "..."} <= there
+
+
 # --- the public address --------------------------------------------------------------------------
 
 

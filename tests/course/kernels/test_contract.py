@@ -1,13 +1,17 @@
 """Every step of every ladder keeps what `tests.course.kernels.contract` says."""
 
+import importlib
 import os
+import pkgutil
 import zlib
 
 import numpy as np
 import pytest
 
+import course.kernels
 from course import backend
 from course.backend import cuda
+from course.kernels.steps import Ladder
 from tests.course.kernels.contract import calls, cases, make_call, typed, watched
 from warpsim.host import gpus
 
@@ -20,6 +24,9 @@ WORKING = [  # steps whose work is said
     if case.work and case.ladder[method].work
 ]
 SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
+TRIES = 6  # of a call that a step refuses, with other inputs
+#: Ladders whose steps are compared in tests of their own alone, so far.
+WITHOUT = {"attention", "gemm", "matmul", "reconstruct", "svd"}
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
 
 
@@ -31,14 +38,28 @@ def simulated_h200(monkeypatch):
         backend.simulate("H200")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+def test_every_ladder_has_a_case():
+    modules = pkgutil.walk_packages(course.kernels.__path__, "course.kernels.")
+    found = {
+        value.function
+        for one in modules
+        for value in vars(importlib.import_module(one.name)).values()
+        if isinstance(value, Ladder)
+    }
+    assert found - WITHOUT == CASES.keys()
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids="seed {}".format)
 @pytest.mark.parametrize(("name", "method"), STEPS)
 def test_drawn_calls_are_right_or_refused(name, method, seed):
     case, done = CASES[name], 0
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {method}".encode())])
     for how in calls(case, rng):
-        with watched() as found:
-            told = make_call(case, method, how, rng)
+        for _ in range(TRIES):
+            with watched() as found:
+                told = make_call(case, method, how, rng)
+            if told is not None:
+                break
         assert not told, f"{how}: {told}"
         errors = [
             str(one) for one in found.errors
@@ -48,7 +69,7 @@ def test_drawn_calls_are_right_or_refused(name, method, seed):
         assert not errors, f"{how}: {errors}"
         assert not found.float64, f"{how}: {found.float64} operations of float64"
         done += told is not None
-    assert done or method != "auto"
+    assert done, "every call was refused"
 
 
 @simulated
