@@ -18,6 +18,7 @@ from course.door.bfloat import BFLOAT16, bfloat16
 from course.door.door import Result
 from course.door.layout import name_of
 from course.door.libraries import Seen
+from course.kernels.steps import ceil_div
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
@@ -106,7 +107,7 @@ def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tu
         raise ValueError(
             f"{name} has {rows:,} rows, and one launch at most {MOST * high:,}: give it in parts"
         )
-    return -(-columns // wide), -(-rows // high)
+    return ceil_div(columns, wide), ceil_div(rows, high)
 
 
 # --- arrays on the device -------------------------------------------------------------------------

@@ -49,7 +49,7 @@ from course.kernels.warps import WARP, lanes_sum
 # --- the columns' sums, added up ------------------------------------------------------------------
 
 COLUMNS, DOWN = 32, 8  # threads of a block in x and y
-SUMS_DOWN = 32  # in y, where nothing but sums is to be done: as many loads under way as can be
+SUMS_DOWN = 32  # in y, where nothing but sums is to be done: as many loads in flight as can be
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The way back through LayerNorm in one kernel: a block walks over rows, with both in registers.
+"""LayerNorm backward in one kernel: a block walks over rows, with both in registers.
 
 A thread has a few columns of each row, of x and of dy, and keeps its columns' sums for dgamma and
 dbeta in registers, too, from row to row. The formulas are in `course.kernels.norm.backward`.

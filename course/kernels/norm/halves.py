@@ -120,12 +120,12 @@ def pairs(kind: str, tokens: int = 0) -> Callable:
 def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) -> Callable:
     """Step 6, of (x, gamma, beta, eps, out) as words of two numbers: a warp a token, kept.
 
-    Memory: an access has 16 bytes, all accesses to a token are under way together.
+    Memory: an access has 16 bytes, all accesses to a token are in flight together.
     """
     unpack, pack = (
         (unpack_bf16, pack_bf16) if kind == "bfloat16" else (unpack_f16, pack_f16)
     )  # fmt: skip
-    ACCESSES = -(-columns // (WARP * EIGHT))
+    ACCESSES = ceil_div(columns, WARP * EIGHT)
     WIDTH, NUMBERS, FULL = columns // 2, ACCESSES * EIGHT, columns // (WARP * EIGHT)
     INVERSE = float32(1 / columns)
 

@@ -1,4 +1,4 @@
-"""Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the front door.
+"""Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
 `course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit numbers have a ladder
@@ -250,7 +250,7 @@ def layer_norm(
     -------
     array, of x's shape and type
         `out`, if it is given; else of NumPy if x is, else of x's kind. Work on the GPU may still be
-        under way when it is returned.
+        in flight when it is returned.
 
     Raises
     ------

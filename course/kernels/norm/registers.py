@@ -1,6 +1,6 @@
 """Normalise the rows of a matrix, steps 6, 7 and 9: wide loads, and the row in registers.
 
-Step 6: a block reads its row once, 16 bytes a thread and access, all of them under way together,
+Step 6: a block reads its row once, 16 bytes a thread and access, all of them in flight together,
 and keeps it in registers: mean, then squared differences, then the result, without reading again.
 Step 7 is the same with several short rows in a block: the threads of a row are a part of a warp and
 need shuffles alone. Step 9 is for rows of any length: moments of a chunk after the other, then the
