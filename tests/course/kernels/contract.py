@@ -78,6 +78,13 @@ def rows_and_columns(rng: np.random.Generator, size: str, most: int = 5003) -> t
     return (*front, columns)
 
 
+def elements(rng: np.random.Generator, size: str, tile: int) -> tuple[int, ...]:
+    """The shape of elements that blocks have by tiles: near whole ones if it is "long"."""
+    if size != "long":
+        return rows_and_columns(rng, size)
+    return (tile * int(rng.integers(1, 3)) + int(rng.choice((-4, -3, -2, -1, 0, 1, 2, 3, 5))),)
+
+
 # --- cases ----------------------------------------------------------------------------------------
 
 

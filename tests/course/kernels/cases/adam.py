@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from course.kernels.adam import LADDER, AdamProblem, corrections
-from tests.course.kernels.contract import Case, Inputs, Right, launched_by, rows_and_columns
+from course.kernels.adam import LADDER, THREADS, AdamProblem, corrections
+from tests.course.kernels.contract import Case, Inputs, Right, elements, launched_by
 
 EPS, RATE = 1e-8, 1e-3
 
 
 def _draw(rng, size):
-    p, g, m, v = rng.normal(0, 1, (4, *rows_and_columns(rng, size)))
+    p, g, m, v = rng.normal(0, 1, (4, *elements(rng, size, 4 * THREADS)))
     arrays = {"parameters": p, "gradient": 1e-3 * g, "first": 1e-3 * m, "second": 1e-6 * v * v}
     if rng.random() < 0.2:  # gradients so small that epsilon decides
         arrays |= {name: 1e-5 * arrays[name] for name in ("gradient", "first")}

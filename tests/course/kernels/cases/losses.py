@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import expit
 
-from course.kernels.losses import LossProblem, bce_gradient, loss
-from tests.course.kernels.contract import Case, Inputs, Right, rows_and_columns
+from course.kernels.losses import THREADS, TILE, LossProblem, bce_gradient, loss
+from tests.course.kernels.contract import Case, Inputs, Right, elements
 
 
 def _bce(rng, shape):
@@ -20,7 +20,7 @@ def _targets(values):
 
 
 def _draw(rng, size):
-    name, shape = ("bce", "kl")[rng.integers(2)], rows_and_columns(rng, size, 20_011)
+    name, shape = ("bce", "kl")[rng.integers(2)], elements(rng, size, TILE)
     if name == "bce":
         first, second = _bce(rng, shape)
     else:
@@ -45,7 +45,7 @@ def _right(arrays, name):
 
 
 def _draw_gradient(rng, size):
-    logits, targets = _bce(rng, rows_and_columns(rng, size))
+    logits, targets = _bce(rng, elements(rng, size, 4 * THREADS))
     return Inputs({"logits": logits, "targets": targets}, {"scale": 1 / 128})
 
 

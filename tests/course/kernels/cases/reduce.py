@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from course.kernels.reduce import ReductionProblem, reduction
-from tests.course.kernels.contract import Case, Inputs, Right, rows_and_columns
+from course.kernels.reduce import ReductionConfig, ReductionProblem, reduction
+from tests.course.kernels.contract import Case, Inputs, Right, elements
+
+TILE = ReductionConfig().tile
 
 
 def _draw(rng, size):
     kind = "sum" if size == "empty" else ("sum", "max")[rng.integers(2)]
-    return Inputs({"x": rng.normal(0, 3, rows_and_columns(rng, size, 20_011))}, {"kind": kind})
+    return Inputs({"x": rng.normal(0, 3, elements(rng, size, TILE))}, {"kind": kind})
 
 
 def _right(arrays, kind):
