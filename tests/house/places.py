@@ -117,7 +117,7 @@ ALLOWED = {
     "course/dispatch": "+course/backend course/kernel_cache warpsim/host warpsim/ptx",
     "course/kernels": "",
     "course/kernels/warps": "+course/dispatch",
-    "course/kernels/arrays": "+course/dispatch",
+    "course/kernels/arrays": "course/kernels/steps +course/dispatch",
     "course/kernels/steps": "+course/dispatch",
     "course/kernels/activation": "+course/kernels/warps course/kernels/arrays course/kernels/steps",
     "course/kernels/reduce": "+course/kernels/warps course/kernels/arrays course/kernels/steps",

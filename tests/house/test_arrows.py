@@ -397,7 +397,8 @@ def bound(node: ast.stmt) -> list[str]:
         return [node.name]
     if isinstance(node, ast.Assign):
         names = (part for target in node.targets for part in ast.walk(target))
-        return [part.id for part in names if isinstance(part, ast.Name)]
+        return [part.id for part in names if isinstance(getattr(part, "ctx", None), ast.Store)
+                and isinstance(part, ast.Name)]  # fmt: skip
     if isinstance(node, ast.AnnAssign) and node.value is not None:
         return [ast.unparse(node.target)]
     return []
