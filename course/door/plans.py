@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class About:
         self.lock = threading.RLock()
         self.event: packing.Event | None = None
 
-    def listed(self, arrays: Sequence[Array | None], *stream: Any) -> list[tuple[Any, tuple]]:
+    def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Iterable[tuple[Any, tuple]]:
         """What is launched for these arrays and results: configured kernels, their arguments."""
         door = self.door
         if (0 in self.seen[0].shape or 0 in self.results[0][0]) and not door.empty:
@@ -56,10 +56,11 @@ class About:
             launches = door.launches(*arrays, *self.options, stream=stream[0])
         else:
             launches = door.launches(*arrays, *self.options)
-        return [
+        pairs = (
             (one.configured(*stream), one.arguments) if hasattr(one, "configured") else one
             for one in launches or ()
-        ]
+        )
+        return list(pairs) if door.packs or door.whole else pairs  # else something lies between
 
     def new(self) -> list[Array | None]:
         """Memory for the results that the caller gave none for."""

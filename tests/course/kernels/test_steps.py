@@ -179,3 +179,18 @@ def test_what_can_be_had_is_asked_of_the_current_gpu(monkeypatch):
     assert not step.lacks(Problem(1))
     backend.simulate("T4")
     assert step.lacks(Problem(1)) == "needs compute capability 9.0, and this GPU has 7.5"
+
+
+def test_launches_that_are_not_packed_are_asked_for_one_by_one():
+    """What lies between them, memory of a pool say, is done when it comes."""
+    seen = []
+
+    def launches(x, out):
+        for by in (1, 2):
+            seen.append(out.copy_to_host().tolist())
+            yield Launch(add, 1, THREADS, (x, np.float32(by), out))
+
+    door = Door("added", ("x",), lambda x: (x.shape, x.dtype), launches, packs=False, options=())
+    out = cuda.to_device(np.zeros(2, np.float32))
+    door.enter((cuda.to_device(np.ones(2, np.float32)),), (), out)
+    assert seen == [[0, 0], [2, 2]] and out.copy_to_host().tolist() == [3, 3]
