@@ -20,7 +20,6 @@ from course.kernels import (
     losses,
     matmul,
     products,
-    reconstruct,
     reduce,
 )
 from course.kernels.arrays import WORDS
@@ -30,6 +29,7 @@ from course.kernels.norm import Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
 from course.kernels.norm.registers import IN_L2
+from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
@@ -143,22 +143,21 @@ def made() -> Iterator[Case]:
 
 def of_reconstruct() -> Iterator[Case]:
     """Steps on tiles, for one image and for many, aligned or not; what splits the factors."""
-    for suffix, steps in (("", reconstruct.LADDER), (" before 8.0", reconstruct.OLDER)):
-        pairs = list(steps.items())
-        pairs += [(f"{name}, thin", step.thin) for name, step in pairs if step.thin]
-        before = (8, 0) if suffix else (99, 0)
-        for name, step in pairs:
-            parts = ("unaligned", False), ("many", True), ("many_unaligned", True)
-            if step.unaligned is not None:
-                parts = (*parts, ("kernel", False))
-            for part, many in parts:
-                if (kernel := getattr(step, part)) is not None:
-                    label = "" if part == "kernel" else f" ({part.replace('_', ', ')})"
-                    yield Case(
-                        f"reconstruct: {name}{suffix}{label}", kernel,
-                        of_factors(step.kind, many), step.capability, before,
-                    )  # fmt: skip
-    for kind, kernels in reconstruct.FRAGMENTS.items():
+    parts = {(False, False): " (unaligned)", (True, True): " (many)",
+             (False, True): " (many, unaligned)", (True, False): ""}  # fmt: skip
+    steps = {name: step for name, step in ladder.LADDER.items() if name != "warpgroups"}
+    steps |= ladder.SPLIT | {"tensor cores, thin": ladder.THIN}
+    steps["tensor cores before 8.0"] = ladder.OLDER
+    for name, step in steps.items():
+        before = (8, 0) if step is ladder.OLDER else (99, 0)
+        for which, label in parts.items():
+            kernel = step.kernels.get(which)
+            if kernel is not None and step.kernel is not step.kernels[False, False]:
+                yield Case(
+                    f"reconstruct: {name}{label}", kernel, of_factors(step.kind, which[1]),
+                    step.capability, before,
+                )  # fmt: skip
+    for kind, kernels in ladder.FRAGMENTS.items():
         word, capability = _SPLIT_WORDS[kind], (5, 3) if kind == "halves" else (8, 0)
         for name, kernel in kernels._asdict().items():
             axis = ":, " if name.startswith("many_") else ""

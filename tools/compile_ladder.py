@@ -19,8 +19,7 @@ from course.compiler.together import compiled_together
 from course.files import write_whole
 from course.kernels.halves.common import DEPTH
 from course.kernels.reconstruct import warpgroup_tiles
-from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER
-from course.kernels.reconstruct.steps import tile_for
+from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
 from course.kernels.tensor_maps import TensorMapType
 from lessons.lesson06 import ladder
 from tools.compile_cases import of_factors
@@ -37,7 +36,7 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
     for target in ladder.CAPABILITY:
         capability = int(target[3:-1]), int(target[-1])
         for name, newest in LADDER.items():
-            step = OLDER.get(name, newest) if capability < (8, 0) else newest
+            step = OLDER if name == "tensor cores" and capability < (8, 0) else newest
             if name == "warpgroups" and step.capability <= capability:
                 yield name, target, compiled(*warpgroups(), target=f"{target}a")
             elif step.capability <= capability:
@@ -47,19 +46,20 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
 
 def warpgroups() -> tuple[Any, tuple[Any, ...]]:
     """The kernel that multiplies at the ladder's shape on an H200, and its types."""
-    tile = tile_for(*LADDER_SHAPE[:2], 132)
+    config = config_for(*LADDER_SHAPE[:2], 132)
     maps = (
         TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroup_tiles.ROWS, DEPTH)
     )
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
-    return warpgroup_tiles.warpgroup_tiles(tile, True), given
+    return warpgroup_tiles.warpgroup_tiles(config, True), given
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:
     """One line of the file; tensor cores' products are no float32 instructions."""
     its = name, target, found.registers, found.spills, found.shared_bytes
-    if LADDER[name].kind or name == "warpgroups" or not ladder.has_products(found.ptx):
+    step = LADDER[name]
+    if not isinstance(step, TileStep) or step.kind or not ladder.has_products(found.ptx):
         return (*its, "", "", "")
     loop = ladder.inner_loop(found.ptx)
     return (*its, loop.instructions, loop.products, loop.reads)

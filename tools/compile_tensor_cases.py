@@ -161,8 +161,8 @@ def tensor_cases() -> Iterator[Case]:
         name = "" if aligned else ", unaligned"
         kernel = warpgroup_tiles.splitter(aligned)
         yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))
-        for tile in warpgroup_tiles.TILES:
-            kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
+        for config in warpgroup_tiles.CONFIGS:
+            kernel = warpgroup_tiles.warpgroup_tiles(config, aligned)
             yield Case(
-                f"reconstruct: warpgroups, {tile.columns}{name}", kernel, of_tiles(), **hopper
+                f"reconstruct: warpgroups, {config.columns}{name}", kernel, of_tiles(), **hopper
             )

@@ -151,8 +151,9 @@ def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
 
     count, rows, columns = out.shape
     # of a stack on a GPU; the simulator is quickest image by image
-    method, step = ladder.step_for("auto", rows, columns, k, images=count if gpu() else 0)
-    if step.many is not None:
+    one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, count))
+    method, step = ladder.LADDER.choose("auto", many if gpu() else one)
+    if not step.lacks(many):
         ladder.reconstruct(u, s, vt, k, out=out, method=method)
         return
     for place in range(count):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels.reconstruct.ladder import step_for
+from course.kernels.reconstruct.ladder import LADDER
 from course.streams.timeline import Span, one_at_a_time
 
 GIBIBYTE = 1 << 30
@@ -255,11 +255,13 @@ class Slot:
         self.out = cuda.device_array((size, rows, columns)[size == 1 :], np.float32)
         self.into, self.compute, self.out_of = streams
         self.arrived, self.computed, self.emptied = (cuda.event(timing=False) for _ in range(3))
-        self.number, self.k = number, k
-        _, step = step_for(kernel, rows, columns, k, images=size if size > 1 else 0)
-        u, _, vt = self.factors
-        self._launch = step.configured(u, vt, k, self.out, stream=self.compute)
+        self.number = number
+        self._launches = [
+            (its.configured(self.compute), its.arguments)
+            for its in LADDER.launches(*self.factors, self.out, k=k, method=kernel)
+        ]
 
     def launch(self) -> None:
         """Compute what is in `memory`; nothing is waited for."""
-        self._launch(*self.factors, self.k, self.out)
+        for kernel, arguments in self._launches:
+            kernel(*arguments)

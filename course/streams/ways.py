@@ -20,7 +20,7 @@ import numpy as np
 
 from course import backend
 from course.kernels import launching as graphs
-from course.kernels.reconstruct.ladder import step_for
+from course.kernels.reconstruct.ladder import LADDER
 from course.streams.batch import FLOAT32, WAYS, Way, factor_bytes, least_copy_time, shapes_of
 from course.streams.memory import PinnedPool, Recorder, Slot, floats, untimed, views
 from course.streams.timeline import Span
@@ -76,7 +76,7 @@ def rebuild_stack(
     k : int
         From 1 to r.
     kernel : str
-        "auto", or a step of `course.kernels.reconstruct.ladder.LADDER`.
+        Of `course.kernels.reconstruct.reconstruct.ladder.names`.
     whole : bool
         Copy all of u and vt, whatever the way needs.
     pool : PinnedPool, optional
@@ -365,29 +365,30 @@ class Batch:
         depth = self.depth
         return [np.ascontiguousarray(part) for part in (u[:, :depth], s[:depth], vt[:depth])]
 
+    def _launch(self, u: Any, s: Any, vt: Any, out: Any, stream: Any = 0) -> None:
+        for launch in LADDER.launches(u, s, vt, out, k=self.k, method=self.kernel):
+            launch.on(stream)
+
     def _as_the_original(self, timed: Timed) -> None:
         cuda, self.images = backend.cuda, []
-        _, step = step_for(self.kernel, *self.shape, self.k)
         for image in range(self.count):
             with timed("copy in", "copy in", 0, image, 0):
                 there = [cuda.to_device(part) for part in self._factors_of(image)]
             out = cuda.device_array(self.shape, np.float32)
             with timed("kernel", "compute", 0, image, 0):
-                step.configured(there[0], there[2], self.k, out)(*there, self.k, out)
+                self._launch(*there, out)
             with timed("copy out", "copy out", 0, image, 0):
                 self.images.append(out.copy_to_host())
 
     def _as_the_originals_streams(self, timed: Timed) -> None:
         cuda, results = backend.cuda, []
-        _, step = step_for(self.kernel, *self.shape, self.k)
         for image in range(self.count):
             stream = cuda.stream()
             with timed("copy in", "copy in", stream, image, image):
                 there = [cuda.to_device(part, stream=stream) for part in self._factors_of(image)]
             out = cuda.device_array(self.shape, np.float32)
             with timed("kernel", "compute", stream, image, image):
-                call = step.configured(there[0], there[2], self.k, out, stream)
-                call(*there, self.k, out)
+                self._launch(*there, out, stream)
             results.append((out, there, stream))
         self.images = []
         for image, (out, *_) in enumerate(results):

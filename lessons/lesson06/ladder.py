@@ -11,7 +11,7 @@ import csv
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,13 @@ import numpy as np
 
 from course import backend
 from course.files import data_path
-from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, work_of
+from course.kernels.reconstruct.ladder import (
+    LADDER,
+    LADDER_SHAPE,
+    SPLIT,
+    ImageProblem,
+    work_of,
+)
 from course.measure.occupancy import Occupancy, occupancy
 from course.measure.recorded import Figure, read
 from course.measure.recorded import recorded as find
@@ -270,14 +276,14 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     """
     step = LADDER[name]
     if backend.gpu() is None:
-        bound = benchmark(step.configured, gpu="H200", name=name, **work(name, shape)).bound
+        bound = benchmark(prepared, gpu="H200", name=name, **work(name, shape)).bound
         lines = [f"{name}: no GPU here, so no time", f"  {bound.sentence}"]
     elif tuple(backend.cuda.get_current_device().compute_capability) < step.capability:
         wanted = ".".join(map(str, step.capability))
         lines = [f"{name}: this GPU cannot run it, it needs compute capability {wanted}"]
     else:
         u, s, vt, out = _factors(shape)
-        call = step.configured(u, vt, shape[2], out)
+        call = prepared(name, u, s, vt, shape[2], out)
         timing = benchmark(call, u, s, vt, shape[2], out, name=name, **work(name, shape))
         rate = 2 * math.prod(shape) / timing.median * 1e-9
         lines = [f"{timing}", f"  {rate:.3g} TFLOP/s"]
@@ -285,6 +291,25 @@ def measure(name: str, shape: tuple[int, int, int] = SHAPE) -> str:
     if old is not None:
         lines.append(f"  {old}, {old.teraflops:.3g} TFLOP/s")
     return wrapped("\n".join(lines))
+
+
+def prepared(name: str, u: Any, s: Any, vt: Any, k: int, out: Any) -> Callable[..., None]:
+    """A step of the ladder, ready to be called with (u, s, vt, k, out) that look like these.
+
+    Memory for fragments lives as long as what is returned. Nothing is waited for.
+    """
+    given = u, s, vt, k, out
+    launches = LADDER.launches(u, s, vt, out, k=k, method=name)
+    kernels = [launch.configured() for launch in launches]
+    if len(launches) == 1:
+        return kernels[0]
+
+    def call(*others: Any) -> None:
+        there = dict(zip(map(id, given), others, strict=True))
+        for kernel, launch in zip(kernels, launches, strict=True):
+            kernel(*(there.get(id(one), one) for one in launch.arguments))
+
+    return call
 
 
 def trace_fragments(
@@ -308,14 +333,16 @@ def trace_fragments(
     tuple of Report
         Of the three kernels, in the order of their launches.
     """
-    step = LADDER[name]
-    room = [array.copy_to_host() for array in step.room(k, out)]
-    (split_u, grid_u, block), (split_vt, grid_vt, _) = step.split(k, out)
-    return (
-        trace(split_u, grid_u, block, u, k, room[0], room[2], gpu="H200"),
-        trace(split_vt, grid_vt, block, s, vt, k, room[1], room[3], gpu="H200"),
-        trace(step.kernel, step.grid(*out.shape), step.block, *room, out, gpu="H200"),
-    )
+    launches = SPLIT[name].launches(ImageProblem.of(u, s, vt, out, k), u, s, vt, out, k)
+    there = {
+        id(one): one.copy_to_host()
+        for launch in launches for one in launch.arguments if hasattr(one, "copy_to_host")
+    }  # fmt: skip
+    return tuple(
+        trace(its.kernel, its.grid, its.block, *(there.get(id(one), one) for one in its.arguments),
+              gpu="H200")
+        for its in launches
+    )  # fmt: skip
 
 
 def _factors(shape: tuple[int, int, int]) -> tuple[Any, ...]:

@@ -145,9 +145,8 @@ def rebuild(way: str, folder: Path, images: int, k: int, phase: Phase) -> list[n
 def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     """As the first project did it; what it allocates belongs to the copies."""
     from course.backend import cuda
-    from course.kernels.reconstruct import LADDER
+    from course.kernels.reconstruct import reconstruct
 
-    step = LADDER["original"]
     cuda.synchronize()  # the GPU's context is made
 
     def one(folder: Path, image: int) -> np.ndarray:
@@ -157,7 +156,8 @@ def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
             there = [cuda.to_device(array) for array in (u, s, vt)]
             out = cuda.device_array((u.shape[0], vt.shape[1]), np.float32)
         with phase("launch kernel"):
-            step.configured(there[0], there[2], k, out)(*there, k, out)
+            (launch,) = reconstruct.ladder.launches(*there, out, k=k, method="original")
+            launch.on()
         with phase("copy out"):
             return out.copy_to_host()
 
@@ -167,18 +167,18 @@ def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
 def tidy_way(folder: Path, images: int, k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     """Arrays are made once, the kernel is compiled before; only what is needed travels."""
     from course.backend import cuda
-    from course.kernels.reconstruct.ladder import step_for
+    from course.kernels.reconstruct import reconstruct
 
     rows = np.load(folder / "0-u.npy", mmap_mode="r").shape[0]
     columns = np.load(folder / "0-vt.npy", mmap_mode="r").shape[1]
-    _, step = step_for("auto", rows, columns, k)
     shapes = (rows, k), (k,), (k, columns)
     pinned = [cuda.pinned_array(shape, np.float32) for shape in shapes]
     there = [cuda.device_array(shape, np.float32) for shape in shapes]
     out = cuda.device_array((rows, columns), np.float32)
     results = cuda.pinned_array((images, rows, columns), np.float32)
-    launch = step.configured(there[0], there[2], k, out)
-    launch(*there, k, out)  # compiles
+    launches = reconstruct.ladder.launches(*there, out, k=k)
+    for launch in launches:
+        launch.on()  # compiles
     cuda.synchronize()
 
     def one(folder: Path, image: int) -> np.ndarray:
@@ -192,7 +192,8 @@ def tidy_way(folder: Path, images: int, k: int, phase: Phase) -> Callable[[Path,
             for array, target in zip(pinned, there, strict=True):
                 target.copy_to_device(array)
         with phase("launch kernel"):
-            launch(*there, k, out)
+            for launch in launches:
+                launch.on()
         with phase("copy out"):
             out.copy_to_host(results[image])
         return results[image]

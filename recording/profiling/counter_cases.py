@@ -7,7 +7,7 @@ same everywhere and always.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numba import types
 
 from course.kernels import transpose
 from course.kernels.reconstruct import ladder
+from course.kernels.steps import ceil_div
 from recording.profiling import counter_kernels as kernels
 from recording.profiling import counter_lesson_kernels as lessons
 
@@ -165,22 +166,24 @@ def lesson_cases() -> list[Case]:
         factors = numbers((rows, k)), numbers(k), numbers((k, columns))
         for name in LADDER:
             step = ladder.LADDER[name]
+            tile = block if step.x_walks == "rows" else block[::-1]
             if name == "tiled" and block != step.block:
                 continue
             cases.append(Case(
                 f"reconstruct {name} {rows}x{columns} k={k} by {block[0]}x{block[1]}",
                 step.kernel,
-                ladder.ImageStep(None, step.x_walks, block).grid(rows, columns), block,
+                replace(step, block=block, tile=tile).grid(rows, columns), block,
                 filled(*factors, k, np.zeros((rows, columns), "f4")),
             ))  # fmt: skip
     for rows, columns, k in ((64, 64, 32), (45, 67, 21)):
         factors = numbers((rows, k)), numbers(k), numbers((k, columns))
         for rows_on_x in (True, False):
             walks = "rows" if rows_on_x else "columns"
+            grid = ceil_div(rows, 16), ceil_div(columns, 16)
             cases.append(Case(
                 f"reconstruct tiled, x on {walks}, {rows}x{columns} k={k}",
                 kernels.reconstruct_through_tiles(rows_on_x),
-                ladder.ImageStep(None, walks).grid(rows, columns), (16, 16),
+                grid if rows_on_x else grid[::-1], (16, 16),
                 filled(*factors, k, np.zeros((rows, columns), "f4")),
             ))  # fmt: skip
     return cases

@@ -55,7 +55,7 @@ def named(subject: str, shape: str) -> list[Named]:
 def ladder_calls(shape: str) -> Iterator[Callable[[], None]]:
     """A launch of each step of the ladder."""
     from course.backend import cuda
-    from course.kernels.reconstruct.ladder import LADDER
+    from lessons.lesson06.ladder import prepared
 
     rows, columns, k = map(int, shape.split("x"))
     rng = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def ladder_calls(shape: str) -> Iterator[Callable[[], None]]:
     )
     out = cuda.device_array((rows, columns), np.float32)
     for name in STEPS:
-        call = LADDER[name].configured(u, vt, k, out)
+        call = prepared(name, u, s, vt, k, out)
         yield lambda call=call: call(u, s, vt, k, out)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from course.kernels.reconstruct import warp_tiles
 from course.kernels.reconstruct.ladder import work_of
+from course.kernels.steps import ceil_div
 from recording.subjects.reconstruct import exact
 
 SHAPES = ((8192, 8192, 8192, 2048), (4096, 4096, 4096, 1024))
@@ -68,18 +69,18 @@ _serial = itertools.count()
 
 def run(bench):
     """Check and time step 9, whole and without each part."""
-    shape = warp_tiles.SHAPES["sm_90"]
-    kernels = {name: without(name)(shape, True)[0] for name in WITHOUT}
+    config = warp_tiles.WarpTileConfig()
+    kernels = {name: without(name)(config, True)[0] for name in WITHOUT}
     for rows, columns, r, k in bench.parts(SHAPES):
         u, s, vt = bench.random(rows, r), bench.random(r), bench.random(r, columns)
         there = [bench.cuda.to_device(array) for array in (u, s, vt)]
         out = bench.cuda.device_array((rows, columns), np.float32)
         expected = exact(bench, u[:, :k], s[:k], vt[:k])
-        grid = -(-columns // shape.block_columns), -(-rows // shape.block_rows)
+        grid = ceil_div(columns, config.block_columns), ceil_div(rows, config.block_rows)
         for turn in range(ROUNDS):
             for name, kernel in kernels.items():
                 bench.variant(
-                    "step 9 without", name, kernel[grid, (shape.threads, 1)], (*there, k, out),
+                    "step 9 without", name, kernel[grid, (config.threads, 1)], (*there, k, out),
                     out=out, expected=expected, shape=f"{rows}x{columns}x{k}, round {turn + 1}",
                     **work_of("warp tiles", rows, columns, k),
                 )  # fmt: skip

@@ -9,10 +9,11 @@ import numpy as np
 from course.kernels.reconstruct.ladder import (
     LADDER,
     LADDER_SHAPE,
+    ImageProblem,
     reconstruct,
-    step_for,
     work_of,
 )
+from lessons.lesson06.ladder import prepared
 
 #: rows, columns, r, k where the last steps meet the peers.
 SHAPES = (
@@ -49,13 +50,12 @@ def one_image(bench, rows, columns, r, k, steps):
         bench.variant("reconstruct", "cupy", lambda u, s, vt: (u[:, :k] * s[:k]) @ vt[:k], pair,
                       expected=expected, shape=shape, **work_of("", rows, columns, k))  # fmt: skip
     for name in steps:
-        step = LADDER[name]
-        call = step.configured(there[0], there[2], k, out)
+        call = prepared(name, *there, k, out)
         limit = {"limit": TF32_LIMIT} if name == "tf32" else {}
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
     if cupy:
-        name, _ = step_for("auto", rows, columns, k)
+        name, _ = LADDER.choose("auto", ImageProblem.of_shape(rows, columns, k))
         bench.variant("reconstruct", "as called", reconstruct, (*pair, k), expected=expected,
                       shape=shape, **work_of(name, rows, columns, k))  # fmt: skip
 
@@ -89,6 +89,6 @@ def a_stack(bench, images, rows, columns, k):
             three, expected=expected, shape=shape, **work_of("", rows, columns, k, images),
         )  # fmt: skip
     for name in ("warp tiles", "tensor cores"):
-        call = LADDER[name].configured(there[0], there[2], k, out)
+        call = prepared(name, *there, k, out)
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **work_of(name, rows, columns, k, images))  # fmt: skip

@@ -1,6 +1,5 @@
 """The kernels that rebuild an image from its SVD agree with float64, and cost what they say."""
 
-import dataclasses
 import importlib
 import types
 
@@ -14,10 +13,12 @@ from course.kernels.reconstruct import thin_tiles, warp_tiles
 from course.kernels.reconstruct.ladder import (
     LADDER,
     OLDER,
-    ImageStep,
+    SPLIT,
+    THIN,
+    ImageProblem,
+    TileStep,
     factors_are_aligned,
     reconstruct,
-    step_for,
 )
 from lessons.lesson06 import ladder
 from warpsim.host import gpus
@@ -26,6 +27,7 @@ SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]
 #: Shapes that are larger than a tile, k that ends inside of one, and singular values beyond k.
 TILES = [(128, 128, 64, 0), (130, 140, 19, 3), (257, 131, 50, 0), (64, 300, 1, 3)]
 FIRST = ("original", "float32", "naive", "tiled")
+STACKED = ("warp tiles", "tensor cores", "tf32")
 #: TF32 keeps 11 bits of each factor.
 LIMITS = {"tf32": 1e-3}
 
@@ -100,7 +102,7 @@ def test_slices_on_the_device_are_used_where_they_lie(rng, step, start):
     assert np.isnan(whole[:, :start]).all() and np.isnan(whole[:, start + columns :]).all()
 
 
-@pytest.mark.parametrize("name", ["auto", *(name for name, step in LADDER.items() if step.many)])
+@pytest.mark.parametrize("name", ["auto", *STACKED])
 @pytest.mark.parametrize(("rows", "columns", "k"), [(128, 128, 50), (33, 45, 7)])
 def test_stacks_of_images(rng, name, rows, columns, k):
     u, s, vt = (
@@ -116,7 +118,7 @@ def test_stacks_of_images(rng, name, rows, columns, k):
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 24])
 def test_warp_tiles_of_every_shape_are_right_at_the_edges(rng, warps_down, aligned, k):
-    shape = warp_tiles.WarpTileShape(warps_down=warps_down)
+    shape = warp_tiles.WarpTileConfig(warps_down=warps_down)
     rows, columns = shape.block_rows + 5, shape.block_columns + (4 if aligned else 3)
     u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, 24), 24, (24, columns)))
     out = np.full((rows, columns), np.nan, np.float32)
@@ -174,7 +176,7 @@ def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
 )
 def test_thin_tiles_are_right_at_the_edges_and_read_nothing_twice(rng, k, aligned_rows, block_rows):
     aligned = block_rows == aligned_rows
-    shape = thin_tiles.ThinShape(block_rows)
+    shape = thin_tiles.ThinConfig(block_rows)
     rows, columns = block_rows + 21, shape.block_columns + (4 if aligned else 3)
     r = 56 if aligned else 57
     u, s, vt = (rng.random(size, dtype=np.float32) for size in ((rows, r), r, (r, columns)))
@@ -199,9 +201,10 @@ def test_thin_tiles_are_right_at_the_edges_and_read_nothing_twice(rng, k, aligne
 @pytest.mark.parametrize("k", [56, 57])
 def test_few_singular_values_need_no_pass_of_their_own(rng, k):
     u, s, vt = (rng.random(size, dtype=np.float32) for size in ((70, 60), 60, (60, 130)))
-    step = LADDER["tensor cores"]
-    assert (step.for_k(k) is step.thin) == (k == 56)
-    assert OLDER["tensor cores"].for_k(k) is OLDER["tensor cores"]
+    there = [*map(cuda.to_device, (u, s, vt)), cuda.device_array((70, 130), np.float32)]
+    launches = LADDER.launches(*there, k=k, method="tensor cores")
+    thin = [THIN.kernels[which, False] for which in (True, False)]
+    assert (launches[0].kernel in thin) == (len(launches) == 1) == (k == 56)
     rebuilt = reconstruct(u, s, vt, k, method="tensor cores")
     assert relative_error(rebuilt, float64_reference(u, s, vt, k)) < 2e-7
 
@@ -209,11 +212,10 @@ def test_few_singular_values_need_no_pass_of_their_own(rng, k):
 def test_thin_factors_may_have_rows_of_u_anywhere(rng):
     """A truncated u has rows of k numbers, 50 say, which begin on no multiple of 16 bytes."""
     u, s, vt = (rng.random(size, dtype=np.float32) for size in ((2, 40, 50), (2, 50), (2, 50, 64)))
-    thin = LADDER["tensor cores"].thin
-    mended = dataclasses.replace(thin, many_unaligned=None)  # it would be refused
-    there = [cuda.to_device(array) for array in (u, s, vt)]
     out = cuda.device_array((2, 40, 64), np.float32)
-    mended.configured(there[0], there[2], 50, out)(*there, 50, out)
+    (launch,) = LADDER.launches(*map(cuda.to_device, (u, s, vt)), out, k=50, method="tensor cores")
+    assert launch.kernel is THIN.kernels[True, True]
+    launch.on()
     expected = [float64_reference(*factors, 50) for factors in zip(u, s, vt, strict=True)]
     assert relative_error(out.copy_to_host(), np.array(expected)) < 2e-7
 
@@ -242,7 +244,7 @@ def test_thin_factors_may_have_rows_of_u_anywhere(rng):
 def test_the_step_is_chosen_by_shape_and_gpu(monkeypatch, card, work, chosen):
     monkeypatch.setattr(gpus, "_chosen", gpus.find(card))
     monkeypatch.setattr("course.kernels.reconstruct.ladder.gpu", lambda: card)
-    assert step_for("auto", *work)[0] == chosen
+    assert LADDER.choose("auto", ImageProblem.of_shape(*work))[0] == chosen
 
 
 @pytest.mark.parametrize("make", [warp_tiles.warp_tiles, thin_tiles.thin_tiles])
@@ -260,21 +262,23 @@ def test_numba_is_told_with_the_function_not_to_optimise_when_it_links(monkeypat
     monkeypatch.setattr(module, "cuda", fake)
     monkeypatch.setattr(backend, "_cuda", lambda: fake)
     warp = make is warp_tiles.warp_tiles
-    make(warp_tiles.WarpTileShape() if warp else thin_tiles.ThinShape(), True)
+    make(warp_tiles.WarpTileConfig() if warp else thin_tiles.ThinConfig(), True)
     assert [lto for _, lto in told] == [False, False]
 
 
 @pytest.mark.skipif(gpu() is not None, reason="chooses another GPU to simulate")
 def test_older_gpus_have_their_own_steps(monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
-    assert step_for("tensor cores", 512, 512, 64) == ("tensor cores", OLDER["tensor cores"])
+    shapes = (512, 12), 12, (12, 512), (512, 512)
+    there = [cuda.device_array(shape, np.float32) for shape in shapes]
+    assert LADDER.launches(*there, k=9, method="tensor cores")[-1].kernel is OLDER.kernel
     for name in ("asynchronous", "tf32"):
-        with pytest.raises(ValueError, match=r"needs compute capability 8.0, this GPU has 7.5"):
-            step_for(name, 512, 512, 64)
+        with pytest.raises(ValueError, match=r"needs compute capability 8.0, and this GPU has 7.5"):
+            LADDER.choose(name, ImageProblem.of_shape(512, 512, 64))
 
 
 @pytest.mark.skipif(gpu() is not None, reason="simulates a Tesla T4")
-@pytest.mark.parametrize("name", OLDER)
+@pytest.mark.parametrize("name", ["warp tiles", "tensor cores"])
 def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
     monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
     u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((130, 40), 40, (40, 133)))
@@ -288,7 +292,7 @@ def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
     u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))
     chosen = LADDER[step]
     out = np.full((rows, columns), np.nan, np.float32)
-    reports = ladder.trace_fragments(step, u, s, vt, k, out) if chosen.kind else ()
+    reports = ladder.trace_fragments(step, u, s, vt, k, out) if step in SPLIT else ()
     report = (
         reports[-1]
         if reports
@@ -322,7 +326,8 @@ def test_alignment(rng):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("block", [(16, 16), (32, 4), (5, 7)])
 def test_grid_covers_every_pixel_and_no_block_is_idle(walks, shape, block):
-    grid_x, grid_y = ImageStep(kernel=None, x_walks=walks, block=block).grid(*shape)
+    tile = block if walks == "rows" else block[::-1]
+    grid_x, grid_y = TileStep(None, block=block, tile=tile, x_walks=walks).grid(*shape)
     along_x, along_y = shape if walks == "rows" else shape[::-1]
     assert (grid_x - 1) * block[0] < along_x <= grid_x * block[0]
     assert (grid_y - 1) * block[1] < along_y <= grid_y * block[1]

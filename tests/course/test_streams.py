@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from course import backend
-from course.kernels.reconstruct.steps import ImageStep
+from course.kernels.steps import Launch
 from course.measure.recorded import recorded as find
 from course.streams import memory as slots
 from course.streams import timeline, ways
@@ -104,9 +104,12 @@ def lazy(monkeypatch):
         gpu = LazyGPU(seed)
         monkeypatch.setattr(backend, "_cuda", lambda: gpu)
         monkeypatch.setattr(backend, "gpu", lambda: None)
-        step = ImageStep(kernel=Kernel(gpu), many=Kernel(gpu), many_unaligned=Kernel(gpu))
+
+        def launches(u, s, vt, out, k, method):
+            return [Launch(Kernel(gpu), 1, 1, (u, s, vt, k, out))]
+
         for module in (slots, ways):
-            monkeypatch.setattr(module, "step_for", lambda *_, **__: ("fake", step))
+            monkeypatch.setattr(module, "LADDER", SimpleNamespace(launches=launches))
         return gpu
 
     return start

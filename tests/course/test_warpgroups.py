@@ -7,14 +7,13 @@ from numba import types
 from course import backend, gpu, trace
 from course.backend import cuda
 from course.compiler.facts import compiled
-from course.kernels.reconstruct import steps, warpgroup_tiles
-from course.kernels.reconstruct.ladder import LADDER, reconstruct, step_for
+from course.kernels.reconstruct import ladder, warpgroup_tiles
+from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
 from tests.course.test_halves_compiled import needs_hopper, remarks
 from tools.compile_tensor_cases import of_tiles
 from warpsim.host import gpus
 
 f4, i4 = types.float32, types.int32
-STEP = LADDER["warpgroups"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,26 +32,26 @@ def drawn(rng, rows, columns, k):
 
 
 @pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
-@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
+@pytest.mark.parametrize("config", warpgroup_tiles.CONFIGS)
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "blocks"), [(133, 195, 130, 1), (128, 400, 65, 3), (7, 36, 3, 1)]
 )
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(
-    monkeypatch, rng, tile, rows, columns, k, blocks
+    monkeypatch, rng, config, rows, columns, k, blocks
 ):
-    monkeypatch.setattr(steps, "tile_for", lambda *_: tile)
+    monkeypatch.setattr(ladder, "config_for", lambda *_: config)
     u, s, vt = drawn(rng, rows, columns, k + 2)
     expected = exact(u, s, vt, k)
     for factor in (u[:, k:], s[k:], vt[k:]):  # never factors: 0 times infinity is no zero
         factor[:] = np.inf
     out = cuda.to_device(np.full((rows, columns), np.nan, np.float32))
-    split, multiply = STEP.launches(*map(cuda.to_device, (u, s, vt)), k, out)
-    for array in split[1][-4:]:
+    there = (*map(cuda.to_device, (u, s, vt)), out)
+    split, multiply = LADDER.launches(*there, k=k, method="warpgroups")
+    for array in split.arguments[-4:]:
         array.copy_to_device(np.full(array.shape, np.nan, array.dtype))
-    for (configured, arguments), grid in ((split, split[0].grid), (multiply, blocks)):
-        shared = configured.sharedmem
-        report = trace(configured.kernel, grid, configured.block, *arguments,
-                       dynamic_shared=shared, gpu="H200")  # fmt: skip
+    for its in (split, multiply._replace(grid=blocks)):
+        report = trace(its.kernel, its.grid, its.block, *its.arguments,
+                       dynamic_shared=its.shared, gpu="H200")  # fmt: skip
         assert not [finding for finding in report.findings if finding.is_error], report
     error = np.linalg.norm(out.copy_to_host() - expected) / np.linalg.norm(expected)
     assert error < 2e-7
@@ -80,31 +79,31 @@ def test_what_is_not_a_number_stays_in_its_row_and_zeros_are_zeros():
 
 
 def test_images_take_the_tile_that_fills_the_last_wave():
-    large, small = warpgroup_tiles.TILES
-    assert steps.tile_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
-    assert steps.tile_for(4096, 4096, 132) == small  # 6 waves, or 8
+    large, small = warpgroup_tiles.CONFIGS
+    assert config_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
+    assert config_for(4096, 4096, 132) == small  # 6 waves, or 8
 
 
 @pytest.mark.skipif(gpu() is not None, reason="names a GPU that is not there")
 def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", gpus.find("A100"))
-    with pytest.raises(ValueError, match="'warpgroups' needs compute capability 9.0, and this GPU"):
-        step_for("warpgroups", 512, 512, 64)
+    with pytest.raises(ValueError, match="'warpgroups' of reconstruct needs .* 9.0, and this GPU"):
+        LADDER.choose("warpgroups", ImageProblem.of_shape(512, 512, 64))
     monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
     monkeypatch.setattr(backend, "gpu", lambda: "H200")
     monkeypatch.setattr(backend, "installed_version", lambda _: "0.29.1")
     with pytest.raises(ValueError, match="needs numba-cuda 0.30, which compiles for sm_90a"):
-        step_for("warpgroups", 512, 512, 64)
+        LADDER.choose("warpgroups", ImageProblem.of_shape(512, 512, 64))
 
 
 @needs_hopper
 @pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("tile", warpgroup_tiles.TILES)
-def test_all_sums_are_in_registers_and_nothing_is_called(tile, aligned):
-    kernel = warpgroup_tiles.warpgroup_tiles(tile, aligned)
+@pytest.mark.parametrize("config", warpgroup_tiles.CONFIGS)
+def test_all_sums_are_in_registers_and_nothing_is_called(config, aligned):
+    kernel = warpgroup_tiles.warpgroup_tiles(config, aligned)
     kinds = of_tiles()
     facts = compiled(kernel, kinds, "sm_90a")
-    assert facts.registers <= 65536 // tile.threads and not facts.spills + facts.local_bytes
+    assert facts.registers <= 65536 // config.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
     assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
 

@@ -6,9 +6,9 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
-from course.kernels.reconstruct.ladder import FRAGMENTS, LADDER, OLDER, reconstruct
+from course.kernels.reconstruct.ladder import LADDER, reconstruct
 
 __all__ = [
-    "FRAGMENTS", "LADDER", "OLDER", "reconstruct", "reconstruct_float32", "reconstruct_naive",
-    "reconstruct_original", "reconstruct_tiled",
+    "LADDER", "reconstruct", "reconstruct_float32", "reconstruct_naive", "reconstruct_original",
+    "reconstruct_tiled",
 ]  # fmt: skip

@@ -4,27 +4,38 @@ Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 `course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`, 10 in
 `course.kernels.reconstruct.fragments` and `course.kernels.reconstruct.tensor_tiles`, for few
 singular values in `course.kernels.reconstruct.thin_tiles`, and 11 in
-`course.kernels.reconstruct.warpgroup_tiles`. How each is launched is in
-`course.kernels.reconstruct.steps`. Here are their names, and the front door:
+`course.kernels.reconstruct.warpgroup_tiles`. Here are their names, how each is launched, and the
+front door:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there
->>> reconstruct(u, s, vt, k, method="tensor cores")    # a certain step of LADDER
+>>> reconstruct(u, s, vt, k, method="tensor cores")    # a certain step of reconstruct.ladder
 """
 
+from __future__ import annotations
+
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course.backend import cuda, gpu
 from course.door.door import Door, Result, Stream
-from course.door.layout import name_of
+from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, known, whole
+from course.kernels.arrays import WIDE, Array, are_aligned, whole
+from course.kernels.halves.common import DEPTH
 from course.kernels.launching import no_warpgroups
-from course.kernels.reconstruct import register_tiles, tensor_tiles, thin_tiles, warp_tiles
+from course.kernels.reconstruct import (
+    fragments,
+    register_tiles,
+    tensor_tiles,
+    thin_tiles,
+    warp_tiles,
+    warpgroup_tiles,
+)
 from course.kernels.reconstruct.first_steps import (
     TILE,
     reconstruct_float32,
@@ -32,14 +43,8 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
-from course.kernels.reconstruct.steps import (
-    FRAGMENTS,
-    ImageStep,
-    WarpgroupStep,
-    factors_are_aligned,
-)
-
-__all__ = ["FRAGMENTS", "LADDER", "OLDER", "factors_are_aligned", "reconstruct"]
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
+from course.kernels.tensor_maps import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
 #: Operations and singular values from which Hopper's warpgroups win, likewise.
@@ -49,67 +54,284 @@ GROUPS_ENOUGH, GROUPS_FROM = 5e8, 64
 THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
 
 
-def _tiles(make: Callable, block: int, tile: tuple[int, int], **more: Any) -> ImageStep:
-    """A step whose kernels `make(aligned)` makes: one, or a pair for one image and for many."""
-    kernels = [
-        made if isinstance(made, tuple) else (made, None) for made in map(make, (True, False))
-    ]
-    (one, many), (unaligned, many_unaligned) = kernels
-    return ImageStep(one, "columns", (block, 1), tile, unaligned, many, many_unaligned, **more)
+class ImageProblem(NamedTuple):
+    """What decides between the steps.
+
+    Attributes
+    ----------
+    rows, columns, k : int
+    images : int
+        How many are in a stack, 0 for one that is in none.
+    capability : (int, int)
+        Of the GPU.
+    strided : str
+        Of an array whose rows' neighbours lie apart its name, and how many bytes.
+    """
+
+    rows: int
+    columns: int
+    k: int
+    images: int
+    capability: tuple[int, int]
+    strided: str = ""
+
+    @classmethod
+    def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
+        """That of arrays in C order on the current GPU."""
+        capability = tuple(cuda.get_current_device().compute_capability)
+        return cls(rows, columns, k, images, capability)
+
+    @classmethod
+    def of(cls, u: Array, s: Array, vt: Array, out: Array, k: int) -> ImageProblem:
+        """That of device arrays."""
+        *images, rows, columns = out.shape
+        strided = "".join(
+            f"those of {name} lie {array.strides[-1]} bytes apart"
+            for array, name in ((u, "u"), (s, "s"), (vt, "vt"), (out, "out"))
+            if array.strides[-1] != 4
+        )
+        return cls.of_shape(rows, columns, k, *images)._replace(strided=strided)
 
 
-def _warp_tiles(target: str) -> ImageStep:
-    shape = warp_tiles.SHAPES[target]
-    tile = shape.block_rows, shape.block_columns
-    return _tiles(functools.partial(warp_tiles.warp_tiles, shape), shape.threads, tile)
+# --- how a step is launched -----------------------------------------------------------------------
 
 
-def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> ImageStep:
-    shape = tensor_tiles.SHAPES[target]
+@dataclass(frozen=True)
+class TileStep(Step):
+    """A step whose blocks have a tile of an image each.
 
-    def make(aligned: bool) -> tuple[Callable, Callable]:
-        return tensor_tiles.tensor_tiles(shape, aligned, kind)
+    Attributes
+    ----------
+    kernels : mapping
+        By whether rows begin at multiples of 16 bytes, and whether images are stacked: then each z
+        of the grid has one.
+    block : (int, int)
+        Threads in x and y.
+    tile : (int, int)
+        Rows and columns of a block's pixels.
+    x_walks : {"rows", "columns"}
+        What the grid's x direction runs over.
+    kind : {"halves", "tf32"}, optional
+        The kernels take the factors as fragments of this kind.
+    """
 
-    tile = shape.block_rows, shape.block_columns
-    more = {"thin": _thin_tiles()} if kind == "halves" and shape.asynchronous else {}
-    return _tiles(make, shape.threads, tile, capability=capability, kind=kind, **more)
+    kernels: Mapping[tuple[bool, bool], Any] = None
+    block: tuple[int, int] = (16, 16)
+    tile: tuple[int, int] = (16, 16)
+    x_walks: str = "columns"
+    kind: str | None = None
+
+    @property
+    def kernel(self) -> Any:
+        """That of one image, whose rows are aligned."""
+        return self.kernels[True, False]
+
+    def grid(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the blocks in x and y that cover rows x columns pixels."""
+        down, across = ceil_div(rows, self.tile[0]), ceil_div(columns, self.tile[1])
+        return (down, across) if self.x_walks == "rows" else (across, down)
 
 
-def _thin_tiles() -> ImageStep:
-    shape = thin_tiles.ThinShape()
-    tile = shape.block_rows, shape.block_columns
-    make = functools.partial(thin_tiles.thin_tiles, shape)
-    return _tiles(make, shape.threads, tile, capability=thin_tiles.CAPABILITY, u_anywhere=True)
+def tiles(
+    make: Callable, block: tuple[int, int] = (16, 16), tile: tuple[int, int] = (16, 16),
+    u_anywhere: bool = False, **more: Any,
+) -> TileStep:  # fmt: skip
+    """A step whose kernels `make(aligned)` makes: one, or a pair for one image and for many.
+
+    With `u_anywhere` rows of u may begin anywhere for the kernels of aligned arrays, too.
+    """
+    made = {aligned: make(aligned) for aligned in (True, False)}
+    kernels = {
+        (aligned, bool(many)): kernel for aligned, pair in made.items()
+        for many, kernel in enumerate(pair if isinstance(pair, tuple) else (pair,))
+    }  # fmt: skip
+
+    def launches(p, u, s, vt, out, k):
+        aligned = factors_are_aligned(vt if u_anywhere else u, vt, out)
+        grid = (*step.grid(p.rows, p.columns), *([p.images] if p.images else []))
+        return [Launch(kernels[aligned, p.images > 0], grid, block, (u, s, vt, k, out))]
+
+    def refusal(p):
+        if p.images and (True, True) not in kernels:
+            return "takes one image, u (rows, r), and not a stack, u (images, rows, r)"
+        return _strided_refusal(p) if made[True] is not made[False] else ""
+
+    step = TileStep(launches, refusal, kernels=kernels, block=block, tile=tile, **more)
+    return step
 
 
-_SQUARE = register_tiles.THREADS, (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS)
-_COLUMN = (
-    register_tiles.COLUMN_ROWS * register_tiles.COLUMN_COLUMNS // register_tiles.COLUMN_RESULTS,
-    (register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS),
-)
+def _strided_refusal(p):
+    return p.strided and f"needs the numbers of a row side by side, and {p.strided}"
 
-#: The steps by name, in the order of the ladder.
-LADDER: dict[str, ImageStep] = {
-    "original": ImageStep(reconstruct_original, x_walks="rows"),
-    "float32": ImageStep(reconstruct_float32, x_walks="rows"),
-    "naive": ImageStep(reconstruct_naive),
-    "tiled": ImageStep(reconstruct_tiled, block=(TILE, TILE)),
-    "column": ImageStep(register_tiles.reconstruct_column, "columns", (_COLUMN[0], 1), _COLUMN[1]),
-    "square": ImageStep(register_tiles.reconstruct_square, "columns", (_SQUARE[0], 1), _SQUARE[1]),
-    "wide": _tiles(register_tiles.wide_tiles, *_SQUARE),
-    "buffered": _tiles(register_tiles.double_buffered, *_SQUARE),
-    "asynchronous": _tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
-    "warp tiles": _warp_tiles("sm_90"),
+
+def same(kernel: Any) -> Callable[[bool], Any]:
+    """Of a kernel that takes rows as they lie, whatever the distance between neighbours in one."""
+    return lambda aligned: kernel
+
+
+FEW = 64  # values of i up to which one warp splits a fragment
+#: What splits the factors, by kind: for one image u and s vt, for many u and s vt.
+FRAGMENTS = {kind: fragments.splitters(kind) for kind in ("halves", "tf32")}
+
+
+def split(step: TileStep) -> TileStep:
+    """A step whose kernels take fragments: two launches split u and s vt, one multiplies.
+
+    The fragments take as much memory as the k columns of u and rows of vt.
+    """
+    kernels, word = FRAGMENTS[step.kind], fragments.WORDS[step.kind]
+
+    def launches(p, u, s, vt, out, k):
+        (multiply,) = step.launches(p, u, s, vt, out, k)
+        down = round_up(p.rows, step.tile[0]) // fragments.ROWS
+        across = round_up(p.columns, step.tile[1]) // fragments.COLUMNS
+        deep, stack = ceil_div(k, fragments.DEPTH), out.shape[:-2]
+        of_u = workspace((*stack, down, deep, fragments.U_WORDS), word)
+        of_vt = workspace((*stack, across, deep, fragments.VT_WORDS), word)
+        scale_u = workspace((*stack, down * fragments.ROWS), np.float32)
+        scale_vt = workspace((*stack, across * fragments.COLUMNS), np.float32)
+        split_u, split_vt = kernels[2:] if p.images else kernels[:2]
+        warps = 1 if k <= FEW else fragments.WARPS  # for a fragment
+        block = 32 * warps, fragments.WARPS // warps
+        images = max(p.images, 1)
+        return [
+            Launch(split_u, (down // block[1], images), block, (u, k, of_u, scale_u)),
+            Launch(split_vt, (across // block[1], images), block, (s, vt, k, of_vt, scale_vt)),
+            multiply._replace(arguments=(of_u, of_vt, scale_u, scale_vt, out)),
+        ]
+
+    return replace(step, launches=launches)
+
+
+def instead(step: TileStep, other: TileStep, when: Callable[[ImageProblem], bool]) -> TileStep:
+    """The step, and another one in its place `when` the problem is such."""
+
+    def launches(p, *arrays, **options):
+        return (other if when(p) else step).launches(p, *arrays, **options)
+
+    return replace(step, launches=launches, capability=min(step.capability, other.capability))
+
+
+def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
+    """Whether rows of these device arrays can be accessed 16 bytes at a time."""
+    whole = vt.shape[-1] % WIDE == 0 and out.shape[-1] % WIDE == 0
+    return whole and are_aligned(u, vt, out)
+
+
+# --- Hopper's tensor cores ------------------------------------------------------------------------
+
+ROW_GROUP = 16  # rows of tiles that are walked together
+
+
+@functools.lru_cache(maxsize=1024)
+def config_for(rows: int, columns: int, blocks: int) -> warpgroup_tiles.Config:
+    """The config whose waves over so many blocks take the least time."""
+    return min(
+        warpgroup_tiles.CONFIGS,
+        key=lambda its: ceil_div(its.tiles(rows, columns), blocks) * its.columns,
+    )
+
+
+def _warpgroups(p, u, s, vt, out, k):
+    """What splits the factors, and what multiplies them, in memory as large as the factors."""
+    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), warpgroup_tiles.ROWS
+    of_u, of_vt = (
+        workspace((2 * p.rows, depth), np.float16),
+        workspace((2 * depth, wide), np.float16),
+    )
+    scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
+    whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
+    parts = ceil_div(wide, warpgroup_tiles.CUT) + ceil_div(p.rows, warpgroup_tiles.WARPS)
+    blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+    config = config_for(p.rows, p.columns, blocks)
+    multiply = warpgroup_tiles.warpgroup_tiles(config, p.columns % 2 == 0 and are_aligned(out))
+    maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
+    given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
+    grid = min(config.tiles(p.rows, p.columns), blocks)
+    return [
+        Launch(warpgroup_tiles.splitter(whole), parts, warpgroup_tiles.THREADS,
+               (u, s, vt, k, of_u, of_vt, *scales)),
+        Launch(multiply, grid, config.threads, given, config.shared),
+    ]  # fmt: skip
+
+
+def _warpgroups_refusal(p):
+    if p.images:
+        return "takes one image, u (rows, r), and not a stack, u (images, rows, r)"
+    return no_warpgroups() or _strided_refusal(p)
+
+
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+def _with(config: Any, make: Callable, **more: Any) -> TileStep:
+    """A step whose kernels `make(config, aligned)` makes."""
+    tile, block = (config.block_rows, config.block_columns), (config.threads, 1)
+    return tiles(functools.partial(make, config), block, tile, **more)
+
+
+def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> TileStep:
+    make = functools.partial(tensor_tiles.tensor_tiles, kind=kind)
+    return split(_with(tensor_tiles.CONFIGS[target], make, kind=kind, capability=capability))
+
+
+def _is_old(p):
+    return p.capability < (8, 0)
+
+
+def _is_thin(p):
+    return p.k <= thin_tiles.DEEPEST
+
+
+_SQUARE = (
+    (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
+)  # fmt: skip
+_COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
+#: What multiplies fragments. In the ladder the place of "tensor cores" is taken by `THIN` where
+#: there are few singular values, and by `OLDER` on GPUs before 8.0.
+SPLIT = {
     "tensor cores": _tensor_tiles("sm_90", "halves", (8, 0)),
-    "warpgroups": WarpgroupStep(None, capability=(9, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
 }
-#: What takes a step's place on GPUs before 8.0.
-OLDER = {
-    "warp tiles": _warp_tiles("sm_75"),
-    "tensor cores": _tensor_tiles("sm_75", "halves", (7, 5)),
-}
+THIN = _with(thin_tiles.ThinConfig(), thin_tiles.thin_tiles, u_anywhere=True, capability=(8, 0))
+OLDER = _tensor_tiles("sm_75", "halves", (7, 5))
 
+
+def _best(p):
+    """The fastest that is as accurate as float32.
+
+    Tensor cores for few singular values and where there is enough work for a pass that splits the
+    factors, Hopper's by warpgroups, warp tiles between, and the naive kernel for what fills no
+    tile. In the simulator the naive kernel, which costs least there, and warp tiles for stacks.
+    """
+    if not gpu() or (not p.images and (min(p.rows, p.columns) < 64 or p.k < 4)):
+        return "warp tiles" if p.images else "naive"
+    operations, pixels = 2 * p.rows * p.columns * p.k, p.rows * p.columns
+    if p.images or operations < GROUPS_ENOUGH or p.k < GROUPS_FROM or no_warpgroups():
+        least = THIN_OF_MANY if p.images else THIN_FROM
+        thin = least <= p.k <= thin_tiles.DEEPEST and p.capability >= THIN.capability
+        thin &= p.columns % 4 == 0 and (p.images > 0 or pixels >= THIN_PIXELS)
+        enough = operations >= ENOUGH and p.capability >= (7, 5) and not p.images
+        return "tensor cores" if thin or enough else "warp tiles"
+    return "warpgroups"
+
+
+LADDER = Ladder("reconstruct", ImageProblem.of, {
+    "original": tiles(same(reconstruct_original), x_walks="rows"),
+    "float32": tiles(same(reconstruct_float32), x_walks="rows"),
+    "naive": tiles(same(reconstruct_naive)),
+    "tiled": tiles(same(reconstruct_tiled), (TILE, TILE), (TILE, TILE)),
+    "column": tiles(same(register_tiles.reconstruct_column),
+                    (_COLUMN[0] * _COLUMN[1] // register_tiles.COLUMN_RESULTS, 1), _COLUMN),
+    "square": tiles(same(register_tiles.reconstruct_square), *_SQUARE),
+    "wide": tiles(register_tiles.wide_tiles, *_SQUARE),
+    "buffered": tiles(register_tiles.double_buffered, *_SQUARE),
+    "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
+    "warp tiles": _with(warp_tiles.WarpTileConfig(), warp_tiles.warp_tiles),
+    "tensor cores": instead(instead(SPLIT["tensor cores"], THIN, _is_thin), OLDER, _is_old),
+    "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
+    "tf32": SPLIT["tf32"],
+}, _best)  # fmt: skip
 
 #: rows, columns, k at which every step is timed.
 LADDER_SHAPE = (4096, 4096, 1024)
@@ -129,55 +351,6 @@ def work_of(name: str, m: int, n: int, k: int, images: int = 1) -> dict[str, Any
     return work
 
 
-#: Steps that read rows as they lie, whatever the distance between neighbours in a row.
-_ANY_STRIDE = ("original", "float32", "naive", "tiled", "column", "square")
-
-
-def step_for(
-    method: str, rows: int, columns: int, k: int, images: int = 0
-) -> tuple[str, ImageStep]:
-    """The step that `reconstruct` launches for a method, by shape and device.
-
-    `images` is how many are in a stack, 0 for one that is in none.
-
-    "auto" takes the fastest that is as accurate as float32: tensor cores for few singular values
-    and where there is enough work for a pass that splits the factors, Hopper's by warpgroups, warp
-    tiles between, and the naive kernel for what fills no tile. In the simulator it takes the naive
-    kernel, which costs least there, and warp tiles for stacks.
-
-    Raises
-    ------
-    ValueError
-        For a method that does not exist, or that the GPU cannot run.
-    """
-    known(method, "method", ("auto", *LADDER))
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if method == "auto":
-        method = "warp tiles" if images else "naive"
-        if gpu() and (images or (min(rows, columns) >= 64 and k >= 4)):
-            least = THIN_OF_MANY if images else THIN_FROM
-            thin = least <= k <= thin_tiles.DEEPEST and capability >= thin_tiles.CAPABILITY
-            thin &= columns % 4 == 0 and (images > 0 or rows * columns >= THIN_PIXELS)
-            enough = 2 * rows * columns * k >= ENOUGH and capability >= (7, 5) and not images
-            method = "tensor cores" if thin or enough else "warp tiles"
-            many = 2 * rows * columns * k >= GROUPS_ENOUGH and k >= GROUPS_FROM
-            if many and not images and not no_warpgroups():
-                method = "warpgroups"
-    step = LADDER[method]
-    if capability < (8, 0) and method in OLDER:
-        step = OLDER[method]
-    why = no_warpgroups() if isinstance(step, WarpgroupStep) else ""
-    if capability < step.capability and not why:
-        wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
-        why = f"needs compute capability {wanted}, this GPU has {have}"
-    if why:
-        raise ValueError(
-            f"the step {method!r} {why}: choose another method, or without a GPU another one to "
-            "simulate, course.simulate('H200')"
-        )
-    return method, step
-
-
 def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
     shapes = [array.shape for array in (u, s, vt)]
     fit = len(shapes[0]) in (2, 3) and len(shapes[2]) == len(shapes[0]) == len(shapes[1]) + 1
@@ -191,37 +364,18 @@ def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
         )
     if not 1 <= k <= r:
         raise ValueError(f"k is {k}; with {r} singular values it must be from 1 to {r}")
-    shape = (*front, shapes[0][-2], shapes[2][-1])
-    name, _ = step_for(method, shape[-2], shape[-1], k, shape[0] if len(shape) == 3 else 0)
+    rows, columns = shapes[0][-2], shapes[2][-1]
+    LADDER.choose(method, ImageProblem.of_shape(rows, columns, k, *front))
     for array, what in ((u, "u"), (s, "s"), (vt, "vt")):
-        if array.library.on_device or isinstance(array.dtype, str):
-            _check_factor(array, what, name)
-        elif array.dtype.kind not in "biuf":
-            raise TypeError(f"{what} holds {name_of(array.dtype)}; it must hold real numbers")
-    return shape, np.float32
-
-
-def _check_factor(array: Seen | Array, what: str, method: str) -> None:
-    """Refuse an array on the GPU that a step does not read."""
-    if array.dtype != np.float32:
-        raise ValueError(
-            f"{what}, an array on the GPU, has the type {array.dtype}: convert it to float32 "
-            f"first, {array.library.convert(what, 'float32')}"
-        )
-    if method not in _ANY_STRIDE and array.strides[-1] != 4:
-        raise ValueError(
-            f"the step {method!r} needs the numbers of a row side by side, and those of {what} lie "
-            f"{array.strides[-1]} bytes apart: make a copy in C order, or choose one of "
-            f"{', '.join(_ANY_STRIDE)}"
-        )
-
-
-def _launches(
-    u: Array, s: Array, vt: Array, out: Array, k: int, method: str, stream: Stream
-) -> list[tuple[Callable, tuple]]:
-    name, step = step_for(method, *out.shape[-2:], k, out.shape[0] if out.ndim == 3 else 0)
-    _check_factor(out, "out", name)
-    return step.launches(u, s, vt, k, out, stream)
+        if not array.library.on_device and not isinstance(array.dtype, str):
+            if array.dtype.kind not in "biuf":
+                raise TypeError(f"{what} holds {name_of(array.dtype)}; it must hold real numbers")
+        elif array.dtype != np.float32:
+            raise ValueError(
+                f"{what}, an array on the GPU, has the type {array.dtype}: convert it to float32 "
+                f"first, {array.library.convert(what, 'float32')}"
+            )
+    return (*front, rows, columns), np.float32
 
 
 def _part(arrays: list, options: tuple) -> list:
@@ -236,7 +390,8 @@ def _part(arrays: list, options: tuple) -> list:
     ]  # fmt: skip
 
 
-_DOOR = Door("reconstruct", ("u", "s", "vt"), _result, _launches, part=_part)
+_DOOR = Door("reconstruct", ("u", "s", "vt"), _result, LADDER.launches, part=_part,
+             options=("k", "method"))  # fmt: skip
 
 
 def reconstruct(
@@ -263,7 +418,7 @@ def reconstruct(
     out : array, optional
         Where to write the result; float32, of the result's shape.
     method : str
-        "auto", or a step of `LADDER`; see `step_for`.
+        Of `reconstruct.ladder.names`.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that u's library is at.
 
@@ -279,8 +434,11 @@ def reconstruct(
         For no array, and a k that is no whole number.
     ValueError
         When k is not from 1 to r, the shapes do not fit together, an array on the GPU is not
-        float32 or its rows' neighbours lie apart, or there is no such method.
+        float32, or there is no such method, or it cannot be had for these arrays on this GPU.
     """
     if type(k) is not int:  # 2.0 and True are as good as 2 and 1 to find a plan by
         k = whole(k, "k", "whole number of singular values")
     return _DOOR.enter((u, s, vt), (k, method), out, stream)
+
+
+reconstruct.ladder = LADDER

@@ -37,7 +37,7 @@ from course.kernels.reconstruct.warp_tiles import in_bands
 
 
 @dataclass(frozen=True)
-class TensorShape:
+class TensorConfig:
     """The sizes of the tiles, as tuned for a GPU.
 
     Attributes
@@ -72,20 +72,20 @@ class TensorShape:
         return 32 * self.warps_down * self.warps_across
 
 
-SHAPES = {
-    "sm_75": TensorShape(warps_across=2, asynchronous=False, max_registers=255),
-    "sm_90": TensorShape(),
+CONFIGS = {
+    "sm_75": TensorConfig(warps_across=2, asynchronous=False, max_registers=255),
+    "sm_90": TensorConfig(),
 }
 
 
 def tensor_tiles(
-    shape: TensorShape, aligned: bool, kind: str = "halves"
+    config: TensorConfig, aligned: bool, kind: str = "halves"
 ) -> tuple[Callable, Callable]:
     """The kernels of step 10 for one image and for many, one more axis in front.
 
     They take (u_pieces, vt_pieces, u_scale, vt_scale, out), as
     `course.kernels.reconstruct.fragments` makes them, padded to whole blocks. Launch with
-    ``shape.threads`` threads.
+    ``config.threads`` threads.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ def tensor_tiles(
     kind : {"halves", "tf32"}
         Float32's accuracy from halves, or one product of TF32.
     """
-    split, asynchronous = kind == "halves", shape.asynchronous
+    split, asynchronous = kind == "halves", config.asynchronous
     word = uint32 if split else float32
-    threads, warps_down = shape.threads, shape.warps_down
-    down, across = shape.rows // ROWS, shape.columns // COLUMNS  # a warp's results, in fragments
-    block_down, block_across = shape.block_rows // ROWS, shape.block_columns // COLUMNS
+    threads, warps_down = config.threads, config.warps_down
+    down, across = config.rows // ROWS, config.columns // COLUMNS  # a warp's results, in fragments
+    block_down, block_across = config.block_rows // ROWS, config.block_columns // COLUMNS
     u_lanes, vt_lanes = U_WORDS // LANE_WORDS, VT_WORDS // LANE_WORDS  # copies of 16 bytes
     u_goes, vt_goes = block_down * u_lanes // threads, block_across * vt_lanes // threads
     share = 4 * (u_goes + vt_goes)
@@ -260,12 +260,12 @@ def tensor_tiles(
         first_column = (first_vt + column) * COLUMNS + lane % 4 * 2
         save(out, total, first_row, first_column, u_scale, vt_scale)
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def reconstruct_tensor_tiles(u, vt, u_scale, vt_scale, out):
         tile_row, tile_column = in_bands()
         block_tile(u, vt, u_scale, vt_scale, out, tile_row, tile_column)
 
-    @cuda.jit(fastmath=True, max_registers=shape.max_registers)
+    @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def reconstruct_many(u, vt, u_scale, vt_scale, out):
         i, tile_row, tile_column = cuda.blockIdx.z, int32(cuda.blockIdx.y), int32(cuda.blockIdx.x)
         scales = u_scale[i], vt_scale[i]

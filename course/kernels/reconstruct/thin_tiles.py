@@ -24,7 +24,6 @@ from course.kernels.intrinsics import load, load4, mma_f16, mma_f16_k8, split_ha
 from course.kernels.reconstruct.fragments import ROWS, largest_of_four, power_near
 from course.kernels.reconstruct.warp_tiles import in_bands
 
-CAPABILITY = (8, 0)  # the oldest that has the instructions
 DEEPEST = 56  # values of i: what a thread's registers hold
 WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
@@ -33,7 +32,7 @@ U_WORDS = 32 * LANE_WORDS
 
 
 @dataclass(frozen=True)
-class ThinShape:
+class ThinConfig:
     """The sizes that are tuned for a GPU.
 
     Attributes
@@ -56,13 +55,13 @@ class ThinShape:
         return 32 * WARPS
 
 
-def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
+def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
     """The kernels, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
     k is at most `DEEPEST`. `aligned`: whether rows of vt and out can be accessed 16 bytes at once.
-    Launch with ``shape.threads`` threads.
+    Launch with ``config.threads`` threads.
     """
-    fragments, rows = shape.block_rows // ROWS, shape.block_rows
+    fragments, rows = config.block_rows // ROWS, config.block_rows
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
     pairs, values = eighths // 2, 2 * eighths  # values: numbers of a row or column that a lane has
 
@@ -216,7 +215,7 @@ def thin_tiles(shape: ThinShape, aligned: bool) -> tuple[Callable, Callable]:
             row = fragment * int32(ROWS) + g
             save(out, total, first_row + row, first_column, u_scale, row, scale)
 
-    registers = shape.max_registers if aligned else 255  # four addresses where one would do
+    registers = config.max_registers if aligned else 255  # four addresses where one would do
     kernel = jit_without_lto(fastmath=True, max_registers=registers)
 
     @kernel

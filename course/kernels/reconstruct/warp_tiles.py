@@ -25,8 +25,10 @@ from course.kernels.intrinsics import load, load4, store, store4
 
 
 @dataclass(frozen=True)
-class WarpTileShape:
-    """The sizes that are tuned for a GPU; all else follows from 8 x 8 results a thread.
+class WarpTileConfig:
+    """The sizes that are tuned; all else follows from 8 x 8 results a thread.
+
+    By measurement on an H200; for a Tesla T4 by its registers and shared memory alone.
 
     Attributes
     ----------
@@ -52,19 +54,16 @@ class WarpTileShape:
         return 64 * self.warps_down
 
 
-#: Tuned by measurement on an H200; for a Tesla T4 by its registers and shared memory alone.
-SHAPES = {"sm_75": WarpTileShape(), "sm_90": WarpTileShape()}
-
 DEPTH = 8  # of the tiles in shared memory
 
 
-def warp_tiles(shape: WarpTileShape, aligned: bool) -> tuple[Callable, Callable]:
+def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callable]:
     """The kernels of step 9, for one image (u, s, vt, k, out) and for many, one more axis in front.
 
-    `aligned` as in step 7. Launch with ``shape.threads`` threads; see `course.kernels.reconstruct`.
+    `aligned` as in step 7. Launch with ``config.threads`` threads.
     """
-    warps_down, warps = shape.warps_down, shape.threads // 32
-    block_rows, block_columns = shape.block_rows, shape.block_columns
+    warps_down, warps = config.warps_down, config.threads // 32
+    block_rows, block_columns = config.block_rows, config.block_columns
     pitch = block_rows + 4  # words from one row of the turned tile of u to the next
     goes = DEPTH // warps  # rows of vt that a warp brings, one after the other
     wide = 4 if aligned else 1  # numbers in one access to vt
@@ -198,7 +197,7 @@ def warp_tiles(shape: WarpTileShape, aligned: bool) -> tuple[Callable, Callable]
         multiply(total, a, b, 1)
         save(out, total, first_row + row, first_column + column)
 
-    kernel = jit_without_lto(fastmath=True, max_registers=shape.max_registers)
+    kernel = jit_without_lto(fastmath=True, max_registers=config.max_registers)
 
     @kernel
     def reconstruct_warp_tiles(u, s, vt, k, out):

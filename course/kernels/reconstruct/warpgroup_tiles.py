@@ -40,6 +40,7 @@ from course.kernels.hopper import (
 )
 from course.kernels.intrinsics import load, load2, load4, store, store2, store4
 from course.kernels.reconstruct.fragments import power_near
+from course.kernels.steps import ceil_div
 
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS
@@ -48,7 +49,7 @@ CONSUMERS = 2  # warpgroups that multiply, 64 rows of results each
 ROWS = 64 * CONSUMERS
 
 
-class Tile(NamedTuple):
+class Config(NamedTuple):
     """A block's tile of results, `ROWS` high: its columns, and slots for tiles of the factors."""
 
     columns: int
@@ -58,8 +59,12 @@ class Tile(NamedTuple):
     slot = property(lambda self: (ROWS + self.columns) * DEPTH)  # elements
     shared = property(lambda self: 2 * self.slots * self.slot)  # bytes
 
+    def tiles(self, rows: int, columns: int) -> int:
+        """How many an image has."""
+        return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
 
-TILES = (Tile(192, 5), Tile(128, 7))
+
+CONFIGS = (Config(192, 5), Config(128, 7))
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -190,14 +195,14 @@ def splitter(aligned: bool) -> Callable:
 
 
 @functools.cache
-def warpgroup_tiles(tile: Tile, aligned: bool) -> Callable:
+def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, band).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
     to 64 w + 63. `aligned`: two neighbouring results can be written at once.
     """
-    COLUMNS, SLOTS = tile
-    SLOT, BYTES, SUMS = tile.slot, 2 * tile.slot, COLUMNS // 2
+    COLUMNS, SLOTS = config
+    SLOT, BYTES, SUMS = config.slot, 2 * config.slot, COLUMNS // 2
 
     @cuda.jit(device=True, forceinline=True)
     def add(total, part):
@@ -232,7 +237,7 @@ def warpgroup_tiles(tile: Tile, aligned: bool) -> Callable:
                             if c + 1 < columns:
                                 store(out, (i, int32(c + 1)), right)
 
-    @cuda.jit(launch_bounds=(tile.threads, 1))
+    @cuda.jit(launch_bounds=(config.threads, 1))
     def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, band):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(SLOTS, uint64)
