@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.ladder import LONG, LONGER, shape_of
+from course.kernels.attention.ladder import LONG, LONGER, config_for
 from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.halves import plain, products, roles, split
 from course.kernels.halves.apart import finished_apart
@@ -47,7 +47,13 @@ PLAIN = [
     ("loaded", "bfloat16", "sm_80", "m16n8k16.row.col.f32.bf16"),
     ("turing", "float16", "sm_75", "m16n8k8.row.col.f32.f16"),
 ]
-ATTENTION = [shape_of(197, 768, 132), LONG, shape_of(197, 12, 132), shape_of(256, 768, 132), LONGER]
+ATTENTION = [
+    config_for(197, 768, 132),
+    LONG,
+    config_for(197, 12, 132),
+    config_for(256, 768, 132),
+    LONGER,
+]
 
 HALF = types.float16
 LINE, PLANE, STACK = (types.Array(HALF, n, "C") for n in (1, 2, 4))
@@ -97,9 +103,9 @@ def of_attention(element: str) -> tuple[Any, Any]:
     return types.Array(ELEMENTS[element], 4, "A"), matrix(element, 3)
 
 
-def of_warpgroup_attention(shape: Any, element: str) -> tuple[Any, ...]:
+def of_warpgroup_attention(config: Any, element: str) -> tuple[Any, ...]:
     """Argument types of attention by warpgroups."""
-    q, kv = (TensorMapType(ELEMENTS[element], (rows, 64), True) for rows in (64, shape.box))
+    q, kv = (TensorMapType(ELEMENTS[element], (rows, 64), True) for rows in (64, config.box))
     return q, kv, kv, of_attention(element)[1], i4, i4, i4, i4, f4
 
 
@@ -137,9 +143,9 @@ def tensor_cases() -> Iterator[Case]:
             yield Case(name, kernel, of_plain(element), min(capability, (8, 0)))
     for element in ELEMENTS:
         four, out = of_attention(element)
-        for n, shape in enumerate(ATTENTION):
-            kinds = of_warpgroup_attention(shape, element)
-            kernel = warpgroups(element, shape)
+        for n, config in enumerate(ATTENTION):
+            kinds = of_warpgroup_attention(config, element)
+            kernel = warpgroups(element, config)
             yield Case(f"attention: warpgroups {n}, {element}", kernel, kinds, **hopper)
         for size in (32, 64, 128):
             kinds = (four, four, four, i4, i4, f4, out)

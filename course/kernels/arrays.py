@@ -151,12 +151,16 @@ def matrix(array: Array, name: str) -> Array:
     return array.reshape(array.size // array.shape[-1], array.shape[-1])
 
 
+def address_of(array: Array) -> int:
+    """Where an array on the device begins."""
+    return array.__cuda_array_interface__["data"][0]
+
+
 def are_aligned(*arrays: Array) -> bool:
     """Whether four neighbours can be accessed at once from each row's start on, in all arrays."""
     for array in arrays:
-        about = array.__cuda_array_interface__
         size = WIDE * array.dtype.itemsize
-        if about["data"][0] % size or any(step % size for step in array.strides[:-1]):
+        if address_of(array) % size or any(step % size for step in array.strides[:-1]):
             return False
     return True
 

@@ -5,9 +5,9 @@ import pytest
 
 from course import backend, cuda, trace
 from course.door.bfloat import BFLOAT16
-from course.kernels.attention import METHODS, attention, first_steps, launches, online
-from course.kernels.attention.ladder import FASTEST, by_warpgroups, shape_of, why_not
-from course.kernels.attention.warpgroups import Shape, warpgroups
+from course.kernels.attention import LADDER, attention
+from course.kernels.attention.ladder import HeadsProblem, by_warpgroups, config_for
+from course.kernels.attention.warpgroups import Config
 from warpsim.front.bfloat import rounded, widened
 from warpsim.host import gpus
 
@@ -63,7 +63,7 @@ def near(found, qkv, element, scale=None):
 
 
 @pytest.mark.parametrize("element", ROUNDING)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LADDER.steps)
 @pytest.mark.parametrize(
     "shape", [(2, 37, 2, 64), (1, 130, 1, 64), (1, 1, 3, 64), (1, 19, 2, 32), (1, 70, 1, 128)]
 )
@@ -80,21 +80,22 @@ def test_every_step_is_float64s(method, shape, element):
 
 #: Held scores of one and of two warpgroups, blocks with several items; a ring of steps, whose last
 #: one begins earlier.
-SHAPES = [
-    (Shape(1, 48, 2, 37), (2, 37, 3)), (Shape(2, 112, 2, 100), (2, 100, 2)),
-    (Shape(1, 48, 1, 41, 3), (1, 41, 2)), (Shape(1, 32, 2), (2, 70, 2)),
-    (Shape(2, 32, 2), (1, 140, 3)),
+CONFIGS = [
+    (Config(1, 48, 2, 37), (2, 37, 3)), (Config(2, 112, 2, 100), (2, 100, 2)),
+    (Config(1, 48, 1, 41, 3), (1, 41, 2)), (Config(1, 32, 2), (2, 70, 2)),
+    (Config(2, 32, 2), (1, 140, 3)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "size"), SHAPES)
-def test_warpgroups_wait_for_what_they_read(shape, size):
+@pytest.mark.parametrize(("config", "size"), CONFIGS)
+def test_warpgroups_wait_for_what_they_read(config, size):
     qkv = given(*size, 64)
     out = cuda.to_device(np.full((*size[:2], size[2] * 64), np.nan, np.float16))
-    _, arguments = by_warpgroups(*views(qkv), out, np.float32(0.125), shape)
-    grid = size[0] * size[2] * -(-size[1] // (64 * shape.groups)) if shape.stages == 1 else 2
-    report = trace(warpgroups("float16", shape), grid, shape.threads, *arguments,
-                   dynamic_shared=shape.shared, gpu="H200")  # fmt: skip
+    arrays = *views(qkv), out
+    (its,) = by_warpgroups(config)(HeadsProblem.of(*arrays), *arrays)
+    grid = its.grid if config.stages == 1 else 2  # so that blocks have several items
+    report = trace(its.kernel, grid, its.block, *its.arguments, dynamic_shared=its.shared,
+                   gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert near(out, qkv, "float16").all()
     written = report.total("global", "store")
@@ -105,18 +106,14 @@ def test_warpgroups_wait_for_what_they_read(shape, size):
 def test_older_steps_are_without_a_finding(method):
     qkv = given(1, 70, 2, 64)
     out = cuda.to_device(np.full((1, 70, 128), np.nan, np.float16))
-    ((configured, arguments),) = launches(*views(qkv), out, method=method)
-    q_bytes = online.shared_bytes(64) if method == "online" else 4 * 70 * 64
-    kernel = (
-        online.online("float16", 64) if method == "online" else first_steps.fused("float16", 64)
-    )
-    grid, threads = (4, online.THREADS) if method == "online" else ((2, 2), 64)
-    report = trace(kernel, grid, threads, *arguments, dynamic_shared=q_bytes, gpu="H200")
+    (its,) = LADDER.launches(*views(qkv), out, method=method)
+    report = trace(its.kernel, its.grid, its.block, *its.arguments, dynamic_shared=its.shared,
+                   gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert near(out, qkv, "float16").all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LADDER.steps)
 @pytest.mark.parametrize("scale", [0.01, np.float32(3)])
 def test_any_scale_is_as_in_float64(method, scale):
     qkv = given(1, 40, 1, 64)
@@ -127,7 +124,7 @@ def test_any_scale_is_as_in_float64(method, scale):
     assert (np.abs(numbers(found) - wanted) <= bound).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LADDER.steps)
 def test_nan_and_infinity_stay_in_their_row_head_and_image(method):
     qkv = given(2, 37, 2, 64)
     qkv[0, 5, 0, 0, 3] = np.nan  # a query
@@ -161,38 +158,35 @@ def test_large_scores_do_not_overflow(method):
 def test_auto_takes_the_fastest_that_fits():
     """What each method lacks, in words; what it lacks is another's."""
 
-    def lacks(method, qkv, tokens=None):
-        q, k, v = views(qkv)
+    def lacks(method, q, k, v):
         out = cuda.device_array((*q.shape[:2], q.shape[2] * q.shape[3]), np.float16)
-        return why_not(method, q, k, v, out)
+        return LADDER.steps[method].lacks(HeadsProblem.of(q, k, v, out))
 
-    assert FASTEST[0] == "wgmma" and not lacks("wgmma", given(2, 37, 2, 64))
-    assert "heads of 64" in lacks("wgmma", given(1, 5, 1, 32))
+    assert not lacks("wgmma", *views(given(2, 37, 2, 64)))
+    assert "heads of 64" in lacks("wgmma", *views(given(1, 5, 1, 32)))
     shared = "shared memory: those of 1,000 tokens are 256,000 bytes"
-    assert shared in lacks("fused", np.zeros((1, 1000, 3, 1, 64), np.float16))
+    assert shared in lacks("fused", *views(np.zeros((1, 1000, 3, 1, 64), np.float16)))
     apart = cuda.to_device(np.zeros((2, 8, 2, 3, 64), np.float16))[:, :, :, 0]
-    out = cuda.device_array((2, 8, 128), np.float16)
-    assert "side by side" in why_not("wgmma", apart, apart, apart, out)
+    assert "side by side" in lacks("wgmma", apart, apart, apart)
     odd = cuda.to_device(np.zeros((2, 8, 2, 68), np.float16))[:, :, :, 4:]
-    assert "multiples of 16 bytes" in why_not("online", odd, odd, odd, out)
-    assert not why_not("scores", odd, odd, odd, out)
+    assert "multiples of 16 bytes" in lacks("online", odd, odd, odd)
+    assert not lacks("scores", odd, odd, odd)
     if backend.gpu() is None:
         backend.simulate("T4")
-        assert "needs compute capability 8.0, and this GPU has 7.5" in lacks(
-            "online", given(1, 5, 1, 64)
-        )
         qkv = given(1, 5, 1, 64)
+        wanted = "needs compute capability 8.0, and this GPU has 7.5"
+        assert wanted in lacks("online", *views(qkv))
         assert near(attention(*views(qkv)), qkv, "float16").all()
 
 
 def test_how_blocks_are_cut_follows_from_tokens_and_heads():
-    assert shape_of(197, 768, 132) == Shape(4, 208, 2, 197)
-    assert shape_of(197, 12, 132).groups == 1
-    assert shape_of(50, 768, 132).groups == 1
-    assert shape_of(4096, 64, 132).held == 0
+    assert config_for(197, 768, 132) == Config(4, 208, 2, 197)
+    assert config_for(197, 12, 132).groups == 1
+    assert config_for(50, 768, 132).groups == 1
+    assert config_for(4096, 64, 132).held == 0
     for tokens in (1, 64, 197, 200, 201, 257, 4096):
         for heads in (1, 96, 768):
-            assert shape_of(tokens, heads, 132).shared <= 227 * 1024 - 1024
+            assert config_for(tokens, heads, 132).shared <= 227 * 1024 - 1024
 
 
 def test_host_arrays_no_tokens_and_out():

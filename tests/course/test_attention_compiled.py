@@ -19,17 +19,17 @@ KINDS = ("float16", "bfloat16")
 
 @needs_hopper
 @pytest.mark.parametrize("element", KINDS)
-@pytest.mark.parametrize("shape", cases.ATTENTION)
-def test_warpgroups_have_all_scores_in_registers_and_call_nothing(shape, element):
-    kernel, kinds = warpgroups(element, shape), cases.of_warpgroup_attention(shape, element)
+@pytest.mark.parametrize("config", cases.ATTENTION)
+def test_warpgroups_have_all_scores_in_registers_and_call_nothing(config, element):
+    kernel, kinds = warpgroups(element, config), cases.of_warpgroup_attention(config, element)
     facts = compiled(kernel, kinds, "sm_90a")
-    assert facts.registers <= 65536 // (shape.threads * shape.blocks)
+    assert facts.registers <= 65536 // (config.threads * config.blocks)
     # with 128 registers, a dozen or two words of 1,600 instructions do not fit
-    few = shape.threads * shape.blocks == 512 or shape == LONGER
+    few = config.threads * config.blocks == 512 or config == LONGER
     assert facts.spills <= (160 if few else 0)
     assert "call" not in facts.ptx
     # in one process, so that code for one depth is not taken for another
-    assert facts.ptx.count("wgmma.mma_async") == 4 + shape.keys // 16
+    assert facts.ptx.count("wgmma.mma_async") == 4 + config.keys // 16
     assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
 
 

@@ -9,7 +9,7 @@ from numba import float32, types
 from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.door import launches
-from course.kernels.attention.warpgroups import Shape, warpgroups
+from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.following import follow
 from course.kernels.halves import dots, plain, products, roles, split
 from course.kernels.norm.halves import wide
@@ -76,7 +76,7 @@ def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
 def test_all_launches_of_a_vision_transformer_wait():
     tile = products.shape_of(1, 64, 1)
     kernels = [
-        warpgroups("float16", Shape(1, 64, 1, 64)),
+        warpgroups("float16", Config(1, 64, 1, 64)),
         roles.product("nt", "float16", tile), split.product("nt", "float16", tile, 2),
         plain.product("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
         dots.dots("float16", True),

@@ -1,5 +1,5 @@
 """Attention of float16 and bfloat16, forward, as a ladder; its front door is `attention`."""
 
-from course.kernels.attention.ladder import METHODS, SIZES, attention, launches
+from course.kernels.attention.ladder import LADDER, SIZES, attention
 
-__all__ = ["METHODS", "SIZES", "attention", "launches"]
+__all__ = ["LADDER", "SIZES", "attention"]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,21 +28,20 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, name_of, workspace
 from course.door.libraries import Seen
 from course.kernels import launching, softmax
-from course.kernels.arrays import Array, in_order, known
+from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.warpgroups import SIZE, Shape, warpgroups
+from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
 from course.kernels.halves.products import HALVES
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, round_up
 from course.kernels.tensor_maps import TensorMap
 
-METHODS = ("scores", "fused", "online", "wgmma")
 SIZES = (32, 64, 128)  # of a head
-FASTEST = ("wgmma", "online", "scores")  # "auto" takes the first that fits
 MOST = 65_535  # blocks along the second and the third axis of a grid
 
 
 def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Result:
     """Shape and type of the output, of what is right."""
-    known(method, "method", ("auto", *METHODS))
+    require_choice(method, "method", LADDER.names)
     for array, name in ((q, "q"), (k, "k"), (v, "v")):
         if array.dtype not in HALVES or array.dtype != q.dtype:
             raise TypeError(
@@ -63,124 +62,161 @@ def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Resul
     return (batch, tokens, heads * size), q.dtype
 
 
-def launches(
-    q: Array, k: Array, v: Array, out: Array, scale: float | None = None, method: str = "auto",
-    stream: Any = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What attention launches, for device arrays; ValueError for a method they cannot have."""
-    in_order(out, "out")
-    for array, name in ((q, "q"), (k, "k"), (v, "v")):
-        if array.strides[-1] != array.dtype.itemsize:
-            raise ValueError(
-                f"{name} has the strides {tuple(array.strides)} bytes; the numbers of each head "
-                f"must lie side by side: copy it to C order first"
-            )
-    if not out.size:
-        return []
-    scale = np.float32(q.shape[-1] ** -0.5 if scale is None else scale)
-    if method == "auto":
-        fast = FASTEST if backend.gpu() is not None else FASTEST[1:]  # the simulator takes longest
-        method = next((name for name in fast if not why_not(name, q, k, v, out)), fast[-1])
-    wrong = why_not(method, q, k, v, out)
-    if wrong:
-        raise ValueError(f"method {method!r} {wrong}: choose 'auto'")
-    return _STEPS[method](q, k, v, out, scale, stream)
+class HeadsProblem(NamedTuple):
+    """What decides between the steps.
+
+    Attributes
+    ----------
+    batch, tokens, heads, size : int
+    aligned : bool
+        Images, tokens and heads begin at multiples of 16 bytes in q, k and v.
+    contiguous : bool
+        In q, k and v a token's heads lie side by side, and images one after another.
+    stores_four : bool
+        The output begins at a multiple of 8 bytes.
+    """
+
+    batch: int
+    tokens: int
+    heads: int
+    size: int
+    aligned: bool
+    contiguous: bool
+    stores_four: bool
+
+    @classmethod
+    def of(cls, q: Array, k: Array, v: Array, out: Array, scale: Any = None) -> HeadsProblem:
+        """That of device arrays; ValueError for strides that no step takes."""
+        in_order(out, "out")
+        (batch, tokens, heads, size), aligned, contiguous = q.shape, True, True
+        for array, name in ((q, "q"), (k, "k"), (v, "v")):
+            image, token, head, element = array.strides
+            if element != array.dtype.itemsize:
+                raise ValueError(
+                    f"{name} has the strides {tuple(array.strides)} bytes; the numbers of each "
+                    f"head must lie side by side: copy it to C order first"
+                )
+            aligned &= not any(n % 16 for n in (image, token, head, address_of(array)))
+            contiguous &= heads == 1 or head == size * element
+            contiguous &= batch == 1 or image == tokens * token
+        return cls(batch, tokens, heads, size, aligned, contiguous, address_of(out) % 8 == 0)
 
 
-def _in_memory(
-    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
-) -> list[tuple[Callable, tuple]]:
-    batch, tokens, heads, size = q.shape
-    scores = workspace((batch * heads * tokens, tokens), np.float32)
-    side = first_steps.SIDE
-    down, block = -(-tokens // side), (side, side)
-    first = first_steps.scores_in_memory[(down, down, batch * heads), block, stream]
-    middle = softmax.LADDER.launches(scores, scores)[0].configured(stream)
-    last = first_steps.values_of_scores[(-(-size // side), down, batch * heads), block, stream]
-    return [(first, (q, k, scale, scores)), (middle, (scores, scores)), (last, (scores, v, out))]
+def _scale(p, scale):
+    return np.float32(p.size**-0.5 if scale is None else scale)
 
 
-def _fused(
-    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
-) -> list[tuple[Callable, tuple]]:
-    batch, tokens, heads, size = q.shape
-    kernel = first_steps.fused(name_of(out.dtype), size)
-    grid = -(-tokens // first_steps.QUERIES), batch * heads
-    shared = 4 * tokens * size
+def _in_memory(p, q, k, v, out, scale=None):
+    scores = workspace((p.batch * p.heads * p.tokens, p.tokens), np.float32)
+    side, heads = first_steps.SIDE, p.batch * p.heads
+    down, across = ceil_div(p.tokens, side), ceil_div(p.size, side)
+    products, sums = first_steps.scores_in_memory, first_steps.values_of_scores
     return [
-        launching.ready(kernel, grid, first_steps.QUERIES, stream, shared, (q, k, v, scale, out))
+        Launch(products, (down, down, heads), (side, side), (q, k, _scale(p, scale), scores)),
+        *softmax.LADDER.launches(scores, scores),
+        Launch(sums, (across, down, heads), (side, side), (scores, v, out)),
     ]
 
 
-def _online(
-    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
-) -> list[tuple[Callable, tuple]]:
-    batch, tokens, heads, size = q.shape
-    parts = -(-tokens // (online.WARPS * online.ROWS))
-    sizes, factor = map(np.int32, (heads, parts)), np.float32(scale / math.log(2))
-    kernel, shared = online.online(name_of(out.dtype), size), online.shared_bytes(size)
-    return [launching.ready(kernel, batch * heads * parts, online.THREADS, stream, shared,
-                    (q, k, v, *sizes, factor, out))]  # fmt: skip
+def _fused(p, q, k, v, out, scale=None):
+    kernel, threads = first_steps.fused(name_of(out.dtype), p.size), first_steps.QUERIES
+    grid, arguments = (ceil_div(p.tokens, threads), p.batch * p.heads), (q, k, v, _scale(p, scale))
+    return [Launch(kernel, grid, threads, (*arguments, out), _keys_and_values(p))]
 
 
-def _wgmma(
-    q: Array, k: Array, v: Array, out: Array, scale: Any, stream: Any
-) -> list[tuple[Callable, tuple]]:
-    shape = shape_of(q.shape[1], q.shape[0] * q.shape[2], _processors())
-    return [by_warpgroups(q, k, v, out, scale, shape, stream)]
+def _online(p, q, k, v, out, scale=None):
+    parts = ceil_div(p.tokens, online.WARPS * online.ROWS)
+    factor = np.float32(_scale(p, scale) / math.log(2))
+    kernel, sizes = online.online(name_of(out.dtype), p.size), map(np.int32, (p.heads, parts))
+    return [Launch(kernel, p.batch * p.heads * parts, online.THREADS,
+                   (q, k, v, *sizes, factor, out), online.shared_bytes(p.size))]  # fmt: skip
+
+
+def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
+    """What "wgmma" launches, with a config in place of the one that `config_for` chooses."""
+
+    def launches(p, q, k, v, out, scale=None):
+        its = config or config_for(p.tokens, p.batch * p.heads, _processors())
+        parts = ceil_div(p.tokens, 64 * its.groups)
+        items = p.batch * p.heads * parts
+        maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
+                ((q, 64), (k, its.box), (v, its.box)))  # fmt: skip
+        sizes = map(np.int32, (p.tokens, p.heads, parts, items))
+        factor = np.float32(_scale(p, scale) / math.log(2))
+        grid = items if its.stages == 1 else min(items, _processors() * its.blocks)
+        kernel, arguments = warpgroups(name_of(out.dtype), its), (*maps, out, *sizes, factor)
+        return [Launch(kernel, grid, its.threads, arguments, its.shared)]
+
+    return launches
 
 
 #: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
 #: of a thread when 512 share a multiprocessor.
 HELD, NARROW = 256, 200
-LONG = Shape(2, 128, 2, 0, 2)  # for more tokens
+LONG = Config(2, 128, 2, 0, 2)  # for more tokens
 #: From so many on more keys a step pay, though a thread lacks some registers: its steps are fewer,
 #: and what the last one does twice is little. On an H200 4,096 tokens take 0.95 times as long.
-MANY, LONGER = 2048, Shape(3, 208, 2)
+MANY, LONGER = 2048, Config(3, 208, 2)
 
 
-def shape_of(tokens: int, heads: int, processors: int) -> Shape:
+def config_for(tokens: int, heads: int, processors: int) -> Config:
     """How blocks of "wgmma" work, for so many heads of all images."""
     if tokens > HELD:
         return LONGER if tokens >= MANY else LONG
-    keys, tiles = -(-tokens // 16) * 16, -(-tokens // 64)
+    keys, tiles = round_up(tokens, 16), ceil_div(tokens, 64)
     if heads < processors:
-        return Shape(1, keys, 1, tokens, 3 if tokens <= NARROW else 2)
+        return Config(1, keys, 1, tokens, 3 if tokens <= NARROW else 2)
     if tokens > NARROW:
-        return Shape(2, keys, 2, tokens)
-    return Shape(tiles, keys, 2, tokens, max(1, 4 // tiles))
+        return Config(2, keys, 2, tokens)
+    return Config(tiles, keys, 2, tokens, max(1, 4 // tiles))
 
 
-def why_not(method: str, q: Array, k: Array, v: Array, out: Array) -> str:
-    """What a method needs and does not find, in words; else nothing."""
-    batch, tokens, heads, size = q.shape
-    given = [(*array.strides, array.__cuda_array_interface__["data"][0]) for array in (q, k, v)]
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if method == "wgmma" and (lacks := launching.no_warpgroups()):
-        return lacks
-    if method == "online" and capability < (8, 0):
-        return "needs compute capability 8.0, and this GPU has {}.{}".format(*capability)
-    if method in ("scores", "fused") and batch * heads > MOST:
-        return f"takes at most {MOST:,} heads of all images, not {batch * heads:,}"
-    if method == "fused" and 4 * tokens * size > (most := launching.room()[0]):
+def _keys_and_values(p):
+    """Bytes of a head's keys and values."""
+    return 4 * p.tokens * p.size
+
+
+def _in_memory_refusal(p):
+    heads = p.batch * p.heads
+    return "" if heads <= MOST else f"takes at most {MOST:,} heads of all images, not {heads:,}"
+
+
+def _fused_refusal(p):
+    size, most = _keys_and_values(p), launching.room()[0]
+    if size > most:
         return (
-            f"keeps a head's keys and values in shared memory: those of {tokens:,} tokens are "
-            f"{4 * tokens * size:,} bytes, and a block has {most:,}"
+            f"keeps a head's keys and values in shared memory: those of {p.tokens:,} tokens are "
+            f"{size:,} bytes, and a block has {most:,}"
         )
-    if method in ("online", "wgmma") and any(
-        n % 16 for four in given for n in (*four[:3], four[4])
-    ):
-        return "needs images, tokens and heads that begin at multiples of 16 bytes"
-    if method != "wgmma":
-        return ""
-    if size != SIZE:
-        return f"takes heads of {SIZE}, not of {size}"
-    for image, token, head, _, _ in given:
-        if (heads > 1 and head != 2 * size) or (batch > 1 and image != tokens * token):
-            return "needs a token's heads side by side, and images one after another"
-    if out.__cuda_array_interface__["data"][0] % 8:
-        return "needs an output that begins at a multiple of 8 bytes"
-    return ""
+    return _in_memory_refusal(p)
+
+
+def _online_refusal(p):
+    return "" if p.aligned else "needs images, tokens and heads that begin at multiples of 16 bytes"
+
+
+def _wgmma_refusal(p):
+    if wrong := launching.no_warpgroups() or _online_refusal(p):
+        return wrong
+    if p.size != SIZE:
+        return f"takes heads of {SIZE}, not of {p.size}"
+    if not p.contiguous:
+        return "needs a token's heads side by side, and images one after another"
+    return "" if p.stores_four else "needs an output that begins at a multiple of 8 bytes"
+
+
+def _best(p):
+    """The fastest that fits; the simulator takes longest for "wgmma"."""
+    fast = ("wgmma", "online") if backend.gpu() is not None else ("online",)
+    return next((name for name in fast if not LADDER.steps[name].lacks(p)), "scores")
+
+
+LADDER = Ladder("attention", HeadsProblem.of, {
+    "scores": Step(_in_memory, _in_memory_refusal),
+    "fused": Step(_fused, _fused_refusal),
+    "online": Step(_online, _online_refusal, (8, 0)),
+    "wgmma": Step(by_warpgroups(), _wgmma_refusal, (9, 0)),
+}, _best)  # fmt: skip
 
 
 def _rows(array: Array) -> Layout:
@@ -193,29 +229,11 @@ def _rows(array: Array) -> Layout:
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 
-def by_warpgroups(
-    q: Array, k: Array, v: Array, out: Array, scale: Any, shape: Shape, stream: Any = 0
-) -> tuple[Callable, tuple]:
-    """The launch of "wgmma" with a shape of blocks."""
-    batch, tokens, heads, _ = q.shape
-    parts = -(-tokens // (64 * shape.groups))
-    items = batch * heads * parts
-    maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
-            ((q, 64), (k, shape.box), (v, shape.box)))  # fmt: skip
-    sizes = (np.int32(n) for n in (tokens, heads, parts, items))
-    factor = np.float32(scale / math.log(2))
-    grid = items if shape.stages == 1 else min(items, _processors() * shape.blocks)
-    kernel = warpgroups(name_of(out.dtype), shape)
-    return launching.ready(kernel, grid, shape.threads, stream, shape.shared,
-                   (*maps, out, *sizes, factor))  # fmt: skip
-
-
 def _processors() -> int:
     return int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
-_STEPS = {"scores": _in_memory, "fused": _fused, "online": _online, "wgmma": _wgmma}
-_DOOR = Door("attention", ("q", "k", "v"), result, launches)
+_DOOR = Door("attention", ("q", "k", "v"), result, LADDER.launches, options=("scale", "method"))
 
 
 def attention(
@@ -235,7 +253,7 @@ def attention(
     out : array, shape (batch, tokens, heads * size), optional
         Where to write, in C order; none of the others.
     method : str
-        Of `METHODS`, or "auto".
+        Of `attention.ladder.names`.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of q's library.
 
@@ -253,3 +271,6 @@ def attention(
         For shapes or strides that do not fit, an unknown method, a method that they cannot have.
     """
     return _DOOR.enter((q, k, v), (scale, method), out, stream)
+
+
+attention.ladder = LADDER

@@ -42,13 +42,14 @@ from course.kernels.hopper import (
 )
 from course.kernels.intrinsics import load4, store4
 from course.kernels.register_products import wgmma_rn
+from course.kernels.steps import round_up
 from course.kernels.warps import ALL
 
 SIZE = 64  # of a head: 128 bytes, a swizzled row
 TILE = 64 * SIZE  # elements of 64 queries
 
 
-class Shape(NamedTuple):
+class Config(NamedTuple):
     """How a block works.
 
     Attributes
@@ -74,7 +75,7 @@ class Shape(NamedTuple):
     threads = property(lambda self: 128 * self.groups)
     box = property(lambda self: self.held or self.keys)  # rows of a copy
     stage = property(lambda self: 2 * self.keys * SIZE)  # elements
-    columns = property(lambda self: -(-self.held // 8) * 8 or self.keys)  # of scores
+    columns = property(lambda self: round_up(self.held, 8) or self.keys)  # of scores
     buffers = property(lambda self: self.stages if self.held else 2)  # of queries
     shared = property(
         lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * TILE)
@@ -83,7 +84,7 @@ class Shape(NamedTuple):
 
 
 @functools.cache
-def warpgroups(element: str, shape: Shape) -> Callable:
+def warpgroups(element: str, config: Config) -> Callable:
     """The kernel of (q, k, v as tensor maps, out, tokens, heads, parts, items, factor).
 
     An item is one of the `parts` of a head's queries, 64 * groups of them; factor is the scale
@@ -94,19 +95,19 @@ def warpgroups(element: str, shape: Shape) -> Callable:
     beyond the last token are never those of the next image: they are zeros from the beginning. The
     last step of a longer row begins earlier for the same reason, and what was seen is masked.
     """
-    GROUPS, KEYS, STAGES, HELD, _ = shape
+    GROUPS, KEYS, STAGES, HELD, _ = config
     ELEMENT, pack = ELEMENTS[element], PACK[element]
-    THREADS, STAGE, AHEAD, BUFFERS = shape.threads, shape.stage, shape.ahead, shape.buffers
+    THREADS, STAGE, AHEAD, BUFFERS = config.threads, config.stage, config.ahead, config.buffers
     TURNS = STAGES.bit_length() - 1
     QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
-    KEY_BYTES, QUERY_BYTES = 2 * shape.box * SIZE, 2 * ITEM
-    COLUMNS, SCORES, WORDS = shape.columns, shape.columns // 2, KEYS // 4
+    KEY_BYTES, QUERY_BYTES = 2 * config.box * SIZE, 2 * ITEM
+    COLUMNS, SCORES, WORDS = config.columns, config.columns // 2, KEYS // 4
     SUMS, VALUES = SIZE // 2, KEYS * SIZE
     ZERO = float32(0)
     pieces = row_softmax(element, COLUMNS)
     mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
 
-    @cuda.jit(launch_bounds=(shape.threads, shape.blocks), fastmath=True)
+    @cuda.jit(launch_bounds=(config.threads, config.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)  # queries and keys are there

@@ -30,6 +30,7 @@ from course.kernels.arrays import Array, holds, in_order
 from course.kernels.halves import apart, dots, products
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
+from course.kernels.steps import configured
 from course.models import is_whole
 from course.models.vit.buffers import Arena, in_turn, lifetimes, packed
 from course.models.vit.shape import EPSILON, Flags, ViTShape
@@ -262,7 +263,8 @@ class ViT:
             whole = self._by_image(views[qkv], 3, self.shape.heads, self.shape.head)
             out = self._by_image(views[heads], self.shape.width)
             three = (part(whole, 2, n) for n in range(3))
-            return attention.launches(*three, out, None, self.flags.attention, stream)
+            launches = attention.LADDER.launches(*three, out, method=self.flags.attention)
+            return configured(launches, stream)
 
         return launches
 

@@ -15,7 +15,7 @@ import functools
 import math
 from dataclasses import dataclass, fields
 
-from course.kernels.attention import METHODS
+from course.kernels.attention import attention
 from course.kernels.halves import products
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course.kernels.patches import WAYS
@@ -171,7 +171,7 @@ class Flags:
         return {
             "patches": WAYS,
             "norm": tuple(its for its in LADDER.names if its != REGISTERS_AND_SHARED),
-            "attention": ("auto", *METHODS),
+            "attention": attention.ladder.names,
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": ("auto", *(its for its in products.METHODS if its not in products.STEPS)),
             "gelu": ("gelu", "gelu tanh"),
