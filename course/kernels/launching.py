@@ -125,6 +125,11 @@ def room() -> tuple[int, bool]:
     return shared, tuple(device.compute_capability) >= (8, 0)
 
 
+def multiprocessors() -> int:
+    """Of the current GPU; those of an H200 where the simulated one does not say."""
+    return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+
+
 def allow_shared(kernel: Any, signature: str, size: int, share: int | None = None) -> None:
     """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
 

@@ -29,6 +29,7 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
 from course.kernels.split_factors import in_two, lane_of, mma_plain, of_lanes
+from course.kernels.steps import ceil_div
 from course.kernels.warps import ALL
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
@@ -77,10 +78,10 @@ class Tile:
     room: tuple[int, int, int]
 
 
-def _row_at(lead: int) -> Callable:
+def _row_at(row_pitch: int) -> Callable:
     @cuda.jit(device=True)
     def row_at(begin, row):
-        return int32(begin + row * int32(lead))
+        return int32(begin + row * int32(row_pitch))
 
     return row_at
 
@@ -91,7 +92,7 @@ def _row_found(places, row):
 
 
 @cuda.jit(device=True)
-def _row_led(given, row):
+def _row_at_pitch(given, row):
     return int32(given[0] + row * given[1])
 
 
@@ -108,10 +109,10 @@ def _always(size: int) -> Callable:
     return size_of
 
 
-def tile_of(
-    layout: str, rows: int, columns: int, depth: int, leads: tuple[int, int], precision: str, *,
-    warps: int, fragments: tuple[int, int], ahead: int = 1, halves: int = 0, exact: str = "",
-    places: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
+def small_gemm_tile(
+    layout: str, rows: int, columns: int, depth: int, row_pitches: tuple[int, int],
+    precision: str, *, warps: int, fragments: tuple[int, int], ahead: int = 1, halves: int = 0,
+    exact: str = "", places: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -119,7 +120,7 @@ def tile_of(
     ----------
     layout : str
         As in `course.kernels.matmul`.
-    leads : (int, int)
+    row_pitches : (int, int)
         Elements from one row of a factor to its next.
     warps : int
         That share the depth.
@@ -154,9 +155,9 @@ def tile_of(
     elif layout == "nn" and four_wide:
         pitch += 4
     part = high * pitch
-    lead_a, lead_b = leads
+    row_pitch_a, row_pitch_b = row_pitches
     each = DEEP * warps
-    rounds = min(ahead, -(-depth // each))
+    rounds = min(ahead, ceil_div(depth, each))
     more = rounds * each < depth
     looped = more and upright_a
     ragged = depth % DEEP != 0
@@ -171,8 +172,8 @@ def tile_of(
     waits, (take4, is_missing) = awaits is not None, taken_by(awaits)
     waits_b = waits and upright_a and not scattered_b
     take4_b = take4 if waits_b else load4
-    place_a = _row_led if given else _row_found if places == "a" else _row_at(lead_a)
-    place_b = _row_led if given else _row_found if scattered_b else _row_at(lead_b)
+    place_a = _row_at_pitch if given else _row_found if places == "a" else _row_at(row_pitch_a)
+    place_b = _row_at_pitch if given else _row_found if scattered_b else _row_at(row_pitch_b)
     last_a = _last_given if given else _always(rows - 4)
     last_b = _last_given if given else _always(columns - (4 if four_wide else 2))
     by_row_b = scattered_b or given
@@ -195,7 +196,7 @@ def tile_of(
                 if by_row_b:
                     here = int32(place_b(b0, int32(k + beyond + e)) + at)
                 else:
-                    here = at + (beyond + e) * lead_b
+                    here = at + (beyond + e) * row_pitch_b
                 if four_wide:
                     four = take4_b(B, here)
                     for n in range(4):
@@ -233,7 +234,7 @@ def tile_of(
                 if given:
                     four = take4(A, int32(place_a(a0, int32(k + beyond + e)) + at))
                 else:
-                    four = take4(A, at + (beyond + e) * lead_a)
+                    four = take4(A, at + (beyond + e) * row_pitch_a)
                 a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
                 a[slot, 1, 0, e], a[slot, 1, 1, e] = float32(four[2]), float32(four[3])
         else:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, int32
@@ -44,20 +44,19 @@ from course.kernels.arrays import (
     WIDE,
     Array,
     blocks_over,
-    checked_float32,
     flat,
+    holds,
     in_order,
-    known,
     rows_are_aligned,
 )
-from course.kernels.halves import products
+from course.kernels.halves.products import HALVES, LAYOUTS, checked_sizes, gemm
+from course.kernels.halves.products import result as gemm_result
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.tensor_products import SMALL, product_of, why_not
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.tensor_products import SMALL, product_of, tensor_refusal
 from course.kernels.warps import WARP
 
 ZERO = float32(0)
-#: layout -> whether the first, the second factor lies transposed.
-LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
 NAIVE_BLOCK = (32, 8)
 SQUARE = 32  # results of a block and depth of its tiles: "tiled", "padded"
 HIGH = 8  # threads down such a block
@@ -278,87 +277,88 @@ def bias_backward(grad, out):
         out[column] = total
 
 
-# --- the front doors ------------------------------------------------------------------------------
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+class MatmulProblem(NamedTuple):
+    """What decides between the steps."""
+
+    layout: str
+    rows: int
+    columns: int
+    depth: int
+    wide: bool  # rows of all three matrices begin at multiples of 16 bytes, and end so
+
+    @classmethod
+    def of(cls, a: Array, b: Array, out: Array, layout: str = "nn") -> MatmulProblem:
+        """That of device arrays in C order; ValueError for others."""
+        for array, name in ((a, "a"), (b, "b"), (out, "out")):
+            in_order(array, name)
+        wide = a.size > 0 and all(map(rows_are_aligned, (a, b, out)))
+        return cls(layout, *out.shape, a.shape[0 if LAYOUTS[layout][0] else 1], wide)
+
+
+def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any) -> Step:
+    def launches(p, *arrays, **_):
+        grid = blocks_over(p.rows, p.columns, tile, "the product")
+        return [Launch(make(p), grid, block, arrays)]
+
+    return Step(launches)
+
+
+def _on_tensor_cores(precision: str) -> Step:
+    def launches(p, a, b, out, **_):
+        kernel, blocks, threads = product_of(*p[:4], precision)
+        return [Launch(kernel, blocks, threads, (flat(a, "a"), flat(b, "b"), flat(out, "out")))]
+
+    return Step(launches, tensor_refusal, (8, 0))
+
+
+def _best(p):
+    tensor = p.rows * p.columns <= SMALL and not LADDER["tensor_cores"].lacks(p)
+    return "tensor_cores" if tensor else "vectorised"
+
 
 #: The steps on tensor cores: their precision.
 TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
-LADDER = ("naive", "tiled", "padded", "vectorised", *TENSOR)
-SIDES = {
-    "nn": ("(rows, depth)", "(depth, columns)"),
-    "nt": ("(rows, depth)", "(columns, depth)"),
-    "tn": ("(depth, rows)", "(depth, columns)"),
-}
+LADDER = Ladder("matmul", MatmulProblem.of, {
+    "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK),
+    "tiled": _on_plain_cores(lambda p: tiled(p.layout), (SQUARE, SQUARE), (SQUARE, HIGH)),
+    "padded": _on_plain_cores(lambda p: tiled(p.layout, 1), (SQUARE, SQUARE), (SQUARE, HIGH)),
+    "vectorised": _on_plain_cores(lambda p: vectorised(p.layout, p.wide), (TILE, TILE), THREADS),
+    **{name: _on_tensor_cores(precision) for name, precision in TENSOR.items()},
+}, _best)  # fmt: skip
 
 
-def _product(a: Seen, b: Seen, layout: str, method: str) -> Result:
-    known(layout, "layout", LAYOUTS)
-    if a.dtype in products.HALVES:
-        return products.result(a, b, None, None, layout, "", method)
-    known(method, "method", ("auto", *LADDER))
-    checked_float32(a, "a", 2, SIDES[layout][0])
-    checked_float32(b, "b", 2, SIDES[layout][1])
-    turn_a, turn_b = LAYOUTS[layout]
-    (rows, depth), (other, columns) = (
-        array.shape[::-1] if turned else array.shape for array, turned in ((a, turn_a), (b, turn_b))
-    )
-    if depth != other:
-        raise ValueError(
-            f"a and b have the shapes {a.shape} and {b.shape}; in the layout {layout!r} they must "
-            f"be {' and '.join(SIDES[layout])}, so {depth} and {other} must be the same"
-        )
-    return (rows, columns), np.float32
+def _result(a: Seen, b: Seen, layout: str, method: str) -> Result:
+    if a.dtype in HALVES:
+        return gemm_result(a, b, None, None, layout, "", method)
+    require_choice(method, "method", LADDER.names)
+    holds(a, "a")
+    holds(b, "b")
+    return checked_sizes(a, b, layout), np.float32
 
 
-def launches(
-    a: Array, b: Array, out: Array, layout: str = "nn", method: str = "vectorised", stream: Any = 0
-) -> list[tuple[Callable, tuple]]:
-    """What a product launches, for device arrays; ValueError for a method they cannot have."""
-    if out.dtype in products.HALVES:
-        return products.launches(a, b, None, None, out, layout, "", method, stream)
-    a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
-    rows, columns = out.shape
-    if not out.size:
-        return []
-    sizes = rows, columns, a.shape[0 if LAYOUTS[layout][0] else 1]
-    if method == "auto":
-        tensor = rows * columns <= SMALL and not why_not(*sizes, a, b, out)
-        method = "tensor_cores" if tensor else "vectorised"
-    if method in TENSOR:
-        if wrong := why_not(*sizes, a, b, out):
-            raise ValueError(f"method {method!r} {wrong}: choose 'vectorised'")
-        kernel, grid, block = product_of(layout, *sizes, TENSOR[method])
-        return [(kernel[grid, block, stream], (flat(a, "a"), flat(b, "b"), flat(out, "out")))]
-    if method == "vectorised":
-        tile, block = (TILE, TILE), THREADS
-        wide = a.size > 0 and all(map(rows_are_aligned, (a, b, out)))
-        kernel = vectorised(layout, wide)
-    elif method == "naive":
-        tile, block, kernel = NAIVE_BLOCK, NAIVE_BLOCK, naive(layout)
-    else:
-        tile, block = (SQUARE, SQUARE), (SQUARE, HIGH)
-        kernel = tiled(layout, 1 if method == "padded" else 0)
-    grid = blocks_over(rows, columns, tile, "the product")
-    return [(kernel[grid, block, stream], (a, b, out))]
+def _launches(a, b, out, layout, method):
+    if out.dtype in HALVES:
+        return gemm.ladder.launches(a, b, None, None, out, layout=layout, method=method)
+    return LADDER.launches(a, b, out, layout=layout, method=method)
 
 
-def bias_launches(
-    x: Array, bias: Array, out: Array, stream: Any = 0
-) -> list[tuple[Callable, tuple]]:
+def bias_launches(x: Array, bias: Array, out: Array) -> list[Launch]:
     """What adding a bias launches, for device arrays."""
     grid = blocks_over(*x.shape, NAIVE_BLOCK, "x")
     arrays = in_order(x, "x"), in_order(bias, "bias"), in_order(out, "out")
-    return [(bias_added[grid, NAIVE_BLOCK, stream], arrays)]
+    return [Launch(bias_added, grid, NAIVE_BLOCK, arrays)]
 
 
-def sum_launches(grad: Array, out: Array, stream: Any = 0) -> list[tuple[Callable, tuple]]:
+def sum_launches(grad: Array, out: Array) -> list[Launch]:
     """What a bias's gradient launches, for device arrays."""
-    if not out.size:
-        return []
-    call = bias_backward[-(-out.size // WARP), (WARP, HIGH), stream]
-    return [(call, (in_order(grad, "grad"), in_order(out, "out")))]
+    arrays = in_order(grad, "grad"), in_order(out, "out")
+    return [Launch(bias_backward, ceil_div(out.size, WARP), (WARP, HIGH), arrays)]
 
 
-_MATMUL = Door("matmul", ("a", "b"), _product, launches, empty=True)
+_DOOR = Door("matmul", ("a", "b"), _result, _launches, empty=True, options=("layout", "method"))
 
 
 def matmul(
@@ -377,9 +377,9 @@ def matmul(
     out : array, shape (rows, columns), optional
         Where to write; neither a nor b.
     method : str
-        Of `LADDER`; without it "tensor_cores" for small products, where it can be had, else
-        "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that are
-        multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
+        Of `matmul.ladder.names`; "auto" is "tensor_cores" for small products where it can be had,
+        else "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that
+        are multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
         of infinite ones they make NaN. Of float16 and bfloat16 the methods are those of
         `course.kernels.halves.products`. A new shape's first call takes seconds, see above.
     stream : stream, optional
@@ -399,4 +399,7 @@ def matmul(
     ValueError
         For shapes or strides that do not fit, an unknown layout or method.
     """
-    return _MATMUL.enter((a, b), (layout, method), out, stream)
+    return _DOOR.enter((a, b), (layout, method), out, stream)
+
+
+matmul.ladder = LADDER

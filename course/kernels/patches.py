@@ -41,7 +41,7 @@ from course.backend import cuda
 from course.kernels.arrays import Array
 from course.kernels.following import follow
 from course.kernels.fragments import quotient
-from course.kernels.halves import products
+from course.kernels.halves.products import gemm
 from course.kernels.intrinsics import load4, store4
 from course.kernels.norm.halves import as_words
 from course.kernels.steps import Launch, configured, require_choice, round_up
@@ -207,14 +207,14 @@ class PatchEmbedding:
             Scratch, and the result: products read one and write the other, by turns.
         """
 
-        found, how = [], ("nt", "", method, stream)
+        found = []
         parts = [self.weight] if way == "gemm" else self.by_channel
         source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
         for n, weight in enumerate(parts):
             place, first = (n, self.channels // len(parts)), source if n == 0 else None
             gathers = gathered(images, rows, self.table, first, self.patch, *place)
             found += configured(gathers, stream)
-            found += products.launches(rows, weight, None, source, target, *how)
+            found += _product(rows, weight, source, target, method, stream)
             source, target = target, source
         return found
 
@@ -275,7 +275,7 @@ class PatchEmbedding:
             rows = cuda.device_array((len(found), round_up(self.area, ROW_PITCH)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
             counts.launch(configured(gathered(there, rows, self.table, None, self.patch, 0, 1)))
-            counts.launch(products.launches(rows, weight, None, None, out, "nt", "", method))
+            counts.launch(_product(rows, weight, None, out, method))
             counts.fetch(out, part)
             total += part
         found[...] = total
@@ -296,13 +296,20 @@ class PatchEmbedding:
                 continue
             there = counts.bring(rows[start:end], stream)
             out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
-            how = "nt", "", method, stream
-            counts.launch(products.launches(there, self.weight, None, None, out, *how))
+            counts.launch(_product(there, self.weight, None, out, method, stream))
             counts.fetch(out, back[start:end], stream)
             kept.append((there, out))  # until all is done
         for stream in streams if pinned else []:
             counts.wait(stream)
         found[...] = back + np.tile(self.host_table, (len(images), 1))
+
+
+def _product(
+    rows: Array, weight: Array, residual: Array | None, out: Array, method: str, stream: Any = 0
+) -> Launches:
+    how = {"layout": "nt", "method": method}
+    launches = gemm.ladder.launches(rows, weight, None, residual, out, **how)
+    return configured(launches, stream)
 
 
 def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.ndarray:

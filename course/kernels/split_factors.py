@@ -8,6 +8,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
+from course.kernels.steps import ceil_div
 from course.kernels.warps import ALL, WARP
 
 ZERO = float32(0)
@@ -25,7 +26,7 @@ def parts_of(size: int) -> Callable:
     """
     shift, rest = size.bit_length() - 1, size - 1
     places = 31 + size.bit_length()
-    inverse = -(-(2**places) // size)
+    inverse = ceil_div(2**places, size)
 
     @cuda.jit(device=True)
     def shifted(n):

@@ -7,15 +7,17 @@ the kernel as numbers, so all that a warp loads, or most of it, is under way at 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE, are_aligned
+from course.kernels.arrays import WIDE
 from course.kernels.intrinsics import store4
-from course.kernels.layer_tiles import DEEP, tile_of
+from course.kernels.layer_tiles import DEEP, small_gemm_tile
+from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import WARP
 
 SMALL = 2048 * 2048  # results: of more the ways draw level, and each shape is a kernel to compile
@@ -26,29 +28,27 @@ FRAGMENTS = {
 }  # fmt: skip
 
 
-def why_not(rows: int, columns: int, depth: int, *arrays: Any) -> str:
+def tensor_refusal(p: Any) -> str:
     """What a product on tensor cores needs and does not find, in words; else nothing."""
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if capability < (8, 0):
-        return "needs compute capability 8.0, and this GPU has {}.{}".format(*capability)
-    if any(size % WIDE or not size for size in (rows, columns, depth)):
-        found = f"{rows}, {columns} and {depth}"
+    sizes = p.rows, p.columns, p.depth
+    if any(size % WIDE or not size for size in sizes):
+        found = f"{p.rows}, {p.columns} and {p.depth}"
         return f"needs rows, columns and depth to be multiples of four, and they are {found}"
-    if not are_aligned(*arrays):
+    if not p.wide:
         return "needs memory that begins at multiples of 16 bytes, and one array begins elsewhere"
-    most = max(array.size for array in arrays)
+    most = max(x * y for x, y in itertools.combinations(sizes, 2))
     return f"needs fewer than 2**31 numbers, and an array has {most:,}" if most >= 2**31 else ""
 
 
 class Cut(NamedTuple):
-    """How a product is cut, in words of `tile_of`; a block's threads, and registers of each."""
+    """How a product is cut, in `small_gemm_tile`'s words; a block's threads, their registers."""
 
     fragments: tuple[int, int]
     warps: int
     ahead: int
     threads = property(lambda self: WARP * self.warps)
     # a multiprocessor's quarters have a quarter of them each: 10 warps count as 12
-    quarter = property(lambda self: -(-self.threads // (4 * WARP)) * 4 * WARP)
+    quarter = property(lambda self: round_up(self.threads, 4 * WARP))
     registers = property(lambda self: min(255, REGISTERS // self.quarter // 8 * 8))
 
 
@@ -57,17 +57,17 @@ def cut_of(layout: str, rows: int, columns: int, depth: int) -> Cut:
 
     def loads(fragments: tuple[int, int]) -> tuple[int, int]:
         high, wide = 16 * fragments[0], 8 * fragments[1]
-        blocks = -(-rows // high) * -(-columns // wide)
-        return -(-blocks // AT_ONCE) * (high + wide), blocks
+        blocks = ceil_div(rows, high) * ceil_div(columns, wide)
+        return ceil_div(blocks, AT_ONCE) * (high + wide), blocks
 
     fragments = down, across = min(FRAGMENTS[layout], key=loads)
     sums = 4 * 16 * down * (8 * across + 8)  # bytes of a tile's, at most
     most = min(MOST_WARPS, SHARED // sums)
     # a thread's numbers of one round; and its sums, what is cut in two, places
     each, besides = 8 * down + 4 * across, 4 * down * across + 8 * down + 4 * across + 40
-    rounds = -(-depth // DEEP)
+    rounds = ceil_div(depth, DEEP)
     for ahead in range(1, rounds + 1):
-        cut = Cut(fragments, -(-rounds // ahead), ahead)
+        cut = Cut(fragments, ceil_div(rounds, ahead), ahead)
         if cut.warps <= most and each * ahead + besides <= cut.registers:
             return cut
     cut = Cut(fragments, min(most, 8), 1)
@@ -85,10 +85,10 @@ def product_of(
     """
     cut = cut or cut_of(layout, rows, columns, depth)
     leads = {"nn": (depth, columns), "nt": (depth, depth), "tn": (rows, columns)}[layout]
-    tile = tile_of(layout, rows, columns, depth, leads, precision, **cut._asdict())
+    tile = small_gemm_tile(layout, rows, columns, depth, leads, precision, **cut._asdict())
     fetch, multiply, four = tile.fetch, tile.multiply, tile.four
     ROOM, NUMBERS, HIGH, WIDTH, THREADS = tile.room, tile.numbers, tile.high, tile.wide, cut.threads
-    across = -(-columns // WIDTH)
+    across = ceil_div(columns, WIDTH)
 
     @cuda.jit(max_registers=cut.registers)
     def matmul_tensor(a, b, out):
@@ -103,4 +103,4 @@ def product_of(
             if row + r < rows and column + c < columns:
                 store4(out, (row + r) * int32(columns) + column + c, four(shared, r, c))
 
-    return matmul_tensor, across * -(-rows // HIGH), THREADS
+    return matmul_tensor, across * ceil_div(rows, HIGH), THREADS

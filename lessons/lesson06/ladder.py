@@ -333,13 +333,15 @@ def trace_fragments(
     tuple of Report
         Of the three kernels, in the order of their launches.
     """
-    launches = SPLIT[name].launches(ImageProblem.of(u, s, vt, out, k), u, s, vt, out, k)
-    there = {
-        id(one): one.copy_to_host()
-        for launch in launches for one in launch.arguments if hasattr(one, "copy_to_host")
-    }  # fmt: skip
+    given = u, s, vt, out
+    there = [backend.cuda.to_device(array) for array in given]
+    launches = SPLIT[name].launches(ImageProblem.of(*there, k), *there, k)
+    host = {id(one): array for one, array in zip(there, given, strict=True)}
+    for one in (one for launch in launches for one in launch.arguments):
+        if hasattr(one, "copy_to_host"):
+            host.setdefault(id(one), one.copy_to_host())
     return tuple(
-        trace(its.kernel, its.grid, its.block, *(there.get(id(one), one) for one in its.arguments),
+        trace(its.kernel, its.grid, its.block, *(host.get(id(one), one) for one in its.arguments),
               gpu="H200")
         for its in launches
     )  # fmt: skip

@@ -168,10 +168,14 @@ class LayeredTrainer:
         )
         bce, kl, corrected = (cuda.device_array(n, np.float32) for n in (1, 1, 2))
 
+        def product(a: Any, b: Any, out: Any, layout: str) -> Launches:
+            launches = matmul.LADDER.launches(a, b, out, layout=layout, method=way.product)
+            yield from configured(launches, stream)
+
         def layer(name: str, below: Any, out: Any) -> Launches:
             weight, bias = self._weights.of(name)
-            yield from matmul.launches(below, weight, out, "nt", way.product, stream)
-            yield from matmul.bias_launches(out, bias, out, stream)
+            yield from product(below, weight, out, "nt")
+            yield from configured(matmul.bias_launches(out, bias, out), stream)
 
         def leaky(*arrays: Any) -> Launches:
             """Forward of (x, out), backward of (grad, result, out)."""
@@ -185,12 +189,12 @@ class LayeredTrainer:
 
         def by_weights(name: str, above: Any, below: Any) -> Launches:
             weight, bias = self._gradients.of(name)
-            yield from matmul.launches(above, below, weight, "tn", way.product, stream)
-            yield from matmul.sum_launches(above, bias, stream)
+            yield from product(above, below, weight, "tn")
+            yield from configured(matmul.sum_launches(above, bias), stream)
 
         def by_input(name: str, above: Any, out: Any) -> Launches:
             weight, _ = self._weights.of(name)
-            yield from matmul.launches(above, weight, out, "nn", way.product, stream)
+            yield from product(above, weight, out, "nn")
 
         # forward
         grid = -(-shape.pixels // BLOCK[0]), -(-batch // BLOCK[1])

@@ -89,11 +89,12 @@ def _layer(x, weight, bias, out):
 
 def _layer_on_gpu(x, weight, bias, out):
     def call(x, weight, bias, out):
-        for launch, given in (
-            *matmul.launches(x, weight, out, "nt"),
+        how = {"layout": "nt", "method": "vectorised"}
+        for launch in (
+            *matmul.LADDER.launches(x, weight, out, **how),
             *matmul.bias_launches(out, bias, out),
         ):
-            launch(*given)
+            launch.on()
         flat = out.reshape(out.size)
         for launch in activation.LADDER.launches(flat, flat, name="leaky relu"):
             launch.on()

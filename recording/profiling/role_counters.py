@@ -19,7 +19,7 @@ import numpy as np
 
 from course import __version__
 from course.files import write_whole
-from course.kernels.halves import products
+from course.kernels.halves.products import TAUGHT, gemm
 from recording.profiling.hardware_counters import (
     COLUMNS,
     CountersNotRead,
@@ -47,7 +47,7 @@ COUNTERS = {
 }  # fmt: skip
 #: Rows, columns and depth: whole tiles, and tiles whose ends lie outside.
 SHAPES = ((256, 512, 512), (200, 264, 328))
-METHODS = ("plain", "roles", *products.STEPS)
+METHODS = ("plain", "roles", *TAUGHT)
 CASES = [(method, *shape) for method in METHODS for shape in SHAPES]
 
 
@@ -59,7 +59,8 @@ def prepared(method: str, rows: int, columns: int, depth: int) -> tuple[Any, tup
     a, b = (random.standard_normal(s).astype(np.float16) for s in ((rows, depth), (columns, depth)))
     out = cuda.to_device(np.zeros((rows, columns), np.float16))
     arrays = cuda.to_device(a), cuda.to_device(b)
-    return products.launches(*arrays, None, None, out, "nt", "", method)[0]
+    (its,) = gemm.ladder.launches(*arrays, None, None, out, layout="nt", method=method)
+    return its.configured(), its.arguments
 
 
 def launch(facts: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels.halves.products import product
+from course.kernels.halves.products import gemm
 from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import known_gpu, refuse_impossible
@@ -43,10 +43,10 @@ CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of wh
 #: A process of its own that multiplies once, then by cuBLAS; it prints the milliseconds of both.
 ALONE = """
 import sys, time, torch
-from course.kernels.halves.products import product
+from course.kernels.halves.products import gemm
 rows, columns, depth = map(int, sys.argv[1:])
 a, b = (torch.ones(n, depth, device="cuda", dtype=torch.half) for n in (rows, columns))
-for multiply in (lambda: product(a, b, "nt"), lambda: torch.mm(a, b.t())):
+for multiply in (lambda: gemm(a, b, "nt"), lambda: torch.mm(a, b.t())):
     torch.cuda.synchronize()
     begun = time.perf_counter()
     multiply()
@@ -90,14 +90,14 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
     exact = left[0].double() @ right[0].double()
     programs: dict[str, tuple[Callable[[int], Any], Any]] = {
         "cuBLAS": (lambda i: torch.mm(left[i], right[i], out=outs[i]), exact),
-        "ours": (lambda i: product(a[i], b[i], layout, out=outs[i]), exact),
+        "ours": (lambda i: gemm(a[i], b[i], layout, out=outs[i]), exact),
     }
     if (columns, layout) == (4 * 768, "nt"):
         gelu = torch.nn.functional.gelu
         exact, tanh = gelu(exact + bias), gelu(exact + bias, approximate="tanh")
 
         def fused(name: str) -> Callable[[int], Any]:
-            return lambda i: product(a[i], b[i], layout, bias, name, out=outs[i])
+            return lambda i: gemm(a[i], b[i], layout, bias, name, out=outs[i])
 
         programs |= {
             "cuBLAS, then GELU": (lambda i: gelu(torch.addmm(bias, left[i], right[i])), exact),
@@ -196,7 +196,7 @@ def with_numpys_arrays(bench: Any, torch: Any) -> None:
     def peer() -> None:
         torch.mm(torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda().t()).cpu()
 
-    for variant, call in (("ours", lambda: product(a, b, "nt")), ("cuBLAS", peer)):
+    for variant, call in (("ours", lambda: gemm(a, b, "nt")), ("cuBLAS", peer)):
         call()
         timing = timing_of([clock.wall(call) for _ in range(ROUNDS)])
         shape = "x".join(map(str, CALLED))

@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 from course import backend
-from course.kernels.halves import products
+from course.kernels.halves.products import config_for, gemm
+from course.kernels.launching import multiprocessors
+from course.kernels.steps import ceil_div
 from course.measure.recorded import Figure
 from recording.frame import compiled_facts
 from recording.subjects import halves
@@ -80,8 +82,8 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
 
 def launched(step: str, a: Any, b: Any, outs: Any, i: int) -> Any:
     """Launch a step on one of the sets of arrays."""
-    if step in products.METHODS:
-        return products.product(a[i], b[i], "nt", out=outs[i], method=step)
+    if step in gemm.ladder:
+        return gemm(a[i], b[i], "nt", out=outs[i], method=step)
     kernel, arguments = configured(step, a[i], b[i], outs[i])
     kernel(*arguments)
     return outs[i]
@@ -94,12 +96,10 @@ def configured(step: str, a: Any, b: Any, out: Any) -> tuple[Callable, tuple]:
     method, _, alone = step.partition(", ")
     arrays = [backend.cuda.as_cuda_array(array, sync=False) for array in (a, b, out)]
     stream = backend.cuda.external_stream(torch.cuda.current_stream().cuda_stream)
-    launches = products.launches(*arrays[:2], None, None, arrays[2], "nt", "", method, stream)
-    kernel, arguments = launches[0]
+    given = *arrays[:2], None, None, arrays[2]
+    (its,) = gemm.ladder.launches(*given, layout="nt", method=method)
     if alone:
         (rows, columns), depth = out.shape, a.shape[1]
-        blocks = int(backend.cuda.get_current_device().MULTIPROCESSOR_COUNT)
-        shape, _ = products.fastest("nt", rows, columns, depth, blocks, (method,))
-        tiles = -(-rows // shape.rows) * -(-columns // shape.columns)
-        kernel = kernel.dispatcher[tiles, shape.threads, stream, shape.shared]
-    return kernel, arguments
+        config, _ = config_for("nt", rows, columns, depth, multiprocessors(), (1,))
+        its = its._replace(grid=ceil_div(rows, config.rows) * ceil_div(columns, config.columns))
+    return its.configured(stream), its.arguments

@@ -124,7 +124,8 @@ def product(bench, layout, sizes, small):
                 about |= {"dtype": "tfloat32", "limit": TF32_LIMIT}
 
         def make(stream, method=method):
-            return matmul.launches(*arrays, out, layout, method, stream)
+            launches = matmul.LADDER.launches(*arrays, out, layout=layout, method=method)
+            return configured(launches, stream)
 
         ours(bench, op, method, shape, make, (*arrays, out), out=out, **given, **about)
     if not (torch := bench.peer("torch")):
@@ -183,11 +184,11 @@ def biases(bench, rows, columns, small):
     result, sums = empty(bench, rows, columns), empty(bench, columns)
     cases = {
         "add bias": (
-            lambda stream: matmul.bias_launches(x_there, bias_there, result, stream),
+            lambda stream: configured(matmul.bias_launches(x_there, bias_there, result), stream),
             (x_there, bias_there, result), added, 2 * x.nbytes + bias.nbytes,
         ),
         "bias gradient": (
-            lambda stream: matmul.sum_launches(x_there, sums, stream),
+            lambda stream: configured(matmul.sum_launches(x_there, sums), stream),
             (x_there, sums), total, x.nbytes + bias.nbytes,
         ),
     }  # fmt: skip

@@ -37,8 +37,8 @@ from PIL import Image
 from course import backend
 from course.door.door import Door
 from course.kernels import attention
-from course.kernels.halves import apart, products
-from course.kernels.halves.products import product
+from course.kernels.halves import apart
+from course.kernels.halves.products import gemm
 from course.kernels.norm import layer_norm
 from course.kernels.patches import WAYS
 from course.measure.recorded import Figure
@@ -260,7 +260,7 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
             return y + r if residual else y
 
         def ours(i: int) -> Any:
-            return product(given[i], weight, "nt", bias, "gelu" if gelu else "",
+            return gemm(given[i], weight, "nt", bias, "gelu" if gelu else "",
                            other[i] if residual else None)  # fmt: skip
 
         return ours, theirs
@@ -268,13 +268,14 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
     def apart_from(layer: str, given: list, gelu: bool) -> Callable[[int], Any]:
         """The same with what follows the product in a kernel of its own."""
 
-        def launches(x: Any, w: Any, b: Any, r: Any, out: Any, stream: Any) -> list:
+        def launches(x: Any, w: Any, b: Any, r: Any, out: Any) -> list:
             first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
-            return [*products.launches(x, w, first, None, out, "nt", "", "auto", stream),
-                    *apart.launches(out, *last, stream)]  # fmt: skip
+            product = gemm.ladder.launches(x, w, first, None, out, layout="nt")
+            return [*product, *apart.launches(out, *last)]
 
         names = "x", "weight", "bias", "other"
-        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches)
+        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches,
+                    options=())  # fmt: skip
         return lambda i: door.enter((given[i], *of(layer), other[i]))
 
     def normed(i: int, double: bool = False) -> Any:

@@ -26,9 +26,8 @@ def test_results_are_float64s_rounded_once(shape, biased):
     )
     out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
     assert dots.takes(a, b, out)
-    ((call, arguments),) = dots.launches(a, b, bias if biased else None, out)
-    kernel = getattr(call, "dispatcher", None) or call.kernel
-    report = trace(kernel, -(-rows * columns // dots.WARPS), 128, *arguments)
+    (its,) = dots.launches(a, b, bias if biased else None, out)
+    report = trace(its.kernel, its.grid, its.block, *its.arguments)
     assert not report.findings
     exact = a.copy_to_host().astype(float) @ b.copy_to_host().astype(float).T
     exact += bias.copy_to_host() if biased else 0

@@ -74,12 +74,12 @@ def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
 
 
 def test_all_launches_of_a_vision_transformer_wait():
-    tile = products.shape_of(1, 64, 1)
+    tile = products.staged_config(1, 64, 1)
     kernels = [
         warpgroups("float16", Config(1, 64, 1, 64)),
-        roles.product("nt", "float16", tile), split.product("nt", "float16", tile, 2),
-        plain.product("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
-        dots.dots("float16", True),
+        roles.gemm("nt", "float16", tile), split.gemm("nt", "float16", tile, 2),
+        plain.gemm("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
+        dots.gemv("float16", True),
     ]  # fmt: skip
     for kernel in kernels:
         function = getattr(kernel, "py_func", None) or kernel.function

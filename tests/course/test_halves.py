@@ -7,8 +7,17 @@ import pytest
 
 from course import backend, cuda, trace
 from course.door.bfloat import BFLOAT16
-from course.kernels.halves import products, roles, split
-from course.kernels.halves.products import SIDES, Shape, fastest, product
+from course.kernels.halves import products
+from course.kernels.halves.products import (
+    LADDER,
+    LAYOUTS,
+    TAUGHT,
+    GemmProblem,
+    config_for,
+    gemm,
+    launch_of,
+)
+from course.kernels.halves.roles import GemmConfig
 from course.kernels.matmul import matmul
 from course.kernels.tensor_maps import TensorMap
 from warpsim.front.bfloat import rounded, widened
@@ -16,7 +25,8 @@ from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
 TMA = ("roles", "split")
-STEPS = tuple(products.STEPS)
+#: The axes of both factors: rows, columns, depth.
+SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 #: Half of the last place: of float16's 11 bits, of bfloat16's 8.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -60,7 +70,7 @@ def near(found, exact, a, b, element):
 
 
 @pytest.mark.parametrize("element", ROUNDING)
-@pytest.mark.parametrize("layout", SIDES)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("method", "size"),
     [("plain", (131, 70, 200)), ("plain", (5, 3, 7)), ("plain", (1, 136, 64))]
@@ -68,30 +78,31 @@ def near(found, exact, a, b, element):
 )
 def test_products_are_float64s_rounded_once(method, size, layout, element):
     a, b, exact_a, exact_b = given(*size, layout, element)
-    found = product(a, b, layout, method=method)
+    found = gemm(a, b, layout, method=method)
     assert found.shape == size[:2] and found.dtype == a.dtype
     assert near(found, exact_a @ exact_b, exact_a, exact_b, element)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", TAUGHT)
 @pytest.mark.parametrize("size", [(72, 136, 200), (8, 8, 8), (136, 264, 328)])
 def test_steps_of_the_ladder_are_right_and_without_a_finding(step, size):
     a, b, exact_a, exact_b = given(*size, "nt", "float16")
     out = cuda.to_device(np.full(size[:2], np.nan, np.float16))
     arrays = cuda.to_device(a), cuda.to_device(b), out
-    kernel, grid, threads, shared, arguments = products.STEPS[step].launch(*arrays, 2)
-    report = trace(kernel, grid, threads, *arguments, dynamic_shared=shared, gpu="H200")
+    (its,) = LADDER.launches(arrays[0], arrays[1], None, None, out, layout="nt", method=step)
+    report = trace(its.kernel, its.grid, its.block, *its.arguments, dynamic_shared=its.shared,
+                   gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", TAUGHT)
 def test_steps_of_the_ladder_go_through_the_door_and_refuse_what_they_do_not_have(step):
     a = np.ones((8, 8), np.float16)
-    assert (product(a, a, "nt", method=step) == 8).all()
+    assert (gemm(a, a, "nt", method=step) == 8).all()
     for options in ({"layout": "nn"}, {"activation": "gelu"}, {"residual": a}):
-        with pytest.raises(ValueError, match=f"'{step}', a step of the ladder, takes float16"):
-            product(a, a, **{"layout": "nt", **options}, method=step)
+        with pytest.raises(ValueError, match=f"'{step}' of gemm takes float16 in the layout 'nt'"):
+            gemm(a, a, **{"layout": "nt", **options}, method=step)
 
 
 @pytest.mark.parametrize("method", ("plain", *TMA))
@@ -99,7 +110,7 @@ def test_bias_activation_and_residual_come_in_this_order(method):
     a, b, exact_a, exact_b = given(72, 40, 64, "nt", "float16")
     rng = np.random.default_rng(1)
     bias, residual = (rng.standard_normal(s).astype(np.float16) for s in (40, (72, 40)))
-    found = product(a, b, "nt", bias, "gelu", residual, method=method)
+    found = gemm(a, b, "nt", bias, "gelu", residual, method=method)
     x = exact_a @ exact_b + bias.astype(float)
     exact = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2 + residual.astype(float)
     assert near(found, exact, exact_a, exact_b, "float16")
@@ -109,57 +120,48 @@ def test_bias_activation_and_residual_come_in_this_order(method):
 def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond(method):
     a, b, exact_a, exact_b = given(72, 136, 64, "nt", "float16")
     out = cuda.to_device(np.full((72, 136), 8, np.float16))
-    product(cuda.to_device(a), cuda.to_device(b), "nt", residual=out, out=out, method=method)
+    gemm(cuda.to_device(a), cuda.to_device(b), "nt", residual=out, out=out, method=method)
     assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
 
 
 @pytest.mark.parametrize("added", ["", "residual", "in place"])
-@pytest.mark.parametrize("shape", [Shape(2, 256, 3), Shape(2, 192, 2), Shape(1, 112, 2, 2)])
+@pytest.mark.parametrize(
+    "config", [GemmConfig(2, 256, 3), GemmConfig(2, 192, 2), GemmConfig(1, 112, 2, 2)]
+)
 @pytest.mark.parametrize("depth", [200, 64])
-def test_blocks_that_take_tile_after_tile_are_without_a_finding(shape, added, depth):
-    layout = "nt" if shape.columns % 64 else "nn"  # pieces of 64 columns
-    rows, columns = 2 * shape.rows - 5, 2 * shape.columns - 8
+def test_blocks_that_take_tile_after_tile_are_without_a_finding(config, added, depth):
+    layout = "nt" if config.columns % 64 else "nn"  # pieces of 64 columns
+    rows, columns = 2 * config.rows - 5, 2 * config.columns - 8
     a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
     residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
     other = cuda.to_device(residual if added else np.full_like(residual, np.nan))
     out = other if added == "in place" else cuda.to_device(np.full_like(residual, np.nan))
-    a, b = cuda.to_device(a), cuda.to_device(b)
-    box = shape.columns if layout == "nt" else 64
-    maps = TensorMap(a, shape.rows, 64), TensorMap(b, box, 64), TensorMap(out, 64, 64)
-    kernel = roles.product(layout, "float16", shape._replace(added=bool(added)))
-    sizes = (np.int32(n) for n in (rows, columns, depth, 2))
-    arguments = *maps, TensorMap(other, 64, 64), out.reshape(out.size), *sizes
-    size = shape._replace(added=bool(added)).shared
-    report = trace(kernel, 1, shape.threads, *arguments, dynamic_shared=size, gpu="H200")
+    arrays = cuda.to_device(a), cuda.to_device(b), None, other if added else None, out
+    config = config._replace(added=bool(added))
+    its = launch_of(config, 1, GemmProblem.of(*arrays, layout), *arrays)
+    report = trace(its.kernel, 1, its.block, *its.arguments[:-1], np.int32(2),
+                   dynamic_shared=its.shared, gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     exact = exact_a @ exact_b + (residual.astype(float) if added else 0)
     assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize(("shape", "splits"), [
-    (Shape(2, 160, 2, 1), 2), (Shape(1, 112, 2, 1), 4), (Shape(2, 64, 3, 1), 4),
-    (Shape(1, 192, 2, 1), 2),
+@pytest.mark.parametrize(("config", "splits"), [
+    (GemmConfig(2, 160, 2, 1), 2), (GemmConfig(1, 112, 2, 1), 4), (GemmConfig(2, 64, 3, 1), 4),
+    (GemmConfig(1, 192, 2, 1), 2),
 ])  # fmt: skip
-def test_blocks_that_share_a_tile_are_without_a_finding(shape, splits, in_place):
-    layout = "nt" if shape.columns % 64 else "tn"
-    rows, columns, depth = 2 * shape.rows - 8, shape.columns + 8, 64 * 2 * splits + 72
+def test_blocks_that_share_a_tile_are_without_a_finding(config, splits, in_place):
+    layout = "nt" if config.columns % 64 else "tn"
+    rows, columns, depth = 2 * config.rows - 8, config.columns + 8, 64 * 2 * splits + 72
     a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
     residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
     out = cuda.to_device(residual if in_place else np.full_like(residual, np.nan))
-    boxes = (
-        (64 if layout == "tn" else shape.rows, 64), (64 if layout == "tn" else shape.columns, 64),
-        (16, 64), (16, 64),
-    )  # fmt: skip
-    maps = [
-        TensorMap(cuda.to_device(x) if x is not out else x, *box)
-        for x, box in zip((a, b, out, out), boxes, strict=True)
-    ]
-    shape = shape._replace(added=in_place)
-    kernel = split.product(layout, "float16", shape, splits)
-    sizes = (np.int32(n) for n in (rows, columns, depth))
-    report = trace(kernel, (splits, 2, 2), shape.threads, *maps, out.reshape(out.size), *sizes,
-                   dynamic_shared=split.shared_bytes(shape, splits), gpu="H200")  # fmt: skip
+    arrays = cuda.to_device(a), cuda.to_device(b), None, out if in_place else None, out
+    config = config._replace(added=in_place)
+    its = launch_of(config, splits, GemmProblem.of(*arrays, layout), *arrays)
+    report = trace(its.kernel, its.grid, its.block, *its.arguments,
+                   dynamic_shared=its.shared, gpu="H200")  # fmt: skip
     assert not ERRORS & {finding.kind for finding in report.findings}
     exact = exact_a @ exact_b + (residual.astype(float) if in_place else 0)
     assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
@@ -171,9 +173,9 @@ def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
     if backend.gpu() is None:
         backend.simulate("T4")
         assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")
-        with pytest.raises(ValueError, match="bfloat16 need compute capability 8.0"):
+        with pytest.raises(ValueError, match="needs compute capability 8.0 for bfloat16"):
             matmul(*given(8, 8, 8, "nn", "bfloat16")[:2])
-        with pytest.raises(ValueError, match="'roles' needs compute capability 9.0"):
+        with pytest.raises(ValueError, match="'roles' of gemm needs compute capability 9.0"):
             matmul(a, b, method="roles")
 
 
@@ -184,11 +186,11 @@ def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(mo
     monkeypatch.setattr(
         backend, "installed_version", lambda it: "0.29.1" if it == "numba-cuda" else installed(it)
     )
-    monkeypatch.setattr(products.launching.backend, "gpu", lambda: "H200")
-    arrays = [cuda.to_device(a) for _ in range(3)]
-    with pytest.raises(ValueError, match="'roles' needs numba-cuda 0.30, which compiles"):
-        products.launches(*arrays[:2], None, None, arrays[2], method="roles")
-    assert products.why_not(*arrays).startswith("needs numba-cuda 0.30")
+    monkeypatch.setattr(products.backend, "gpu", lambda: "H200")
+    given = cuda.to_device(a), cuda.to_device(a), None, None, cuda.to_device(a)
+    with pytest.raises(ValueError, match="'roles' of gemm needs numba-cuda 0.30, which"):
+        LADDER.launches(*given, method="roles")
+    assert LADDER.choose("auto", GemmProblem.of(*given))[0] == "plain"
 
 
 def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
@@ -196,38 +198,40 @@ def test_memory_that_begins_anywhere_is_multiplied_element_by_element():
     a = cuda.to_device(flat)[1:].reshape(24, 40)
     b = cuda.to_device(flat[: 40 * 16].reshape(40, 16))
     exact_a, exact_b = a.copy_to_host().astype(float), b.copy_to_host().astype(float)
-    found = product(a, b).copy_to_host()
+    found = gemm(a, b).copy_to_host()
     assert near(found, exact_a @ exact_b, exact_a, exact_b, "float16")
     with pytest.raises(ValueError, match="multiples of 16 bytes"):
-        product(a, b, method="split")
+        gemm(a, b, method="split")
 
 
 def test_a_product_takes_the_tile_that_fills_the_last_wave():
-    few, eight, many = (fastest("nt", rows, 768, 768, 132)[0] for rows in (197, 1576, 12608))
-    assert (few.rows, few.columns, few.turns) == (64, 64, 1)
-    assert (eight.rows, eight.columns, eight.turns) == (64, 160, 1)  # 125 tiles
-    assert (many.rows, many.columns, many.turns) == (128, 192, 3)  # 396 tiles: three waves
-    assert fastest("nt", 197, 768, 3072, 132) == (Shape(1, 64, 8, 1), 2)  # 48 tiles
-    assert fastest("nt", 1576, 768, 3072, 132) == (Shape(1, 160, 8, 1), 1)  # 125 tiles
-    assert fastest("nt", 4096, 4096, 4096, 132) == (Shape(2, 256, 3), 1)
-    assert all(fastest("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000))
+    few, eight, many = (config_for("nt", rows, 768, 768, 132)[0] for rows in (197, 1576, 12608))
+    assert (few.rows, few.columns, few.waves) == (64, 64, 1)
+    assert (eight.rows, eight.columns, eight.waves) == (64, 160, 1)  # 125 tiles
+    assert (many.rows, many.columns, many.waves) == (128, 192, 3)  # 396 tiles: three waves
+    assert config_for("nt", 197, 768, 3072, 132) == (GemmConfig(1, 64, 8, 1), 2)  # 48 tiles
+    assert config_for("nt", 1576, 768, 3072, 132) == (GemmConfig(1, 160, 8, 1), 1)  # 125 tiles
+    assert config_for("nt", 4096, 4096, 4096, 132) == (GemmConfig(2, 256, 3), 1)
+    assert all(
+        config_for("nn", rows, 760, 768, 132)[0].columns % 64 == 0 for rows in (8, 197, 5000)
+    )
 
 
 def test_no_depth_gives_zeros_and_no_rows_nothing():
     none = np.zeros((3, 0), np.float16)
-    assert not product(none, np.zeros((0, 8), np.float16)).any()
-    assert product(none.T, np.zeros((3, 8), np.float16)).shape == (0, 8)
+    assert not gemm(none, np.zeros((0, 8), np.float16)).any()
+    assert gemm(none.T, np.zeros((3, 8), np.float16)).shape == (0, 8)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda a: product(a, a.astype(np.float32)), "a and b must both hold"),
-        (lambda a: product(a, a[:4]), "their depths must be the same"),
-        (lambda a: product(a, a, bias=np.zeros(7, np.float16)), r"bias has the shape \(7,\)"),
-        (lambda a: product(a, a, activation="relu"), "no activation 'relu'"),
-        (lambda a: product(a, a, method="mma"), "no method 'mma'"),
-        (lambda a: product(a[0], a), "two axes"),
+        (lambda a: gemm(a, a.astype(np.float32)), "a and b must both hold"),
+        (lambda a: gemm(a, a[:4]), "so 8 and 4 must be the same"),
+        (lambda a: gemm(a, a, bias=np.zeros(7, np.float16)), r"bias has the shape \(7,\)"),
+        (lambda a: gemm(a, a, activation="relu"), "no activation 'relu'"),
+        (lambda a: gemm(a, a, method="mma"), "no method 'mma'"),
+        (lambda a: gemm(a[0], a), r"a has the shape \(8,\); it must be \(rows, depth\)"),
     ],
 )
 def test_refusals_name_what_was_given(call, words):

@@ -8,7 +8,7 @@ from course.compiler import toolchain
 from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
-from course.kernels.halves import plain, products, roles, split, wgmma
+from course.kernels.halves import plain, products, roles, split, tma, wgmma
 from course.kernels.hopper import mbarrier_init, mbarrier_wait
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tools import compile_tensor_cases as cases
@@ -41,7 +41,7 @@ def remarks(kernel, kinds, target):
 @needs_hopper
 @pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.ROLES)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
-    kernel = roles.product(layout, element, shape, *epilogue)
+    kernel = roles.gemm(layout, element, shape, *epilogue)
     kinds = cases.of_roles(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
@@ -51,7 +51,7 @@ def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, elemen
 
 @needs_hopper
 def test_blocks_that_share_a_tile_have_their_sums_in_registers():
-    kernel = split.product("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
+    kernel = split.gemm("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
     kinds = cases.of_roles(cases.SPLIT, "nt", "bfloat16", 16)[:-1]
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
@@ -61,10 +61,10 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
 
 
 @needs_hopper
-@pytest.mark.parametrize("step", products.STEPS)
+@pytest.mark.parametrize("step", products.TAUGHT)
 def test_steps_of_the_ladder_have_their_sums_in_registers(step):
     kinds = cases.of_step(step)
-    kernel = products.STEPS[step].product()
+    kernel = {"wgmma": wgmma, "tma": tma}[step].gemm()
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // wgmma.THREADS and not facts.spills + facts.local_bytes
     assert "call" not in facts.ptx and not remarks(kernel, kinds, "sm_90a")
@@ -74,8 +74,8 @@ def test_steps_of_the_ladder_have_their_sums_in_registers(step):
 @pytest.mark.parametrize(("feed", "element", "target", "instruction"), cases.PLAIN)
 def test_two_plain_blocks_fit_a_multiprocessor(feed, element, target, instruction):
     epilogue = ("gelu", True, True) if target == "sm_90" else ("", True, False)
-    for layout in products.SIDES:
-        kernel = plain.product(layout, element, feed, *epilogue)
+    for layout in products.LAYOUTS:
+        kernel = plain.gemm(layout, element, feed, *epilogue)
         facts = compiled(kernel, cases.of_plain(element), target)
         assert (
             facts.registers <= 65536 // (2 * plain.THREADS) and not facts.spills + facts.local_bytes

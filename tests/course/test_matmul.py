@@ -6,7 +6,7 @@ import pytest
 from course import backend, cuda, trace
 from course.kernels import linear
 from course.kernels import matmul as kernels
-from course.kernels.matmul import LADDER, LAYOUTS, TENSOR, matmul
+from course.kernels.matmul import LADDER, LAYOUTS, TENSOR, MatmulProblem, matmul
 from course.kernels.tensor_products import (
     MOST_WARPS,
     REGISTERS,
@@ -95,21 +95,11 @@ def test_nothing_is_wrong_and_padding_parts_the_banks(layout):
     wavefronts = {}
     for name in PLAIN:
         arrays = (*map(cuda.to_device, (a, b)), cuda.to_device(np.full((68, 68), np.nan, "f4")))
-        ((call, arguments),) = kernels.launches(*arrays, layout, name)
-        arguments = [its.copy_to_host() for its in arguments]
-        kernel = {
-            "naive": kernels.naive(layout),
-            "tiled": kernels.tiled(layout),
-            "padded": kernels.tiled(layout, 1),
-            "vectorised": kernels.vectorised(layout),
-        }[name]
-        tile = {"naive": (32, 8), "vectorised": (64, 64)}.get(name, (32, 32))
-        block = {"naive": (32, 8), "vectorised": 128}.get(name, (32, 8))
-        grid = -(-68 // tile[0]), -(-68 // tile[1])
-        report = trace(kernel, grid, block, *arguments)
+        (its,) = LADDER.launches(*arrays, layout=layout, method=name)
+        report = trace(its.kernel, its.grid, its.block, *its.arguments)
         assert not ERRORS & {finding.kind for finding in report.findings}
         assert not report.operations["float64"]
-        assert np.abs(arguments[-1] - right(a, b, layout)).max() < 1e-4
+        assert np.abs(arrays[-1].copy_to_host() - right(a, b, layout)).max() < 1e-4
         wavefronts[name] = report.total("shared", "store").wavefronts
     if layout == "nn":
         assert wavefronts["tiled"] == wavefronts["padded"]
@@ -129,8 +119,8 @@ def test_the_bias_is_added_to_each_row_and_its_gradient_is_their_sum():
     (total,) = launched(kernels.sum_launches, (np.zeros((0, 3), np.float32),), [3])
     assert np.array_equal(total, np.zeros(3))
     at = cuda.to_device(x)  # in place
-    ((kernel, arguments),) = kernels.bias_launches(at, cuda.to_device(bias), at)
-    kernel(*arguments)
+    (launch,) = kernels.bias_launches(at, cuda.to_device(bias), at)
+    launch.on()
     assert np.array_equal(at.copy_to_host(), x + bias)
 
 
@@ -239,20 +229,19 @@ def test_cuts_fit_a_block_and_the_models_fill_a_gpu():
 
 @simulated
 def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(hopper, monkeypatch):
-    def threads(rows, columns, depth, begin=0):
+    def chosen(rows, columns, depth, begin=0):
         numbers = cuda.to_device(np.zeros(begin + rows * depth, np.float32))
         a = numbers[begin:].reshape(rows, depth)
         arrays = a, *there(np.zeros((depth, columns), "f4"), np.zeros((rows, columns), "f4"))
-        ((configured, given),) = kernels.launches(*arrays, "nn", "auto")
-        return len(given[0].shape)
+        return LADDER.choose("auto", MatmulProblem.of(*arrays, "nn"))[0]
 
-    assert threads(64, 64, 32) == 1  # flat arrays: tensor cores
-    assert threads(63, 64, 32) == threads(64, 64, 32, begin=1) == threads(64, 64, 0) == 2
-    assert threads(4, SMALL, 4) == 2
+    assert chosen(64, 64, 32) == "tensor_cores"
+    assert {chosen(63, 64, 32), chosen(64, 64, 32, begin=1), chosen(64, 64, 0)} == {"vectorised"}
+    assert chosen(4, SMALL, 4) == "vectorised"
     a, b = given(64, 48, 32, "nn")
     assert np.array_equal(matmul(a, b), matmul(a, b, method="tensor_cores"))
     monkeypatch.setattr(gpus, "_chosen", gpus.find("T4"))
-    assert threads(64, 64, 32) == 2
+    assert chosen(64, 64, 32) == "vectorised"
     assert np.array_equal(matmul(a, b), matmul(a, b, method="vectorised"))
 
 
@@ -260,7 +249,7 @@ def test_without_a_method_small_products_go_to_tensor_cores_where_they_can(hoppe
 @pytest.mark.parametrize("method", TENSOR)
 def test_what_tensor_cores_cannot_have_is_refused_with_a_way_out(hopper, monkeypatch, method):
     def refused(words, a, b):
-        with pytest.raises(ValueError, match=f"method '{method}' needs {words}.*'vectorised'$"):
+        with pytest.raises(ValueError, match=f"'{method}' of matmul needs {words}.*'vectorised'$"):
             matmul(a, b, method=method)
 
     a, b = given(8, 8, 8, "nn")

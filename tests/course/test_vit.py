@@ -164,8 +164,8 @@ def test_what_is_apart_is_what_the_epilogue_does(columns):
     bias = rng.standard_normal(columns).astype(np.float16)
     given = [cuda.to_device(one) for one in (x, bias, residual)]
     out = cuda.to_device(np.full_like(x, np.nan))
-    for call, arguments in apart.launches(*given, out, "gelu"):
-        call(*arguments)
+    for launch in apart.launches(*given, out, "gelu"):
+        launch.on()
     exact = reference.gelu(x.astype(float) + bias) + residual
     assert np.allclose(out.copy_to_host(), exact, rtol=2.0**-10, atol=1e-6)
 

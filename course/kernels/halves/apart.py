@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from numba import float32, int32
 
 from course.backend import cuda
 from course.door.layout import name_of
-from course.kernels.arrays import Array, flat, in_order
+from course.kernels.arrays import Array, address_of, flat, in_order
 from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
 from course.kernels.intrinsics import load2, store2
+from course.kernels.steps import Launch
 
 THREADS = 256
 
 
 @functools.cache
-def finished_apart(
+def unfused_epilogue(
     element: str, activation: str, biased: bool, added: bool, wide: bool = True
 ) -> Callable:
     """The kernel of (x, bias, other, out): activation(x + bias) + other, for each element.
@@ -65,17 +65,15 @@ def finished_apart(
 
 
 def launches(
-    x: Array, bias: Array | None, residual: Array | None, out: Array, activation: str = "",
-    stream: Any = 0,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
+    x: Array, bias: Array | None, residual: Array | None, out: Array, activation: str = ""
+) -> list[Launch]:
     """The launch of activation(x + bias) + residual, for device arrays (rows, columns).
 
     `out` may be x or the residual; the rows of x may lie apart.
     """
     given = [one for one in (x, bias, residual, out) if one is not None]
-    starts = [one.__cuda_array_interface__["data"][0] for one in given]
-    wide = x.shape[1] % 2 == 0 and not any(start % 4 for start in starts)
-    kernel = finished_apart(
+    wide = x.shape[1] % 2 == 0 and not any(address_of(one) % 4 for one in given)
+    kernel = unfused_epilogue(
         name_of(x.dtype), activation, bias is not None, residual is not None, wide
     )
     arguments = (
@@ -84,4 +82,4 @@ def launches(
         out if residual is None else in_order(residual, "residual"),
         in_order(out, "out"),
     )
-    return [(kernel[x.shape[0], THREADS, stream], arguments)]
+    return [Launch(kernel, x.shape[0], THREADS, arguments)]

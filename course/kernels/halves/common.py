@@ -16,7 +16,7 @@ from course.kernels.fragments import pack_bf16, pack_f16, quotient, unpack_bf16,
 from course.kernels.intrinsics import load, load2
 
 DEPTH = 64  # of a tile: 128 bytes of a row
-BAND = 16  # rows of tiles that are walked together
+ROW_GROUP = 16  # rows of tiles that are walked together
 ELEMENTS = {"float16": types.float16, "bfloat16": bfloat16}
 PACK = {"float16": pack_f16, "bfloat16": pack_bf16}
 UNPACK = {"float16": unpack_f16, "bfloat16": unpack_bf16}
@@ -54,18 +54,18 @@ ACTIVATIONS = {"": None, "gelu": fast_gelu, "gelu tanh": fast_gelu_tanh}
 
 
 @cuda.jit(device=True)
-def tile_of(number, down, across, band):
-    """Row and column of a tile: bands of `band` rows of tiles, down first, for L2's sake."""
-    per_band = int32(band * across)
-    b = quotient(number, per_band)
-    high = int32(min(band, int32(down - b * band)))
-    rest = int32(number - b * per_band)
+def tile_coordinates(number, down, across, row_group):
+    """Row and column of a tile: groups of `row_group` rows of tiles, down first, for L2's sake."""
+    per_group = int32(row_group * across)
+    b = quotient(number, per_group)
+    high = int32(min(row_group, int32(down - b * row_group)))
+    rest = int32(number - b * per_group)
     column = quotient(rest, high)
-    return int32(b * band + rest - column * high), column
+    return int32(b * row_group + rest - column * high), column
 
 
 @cuda.jit(device=True)
-def inwards(start, size, length):
+def clamp_tile(start, size, length):
     """Where a tile begins that would end beyond the matrix: further in, if there is room.
 
     TMA takes about 3 cycles for a row that is outside, and all blocks wait for the one that has it.

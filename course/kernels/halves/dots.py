@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from numba import float32, int32
 
 from course.backend import cuda
 from course.door.layout import name_of
-from course.kernels.arrays import Array
+from course.kernels.arrays import Array, address_of
 from course.kernels.following import follow
 from course.kernels.fragments import quotient
 from course.kernels.halves.common import ELEMENTS, UNPACK
 from course.kernels.intrinsics import load4
 from course.kernels.norm.halves import as_words
+from course.kernels.steps import Launch, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 
 MOST = 16_384  # results; of more a tile is read less often
@@ -28,7 +28,7 @@ add_lanes = lanes_sum(WARP)
 
 
 @functools.cache
-def dots(element: str, biased: bool) -> Callable:
+def gemv(element: str, biased: bool) -> Callable:
     """The kernel of (a, b as words of two numbers, bias, out): out = a b' + bias.
 
     Mapping: warp w of block i has the result ``4 i + w``, along rows.
@@ -37,7 +37,7 @@ def dots(element: str, biased: bool) -> Callable:
     ELEMENT, unpack = ELEMENTS[element], UNPACK[element]
 
     @cuda.jit(fastmath=True)
-    def product_dots(a, b, bias, out):
+    def gemv_kernel(a, b, bias, out):
         follow()
         t = int32(cuda.threadIdx.x)
         number = int32(int32(cuda.blockIdx.x) * int32(WARPS) + t // int32(WARP))
@@ -56,21 +56,19 @@ def dots(element: str, biased: bool) -> Callable:
                     total += float32(bias[column])
                 out[row, column] = ELEMENT(total)
 
-    return product_dots
+    return gemv_kernel
 
 
 def takes(a: Array, b: Array, out: Array) -> bool:
     """Whether these, of the layout "nt", are few results of what is read 16 bytes at a time."""
-    starts = [array.__cuda_array_interface__["data"][0] for array in (a, b)]
+    starts = [address_of(array) for array in (a, b)]
     steps = [n for array in (a, b) for n in (array.strides[0], 2 * array.shape[1])]
     return 0 < out.size <= MOST and bool(a.shape[1]) and not any(n % 16 for n in starts + steps)
 
 
-def launches(
-    a: Array, b: Array, bias: Array | None, out: Array, stream: Any = 0
-) -> list[tuple[Callable, tuple]]:
+def launches(a: Array, b: Array, bias: Array | None, out: Array) -> list[Launch]:
     """What it launches, for device arrays that it takes."""
-    kernel = dots(name_of(out.dtype), bias is not None)
+    kernel = gemv(name_of(out.dtype), bias is not None)
     extra = out.reshape(out.size) if bias is None else bias
-    call = kernel[-(-out.size // WARPS), WARPS * WARP, stream]
-    return [(call, (as_words(a), as_words(b), extra, out))]
+    arguments = as_words(a), as_words(b), extra, out
+    return [Launch(kernel, ceil_div(out.size, WARPS), WARPS * WARP, arguments)]

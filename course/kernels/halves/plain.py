@@ -1,9 +1,9 @@
 """Step 1: mma.sync, fed by cp.async; and what any GPU, shape and alignment can have.
 
->>> product("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes;
+>>> gemm("nt", "float16", "copied")      # cp.async: 8.0, rows at multiples of 16 bytes;
 ...                                         # of the results at multiples of 4
->>> product("nt", "bfloat16", "loaded")     # element by element: any memory
->>> product("nt", "float16", "turing")      # the same for 7.5, whose products are 8 deep
+>>> gemm("nt", "bfloat16", "loaded")     # element by element: any memory
+>>> gemm("nt", "float16", "turing")      # the same for 7.5, whose products are 8 deep
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.kernels.following import follow
 from course.kernels.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
-from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_of
+from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_coordinates
 from course.kernels.intrinsics import commit_copies, mma_f16, mma_f16_k8, store2, wait_copies
 
-HIGH = WIDE = 128  # results of a block
+TILE_M = TILE_N = 128  # results of a block
 THREADS, PART = 128, 64  # four warps of 64 x 64 results: every fragment serves four products
 TILES = PART // 16  # products of a warp, 16 x 16, down and across
-SIDE = HIGH * DEPTH  # elements of a tile of one factor
+SIDE = TILE_M * DEPTH  # elements of a tile of one factor
 LINES = THREADS // 8  # rows of a tile that are copied at a time
 STAGES = {"copied": 3, "loaded": 1, "turing": 1}
 
@@ -33,11 +33,11 @@ def shared_bytes(feed: str) -> int:
 
 
 @functools.cache
-def product(
+def gemm(
     layout: str, element: str, feed: str, activation: str = "", biased: bool = False,
     added: bool = False,
 ) -> Callable:  # fmt: skip
-    """The kernel of (a, b, out, bias, residual, rows, columns, depth, band), all arrays.
+    """The kernel of (a, b, out, bias, residual, rows, columns, depth, row_group), all arrays.
 
     Mapping: a block has 128 x 128 results, a warp 64 x 64 of them, as products of 16 x 16.
     Memory: 16 bytes a thread, rows of 128 bytes; in shared memory chunk c of row r lies at
@@ -63,7 +63,7 @@ def product(
         line, chunk = int32(t >> 3), int32(t & 7)
         to = int32(start + 64 * line + ((chunk ^ (line & 7)) << 3))
         column = int32((first if turned else k) + 8 * chunk)
-        for go in range(HIGH // LINES):
+        for go in range(TILE_M // LINES):
             if turned:  # pieces of 64 along the results
                 row, ahead = int32(k + line + go * LINES % 64), int32(go * LINES // 64 * 64)
                 left = int32(high - column - ahead) if row < deep else int32(0)
@@ -143,14 +143,16 @@ def product(
                             out[r, d] = finished(y, bias, other, r, d)
 
     @cuda.jit(launch_bounds=(THREADS, 2), fastmath=True)
-    def product_plain(a, b, out, bias, other, rows, columns, depth, band):
+    def gemm_plain(a, b, out, bias, other, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         total = cuda.local.array((TILES, TILES, 2, 4), float32)
         fa, fb = cuda.local.array((2, TILES, 4), uint32), cuda.local.array((2, TILES, 4), uint32)
         t = int32(cuda.threadIdx.x)
         warp, lane = int32(t >> 5), int32(t & 31)
         high, wide = int32((int32(rows) + 127) >> 7), int32((int32(columns) + 127) >> 7)
-        tile_row, tile_column = tile_of(int32(cuda.blockIdx.x), high, wide, int32(band))
+        tile_row, tile_column = tile_coordinates(
+            int32(cuda.blockIdx.x), high, wide, int32(row_group)
+        )
         row, column = int32(tile_row << 7), int32(tile_column << 7)
         down, across = int32((warp & 1) * PART), int32((warp >> 1) * PART)
         for i in range(TILES):
@@ -199,4 +201,4 @@ def product(
         put(out, total, 2, r, c, rows, columns, bias, other)
         put(out, total, 3, r, c, rows, columns, bias, other)
 
-    return product_plain
+    return gemm_plain

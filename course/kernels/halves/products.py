@@ -1,6 +1,6 @@
 """The front door to products of float16 and bfloat16, and which step a product takes.
 
->>> y = product(x, weight, "nt", bias, "gelu")     # a layer and its activation, in one launch
+>>> y = gemm(x, weight, "nt", bias, "gelu")     # a layer and its activation, in one launch
 
 =========  ========================================  ============================================
 method     a block                                   needs
@@ -13,7 +13,7 @@ method     a block                                   needs
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
 float16, in the layout "nt", with nothing after the product.
 
-"auto" takes what the model of `fastest` has the fewest cycles for: waves of tiles on the GPU's
+"auto" takes what the model of `config_for` has the fewest cycles for: waves of tiles on the GPU's
 multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
 shared memory. "split" is for few tiles and a long depth. Lesson 17, section 12, shows what all that
 takes, and a call with NumPy's arrays, and the first one of a process.
@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,18 +34,18 @@ from course.door.bfloat import BFLOAT16
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
 from course.door.libraries import Seen
-from course.kernels import launching
-from course.kernels.arrays import Array, flat, holds, in_order, known
+from course.kernels.arrays import Array, address_of, flat, holds, in_order
 from course.kernels.halves import plain, roles, split, tma, wgmma
-from course.kernels.halves.common import ACTIVATIONS, BAND, DEPTH
-from course.kernels.halves.roles import Shape
+from course.kernels.halves.common import ACTIVATIONS, DEPTH, ROW_GROUP
+from course.kernels.halves.roles import GemmConfig
+from course.kernels.launching import multiprocessors, no_warpgroups
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.tensor_maps import TensorMap
 
 HALVES = (np.dtype(np.float16), BFLOAT16)
-STEPS = {"wgmma": wgmma, "tma": tma}  # of the ladder, by name only
-METHODS = ("plain", "roles", "split", *STEPS)
-SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
-ROOM = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
+#: layout -> whether the first, the second factor lies transposed.
+LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
+SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
 SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
 #: By measurements on an H200, in cycles of one multiprocessor.
@@ -55,64 +55,75 @@ ADDING = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
-def shape_of(
-    consumers: int, columns: int, turns: int, added: bool = False, splits: int = 1
-) -> Shape:
+def staged_config(
+    consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1
+) -> GemmConfig:
     """A tile with as many stages as fit beside its results; of a split one they lie apart, too."""
-    bare = Shape(consumers, columns, 0, turns, added)
-    results = bare.rows // splits * 64 * bare.pieces if bare.apart or splits > 1 else 0
-    stages = (ROOM - 2 * results) // (2 * bare.stage)
+    bare = GemmConfig(consumers, columns, 0, waves, added)
+    results = bare.rows // splits * 64 * bare.boxes if bare.apart or splits > 1 else 0
+    stages = (SHARED_LIMIT - 2 * results) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
 @functools.lru_cache(maxsize=1024)
-def fastest(
-    layout: str,
-    rows: int,
-    columns: int,
-    depth: int,
-    blocks: int,
-    methods: tuple[str, ...] = METHODS,
-    added: bool = False,
-) -> tuple[Shape, int]:
-    """The tile of a product, and how many blocks share its depth.
+def config_for(
+    layout: str, rows: int, columns: int, depth: int, blocks: int,
+    shared_by: tuple[int, ...] = (1, *SPLITS), added: bool = False,
+) -> tuple[GemmConfig, int]:  # fmt: skip
+    """The tile of a product, and how many blocks share its depth: one of `shared_by`.
 
     Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
     the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
     writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
-    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure.
+    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure. Where
+    blocks must share, there may be more clusters than that.
     """
-    steps, best = -(-depth // DEPTH), []
+    steps, best = ceil_div(depth, DEPTH), []
     for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
-        tiles = -(-rows // (64 * consumers)) * -(-columns // wide)
+        tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
         step = max(2 * consumers * wide, SHARED * (128 * consumers + wide * (consumers + 1)))
         step *= SLOWER if wide < 256 else 1
-        if "roles" in methods:
-            turns = -(-tiles // blocks)
-            shape = shape_of(consumers, wide, min(turns, 3), added)
-            if shape.stages >= STAGES[0]:
-                best.append((turns * (steps * step + TILE * wide), shape, 1))
-        for splits in SPLITS if "split" in methods else ():
-            shape = shape_of(consumers, wide, 1, added, splits)
-            fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
-            fits = fits or methods == ("split",)
-            if fits and split.shared_bytes(shape, splits) <= ROOM:
-                given = 4 * shape.rows * wide * (splits - 1) // splits
-                cycles = -(-steps // splits) * step + TILE * wide + ADDING[0] + given / ADDING[1]
-                best.append((cycles, shape, splits))
-    _, shape, splits = min(best)
-    return shape, splits
+        for splits in shared_by:
+            waves = ceil_div(tiles, blocks) if splits == 1 else 1
+            config = staged_config(consumers, wide, min(waves, 3), added, splits)
+            if splits == 1:
+                fits, cycles = config.stages >= STAGES[0], waves * (steps * step + TILE * wide)
+            else:
+                fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
+                fits |= 1 not in shared_by
+                fits &= split.shared_bytes(config, splits) <= SHARED_LIMIT
+                given = 4 * config.rows * wide * (splits - 1) // splits
+                cycles = ceil_div(steps, splits) * step + TILE * wide + ADDING[0]
+                cycles += given / ADDING[1]
+            if fits:
+                best.append((cycles, config, splits))
+    _, config, splits = min(best)
+    return config, splits
 
 
-def why_not(out: Array, *factors: Array) -> str:
-    """What "roles" and "split" need and do not find, in words; else nothing."""
-    if wrong := launching.no_warpgroups():
-        return wrong
-    for array in (out, *factors):
-        pitch, start = array.strides[0], array.__cuda_array_interface__["data"][0]
-        if pitch % 16 or start % 16:
-            return "needs rows that begin at multiples of 16 bytes, and those of one array do not"
-    return "" if factors[0].size and factors[1].size else "needs a depth of 1 or more"
+# --- what is given --------------------------------------------------------------------------------
+
+
+def checked_sizes(a: Seen, b: Seen, layout: str) -> tuple[int, int]:
+    """Rows and columns of a product; ValueError for a layout or shapes that do not fit."""
+    require_choice(layout, "layout", LAYOUTS)
+    wanted = [
+        f"({', '.join(pair[::-1] if turned else pair)})"
+        for pair, turned in zip((("rows", "depth"), ("depth", "columns")), LAYOUTS[layout])
+    ]
+    for array, name, shape in ((a, "a", wanted[0]), (b, "b", wanted[1])):
+        if array.ndim != 2:
+            raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}")
+    (rows, depth), (other, columns) = (
+        array.shape[::-1] if turned else array.shape
+        for array, turned in zip((a, b), LAYOUTS[layout])
+    )
+    if depth != other:
+        raise ValueError(
+            f"a and b have the shapes {a.shape} and {b.shape}; in the layout {layout!r} they must "
+            f"be {' and '.join(wanted)}, so {depth} and {other} must be the same"
+        )
+    return rows, columns
 
 
 def result(
@@ -120,24 +131,14 @@ def result(
     method: str,
 ) -> Result:  # fmt: skip
     """Shape and type of a product, of what is right."""
-    known(layout, "layout", SIDES)
-    known(activation, "activation", ACTIVATIONS)
-    known(method, "method", ("auto", *METHODS))
-    sizes: dict[str, int] = {}
-    for array, name, sides in zip((a, b), ("a", "b"), SIDES[layout], strict=True):
+    require_choice(activation, "activation", ACTIVATIONS)
+    require_choice(method, "method", LADDER.names)
+    for array, name in ((a, "a"), (b, "b")):
         if array.dtype not in HALVES or array.dtype != a.dtype:
             raise TypeError(
                 f"{name} holds {name_of(array.dtype)}; a and b must both hold float16 or bfloat16"
             )
-        if array.ndim != 2:
-            raise ValueError(f"{name} has the shape {array.shape}; it must have two axes")
-        for side, length in zip(sides, array.shape, strict=True):
-            if sizes.setdefault(side, length) != length:
-                raise ValueError(
-                    f"a and b have the shapes {a.shape} and {b.shape}; in the layout {layout!r} "
-                    f"their depths must be the same"
-                )
-    shape = sizes["r"], sizes["c"]
+    shape = checked_sizes(a, b, layout)
     for array, name, wanted in ((bias, "bias", shape[1:]), (residual, "residual", shape)):
         if array is not None:
             holds(array, name, a.dtype)
@@ -146,83 +147,131 @@ def result(
     return shape, a.dtype
 
 
-def launches(
-    a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array, layout: str = "nn",
-    activation: str = "", method: str = "auto", stream: Any = 0,
-    tile: tuple[Shape, int] | None = None,
-) -> list[tuple[Callable, tuple]]:  # fmt: skip
-    """What a product launches, for device arrays; ValueError for a method they cannot have.
+class GemmProblem(NamedTuple):
+    """What decides between the steps."""
 
-    Of "roles" and "split", `tile` is theirs in place of the one that `fastest` gives.
-    """
-    a, b, out = in_order(a, "a"), in_order(b, "b"), in_order(out, "out")
-    rows, columns = out.shape
-    if not out.size:
-        return []
-    depth = a.shape[0 if layout == "tn" else 1]
-    added = residual is not None
-    wrong = why_not(out, a, b, *([residual] if added else []))
-    if method == "auto":
-        method = "plain" if wrong or backend.gpu() is None else "auto"
-    elif method != "plain" and wrong:
-        raise ValueError(f"method {method!r} {wrong}: choose 'plain'")
-    element, epilogue = name_of(out.dtype), (activation, bias is not None, added)
-    extra = flat(out, "out") if bias is None else in_order(bias, "bias")
-    extra = extra, out if residual is None else in_order(residual, "residual")
-    sizes = tuple(map(np.int32, (rows, columns, depth)))
-    if method == "plain":
-        feed = _feed(element, a, b, out)
-        kernel, size = plain.product(layout, element, feed, *epilogue), plain.shared_bytes(feed)
-        arguments = (a, b, out, *extra, *sizes, np.int32(BAND))
-        grid = -(-rows // plain.HIGH) * -(-columns // plain.WIDE)
-        return [launching.ready(kernel, grid, plain.THREADS, stream, size, arguments)]
-    blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
-    if method in STEPS:
-        if (layout, element, *epilogue) != ("nt", "float16", "", False, False):
-            raise ValueError(
-                f"method {method!r}, a step of the ladder, takes float16 in the layout 'nt' and "
-                f"nothing after the product: choose 'roles'"
-            )
-        kernel, grid, threads, size, arguments = STEPS[method].launch(a, b, out, blocks)
-        return [launching.ready(kernel, grid, threads, stream, size, arguments)]
-    methods = METHODS if method == "auto" else (method,)
-    shape, splits = tile or fastest(layout, rows, columns, depth, blocks, methods, added)
+    layout: str
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+    epilogue: tuple[str, bool, bool]  # the activation, whether there are a bias and a residual
+    tma: bool  # rows of all matrices begin at multiples of 16 bytes
+    copied: bool  # those of both factors do, and results can be stored in pairs
+
+    @classmethod
+    def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
+           layout: str = "nn", activation: str = "") -> GemmProblem:  # fmt: skip
+        """That of device arrays; ValueError for strides that no step takes."""
+        there = {"a": a, "b": b, "out": out, "bias": bias, "residual": residual}
+        there = {name: array for name, array in there.items() if array is not None}
+        for name, array in there.items():
+            in_order(array, name)
+        starts = {name: its.strides[0] | address_of(its) for name, its in there.items()}
+        copied = a.size > 0 and b.size > 0 and not ((starts["a"] | starts["b"]) % 16)
+        tma = not any(start % 16 for name, start in starts.items() if name != "bias")
+        epilogue = activation, bias is not None, residual is not None
+        return cls(layout, *out.shape, a.shape[layout != "tn"], name_of(out.dtype), epilogue, tma,
+                   copied and not starts["out"] % 4)  # fmt: skip
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+def _sizes(p):
+    return map(np.int32, (p.rows, p.columns, p.depth))
+
+
+def _or_anything(bias, out):
+    return flat(out, "out") if bias is None else bias
+
+
+def _plain(p, a, b, bias, residual, out, **_):
+    feed = "turing" if _is_turing() else "copied" if p.copied else "loaded"
+    kernel = plain.gemm(p.layout, p.dtype, feed, *p.epilogue)
+    extra = _or_anything(bias, out), out if residual is None else residual
+    grid = ceil_div(p.rows, plain.TILE_M) * ceil_div(p.columns, plain.TILE_N)
+    arguments = (a, b, out, *extra, *_sizes(p), np.int32(ROW_GROUP))
+    return [Launch(kernel, grid, plain.THREADS, arguments, plain.shared_bytes(feed))]
+
+
+def _is_turing():
+    return tuple(cuda.get_current_device().compute_capability) < (8, 0)
+
+
+def _plain_refusal(p):
+    is_lacking = p.dtype == "bfloat16" and _is_turing()
+    return "needs compute capability 8.0 for bfloat16" if is_lacking else ""
+
+
+def _by_tma(shared_by: tuple[int, ...]) -> Callable[..., list[Launch]]:
+    """What launches a tile whose depth so many blocks share: that of "auto", if it is such."""
+
+    def launches(p, *arrays, **_):
+        how = *p[:4], multiprocessors()
+        config, splits = config_for(*how, added=p.epilogue[2])
+        if splits not in shared_by:
+            config, splits = config_for(*how, shared_by, p.epilogue[2])
+        return [launch_of(config, splits, p, *arrays)]
+
+    return launches
+
+
+def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array,
+              bias: Array | None, residual: Array | None, out: Array) -> Launch:  # fmt: skip
+    """What "roles" launches with a config, or "split" with several blocks for a tile."""
+    box, added = (16 if splits > 1 else 64, 64), residual is not None
     maps = (
-        TensorMap(a, *((64, DEPTH) if layout == "tn" else (shape.rows, DEPTH))),
-        TensorMap(b, *((shape.columns, DEPTH) if layout == "nt" else (DEPTH, 64))),
-    )
-    down, across = -(-rows // shape.rows), -(-columns // shape.columns)
+        TensorMap(a, *((64, DEPTH) if p.layout == "tn" else (config.rows, DEPTH))),
+        TensorMap(b, *((config.columns, DEPTH) if p.layout == "nt" else (DEPTH, 64))),
+        TensorMap(out, *box), TensorMap(residual, *box) if added else out,
+    )  # fmt: skip
+    arguments = (*maps, _or_anything(bias, out), *_sizes(p))
+    down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
+    how = p.layout, p.dtype, config
     if splits > 1:
-        kernel = split.product(layout, element, shape, splits, *epilogue[:2])
-        size = split.shared_bytes(shape, splits)
-        maps += (TensorMap(out, 16, 64), TensorMap(residual, 16, 64) if added else out)
-        return [launching.ready(kernel, (splits, down, across), shape.threads, stream, size,
-                                (*maps, extra[0], *sizes))]  # fmt: skip
-    kernel = roles.product(layout, element, shape, *epilogue[:2])
-    maps += (TensorMap(out, 64, 64), TensorMap(residual, 64, 64) if added else out)
-    arguments = (*maps, extra[0], *sizes, np.int32(BAND))
-    grid = (down, across) if shape.turns == 1 else min(down * across, blocks)
-    return [launching.ready(kernel, grid, shape.threads, stream, shape.shared, arguments)]
+        kernel, size = split.gemm(*how, splits, *p.epilogue[:2]), split.shared_bytes(config, splits)
+        return Launch(kernel, (splits, down, across), config.threads, arguments, size)
+    grid = (down, across) if config.waves == 1 else min(down * across, multiprocessors())
+    return Launch(roles.gemm(*how, *p.epilogue[:2]), grid, config.threads,
+                  (*arguments, np.int32(ROW_GROUP)), config.shared)  # fmt: skip
 
 
-def _feed(element: str, a: Array, b: Array, out: Array) -> str:
-    """How "plain" brings its tiles: by copies of 16 bytes where it can, and stores pairs then."""
-    if tuple(cuda.get_current_device().compute_capability) < (8, 0):
-        if element == "bfloat16":
-            raise ValueError("products of bfloat16 need compute capability 8.0: convert to float16")
-        return "turing"
-    aligned = all(
-        array.size and not (array.strides[0] | array.__cuda_array_interface__["data"][0]) % size
-        for array, size in ((a, 16), (b, 16), (out, 4))
-    )
-    return "copied" if aligned else "loaded"
+def _tma_refusal(p):
+    if wrong := no_warpgroups():
+        return wrong
+    if not p.tma:
+        return "needs rows that begin at multiples of 16 bytes, and those of one array do not"
+    return "" if p.depth else "needs a depth of 1 or more"
 
 
-_DOOR = Door("product", ("a", "b", "bias", "residual"), result, launches,
-             optional=("bias", "residual"), empty=True, in_place=("residual",))  # fmt: skip
+def _taught_refusal(p):
+    if (p.layout, p.dtype, p.epilogue) != ("nt", "float16", ("", False, False)):
+        return "takes float16 in the layout 'nt', and does nothing after the product"
+    return _tma_refusal(p)
 
 
-def product(
+def _best(p):
+    if backend.gpu() is None or LADDER["roles"].lacks(p):
+        return "plain"
+    _, splits = config_for(*p[:4], multiprocessors(), added=p.epilogue[2])
+    return "roles" if splits == 1 else "split"
+
+
+TAUGHT = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
+LADDER = Ladder("gemm", GemmProblem.of, {
+    "plain": Step(_plain, _plain_refusal, (7, 5)),
+    "wgmma": Step(wgmma.launches, _taught_refusal, (9, 0)),
+    "tma": Step(tma.launches, _taught_refusal, (9, 0)),
+    "roles": Step(_by_tma((1,)), _tma_refusal, (9, 0)),
+    "split": Step(_by_tma(SPLITS), _tma_refusal, (9, 0)),
+}, _best)  # fmt: skip
+_DOOR = Door("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,
+             optional=("bias", "residual"), empty=True, in_place=("residual",),
+             options=("layout", "activation", "method"))  # fmt: skip
+
+
+def gemm(
     a: Array, b: Array, layout: str = "nn", bias: Array | None = None, activation: str = "",
     residual: Array | None = None, out: Array | None = None, method: str = "auto",
     stream: Stream = None,
@@ -242,7 +291,7 @@ def product(
     out : array, shape (rows, columns), optional
         Where to write; none of the others but, if you like, the residual.
     method : str
-        Of `METHODS`, or "auto".
+        Of `gemm.ladder.names`.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
 
@@ -261,3 +310,6 @@ def product(
     """
     options = layout, activation, method
     return _DOOR.enter((a, b, bias, residual), options, out, stream)
+
+
+gemm.ladder = LADDER

@@ -23,8 +23,8 @@ from numba import float32, int32, uint64
 from course.backend import cuda
 from course.kernels.following import follow
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import DEPTH, ELEMENTS, inwards, tile_of
-from course.kernels.halves.staging import columns_of, staged
+from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
+from course.kernels.halves.staging import columns_of, store_epilogue
 from course.kernels.hopper import (
     commit_stores,
     fence_async,
@@ -45,14 +45,15 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
+from course.kernels.steps import ceil_div
 from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
-PIECE = 64 * DEPTH  # elements of 64 rows of 128 bytes
+BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
 
 
-class Shape(NamedTuple):
+class GemmConfig(NamedTuple):
     """How a block's tile is made.
 
     Attributes
@@ -63,7 +64,7 @@ class Shape(NamedTuple):
         Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
     stages : int
         Tiles of both factors, 64 deep, that are under way.
-    turns : int
+    waves : int
         Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
         tile lie where the factors' tiles were; of one or two a piece is stored when it is there.
     added : bool
@@ -73,27 +74,27 @@ class Shape(NamedTuple):
     consumers: int
     columns: int
     stages: int
-    turns: int = 3
+    waves: int = 3
     added: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
-    pieces = property(lambda self: -(-self.columns // 64))
+    boxes = property(lambda self: ceil_div(self.columns, 64))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
-    apart = property(lambda self: self.turns > 1 or self.added)  # results, from the factors' tiles
+    apart = property(lambda self: self.waves > 1 or self.added)  # results, from the factors' tiles
     results = property(lambda self: self.apart * self.stages * self.stage)  # begin there
     shared = property(
         lambda self: 2 * max(
-            self.stages * self.stage, self.results + self.rows * 64 * self.pieces
+            self.stages * self.stage, self.results + self.rows * 64 * self.boxes
         )
     )  # fmt: skip
 
 
 @functools.cache
-def product(
-    layout: str, element: str, shape: Shape, activation: str = "", biased: bool = False
+def gemm(
+    layout: str, element: str, config: GemmConfig, activation: str = "", biased: bool = False
 ) -> Callable:
-    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth, band).
+    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth, row_group).
 
     Without a residual its place takes anything.
 
@@ -103,15 +104,17 @@ def product(
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
-    CONSUMERS, WIDE, STAGES, turns, added = shape
+    CONSUMERS, TILE_N, STAGES, waves, added = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    put = staged(element, activation, biased, added, WIDE, PIECE)
-    alone, soon = turns == 1, turns < 3
-    ROWS, STAGE, BYTES = shape.rows, shape.stage, 2 * shape.stage
-    RESULTS, PIECES, SUMS = shape.results, shape.pieces, WIDE // 2
-    PARTS, EARLY = (2, 0 if alone else 2) if added else (1, 0)  # between, a residual is asked for
-    OWN, LAST = PIECES * PIECE, WIDE // 16 - 4  # where the last piece begins, in 16 columns
-    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
+    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX)
+    one_tile, store_by_box = waves == 1, waves < 3
+    TILE_M, STAGE, BYTES = config.rows, config.stage, 2 * config.stage
+    RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
+    PARTS, EARLY = (
+        (2, 0 if one_tile else 2) if added else (1, 0)
+    )  # between, a residual is asked for
+    OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # where the last piece begins, in 16 columns
+    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(TILE_N), 0, 0, 0)[:4]
 
     @cuda.jit(device=True)
     def ready(who, leader):
@@ -120,12 +123,12 @@ def product(
         named_barrier(int32(1 + who), GROUP)
         return leader
 
-    @cuda.jit(launch_bounds=(shape.threads, 1), fastmath=True)
-    def product_roles(a, b, out, other, bias, rows, columns, depth, band):
+    @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
+    def gemm_roles(a, b, out, other, bias, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
-        came = cuda.shared.array(CONSUMERS, uint64)  # a warpgroup's part of the residual
+        residual_full = cuda.shared.array(CONSUMERS, uint64)  # a warpgroup's part of the residual
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -136,29 +139,34 @@ def product(
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
             for group in range(CONSUMERS):
-                mbarrier_init(came, int32(group), int32(1))
+                mbarrier_init(residual_full, int32(group), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
         follow()
-        down = quotient(int32(int32(rows) + int32(ROWS - 1)), int32(ROWS))
-        across = quotient(int32(int32(columns) + int32(WIDE - 1)), int32(WIDE))
+        down = quotient(int32(int32(rows) + int32(TILE_M - 1)), int32(TILE_M))
+        across = quotient(int32(int32(columns) + int32(TILE_N - 1)), int32(TILE_N))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
-        tile = int32(0 if alone else cuda.blockIdx.x)
-        tiles_in_all = int32(1 if alone else down * across)
+        tile = int32(0 if one_tile else cuda.blockIdx.x)
+        tiles_in_all = int32(1 if one_tile else down * across)
         stage, parity = int32(0), int32(0)
-        shared = int32(1)  # tiles may share what both store
+        overlap = int32(1)  # tiles may share what both store
         if added:
-            shared = int32(1 - same_start(out, other))  # else it were added twice
+            overlap = int32(1 - same_start(out, other))  # else it were added twice
         if who == CONSUMERS:  # the warp that copies, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
-                    if alone:
+                    if one_tile:
                         tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
                     else:
-                        tile_row, tile_column = tile_of(tile, down, across, int32(band))
-                    row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
-                    if shared:
-                        row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
+                        tile_row, tile_column = tile_coordinates(
+                            tile, down, across, int32(row_group)
+                        )
+                    row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
+                    if overlap:
+                        row, column = (
+                            clamp_tile(row, TILE_M, rows),
+                            clamp_tile(column, TILE_N, columns),
+                        )
                     for step in range(steps):
                         k = int32(step << 6)
                         mbarrier_wait(empty, stage, int32(parity ^ 1))
@@ -167,14 +175,14 @@ def product(
                         if turn_a:
                             for p in range(CONSUMERS):
                                 place = (k, int32(row + 64 * p))
-                                tma_load(tiles, int32(at + PIECE * p), a, place, full, stage)
+                                tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
                         else:
                             tma_load(tiles, at, a, (row, k), full, stage)
-                        at = int32(at + ROWS * DEPTH)
+                        at = int32(at + TILE_M * DEPTH)
                         if turn_b:
-                            for p in range(WIDE // 64):
+                            for p in range(TILE_N // 64):
                                 place = (k, int32(column + 64 * p))
-                                tma_load(tiles, int32(at + PIECE * p), b, place, full, stage)
+                                tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
                         else:
                             tma_load(tiles, at, b, (column, k), full, stage)
                         stage = int32(stage + 1)
@@ -189,15 +197,15 @@ def product(
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
             early, turn = int32(min(EARLY, steps)), int32(0)
             while tile < tiles_in_all:
-                if alone:
+                if one_tile:
                     tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
                 else:
-                    tile_row, tile_column = tile_of(tile, down, across, int32(band))
-                row, column = int32(tile_row * ROWS), int32(tile_column * WIDE)
-                if shared:
-                    row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
+                    tile_row, tile_column = tile_coordinates(tile, down, across, int32(row_group))
+                row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
+                if overlap:
+                    row, column = clamp_tile(row, TILE_M, rows), clamp_tile(column, TILE_N, columns)
                 row = int32(row + 64 * who)
-                sums = wgmma_zeros(WIDE)
+                sums = wgmma_zeros(TILE_N)
                 last = int32(-1)
                 for part in range(PARTS):  # a branch in the loop would cost each step
                     begin, end = int32(0), steps
@@ -208,15 +216,15 @@ def product(
                             begin = early
                             if leader:
                                 wait_stores(0)  # the results before have left shared memory
-                                mbarrier_expect(came, who, int32(2 * OWN))
-                                for p in range(PIECES):
+                                mbarrier_expect(residual_full, who, int32(2 * OWN))
+                                for p in range(BOXES):
                                     corner = row, int32(column + 16 * min(4 * p, LAST))
-                                    to = int32(mine + PIECE * p)
-                                    tma_load(tiles, to, other, corner, came, who)
+                                    to = int32(mine + BOX * p)
+                                    tma_load(tiles, to, other, corner, residual_full, who)
                     for step in range(begin, end):
                         mbarrier_wait(full, stage, parity)
                         at = int32(stage * STAGE)
-                        at_a, at_b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                        at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
                         sums = multiply(sums, tiles, at_a, tiles, at_b, step)
                         wgmma_wait(1)  # the product before has read its tiles
                         if lane == 0 and last >= 0:
@@ -230,42 +238,42 @@ def product(
                     mbarrier_arrive(empty, last)
                 spread(local, sums)
                 if added:
-                    mbarrier_wait(came, who, turn)
+                    mbarrier_wait(residual_full, who, turn)
                     turn = int32(turn ^ 1)
-                elif alone:
+                elif one_tile:
                     named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
                 else:
                     if leader:
                         wait_stores(0)  # the results before have left shared memory
                     named_barrier(int32(1 + who), GROUP)
-                put(tiles, local, 0, line, column, t, columns, bias)
-                if soon and ready(who, leader):
+                store_sums(tiles, local, 0, line, column, t, columns, bias)
+                if store_by_box and ready(who, leader):
                     tma_store(out, (row, column), tiles, mine)
                     commit_stores()
-                if PIECES > 1:
-                    put(tiles, local, 1, line, column, t, columns, bias)
-                    if soon and ready(who, leader):
-                        tma_store(out, (row, int32(column + COLUMN1)), tiles, int32(mine + PIECE))
+                if BOXES > 1:
+                    store_sums(tiles, local, 1, line, column, t, columns, bias)
+                    if store_by_box and ready(who, leader):
+                        tma_store(out, (row, int32(column + COLUMN1)), tiles, int32(mine + BOX))
                         commit_stores()
-                if PIECES > 2:
-                    put(tiles, local, 2, line, column, t, columns, bias)
-                    if soon and ready(who, leader):
+                if BOXES > 2:
+                    store_sums(tiles, local, 2, line, column, t, columns, bias)
+                    if store_by_box and ready(who, leader):
                         corner = row, int32(column + COLUMN2)
-                        tma_store(out, corner, tiles, int32(mine + 2 * PIECE))
+                        tma_store(out, corner, tiles, int32(mine + 2 * BOX))
                         commit_stores()
-                if PIECES > 3:
-                    put(tiles, local, 3, line, column, t, columns, bias)
-                    if soon and ready(who, leader):
+                if BOXES > 3:
+                    store_sums(tiles, local, 3, line, column, t, columns, bias)
+                    if store_by_box and ready(who, leader):
                         corner = row, int32(column + COLUMN3)
-                        tma_store(out, corner, tiles, int32(mine + 3 * PIECE))
+                        tma_store(out, corner, tiles, int32(mine + 3 * BOX))
                         commit_stores()
-                if not soon and ready(who, leader):
-                    for p in range(PIECES):
+                if not store_by_box and ready(who, leader):
+                    for p in range(BOXES):
                         corner = (row, int32(column + 16 * min(4 * p, LAST)))
-                        tma_store(out, corner, tiles, int32(mine + PIECE * p))
+                        tma_store(out, corner, tiles, int32(mine + BOX * p))
                     commit_stores()
                 tile = int32(tile + cuda.gridDim.x)
             if leader:
                 wait_stores(0)
 
-    return product_roles
+    return gemm_roles

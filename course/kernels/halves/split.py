@@ -16,9 +16,9 @@ from numba import float32, int32, uint64
 from course.backend import cuda
 from course.kernels.following import follow
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import DEPTH, ELEMENTS, inwards
-from course.kernels.halves.roles import GROUP, PIECE, WGMMA, Shape
-from course.kernels.halves.staging import columns_of, staged
+from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile
+from course.kernels.halves.roles import BOX, GROUP, WGMMA, GemmConfig
+from course.kernels.halves.staging import columns_of, store_epilogue
 from course.kernels.hopper import (
     cluster,
     cluster_barrier,
@@ -46,19 +46,24 @@ from course.kernels.tensor_maps import same_start, tma_prefetch
 WARP = 16  # rows of a warp's results
 
 
-def results_at(shape: Shape) -> int:
+def results_at(config: GemmConfig) -> int:
     """Where a block's results begin, in elements: beyond its tiles, or later its sums, there."""
-    return max(shape.stages * shape.stage, 2 * shape.rows * shape.columns)
+    return max(config.stages * config.stage, 2 * config.rows * config.columns)
 
 
-def shared_bytes(shape: Shape, splits: int) -> int:
+def shared_bytes(config: GemmConfig, splits: int) -> int:
     """Bytes of a block: tiles or sums, and results."""
-    return 2 * (results_at(shape) + shape.rows // splits * 64 * shape.pieces)
+    return 2 * (results_at(config) + config.rows // splits * 64 * config.boxes)
 
 
 @functools.cache
-def product(
-    layout: str, element: str, shape: Shape, splits: int, activation: str = "", biased: bool = False
+def gemm(
+    layout: str,
+    element: str,
+    config: GemmConfig,
+    splits: int,
+    activation: str = "",
+    biased: bool = False,
 ) -> Callable:
     """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth).
 
@@ -68,14 +73,14 @@ def product(
     the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
-    CONSUMERS, WIDE, STAGES, _, added = shape
+    CONSUMERS, TILE_N, STAGES, _, added = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    put = staged(element, activation, biased, added, WIDE, WARP * 64)
-    ROWS, STAGE, BYTES, THREADS = shape.rows, shape.stage, 2 * shape.stage, shape.threads
-    SUMS, PIECES, RESULTS = WIDE // 2, shape.pieces, results_at(shape)
+    store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64)
+    TILE_M, STAGE, BYTES, THREADS = config.rows, config.stage, 2 * config.stage, config.threads
+    SUMS, BOXES, RESULTS = TILE_N // 2, config.boxes, results_at(config)
     OWNED = 4 * CONSUMERS // splits  # warps whose results a block has
-    OWN, LAST = PIECES * WARP * 64, WIDE // 16 - 4
-    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(WIDE), 0, 0, 0)[:4]
+    OWN, LAST = BOXES * WARP * 64, TILE_N // 16 - 4
+    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(TILE_N), 0, 0, 0)[:4]
 
     @cuda.jit(device=True, forceinline=True)
     def add(local, parts, piece, at, rank):
@@ -99,13 +104,13 @@ def product(
         return lane == 0
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
-    def product_split(a, b, out, other, bias, rows, columns, depth):
+    def gemm_split(a, b, out, other, bias, rows, columns, depth):
         cluster(splits)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         parts = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
-        came = cuda.shared.array(1, uint64)  # the residual
+        residual_full = cuda.shared.array(1, uint64)  # the residual
         t = int32(cuda.threadIdx.x)
         who = int32(t >> 7)
         if t == GROUP * CONSUMERS:
@@ -115,17 +120,17 @@ def product(
             for s in range(STAGES):
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
-            mbarrier_init(came, 0, int32(1))
+            mbarrier_init(residual_full, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
         follow()
         rank = cluster_rank()
-        row, column = int32(cuda.blockIdx.y * ROWS), int32(cuda.blockIdx.z * WIDE)
-        shared = int32(1)  # tiles may share what both store
+        row, column = int32(cuda.blockIdx.y * TILE_M), int32(cuda.blockIdx.z * TILE_N)
+        overlap = int32(1)  # tiles may share what both store
         if added:
-            shared = int32(1 - same_start(out, other))  # else it were added twice
-        if shared:
-            row, column = inwards(row, ROWS, rows), inwards(column, WIDE, columns)
+            overlap = int32(1 - same_start(out, other))  # else it were added twice
+        if overlap:
+            row, column = clamp_tile(row, TILE_M, rows), clamp_tile(column, TILE_N, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
@@ -144,29 +149,29 @@ def product(
                     if turn_a:
                         for p in range(CONSUMERS):
                             place = (k, int32(row + 64 * p))
-                            tma_load(tiles, int32(at + PIECE * p), a, place, full, stage)
+                            tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
                     else:
                         tma_load(tiles, at, a, (row, k), full, stage)
-                    at = int32(at + ROWS * DEPTH)
+                    at = int32(at + TILE_M * DEPTH)
                     if turn_b:
-                        for p in range(WIDE // 64):
+                        for p in range(TILE_N // 64):
                             place = (k, int32(column + 64 * p))
-                            tma_load(tiles, int32(at + PIECE * p), b, place, full, stage)
+                            tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
                     else:
                         tma_load(tiles, at, b, (column, k), full, stage)
                     stage = int32(stage + 1)
                     if stage == STAGES:
                         stage, parity = int32(0), int32(parity ^ 1)
                 if added:
-                    mbarrier_expect(came, 0, int32(2 * OWN * OWNED))
+                    mbarrier_expect(residual_full, 0, int32(2 * OWN * OWNED))
                     for w in range(OWNED):
                         high = int32(row + WARP * (rank * OWNED + w))
-                        for p in range(PIECES):
+                        for p in range(BOXES):
                             corner = high, int32(column + 16 * min(4 * p, LAST))
                             to = int32(RESULTS + OWN * w + WARP * 64 * p)
-                            tma_load(tiles, to, other, corner, came, 0)
+                            tma_load(tiles, to, other, corner, residual_full, 0)
         else:
-            sums = wgmma_zeros(WIDE)
+            sums = wgmma_zeros(TILE_N)
             last = int32(-1)
             for step in range(first, end):
                 mbarrier_wait(full, stage, parity)
@@ -174,9 +179,9 @@ def product(
                 sums = multiply(
                     sums,
                     tiles,
-                    int32(at + PIECE * who),
+                    int32(at + BOX * who),
                     tiles,
-                    int32(at + ROWS * DEPTH),
+                    int32(at + TILE_M * DEPTH),
                     int32(step - first),
                 )
                 wgmma_wait(1)
@@ -198,28 +203,28 @@ def product(
         if here:
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
             if added:
-                mbarrier_wait(came, 0, 0)
+                mbarrier_wait(residual_full, 0, 0)
             at_results, row = int32(RESULTS + mine * OWN), int32(row + WARP * warp)
             line = int32(at_results + (lane & 15) * 64)
             add(local, parts, 0, at, rank)
-            put(tiles, local, 0, line, column, t, columns, bias)
+            store_sums(tiles, local, 0, line, column, t, columns, bias)
             if ready(lane):
                 tma_store(out, (row, column), tiles, at_results)
-            if PIECES > 1:
+            if BOXES > 1:
                 add(local, parts, 1, at, rank)
-                put(tiles, local, 1, line, column, t, columns, bias)
+                store_sums(tiles, local, 1, line, column, t, columns, bias)
                 if ready(lane):
                     corner = row, int32(column + COLUMN1)
                     tma_store(out, corner, tiles, int32(at_results + WARP * 64))
-            if PIECES > 2:
+            if BOXES > 2:
                 add(local, parts, 2, at, rank)
-                put(tiles, local, 2, line, column, t, columns, bias)
+                store_sums(tiles, local, 2, line, column, t, columns, bias)
                 if ready(lane):
                     corner = row, int32(column + COLUMN2)
                     tma_store(out, corner, tiles, int32(at_results + 2 * WARP * 64))
-            if PIECES > 3:
+            if BOXES > 3:
                 add(local, parts, 3, at, rank)
-                put(tiles, local, 3, line, column, t, columns, bias)
+                store_sums(tiles, local, 3, line, column, t, columns, bias)
                 if ready(lane):
                     corner = row, int32(column + COLUMN3)
                     tma_store(out, corner, tiles, int32(at_results + 3 * WARP * 64))
@@ -228,4 +233,4 @@ def product(
                 wait_stores(0)
         cluster_barrier()  # no block ends while another reads its sums
 
-    return product_split
+    return gemm_split

@@ -1,6 +1,6 @@
 """How sums become results: finished, in halves, in shared memory, from where TMA stores them.
 
-The results of a warp, 16 rows, lie in pieces of 64 columns as TMA has them: chunk c of row r at
+The results of a warp, 16 rows, lie in boxes of 64 columns as TMA has them: chunk c of row r at
 c ^ (r % 8). A residual that TMA has brought lies in the same place, so a lane finds what it adds
 where it stores.
 """
@@ -15,26 +15,27 @@ from numba import int32
 from course.backend import cuda
 from course.kernels.fragments import ldmatrix4, stmatrix4
 from course.kernels.halves.common import PACK, UNPACK, epilogue2
+from course.kernels.steps import ceil_div
 
 
 def columns_of(wide: int) -> list[int]:
-    """Where the pieces of a tile so many columns wide begin: the last one ends with the tile."""
-    return [16 * min(4 * piece, wide // 16 - 4) for piece in range(-(-wide // 64))]
+    """Where the boxes of a tile so many columns wide begin: the last one ends with the tile."""
+    return [16 * min(4 * box, wide // 16 - 4) for box in range(ceil_div(wide, 64))]
 
 
 @functools.cache
-def staged(
-    element: str, activation: str, biased: bool, added: bool, wide: int, piece_size: int
+def store_epilogue(
+    element: str, activation: str, biased: bool, added: bool, wide: int, box_size: int
 ) -> Callable:
-    """What puts a piece of a warp's sums: (tiles, local, piece, line, column, t, columns, bias).
+    """What stores a box of a warp's sums: (tiles, local, box, line, column, t, columns, bias).
 
-    `line` is where row `lane % 16` of piece 0 begins in `tiles`, pieces lie `piece_size` elements
+    `line` is where row `lane % 16` of box 0 begins in `tiles`, boxes lie `box_size` elements
     apart; `column` is the tile's first. 64 columns at a time: of a loop that the compiler does not
-    unroll, the sums are in memory. Where the tile is not a multiple of 64, the last piece has some
+    unroll, the sums are in memory. Where the tile is not a multiple of 64, the last box has some
     columns of the one before, and the same numbers.
     """
     finished, pack, unpack = epilogue2(activation, biased), PACK[element], UNPACK[element]
-    LAST = wide // 16 - 4  # where the last piece begins, in 16 columns
+    LAST = wide // 16 - 4  # where the last box begins, in 16 columns
 
     @cuda.jit(device=True)
     def plus(x, y, word):
@@ -42,9 +43,9 @@ def staged(
         return x + left, y + right
 
     @cuda.jit(device=True, forceinline=True)
-    def put(tiles, local, piece, line, column, t, columns, bias):
+    def put(tiles, local, box, line, column, t, columns, bias):
         lane, last = int32(t & 31), int32(columns - 2)
-        first, start = min(4 * piece, LAST), int32(line + piece_size * piece)
+        first, start = min(4 * box, LAST), int32(line + box_size * box)
         for n in range(4):
             j = int32(first + n)
             e = int32(8 * j)

@@ -15,16 +15,16 @@ import numpy as np
 from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.halves.common import BAND, DEPTH, tile_of
+from course.kernels.halves.common import DEPTH, ROW_GROUP, tile_coordinates
 from course.kernels.halves.wgmma import (
-    HIGH,
     SHARED,
     SIDE,
     STAGE,
     STAGES,
     SUMS,
     THREADS,
-    WIDE,
+    TILE_M,
+    TILE_N,
     put,
 )
 from course.kernels.hopper import (
@@ -39,27 +39,30 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
+from course.kernels.steps import Launch, ceil_div
 from course.kernels.tensor_maps import TensorMap
 
 
 @functools.cache
-def product() -> Callable:
-    """The kernel of (a, b as tensor maps, out, rows, columns, depth, band).
+def gemm() -> Callable:
+    """The kernel of (a, b as tensor maps, out, rows, columns, depth, row_group).
 
     Mapping: as step 2. Memory: a tile is one order; TMA swizzles it, and makes zeros of what lies
     outside.
     """
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
-    def product_tma(a, b, out, rows, columns, depth, band):
+    def gemm_tma(a, b, out, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         local = cuda.local.array(SUMS, float32)
         t = int32(cuda.threadIdx.x)
         group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
         down, across = int32((int32(rows) + 127) >> 7), int32((int32(columns) + 255) >> 8)
-        tile_row, tile_column = tile_of(int32(cuda.blockIdx.x), down, across, int32(band))
-        row, column = int32(tile_row * HIGH), int32(tile_column * WIDE)
+        tile_row, tile_column = tile_coordinates(
+            int32(cuda.blockIdx.x), down, across, int32(row_group)
+        )
+        row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         if t == 0:
             for s in range(STAGES):
@@ -71,7 +74,7 @@ def product() -> Callable:
                 tma_load(tiles, at, a, (row, k), full, int32(s))
                 tma_load(tiles, int32(at + SIDE), b, (column, k), full, int32(s))
         cuda.syncthreads()
-        sums = wgmma_zeros(WIDE)
+        sums = wgmma_zeros(TILE_N)
         stage, parity, last = int32(0), int32(0), int32(STAGES - 1)
         for step in range(steps):
             mbarrier_wait(full, stage, parity)
@@ -99,12 +102,12 @@ def product() -> Callable:
         put(out, local, 16, r, c, rows, columns)
         put(out, local, 24, r, c, rows, columns)
 
-    return product_tma
+    return gemm_tma
 
 
-def launch(a, b, out, blocks: int) -> tuple[Callable, int, int, int, tuple]:
-    """Kernel, blocks, threads, bytes of shared memory and arguments, for device arrays."""
-    (rows, columns), depth = out.shape, a.shape[1]
-    grid = -(-rows // HIGH) * -(-columns // WIDE)
-    maps, sizes = (TensorMap(a, HIGH, DEPTH), TensorMap(b, WIDE, DEPTH)), (rows, columns, depth)
-    return product(), grid, THREADS, SHARED, (*maps, out, *map(np.int32, (*sizes, BAND)))
+def launches(p, a, b, bias, residual, out, **_):
+    """What is launched, for device arrays."""
+    grid = ceil_div(p.rows, TILE_M) * ceil_div(p.columns, TILE_N)
+    sizes = map(np.int32, (p.rows, p.columns, p.depth, ROW_GROUP))
+    factors = (TensorMap(a, TILE_M, DEPTH), TensorMap(b, TILE_N, DEPTH))
+    return [Launch(gemm(), grid, THREADS, (*factors, out, *sizes), SHARED)]

@@ -17,7 +17,7 @@ from numba.types import float16, float32, int32
 
 from course.backend import cuda
 from course.kernels.fragments import copy8_async
-from course.kernels.halves.common import BAND, DEPTH, tile_of
+from course.kernels.halves.common import DEPTH, ROW_GROUP, tile_coordinates
 from course.kernels.hopper import (
     fence_async,
     spread,
@@ -27,11 +27,12 @@ from course.kernels.hopper import (
     wgmma_zeros,
 )
 from course.kernels.intrinsics import commit_copies, store2, wait_copies
+from course.kernels.steps import Launch, ceil_div
 
-HIGH, WIDE = 128, 256  # results of a block
+TILE_M, TILE_N = 128, 256  # results of a block
 THREADS = 256  # two warpgroups, 64 x 256 results each
-STAGES, SUMS = 4, WIDE // 2  # SUMS: of a thread
-SIDE, STAGE = HIGH * DEPTH, (HIGH + WIDE) * DEPTH  # elements: of a's tile, of both
+STAGES, SUMS = 4, TILE_N // 2  # SUMS: of a thread
+SIDE, STAGE = TILE_M * DEPTH, (TILE_M + TILE_N) * DEPTH  # elements: of a's tile, of both
 SHARED = 2 * STAGES * STAGE  # bytes
 LINES = THREADS // 8  # rows of a tile that are copied at a time
 
@@ -68,8 +69,8 @@ def put(out, local, first, row, column, rows, columns):
 
 
 @functools.cache
-def product() -> Callable:
-    """The kernel of (a, b, out, rows, columns, depth, band).
+def gemm() -> Callable:
+    """The kernel of (a, b, out, rows, columns, depth, row_group).
 
     Mapping: a block has 128 x 256 results, warpgroup w the rows 64 w to 64 w + 63 of them.
     Memory: as step 1. A stage is overwritten two steps after it was multiplied, since a product of
@@ -77,22 +78,24 @@ def product() -> Callable:
     """
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
-    def product_wgmma(a, b, out, rows, columns, depth, band):
+    def gemm_wgmma(a, b, out, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         local = cuda.local.array(SUMS, float32)
         t = int32(cuda.threadIdx.x)
         group, warp, lane = int32(t >> 7), int32(t >> 5 & 3), int32(t & 31)
         down, across = int32((int32(rows) + 127) >> 7), int32((int32(columns) + 255) >> 8)
-        tile_row, tile_column = tile_of(int32(cuda.blockIdx.x), down, across, int32(band))
-        row, column = int32(tile_row * HIGH), int32(tile_column * WIDE)
+        tile_row, tile_column = tile_coordinates(
+            int32(cuda.blockIdx.x), down, across, int32(row_group)
+        )
+        row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         for s in range(STAGES - 2):
             if s < steps:
                 at, k = int32(s * STAGE), int32(s * DEPTH)
-                fetch(a, HIGH, tiles, at, row, k, rows, depth)
-                fetch(b, WIDE, tiles, int32(at + SIDE), column, k, columns, depth)
+                fetch(a, TILE_M, tiles, at, row, k, rows, depth)
+                fetch(b, TILE_N, tiles, int32(at + SIDE), column, k, columns, depth)
             commit_copies()
-        sums = wgmma_zeros(WIDE)
+        sums = wgmma_zeros(TILE_N)
         at, ahead = int32(0), int32((STAGES - 2) * STAGE)
         for step in range(steps):
             wait_copies(1)  # of STAGES - 2 groups
@@ -103,8 +106,8 @@ def product() -> Callable:
             )
             k = int32((step + STAGES - 2) * DEPTH)
             if k < depth:
-                fetch(a, HIGH, tiles, ahead, row, k, rows, depth)
-                fetch(b, WIDE, tiles, int32(ahead + SIDE), column, k, columns, depth)
+                fetch(a, TILE_M, tiles, ahead, row, k, rows, depth)
+                fetch(b, TILE_N, tiles, int32(ahead + SIDE), column, k, columns, depth)
             commit_copies()
             wgmma_wait(1)  # the product before has read its stage
             at = int32(0) if at == (STAGES - 1) * STAGE else int32(at + STAGE)
@@ -117,12 +120,12 @@ def product() -> Callable:
         put(out, local, 16, r, c, rows, columns)
         put(out, local, 24, r, c, rows, columns)
 
-    return product_wgmma
+    return gemm_wgmma
 
 
-def launch(a, b, out, blocks: int) -> tuple[Callable, int, int, int, tuple]:
-    """Kernel, blocks, threads, bytes of shared memory and arguments, for device arrays."""
-    (rows, columns), depth = out.shape, a.shape[1]
-    grid = -(-rows // HIGH) * -(-columns // WIDE)
-    sizes = map(np.int32, (rows, columns, depth, BAND))
-    return product(), grid, THREADS, SHARED, (a, b, out, *sizes)
+def launches(p, a, b, bias, residual, out, **_):
+    """What is launched, for device arrays."""
+    grid = ceil_div(p.rows, TILE_M) * ceil_div(p.columns, TILE_N)
+    sizes = map(np.int32, (p.rows, p.columns, p.depth, ROW_GROUP))
+    factors = (a, b)
+    return [Launch(gemm(), grid, THREADS, (*factors, out, *sizes), SHARED)]

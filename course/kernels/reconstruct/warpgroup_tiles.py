@@ -22,8 +22,8 @@ from numba.types import float16
 
 from course.backend import cuda
 from course.kernels.fragments import quotient
-from course.kernels.halves.common import DEPTH, tile_of
-from course.kernels.halves.roles import GROUP, PIECE
+from course.kernels.halves.common import DEPTH, tile_coordinates
+from course.kernels.halves.roles import BOX, GROUP
 from course.kernels.hopper import (
     fence_mbarriers,
     mbarrier_arrive,
@@ -196,7 +196,7 @@ def splitter(aligned: bool) -> Callable:
 
 @functools.cache
 def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
-    """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, band).
+    """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, row_group).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
     to 64 w + 63. `aligned`: two neighbouring results can be written at once.
@@ -238,7 +238,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                                 store(out, (i, int32(c + 1)), right)
 
     @cuda.jit(launch_bounds=(config.threads, 1))
-    def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, band):
+    def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(SLOTS, uint64)
         empty = cuda.shared.array(SLOTS, uint64)
@@ -260,7 +260,9 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                 for number in range(
                     int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
                 ):
-                    tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
+                    tile_row, tile_column = tile_coordinates(
+                        int32(number), down, across, int32(row_group)
+                    )
                     row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
                     for i in range(0, depth, DEPTH):
                         for half in range(2):  # lower u and upper vt, then upper u and lower vt
@@ -271,7 +273,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                             at = int32(at + ROWS * DEPTH)
                             for p in range(COLUMNS // 64):
                                 place = (int32(i + half * depth), int32(column + 64 * p))
-                                tma_load(tiles, int32(at + PIECE * p), vt, place, full, slot)
+                                tma_load(tiles, int32(at + BOX * p), vt, place, full, slot)
                             slot = int32(slot + 1)
                             if slot == SLOTS:
                                 slot, parity = int32(0), int32(parity ^ 1)
@@ -285,20 +287,22 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
             for number in range(
                 int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
             ):
-                tile_row, tile_column = tile_of(int32(number), down, across, int32(band))
+                tile_row, tile_column = tile_coordinates(
+                    int32(number), down, across, int32(row_group)
+                )
                 spread(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
                     mbarrier_wait(full, slot, parity)
                     first, at = slot, int32(slot * SLOT)
-                    a, b = int32(at + PIECE * who), int32(at + ROWS * DEPTH)
+                    a, b = int32(at + BOX * who), int32(at + ROWS * DEPTH)
                     sums = wgmma_nn(sums, tiles, a, tiles, b, 0)
                     slot = int32(slot + 1)
                     if slot == SLOTS:
                         slot, parity = int32(0), int32(parity ^ 1)
                     mbarrier_wait(full, slot, parity)
                     second, at = slot, int32(slot * SLOT)
-                    a = int32(at + PIECE * who)
+                    a = int32(at + BOX * who)
                     sums = wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
                     sums = wgmma_nn(sums, tiles, a, tiles, b, 1)
                     slot = int32(slot + 1)

@@ -37,7 +37,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
 from course.kernels.intrinsics import load, load4, store
-from course.kernels.layer_tiles import Tile, taken_by, tile_of
+from course.kernels.layer_tiles import Tile, small_gemm_tile, taken_by
 from course.kernels.losses import bce_of, bce_slope, kl_of
 from course.kernels.sampling import normal4
 from course.kernels.split_factors import parts_of
@@ -96,7 +96,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
     def tile(layout, columns, depth, leads, across, most=24, **more):
         more = {"awaits": awaits, "ahead": max(1, min(most, AHEAD[precision] // across)), **more}
-        return tile_of(layout, B, columns, depth, leads, precision, warps=WARPS,
+        return small_gemm_tile(layout, B, columns, depth, leads, precision, warps=WARPS,
                        fragments=(1, across), **more)  # fmt: skip
 
     D4, H4, Z4 = map(lead, (D, H, Z))

@@ -21,7 +21,7 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from course.kernels.layer_tiles import Awaits, Tile, tile_of
+from course.kernels.layer_tiles import Awaits, Tile, small_gemm_tile
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP
 
@@ -97,9 +97,11 @@ def copies_of(precision: str) -> tuple[Callable, Callable, Callable]:
 def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Layer) -> Tiles:
     """Functions for tiles of all layers, of which the first has pixels below."""
     how = {"warps": warps, "fragments": (2, 4), "awaits": awaits}
-    t = tile_of("tn", 0, 0, batch, (0, 0), precision, given=True, ones=1, **how)
+    t = small_gemm_tile("tn", 0, 0, batch, (0, 0), precision, given=True, ones=1, **how)
     sizes = first.rows, first.columns
-    t1 = tile_of("tn", *sizes, batch, sizes, precision, exact="b", places="b", ones=WHITE, **how)
+    t1 = small_gemm_tile(
+        "tn", *sizes, batch, sizes, precision, exact="b", places="b", ones=WHITE, **how
+    )
     four, threads = t.four, WARP * warps
     copy, commit, arrive = copies_of(precision)
     KEPT, PART, FOURS = t.numbers, 4 * threads, SIDE * SIDE // 4

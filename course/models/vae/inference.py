@@ -104,8 +104,10 @@ class VAE:
         if x.shape[0] <= FEW:
             steps = linear.steps(x, weight, bias, out, activation, "warp")
             return [(kernel[(*how, stream)], given) for _, kernel, how, given in steps]
-        found = matmul.launches(x, weight, out, "nt", stream=stream)
-        found += matmul.bias_launches(out, bias, out, stream)
+        how = {"layout": "nt", "method": "vectorised"}
+        layer = matmul.LADDER.launches(x, weight, out, **how)
+        layer += matmul.bias_launches(out, bias, out)
+        found = [(its.configured(stream), its.arguments) for its in layer]
         if activation:
             given = (flat(out, "out"),) * 2
             found += ACTIVATION.launches(*given, name=activation)

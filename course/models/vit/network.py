@@ -27,7 +27,8 @@ from course.door.layout import Layout, in_c_order, workspace
 from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
-from course.kernels.halves import apart, dots, products
+from course.kernels.halves import apart, dots
+from course.kernels.halves.products import gemm
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
 from course.kernels.steps import configured
@@ -197,7 +198,9 @@ class ViT:
         """The first token of each image, copied."""
 
         def launches(views: Views, stream: Any) -> Launches:
-            return apart.launches(self._first_tokens(views[x]), None, None, views[out], "", stream)
+            return configured(
+                apart.launches(self._first_tokens(views[x]), None, None, views[out]), stream
+            )
 
         return Step(f"{out}, copied", (x, out), launches)
 
@@ -228,10 +231,11 @@ class ViT:
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
             if few and dots.takes(views[x], weight, views[out]):
-                return dots.launches(views[x], weight, added, views[out], stream)
+                return configured(dots.launches(views[x], weight, added, views[out]), stream)
             method = "auto" if few else self.flags.product  # any number of classes goes with any
-            return products.launches(views[x], weight, added, other, views[out], "nt", activation,
-                                     method, stream)  # fmt: skip
+            how = {"layout": "nt", "activation": activation, "method": method}
+            launches = gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
+            return configured(launches, stream)
 
         others = () if residual is None else (residual,)
         return Step(layer, (x, *others, out), launches)
@@ -251,7 +255,7 @@ class ViT:
         def launches(views: Views, stream: Any) -> Launches:
             bias = self._there[f"{layer}.bias"] if activation else None
             other = None if residual is None else views[residual]
-            return apart.launches(views[x], bias, other, views[out], activation, stream)
+            return configured(apart.launches(views[x], bias, other, views[out], activation), stream)
 
         others = () if residual is None else (residual,)
         return Step(f"{layer}, apart", (x, *others, out), launches)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 
 from course.kernels.attention import attention
-from course.kernels.halves import products
+from course.kernels.halves.products import TAUGHT, gemm
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course.kernels.patches import WAYS
 from course.models import is_whole
@@ -173,7 +173,7 @@ class Flags:
             "norm": tuple(its for its in LADDER.names if its != REGISTERS_AND_SHARED),
             "attention": attention.ladder.names,
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
-            "product": ("auto", *(its for its in products.METHODS if its not in products.STEPS)),
+            "product": tuple(its for its in gemm.ladder.names if its not in TAUGHT),
             "gelu": ("gelu", "gelu tanh"),
             "last": ("all", "class"), "buffers": ("arena", "apart", "asynchronous"),
         }  # fmt: skip
