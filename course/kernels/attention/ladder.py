@@ -27,11 +27,12 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import Layout, name_of, workspace
 from course.door.libraries import Seen
-from course.kernels import launching, softmax
+from course.kernels import softmax
 from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
 from course.kernels.halves.products import HALVES
+from course.kernels.launching import multiprocessors, no_warpgroups, room
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, round_up
 from course.kernels.tensor_maps import TensorMap
 
@@ -63,26 +64,15 @@ def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Resul
 
 
 class HeadsProblem(NamedTuple):
-    """What decides between the steps.
-
-    Attributes
-    ----------
-    batch, tokens, heads, size : int
-    aligned : bool
-        Images, tokens and heads begin at multiples of 16 bytes in q, k and v.
-    contiguous : bool
-        In q, k and v a token's heads lie side by side, and images one after another.
-    stores_four : bool
-        The output begins at a multiple of 8 bytes.
-    """
+    """What decides between the steps."""
 
     batch: int
     tokens: int
     heads: int
     size: int
-    aligned: bool
-    contiguous: bool
-    stores_four: bool
+    aligned: bool  # images, tokens and heads begin at multiples of 16 bytes in q, k and v
+    contiguous: bool  # there a token's heads lie side by side, and images one after another
+    stores_four: bool  # the output begins at a multiple of 8 bytes
 
     @classmethod
     def of(cls, q: Array, k: Array, v: Array, out: Array, scale: Any = None) -> HeadsProblem:
@@ -136,14 +126,14 @@ def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
     """What "wgmma" launches, with a config in place of the one that `config_for` chooses."""
 
     def launches(p, q, k, v, out, scale=None):
-        its = config or config_for(p.tokens, p.batch * p.heads, _processors())
+        its = config or config_for(p.tokens, p.batch * p.heads, multiprocessors())
         parts = ceil_div(p.tokens, 64 * its.groups)
         items = p.batch * p.heads * parts
         maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
                 ((q, 64), (k, its.box), (v, its.box)))  # fmt: skip
         sizes = map(np.int32, (p.tokens, p.heads, parts, items))
         factor = np.float32(_scale(p, scale) / math.log(2))
-        grid = items if its.stages == 1 else min(items, _processors() * its.blocks)
+        grid = items if its.stages == 1 else min(items, multiprocessors() * its.blocks)
         kernel, arguments = warpgroups(name_of(out.dtype), its), (*maps, out, *sizes, factor)
         return [Launch(kernel, grid, its.threads, arguments, its.shared)]
 
@@ -182,7 +172,7 @@ def _in_memory_refusal(p):
 
 
 def _fused_refusal(p):
-    size, most = _keys_and_values(p), launching.room()[0]
+    size, most = _keys_and_values(p), room()[0]
     if size > most:
         return (
             f"keeps a head's keys and values in shared memory: those of {p.tokens:,} tokens are "
@@ -196,7 +186,7 @@ def _online_refusal(p):
 
 
 def _wgmma_refusal(p):
-    if wrong := launching.no_warpgroups() or _online_refusal(p):
+    if wrong := no_warpgroups() or _online_refusal(p):
         return wrong
     if p.size != SIZE:
         return f"takes heads of {SIZE}, not of {p.size}"
@@ -227,10 +217,6 @@ def _rows(array: Array) -> Layout:
         return dataclasses.replace(array, shape=shape, strides=strides)
     about = array.__cuda_array_interface__ | {"shape": shape, "strides": strides}
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
-
-
-def _processors() -> int:
-    return int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
 _DOOR = Door("attention", ("q", "k", "v"), result, LADDER.launches, options=("scale", "method"))

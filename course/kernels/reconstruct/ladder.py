@@ -27,7 +27,7 @@ from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, Array, are_aligned, whole
 from course.kernels.halves.common import DEPTH
-from course.kernels.launching import no_warpgroups
+from course.kernels.launching import multiprocessors, no_warpgroups
 from course.kernels.reconstruct import (
     fragments,
     register_tiles,
@@ -55,25 +55,14 @@ THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
 
 
 class ImageProblem(NamedTuple):
-    """What decides between the steps.
-
-    Attributes
-    ----------
-    rows, columns, k : int
-    images : int
-        How many are in a stack, 0 for one that is in none.
-    capability : (int, int)
-        Of the GPU.
-    strided : str
-        Of an array whose rows' neighbours lie apart its name, and how many bytes.
-    """
+    """What decides between the steps."""
 
     rows: int
     columns: int
     k: int
-    images: int
-    capability: tuple[int, int]
-    strided: str = ""
+    images: int  # in a stack, 0 for one that is in none
+    capability: tuple[int, int]  # of the GPU
+    strided: str = ""  # which arrays' rows have neighbours that lie apart
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
@@ -98,28 +87,15 @@ class ImageProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class TileStep(Step):
-    """A step whose blocks have a tile of an image each.
+    """A step whose blocks have a tile of an image each."""
 
-    Attributes
-    ----------
-    kernels : mapping
-        By whether rows begin at multiples of 16 bytes, and whether images are stacked: then each z
-        of the grid has one.
-    block : (int, int)
-        Threads in x and y.
-    tile : (int, int)
-        Rows and columns of a block's pixels.
-    x_walks : {"rows", "columns"}
-        What the grid's x direction runs over.
-    kind : {"halves", "tf32"}, optional
-        The kernels take the factors as fragments of this kind.
-    """
-
+    #: By whether rows begin at multiples of 16 bytes, and whether images are stacked, each z of the
+    #: grid one.
     kernels: Mapping[tuple[bool, bool], Any] = None
-    block: tuple[int, int] = (16, 16)
-    tile: tuple[int, int] = (16, 16)
-    x_walks: str = "columns"
-    kind: str | None = None
+    block: tuple[int, int] = (16, 16)  # threads in x and y
+    tile: tuple[int, int] = (16, 16)  # rows and columns of its pixels
+    x_walks: str = "columns"  # what the grid's x direction runs over, or "rows"
+    kind: str | None = None  # the kernels take fragments of the factors: "halves" or "tf32"
 
     @property
     def kernel(self) -> Any:
@@ -242,7 +218,7 @@ def _warpgroups(p, u, s, vt, out, k):
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
     whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
     parts = ceil_div(wide, warpgroup_tiles.CUT) + ceil_div(p.rows, warpgroup_tiles.WARPS)
-    blocks = int(getattr(cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+    blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)
     multiply = warpgroup_tiles.warpgroup_tiles(config, p.columns % 2 == 0 and are_aligned(out))
     maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
