@@ -16,6 +16,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.arrays import Array
 from course.kernels.intrinsics import load, load4, store
+from course.kernels.steps import Launch, ceil_div
 
 TILE, DEPTH, THREADS = 64, 16, 128
 FETCHED = TILE * DEPTH // THREADS  # numbers of a tile that a thread loads
@@ -125,7 +126,7 @@ def multiply(
     stream : stream of numba.cuda
     """
     batch, rows, columns = out.shape
-    grid = batch, -(-rows // TILE), -(-columns // TILE)
-    kernel = PRODUCTS[turn_a, turn_b][grid, THREADS, stream]
-    kernel(a, b, np.float32(alpha), np.float32(beta), out if c is None else c, out, state,
-           np.int32(wanted))  # fmt: skip
+    grid = batch, ceil_div(rows, TILE), ceil_div(columns, TILE)
+    factors = np.float32(alpha), np.float32(beta)
+    arguments = (a, b, *factors, out if c is None else c, out, state, np.int32(wanted))
+    Launch(PRODUCTS[turn_a, turn_b], grid, THREADS, arguments).on(stream)

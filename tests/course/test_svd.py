@@ -15,13 +15,13 @@ from course.kernels.products import multiply
 from course.kernels.svd import (
     LADDER,
     Solver,
+    SVDProblem,
     blocks,
     forget,
     ladder,
     qr,
     rank_k,
     rotate,
-    step_for,
     svd,
 )
 from course.kernels.svd import ends as svd_ends
@@ -205,7 +205,7 @@ def test_what_is_refused_is_named(rng):
     with pytest.raises(ValueError, match="no method 'fast'.*plain"):
         svd(a, method="fast")
     with pytest.raises(ValueError, match="at most 64; given 65"):
-        step_for("shared", 65)
+        LADDER.choose("shared", SVDProblem(65))
     with pytest.raises(ValueError, match="k is 5.*1 to 4"):
         rank_k(a, 5)
     with pytest.raises(ValueError, match="power is -1"):
@@ -216,9 +216,13 @@ def test_what_is_refused_is_named(rng):
 def test_auto_takes_shared_memory_for_few_columns_and_blocks_for_more(monkeypatch, name, blocks):
     there = types.SimpleNamespace(compute_capability=gpus.find(name).compute_capability)
     monkeypatch.setattr(ladder.cuda, "get_current_device", lambda: there)
-    assert [step_for("auto", columns)[0] for columns in (1, 32)] == ["shared"] * 2
-    assert [step_for("auto", columns)[0] for columns in (33, 64, 65, 1024)] == [blocks] * 4
-    assert step_for("shared", 64) == ("shared", LADDER["shared"])  # who asks for it gets it
+
+    def chosen(columns, method="auto"):
+        return LADDER.choose(method, SVDProblem(columns))[0]
+
+    assert [chosen(columns) for columns in (1, 32)] == ["shared"] * 2
+    assert [chosen(columns) for columns in (33, 64, 65, 1024)] == [blocks] * 4
+    assert chosen(64, "shared") == "shared"  # who asks for it gets it
 
 
 def test_wrong_factors_are_named(rng):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import cuda, gpu
-from course.kernels.svd import LADDER, NotConverged, RankSolver, Solver, ladder, step_for
+from course.kernels.svd import LADDER, NotConverged, RankSolver, Solver, SVDProblem, ladder
 from tests.course.svd_samples import assert_right, normal, room, same, solved, without_full_rank
 
 needs_graphs = pytest.mark.skipif(gpu() is None, reason="without a GPU there are no CUDA graphs")
@@ -127,7 +127,7 @@ def test_beside_a_matrix_with_nan_the_others_are_right(rng):
 def test_a_graph_gives_the_same_to_the_bit(rng, method, shape):
     pytest.importorskip("cupy")
     try:
-        step_for(method, min(shape[1:]))
+        LADDER.choose(method, SVDProblem(min(shape[1:])))
     except ValueError as reason:
         pytest.skip(str(reason))
     solver, few = Solver(*shape, method), Solver(*shape, method)

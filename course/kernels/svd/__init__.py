@@ -34,10 +34,10 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
 from course.kernels.arrays import Array, whole
-from course.kernels.svd.ladder import LADDER, NotConverged, Solver, step_for
+from course.kernels.svd.ladder import LADDER, NotConverged, Solver, SVDProblem
 from course.kernels.svd.truncated import RankSolver, check_rank
 
-__all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "step_for", "svd"]
+__all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
 
 
 def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, Array, Array]:
@@ -55,7 +55,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
         any strides; it is not changed.
     method : str
-        "auto" or a step of `LADDER`; see `course.kernels.svd.ladder.step_for`.
+        Of `svd.ladder.names`; "auto" takes rows in shared memory for few columns, then blocks, on
+        tensor cores where the GPU has them.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that a's library is at.
         The work is done on the default stream, after what that stream was given, and the host waits
@@ -108,7 +109,7 @@ def rank_k(
     seed : int
         Of the random sketch.
     method : str
-        Step of `LADDER` for the small SVD.
+        Of `rank_k.ladder.names`, for the small SVD.
     stream
         As for `svd`.
 
@@ -176,7 +177,7 @@ def _checked(a: Seen) -> Seen:
 
 
 def _result_of_svd(a: Seen, method: str) -> list[Result]:
-    step_for(method, min(_checked(a).shape[-2:]))
+    LADDER.choose(method, SVDProblem(min(_checked(a).shape[-2:])))
     return _results(a, min(a.shape[-2:]))
 
 
@@ -221,3 +222,5 @@ def _batch(array: Array, axes: int) -> Array:
 
 _SVD = Door("svd", ("a",), _result_of_svd, _svd, whole=True)
 _RANK_K = Door("rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True)
+
+svd.ladder = rank_k.ladder = LADDER

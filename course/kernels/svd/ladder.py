@@ -8,16 +8,17 @@ call: a CUDA graph makes those launches, see `course.kernels.launching`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course.backend import cuda
 from course.door import disk
 from course.kernels import products
-from course.kernels.arrays import Array, known
+from course.kernels.arrays import Array
 from course.kernels.launching import Replayed
 from course.kernels.products import multiply
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
 from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.rotate import FINISHED, REFRESHES
@@ -38,94 +39,83 @@ class NotConverged(ArithmeticError):
     """A matrix's rows are not orthogonal after `MOST_SWEEPS` sweeps or a few more."""
 
 
-def _sweep_whole(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
-                 since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
-    """Launch sweeps, one block a matrix; these kernels count them for themselves."""
-    launch = kernel[len(w), rotate.THREADS, stream]
-    launch(w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state)
-    return 0
+# --- the ladder -----------------------------------------------------------------------------------
 
 
-def _sweep_blocks(kernel: Callable, w: Array, k: Array, floor: Array, cosines: Array,
-                  since: Array, state: Array, stream: Stream) -> int:  # fmt: skip
-    """Launch a sweep, one launch a turn; returns the sweeps done."""
-    count = w.shape[1] // blocks.BLOCK
-    players = max(2, count + count % 2)
-    launch = kernel[(len(w), players // 2), blocks.THREADS, stream]
-    for turn in range(players - 1):
-        launch(w, k, floor, np.int32(turn), cosines, state)
-    return 1
+class SVDProblem(NamedTuple):
+    """What decides between the steps: the matrices' shorter side."""
+
+    columns: int
 
 
-@dataclass(frozen=True)
-class SVDStep:
-    """A step of the ladder: what rotates.
+@dataclass(frozen=True, kw_only=True)
+class SVDStep(Step):
+    """A step of the ladder: what rotates, in one or more sweeps.
+
+    Its launches are of a problem and the arrays (w, k, floor, cosines, since, state).
 
     Attributes
     ----------
-    kernel : kernel
-    sweep : callable
-        Launches one or more sweeps of it; returns how many, 0 where the kernel counts.
     smallest, largest : int
         Rows and columns, padded to a multiple of 32, that the kernel takes.
-    unasked : int
-        How often `sweep` is called before the host asks whether all matrices are finished: of one
+    swept : int
+        How many sweeps the launches are; 0 where the kernel counts.
+    sweeps_before_check : int
+        How often they are made before the host asks whether all matrices are finished: of one
         that is, a sweep costs a few microseconds; to ask, to sweep on and to hand over once more
         costs many.
-    capability : (int, int)
-        The oldest compute capability that has its instructions.
     """
 
-    kernel: Callable
-    sweep: Callable[..., int]
-    smallest: int = 32
-    largest: int = LONGEST
-    unasked: int = 3
-    capability: tuple[int, int] = (5, 0)
+    smallest: int
+    largest: int
+    swept: int
+    sweeps_before_check: int
 
 
-#: The steps by name, in the order of the ladder.
-LADDER: dict[str, SVDStep] = {
-    "plain": SVDStep(rotate.rotate_plain, _sweep_whole),
-    "shared": SVDStep(rotate.rotate_shared, _sweep_whole, largest=rotate.SHARED_ROWS),
-    "blocks": SVDStep(blocks.rotate_blocks, _sweep_blocks, smallest=64, unasked=10),
-    "tensor cores": SVDStep(
-        blocks.ROTATE["tensor"], _sweep_blocks, smallest=64, unasked=10,
-        capability=blocks.CAPABILITY,
-    ),
-}  # fmt: skip
+def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
+    """Sweeps in one launch, a block a matrix."""
+
+    def launches(p, w, k, floor, cosines, since, state):
+        arguments = w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state
+        return [Launch(kernel, len(w), rotate.THREADS, arguments)]
+
+    def refusal(p):
+        if p.columns <= largest:
+            return ""
+        return f"takes matrices whose shorter side is at most {largest}; given {p.columns}"
+
+    return SVDStep(launches, refusal, smallest=32, largest=largest, swept=0, sweeps_before_check=3)
 
 
-def step_for(method: str, columns: int) -> tuple[str, SVDStep]:
-    """The step that decomposes matrices whose shorter side is `columns`.
+def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
+    """A sweep, a launch for each round of a tournament between blocks of rows."""
 
-    "auto" takes rows in shared memory up to `FEW_COLUMNS`, then blocks, on tensor cores where the
-    GPU has them.
+    def launches(p, w, k, floor, cosines, since, state):
+        players = max(2, round_up(w.shape[1] // blocks.BLOCK, 2))
+        grid = len(w), players // 2
+        return [
+            Launch(kernel, grid, blocks.THREADS, (w, k, floor, np.int32(number), cosines, state))
+            for number in range(players - 1)
+        ]
 
-    Raises
-    ------
-    ValueError
-        For a method that does not exist, that the GPU cannot run, or that takes smaller matrices.
-    """
-    known(method, "method", ("auto", *LADDER))
-    capability = tuple(cuda.get_current_device().compute_capability)
-    if method == "auto":
-        method = "blocks" if capability < blocks.CAPABILITY else "tensor cores"
-        if columns <= FEW_COLUMNS:
-            method = "shared"
-    step = LADDER[method]
-    if capability < step.capability:
-        wanted, have = (".".join(map(str, pair)) for pair in (step.capability, capability))
-        raise ValueError(
-            f"the step {method!r} needs compute capability {wanted}, this GPU has {have}: choose "
-            "another method, or without a GPU another one to simulate, course.simulate('H200')"
-        )
-    if columns > step.largest:
-        raise ValueError(
-            f"the step {method!r} takes matrices whose shorter side is at most {step.largest}; "
-            f"given {columns}: choose another method, such as blocks"
-        )
-    return method, step
+    return SVDStep(
+        launches, capability=capability, smallest=64, largest=LONGEST, swept=1,
+        sweeps_before_check=10,
+    )  # fmt: skip
+
+
+def _best(p):
+    if p.columns <= FEW_COLUMNS:
+        return "shared"
+    return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"
+
+
+LADDER = Ladder("svd", SVDProblem, {
+    "plain": _whole(rotate.rotate_plain),
+    "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
+    "blocks": _in_blocks(blocks.rotate_blocks),
+    "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
+}, _best)  # fmt: skip
 
 
 class Solver:
@@ -136,7 +126,7 @@ class Solver:
     batch, rows, columns : int
         Neither side longer than `LONGEST`.
     method : str
-        "auto" or a step of `LADDER`.
+        Of `LADDER.names`.
 
     Attributes
     ----------
@@ -155,10 +145,11 @@ class Solver:
                 "decomposition of a longer one first, or part it"
             )
         disk.keep(*disk.kernels_of(blocks, ends, products, qr, rotate))  # Numba launches them
-        self.method, self.step = step_for(method, min(rows, columns))
+        self.problem = SVDProblem(min(rows, columns))
+        self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)
-        size = max(-(-self.rank // 32) * 32, self.step.smallest)
+        size = max(round_up(self.rank, 32), self.step.smallest)
         length = max(rows, columns, size)
         self.square = rows == columns
         self.size, self.sweeps = size, 0
@@ -187,7 +178,7 @@ class Solver:
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
-        self.queued = min(self.step.unasked, MOST_SWEEPS)  # sweeps before the host asks
+        self.queued = min(self.step.sweeps_before_check, MOST_SWEEPS)  # sweeps before the host asks
         self._first_sweeps, self._more_sweeps = Replayed(), Replayed()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
@@ -214,7 +205,7 @@ class Solver:
 
     def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 numbers of `out` a block."""
-        tiles = [-(-size // ends.TILE) for size in out.shape[1:]]
+        tiles = [ceil_div(size, ends.TILE) for size in out.shape[1:]]
         return kernel[(self.batch, *tiles), (ends.TILE, ends.ROWS), stream]
 
     def _in_parts(self, kernel: Callable, stream: Stream = 0) -> Callable:
@@ -225,7 +216,7 @@ class Solver:
         self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0
     ) -> Callable:
         """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
-        threads = min(ends.THREADS, -(-rows // 4) * 32)
+        threads = min(ends.THREADS, ceil_div(rows, 4) * 32)
         return kernel[self.batch, threads, stream, shared]
 
     # ------------------------------------------------------------------ before the sweeps
@@ -265,13 +256,12 @@ class Solver:
     # ------------------------------------------------------------------ sweeps
     def _sweep(self, stream: Stream) -> None:
         """Sweep once, judge, and refresh those that wait for it."""
-        swept = self.step.sweep(
-            self.step.kernel, self.w, self.k, self.floor, self.cosines, self.since, self.state,
-            stream,
-        )  # fmt: skip
-        judge = ends.judge[-(-self.batch // 128), 128, stream]
-        judge(self.cosines, self.since, self.refreshes, self.state, np.int32(swept), self.swept,
-              self.history)  # fmt: skip
+        arrays = self.w, self.k, self.floor, self.cosines, self.since, self.state
+        for launch in self.step.launches(self.problem, *arrays):
+            launch.on(stream)
+        judge = ends.judge[ceil_div(self.batch, 128), 128, stream]
+        judge(self.cosines, self.since, self.refreshes, self.state, np.int32(self.step.swept),
+              self.swept, self.history)  # fmt: skip
         self._refresh(stream)
 
     def _refresh(self, stream: Stream) -> None:

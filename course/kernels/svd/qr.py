@@ -25,6 +25,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.intrinsics import load2, load4, store2, store4
+from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import ALL
 
 Array = Any  # of numba.cuda
@@ -399,10 +400,10 @@ class Reflections:
             raise ValueError(
                 f"columns is {columns}; rows are read four numbers at a time: pad them"
             )
-        panels = -(-columns // PANEL)
+        panels = ceil_div(columns, PANEL)
         self.v = cuda.device_array((batch, rows, panels * PANEL), np.float32)
         self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
-        self.threads = min(THREADS, max(FEWEST, -(-rows // 64) * 64))
+        self.threads = min(THREADS, max(FEWEST, round_up(rows, 64)))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
 
     def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:

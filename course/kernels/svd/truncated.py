@@ -29,6 +29,7 @@ import numpy as np
 from course.backend import cuda
 from course.kernels.launching import Replayed, copied
 from course.kernels.products import multiply
+from course.kernels.steps import round_up
 from course.kernels.svd import ends
 from course.kernels.svd.ladder import Solver
 from course.kernels.svd.qr import Reflections
@@ -41,7 +42,7 @@ MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple
 
 def sketch_columns(k: int, rank: int) -> int:
     """Columns of the sketch for k singular values of matrices with `rank` = min(m, n)."""
-    return min(-(-(k + MORE) // 32) * 32, rank)
+    return min(round_up(k + MORE, 32), rank)
 
 
 def check_rank(shape: tuple[int, ...], k: int, power: int) -> None:
