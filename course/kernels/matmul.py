@@ -52,7 +52,7 @@ from course.kernels.arrays import (
 from course.kernels.halves.products import HALVES, LAYOUTS, checked_sizes, gemm
 from course.kernels.halves.products import result as gemm_result
 from course.kernels.intrinsics import load, load4, store, store4
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.tensor_products import SMALL, product_of, tensor_refusal
 from course.kernels.warps import WARP
 
@@ -298,12 +298,21 @@ class MatmulProblem(NamedTuple):
         return cls(layout, *out.shape, a.shape[0 if LAYOUTS[layout][0] else 1], wide)
 
 
-def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any) -> Step:
+def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any, reused: int = 0) -> Step:
+    """A step each of whose blocks has a tile, and reads a number for `reused` results."""
+    reused = reused or tile[0]
+
     def launches(p, *arrays, **_):
         grid = blocks_over(p.rows, p.columns, tile, "the product")
         return [Launch(make(p), grid, block, arrays)]
 
-    return Step(launches)
+    def work(p):
+        of_a = p.rows * p.depth * ceil_div(p.columns, reused)
+        of_b = p.columns * p.depth * ceil_div(p.rows, reused)
+        operations = {"float32": 2 * p.rows * p.columns * p.depth}
+        return Work(4 * (of_a + of_b + p.rows * p.columns), operations)
+
+    return Step(launches, work=work)
 
 
 def _on_tensor_cores(precision: str) -> Step:
@@ -322,7 +331,7 @@ def _best(p):
 #: The steps on tensor cores: their precision.
 TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
 LADDER = Ladder("matmul", MatmulProblem.of, {
-    "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK),
+    "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK, reused=1),
     "tiled": _on_plain_cores(lambda p: tiled(p.layout), (SQUARE, SQUARE), (SQUARE, HIGH)),
     "padded": _on_plain_cores(lambda p: tiled(p.layout, 1), (SQUARE, SQUARE), (SQUARE, HIGH)),
     "vectorised": _on_plain_cores(lambda p: vectorised(p.layout, p.wide), (TILE, TILE), THREADS),

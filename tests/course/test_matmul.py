@@ -22,8 +22,6 @@ from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
 PLAIN = [method for method in LADDER if method not in TENSOR]
-#: Rows, columns, depth: whole tiles, parts of them, one number, wide enough for 16 bytes or not.
-SIZES = [(64, 64, 32), (1, 1, 1), (33, 65, 17), (68, 36, 20), (7, 130, 100), (130, 4, 3)]
 
 
 def given(rows, columns, depth, layout, seed=3):
@@ -38,47 +36,6 @@ def right(a, b, layout):
     turn_a, turn_b = LAYOUTS[layout]
     a, b = a.astype(float), b.astype(float)
     return (a.T if turn_a else a) @ (b.T if turn_b else b)
-
-
-@pytest.mark.parametrize("method", PLAIN)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("size", SIZES)
-def test_products_are_those_of_float64(method, layout, size):
-    a, b = given(*size, layout)
-    found = matmul(a, b, layout, method=method)
-    assert found.shape == size[:2] and found.dtype == np.float32
-    units = size[2] / 16 + 16 if method == "vectorised" else size[2]
-    bound = (units + 1) * 2.0**-24 * right(np.abs(a), np.abs(b), layout)
-    assert (np.abs(found - right(a, b, layout)) <= bound).all()
-
-
-@pytest.mark.parametrize("method", PLAIN)
-def test_factors_that_begin_anywhere_and_a_place_for_the_result(method):
-    rng = np.random.default_rng(1)
-    numbers = rng.standard_normal(1 + 32 * 40).astype(np.float32)
-    a = cuda.to_device(numbers)[1:].reshape(32, 40)  # 4 bytes past a multiple of 16
-    b = cuda.to_device(rng.standard_normal((40, 48)).astype(np.float32))
-    out = cuda.device_array((32, 48), np.float32)
-    assert matmul(a, b, out=out, method=method) is out
-    wanted = right(a.copy_to_host(), b.copy_to_host(), "nn")
-    assert np.abs(out.copy_to_host() - wanted).max() < 1e-5
-
-
-@pytest.mark.parametrize("method", PLAIN)
-def test_no_depth_is_zero_and_no_rows_is_empty(method):
-    empty = np.zeros((5, 0), np.float32)
-    assert np.array_equal(matmul(empty, empty, "nt", method=method), np.zeros((5, 5)))
-    rows = matmul(np.zeros((0, 3), np.float32), np.ones((3, 4), np.float32), method=method)
-    assert rows.shape == (0, 4)
-
-
-def test_what_is_not_a_number_stays_in_its_row():
-    a, b = given(40, 70, 33, "nn")
-    a[3, 5], a[39, 32] = np.nan, np.inf
-    for method in PLAIN:
-        found = matmul(a, b, method=method)
-        assert np.isnan(found[3]).all() and not np.isfinite(found[39]).any()
-        assert np.isfinite(np.delete(found, (3, 39), axis=0)).all()
 
 
 def test_long_sums_of_equal_numbers_do_not_drift():
@@ -122,22 +79,6 @@ def test_the_bias_is_added_to_each_row_and_its_gradient_is_their_sum():
     (launch,) = kernels.bias_launches(at, cuda.to_device(bias), at)
     launch.on()
     assert np.array_equal(at.copy_to_host(), x + bias)
-
-
-@pytest.mark.parametrize(
-    "arrays, options, kind, words",
-    [
-        ((np.ones((2, 3)), np.ones((3, 2), "f4")), {}, TypeError, "a holds float64"),
-        ((np.ones((2, 3), "f4"),) * 2, {}, ValueError, r"in the layout 'nn' .* 3 and 2 must be"),
-        ((np.ones((2, 3), "f4"), np.ones((2, 3), "f4")), {"layout": "tt"}, ValueError, "no layout"),
-        ((np.ones((2, 2), "f4"),) * 2, {"method": "fast"}, ValueError, "no method 'fast'"),
-        ((np.ones(3, "f4"), np.ones((3, 2), "f4")), {}, ValueError, r"a has the shape \(3,\)"),
-        ((np.ones((2, 2), "f4"), None), {}, TypeError, "b is None"),
-    ],
-)
-def test_what_does_not_fit_is_refused(arrays, options, kind, words):
-    with pytest.raises(kind, match=words):
-        matmul(*arrays, **options)
 
 
 # --- tensor cores ---------------------------------------------------------------------------------

@@ -138,6 +138,8 @@ class Case:
         Calls without arguments, the error's type, what its words must match.
     sizes : sequence of str
         Of `SIZES`, those that the function can be given.
+    float64, works_in_place : sequence of str
+        Methods that work in float64; of which a kernel works in place.
     """
 
     call: Callable
@@ -155,6 +157,8 @@ class Case:
     best: Sequence[tuple[Any, str]] = ()
     refused: Sequence[tuple[Callable[[], Any], type, str]] = ()
     sizes: Sequence[str] = SIZES
+    float64: Sequence[str] = ()
+    works_in_place: Sequence[str] = ()
 
     @property
     def ladder(self) -> Ladder:

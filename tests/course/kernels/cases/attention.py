@@ -1,0 +1,46 @@
+"""Attention of each head of each image."""
+
+import numpy as np
+
+from course.kernels.attention import SIZES, attention
+from tests.course.kernels.contract import ROUNDING, Case, Inputs, Right, length
+
+
+def _draw(rng, size):
+    batch, heads = map(int, rng.integers(1, 3, 2))
+    shape = batch, length(rng, size, 65), heads, int(rng.choice(SIZES))
+    scale = None if rng.random() < 0.5 else float(rng.uniform(0.01, 1))
+    return Inputs({name: 2 * rng.standard_normal(shape) for name in "qkv"}, {"scale": scale})
+
+
+def _right(arrays, scale):
+    q, k, v = (array.transpose(0, 2, 1, 3) for array in arrays.values())
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = q @ k.transpose(0, 1, 3, 2) * scale
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    y, sums = weights @ v, weights @ np.abs(v)
+    # each weight is rounded once, and so is the result; a score's own error is in an exponent
+    bounds = np.abs(y) + (2 + scale) * sums + 1e-3
+    return [
+        Right(*(its.transpose(0, 2, 1, 3).reshape(*arrays["q"].shape[:2], -1)
+                for its in (y, bounds)))
+    ]  # fmt: skip
+
+
+_X = np.ones((1, 8, 2, 64), np.float16)
+
+CASES = [
+    Case(
+        attention, _draw, _right, errors={name: ROUNDING[name] for name in ("float16", "bfloat16")},
+        special=(np.nan,), sizes=("tiny", "odd"), works_in_place=("scores", "auto"),
+        refused=[
+            (lambda: attention(_X, _X, _X.astype("f4")), TypeError, "v holds float32; q, k and v"),
+            (lambda: attention(_X, _X[:, :4], _X), ValueError, r"k has the shape \(1, 4, 2, 64\)"),
+            (lambda: attention(*[_X[..., :48]] * 3), ValueError, "heads have 48 numbers"),
+            (lambda: attention(_X, _X, _X, -1.0), ValueError, "scale is -1.0"),
+            (lambda: attention(*[_X[..., :32]] * 3, method="wgmma"), ValueError,
+             "'wgmma' of attention takes heads of 64, not of 32: choose 'scores', 'fused'"),
+        ],
+    ),
+]  # fmt: skip
