@@ -326,8 +326,8 @@ def of_networks() -> Iterator[Case]:
     fused = f"void({_TWO}, {_ONE}, {_ONE}, {_THREE})"
     for name in ACTIVATIONS:
         for inputs, side in ((1, 8), (16, 4), (1, 28), (16, 14)):
-            shape = convolution.shape_for(side, side)
-            kernel = convolution.fused(function_of(name), inputs, side, side, shape)
+            config = convolution.config_for(side, side)
+            kernel = convolution.fused(function_of(name), inputs, side, side, config)
             yield Case(f"convolution: fused, {name}, {inputs} x {side} x {side}", kernel, fused)
         for side in (SIDE, MNIST_SIDE):
             kernel = one_kernel.whole(function_of(name), side)

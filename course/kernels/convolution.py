@@ -1,7 +1,7 @@
 """A layer of a small convolutional network: 3 x 3 convolution, bias, activation, 2 x 2 pooling.
 
->>> for _, kernel, (grid, block), arguments in steps(x, weight, bias, out, "relu", "fused"):
-...     kernel[grid, block](*arguments)
+>>> for launch in LADDER.launches(x, weight, bias, out, activation="relu"):
+...     launch.on(stream)
 
 Images lie as PyTorch's do, x (image, channel, row, column), weight (outputs, inputs, 3, 3); around
 an image are zeros. Of each 2 x 2 activated results the largest goes on; a last odd row or column is
@@ -17,9 +17,12 @@ largest activated number need not be that of the largest number. Unlike ReLU the
 places with the pooling.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import float32
@@ -27,17 +30,16 @@ from numba import float32
 from course.backend import cuda
 from course.door.layout import workspace
 from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import Array, flat, known
+from course.kernels.arrays import Array, flat
 from course.kernels.intrinsics import load, store
 from course.kernels.reduce import larger
+from course.kernels.steps import STATIC_SHARED, Ladder, Launch, Step, ceil_div, require_choice
 
 ZERO = float32(0)
 #: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all
 #: lanes, which read every second pixel of some rows, would meet in a bank at 8 columns.
 PADDING = 4
 IN_FLIGHT = 18  # loads that a thread has under way together, before it stores the first
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
-LADDER = ("naive", "fused")  # the steps
 
 
 # --- step 1: naive --------------------------------------------------------------------------------
@@ -86,7 +88,7 @@ def same(x):
 
 
 @dataclass(frozen=True)
-class ConvolutionShape:
+class ConvolutionConfig:
     """The sizes to tune.
 
     Attributes
@@ -106,12 +108,12 @@ class ConvolutionShape:
         return self.outputs * self.pixels
 
 
-def shape_for(rows: int, columns: int) -> ConvolutionShape:
-    """The shape for images of so many rows and columns: no more threads than pooled pixels."""
+def config_for(rows: int, columns: int) -> ConvolutionConfig:
+    """The config for images of so many rows and columns: no more threads than pooled pixels."""
     pixels = 1
     while 2 * pixels <= min(16, (rows // 2) * (columns // 2)):
         pixels *= 2
-    return ConvolutionShape(pixels)
+    return ConvolutionConfig(pixels)
 
 
 @functools.cache
@@ -157,7 +159,7 @@ def largest_of(function: Callable) -> Callable:
 
 @functools.cache
 def fused(
-    function: Callable, inputs: int, rows: int, columns: int, shape: ConvolutionShape
+    function: Callable, inputs: int, rows: int, columns: int, config: ConvolutionConfig
 ) -> Callable:
     """Step 2, of (x, weight, bias, out), for images of `inputs` channels, rows x columns pixels.
 
@@ -174,11 +176,11 @@ def fused(
     high, wide = rows + 2, columns + PADDING
     frame, pooled_columns = high * wide, columns // 2
     pooled = (rows // 2) * pooled_columns
-    pixels, outputs, threads = shape.pixels, shape.outputs, shape.threads
+    pixels, outputs, threads = config.pixels, config.outputs, config.threads
     taps, pitch = 9 * inputs, 9 * inputs | 1
     area, numbers, longer = rows * columns, inputs * rows * columns, pitch - taps
     tile_size, weights_size = inputs * frame, outputs * pitch
-    at_once = min(IN_FLIGHT, -(-max(numbers, outputs * taps) // threads))
+    at_once = min(IN_FLIGHT, ceil_div(max(numbers, outputs * taps), threads))
     results, largest = four_results(inputs, frame, wide), largest_of(function)
 
     @cuda.jit
@@ -221,61 +223,78 @@ def fused(
     return convolve_fused
 
 
-def fused_bytes(inputs: int, rows: int, columns: int, shape: ConvolutionShape) -> int:
+def fused_bytes(inputs: int, rows: int, columns: int, config: ConvolutionConfig) -> int:
     """Bytes of shared memory of a block."""
     tile = inputs * (rows + 2) * (columns + PADDING)
-    return 4 * (tile + shape.outputs * (9 * inputs | 1))
+    return 4 * (tile + config.outputs * (9 * inputs | 1))
 
 
-# --- launching ------------------------------------------------------------------------------------
-LayerLaunch = tuple[str, Callable, tuple, tuple]  # name, kernel, (grid, block), arguments
+# --- the ladder -----------------------------------------------------------------------------------
+
+
+class LayerProblem(NamedTuple):
+    """What decides between the steps: of images the channels, rows and columns."""
+
+    inputs: int
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, x: Array, *arrays: Array, activation: str | None) -> LayerProblem:
+        """That of images."""
+        return cls(*x.shape[1:])
 
 
 def function_of(activation: str | None) -> Callable:
     """The device function of an activation's name; ValueError says which there are."""
     if activation is None:
         return same
-    if activation not in FUNCTIONS:
-        raise ValueError(
-            f"there is no activation {activation!r}: choose None or {', '.join(FUNCTIONS)}"
-        )
+    require_choice(activation, "activation", FUNCTIONS)
     return FUNCTIONS[activation][0]
 
 
-def steps(
-    x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
-) -> list[LayerLaunch]:
-    """What is launched, one after the other, for arrays on the device.
-
-    `x` may be anything with x's shape, such as a place that is filled in later.
-    """
-    function = function_of(activation)
-    images, inputs, rows, columns = x.shape
-    outputs = weight.shape[0]
-    if method == "fused":
-        shape = shape_for(rows, columns)
-        size = fused_bytes(inputs, rows, columns, shape)
-        if size > STATIC_SHARED:
-            raise ValueError(
-                f"{inputs} channels of {rows} x {columns} pixels need {size:,} bytes of shared "
-                f"memory, and a block has {STATIC_SHARED:,}: choose method='naive'"
-            )
-        kernel = fused(function, inputs, rows, columns, shape)
-        how = (images, -(-outputs // shape.outputs)), (shape.pixels, shape.outputs)
-        given = x.reshape(images, inputs * rows * columns), weight.reshape(outputs * 9 * inputs)
-        result = out.reshape(images, outputs, (rows // 2) * (columns // 2))
-        return [("convolution, activation, pooling", kernel, how, (*given, bias, result))]
-    known(method, "method", LADDER)
-    between = workspace((images, outputs, rows, columns), np.float32)
-    numbers = flat(between, "between")
-    found = [
-        ("convolution", convolve_naive, threads_for(between), (x, weight, bias, between)),
-        ("activation", each(function), threads_for(between), (numbers, numbers)),
-        ("pooling", pool_naive, threads_for(out), (between, out)),
-    ]
-    return [step for step in found if step[0] != "activation" or activation is not None]
+def activated(out: Array, activation: str | None) -> list[Launch]:
+    """What applies an activation in place, as a kernel of its own; nothing without one."""
+    if activation is None:
+        return []
+    elements = flat(out, "out")
+    return [Launch(each(function_of(activation)), *threads_for(out), (elements, elements))]
 
 
 def threads_for(out: Array) -> tuple[int, int]:
     """Grid and block where a thread has one element."""
-    return -(-out.size // EACH), EACH
+    return ceil_div(out.size, EACH), EACH
+
+
+def _naive(p, x, weight, bias, out, activation):
+    between = workspace((len(x), len(weight), p.rows, p.columns), np.float32)
+    return [
+        Launch(convolve_naive, *threads_for(between), (x, weight, bias, between)),
+        *activated(between, activation),
+        Launch(pool_naive, *threads_for(out), (between, out)),
+    ]
+
+
+def _fused(p, x, weight, bias, out, activation):
+    config, images, outputs = config_for(p.rows, p.columns), len(x), len(weight)
+    grid = images, ceil_div(outputs, config.outputs)
+    given = x.reshape(images, x.size // images), weight.reshape(weight.size), bias
+    result = out.reshape(images, outputs, out.size // (images * outputs))
+    kernel = fused(function_of(activation), *p, config)
+    return [Launch(kernel, grid, (config.pixels, config.outputs), (*given, result))]
+
+
+def _fused_refusal(p):
+    size = fused_bytes(*p, config_for(p.rows, p.columns))
+    if size <= STATIC_SHARED:
+        return ""
+    return (
+        f"keeps images in shared memory: {p.inputs} channels of {p.rows} x {p.columns} pixels need "
+        f"{size:,} bytes, and a block has {STATIC_SHARED:,}"
+    )
+
+
+LADDER = Ladder(
+    "convolution", LayerProblem.of, {"naive": Step(_naive), "fused": Step(_fused, _fused_refusal)},
+    best=lambda p: "naive" if _fused_refusal(p) else "fused",
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """A fully connected layer: out = activation(x weight' + bias), for few rows.
 
->>> for _, kernel, (grid, block), arguments in steps(x, weight, bias, out, "gelu", "warp"):
-...     kernel[grid, block](*arguments)
+>>> for launch in LADDER.launches(x, weight, bias, out, activation="gelu"):
+...     launch.on(stream)
 
 x (rows, inputs), weight (outputs, inputs) as PyTorch has it, bias (outputs,). The steps:
 
@@ -16,20 +16,20 @@ that weights are read side by side and that there are enough warps.
 
 import functools
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.activation import each
-from course.kernels.arrays import Array, blocks_over, flat, known
-from course.kernels.convolution import LayerLaunch, function_of, threads_for
+from course.kernels.arrays import Array, blocks_over
+from course.kernels.convolution import activated, function_of
 from course.kernels.intrinsics import load
+from course.kernels.steps import Ladder, Launch, Step
 from course.kernels.warps import WARP, lanes_sum
 
 ZERO = float32(0)
 WARPS = 8  # of a block, each with an output
 ROWS = 4  # of a warp: a weight is read once for all of them
-LADDER = ("naive", "warp")  # the steps
 NAIVE_BLOCK = (32, 8)
 
 sum_of_lanes = lanes_sum(WARP)
@@ -79,19 +79,29 @@ def warps(function: Callable, rows: int = ROWS) -> Callable:
     return linear_warps
 
 
-def steps(
-    x: Array, weight: Array, bias: Array, out: Array, activation: str | None, method: str
-) -> list[LayerLaunch]:
-    """What is launched, one after the other, for arrays on the device."""
-    function = function_of(activation)
-    count, outputs = out.shape
-    if method == "warp":
-        how = blocks_over(count, outputs, (WARPS, ROWS), "x"), (WARP, WARPS)
-        return [("linear, activation", warps(function), how, (x, weight, bias, out))]
-    known(method, "method", LADDER)
-    how = blocks_over(count, outputs, NAIVE_BLOCK, "x"), NAIVE_BLOCK
-    found: list[LayerLaunch] = [("linear", linear_naive, how, (x, weight, bias, out))]
-    if activation is not None:
-        numbers = flat(out, "out")
-        found.append(("activation", each(function), threads_for(out), (numbers, numbers)))
-    return found
+class LayerProblem(NamedTuple):
+    """A product of rows by weights."""
+
+    rows: int
+    outputs: int
+
+    @classmethod
+    def of(cls, x: Array, weight: Array, bias: Array, out: Array, activation: str | None) -> Any:
+        """Of arrays on the device."""
+        return cls(*out.shape)
+
+
+def _naive(p, x, weight, bias, out, activation):
+    grid = blocks_over(*p, NAIVE_BLOCK, "x")
+    product = Launch(linear_naive, grid, NAIVE_BLOCK, (x, weight, bias, out))
+    return [product, *activated(out, activation)]
+
+
+def _warp(p, x, weight, bias, out, activation):
+    grid, kernel = blocks_over(*p, (WARPS, ROWS), "x"), warps(function_of(activation))
+    return [Launch(kernel, grid, (WARP, WARPS), (x, weight, bias, out))]
+
+
+LADDER = Ladder(
+    "linear", LayerProblem.of, {"naive": Step(_naive), "warp": Step(_warp)}, best=lambda p: "warp"
+)

@@ -22,7 +22,7 @@ from course.backend import one_line
 from course.measure.roofline import bound
 from course.measure.timing import timing_of
 from course.models.digits.data import CLASSES, held_out
-from course.models.digits.network import METHODS, Network, accuracy, reference
+from course.models.digits.network import Network, accuracy, reference
 from course.models.digits.weights import ACTIVATIONS, Weights, multiplications
 from recording import launch_costs, peers
 from recording.peers.torch import numba_activation, torch_network, triton_activation
@@ -67,7 +67,7 @@ def moved(x, weights):
 def read(bench, network, images, labels):
     """How many of all held-out digits the course's programs read right."""
     name = f"digits {network.weights.activation}"
-    for method in METHODS:
+    for method in network.ladder:
         try:
             right = accuracy(network(images, method), labels)
         except Exception as problem:
@@ -101,7 +101,7 @@ def own(bench, network, x, work):
     """The course's programs, plain and in a CUDA graph that CuPy captures."""
     cuda, name = bench.cuda, f"digits {network.weights.activation}"
     there, scores = cuda.to_device(x), cuda.device_array((len(x), CLASSES), np.float32)
-    for method in METHODS:
+    for method in network.ladder:
         program(bench, name, method, network.program(method), (there, scores), work, scores)
         if cupy := bench.peer("cupy"):
             queued = functools.partial(network.program, method)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from course import cuda
-from course.kernels.steps import configured
+from course.kernels.steps import Ladder, Launch, configured
 
 
 def launched(launches: Callable[..., Any], arrays: Sequence[np.ndarray], shapes: Sequence[tuple],
@@ -19,12 +19,12 @@ def launched(launches: Callable[..., Any], arrays: Sequence[np.ndarray], shapes:
     return [result.copy_to_host() for result in results]
 
 
-def layered(steps: Callable[..., Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray,
+def layered(ladder: Ladder, x: np.ndarray, weight: np.ndarray, bias: np.ndarray,
             shape: tuple, activation: str | None, method: str) -> np.ndarray:  # fmt: skip
-    """A layer's result, of ``steps(x, weight, bias, out, activation, method)``."""
+    """A layer's result, of a method of its ladder."""
 
-    def launches(*given: Any) -> list[tuple[Callable, tuple]]:
-        return [(kernel[how], arguments) for _, kernel, how, arguments in steps(*given)]
+    def launches(*given: Any) -> list[Launch]:
+        return ladder.launches(*given, activation=activation, method=method)
 
-    (found,) = launched(launches, (x, weight, bias), [shape], activation, method)
+    (found,) = launched(launches, (x, weight, bias), [shape])
     return found

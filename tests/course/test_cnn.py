@@ -18,7 +18,7 @@ from course.measure.roofline import Roofs
 from course.measure.timing import timing_of
 from course.models.digits import data, mnist, one_kernel
 from course.models.digits import network as cnn
-from course.models.digits.network import METHODS, Network, accuracy, reference
+from course.models.digits.network import Network, accuracy, reference
 from course.models.digits.weights import ACTIVATIONS, Weights, multiplications, shapes
 from course.plots import batch_charts
 from recording import launch_costs, peers
@@ -27,6 +27,8 @@ from recording.peers.torch import numba_activation, torch_network, triton_activa
 from recording.subjects import cnn as subject
 from tests.pictures import assert_described
 from tools import train_cnn
+
+METHODS = ("fused", "naive", "whole")
 
 LIMIT = 1e-6  # relative Frobenius error, of float32 against float64
 SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
@@ -280,7 +282,7 @@ def test_one_kernel_reads_shared_memory_without_conflicts_and_refuses_large_imag
     assert report.total("global", "store").bytes == 4 * scores.size
     assert report.operations["float32"] > 2 * multiplications(3)
     large, weights = np.ones((2, 1, 32, 32), np.float32), Weights.random(1, "relu", 32)
-    with pytest.raises(ValueError, match=r"32 x 32 pixels need 5\d,\d+ bytes .* method='fused'"):
+    with pytest.raises(ValueError, match=r"needs 5\d,\d+ bytes for 32 x 32 pixels.*'fused'"):
         Network(weights)(large, method="whole")
     assert_near(Network(weights)(large), reference(large, weights))
 
@@ -346,7 +348,7 @@ def test_what_is_no_batch_of_images_is_refused(some):
     ):
         with pytest.raises(kind, match=words):
             network(given)
-    with pytest.raises(ValueError, match="no method 'layers': choose fused, naive, whole"):
+    with pytest.raises(ValueError, match="no method 'layers': choose auto, fused, naive, whole"):
         network(x, method="layers")
     with pytest.raises(
         ValueError,

@@ -233,4 +233,4 @@ def test_more_rows_than_a_grid_has_blocks_for_are_refused(method):
             kernels.bias_launches(a, a[0], a)
         for step in linear.LADDER:
             with pytest.raises(ValueError, match="x has 524,281 rows"):
-                linear.steps(a, a[:1], a[0], a, None, step)
+                linear.LADDER.launches(a, a[:1], a[0], a, activation=None, method=step)

@@ -21,7 +21,8 @@ Each activation with the network that was trained with it, and what was measured
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,19 +30,17 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, checked_float32, in_order, known
-from course.kernels.convolution import LayerLaunch, function_of
-from course.kernels.convolution import steps as convolution_steps
-from course.kernels.linear import steps as linear_steps
+from course.kernels.arrays import Array, checked_float32, in_order
+from course.kernels.convolution import LADDER as CONVOLUTION
+from course.kernels.convolution import function_of
+from course.kernels.linear import LADDER as LINEAR
+from course.kernels.steps import Ladder, Launch, Step, configured, require_choice
 from course.models.digits.data import CLASSES
-from course.models.digits.one_kernel import THREADS, packed, whole
+from course.models.digits.one_kernel import THREADS, packed, whole, whole_refusal
 from course.models.digits.weights import FIRST, HIDDEN, SECOND, Weights
 from course.models.spectral.network import erf, gelu
 
-__all__ = ["METHODS", "Network", "Program", "Weights", "accuracy", "erf", "reference"]
-
-#: name -> (step of `course.kernels.convolution`, step of `course.kernels.linear`), but for "whole"
-METHODS = {"fused": ("fused", "warp"), "naive": ("naive", "naive"), "whole": ("", "")}
+__all__ = ["Network", "Program", "Weights", "accuracy", "erf", "reference"]
 
 
 # --- the reference -------------------------------------------------------------------------------
@@ -121,6 +120,18 @@ def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 # --- on the GPU ----------------------------------------------------------------------------------
+class DigitsProblem(NamedTuple):
+    """What decides between the ways: how many images, and their side."""
+
+    batch: int
+    side: int
+
+    @classmethod
+    def of(cls, x: Array, scores: Array) -> DigitsProblem:
+        """That of images."""
+        return cls(x.shape[0], x.shape[-1])
+
+
 class Program:
     """The network's launches, prepared: called with (x, scores) on the GPU.
 
@@ -131,7 +142,7 @@ class Program:
     ----------
     network : Network
     method : str
-        One of `METHODS`.
+        Of the network's `ladder.names`.
     stream : optional
         Where to launch.
 
@@ -141,45 +152,25 @@ class Program:
         For another method.
     """
 
-    def __init__(self, network: Network, method: str = "fused", stream: Any = 0):
-        known(method, "method", METHODS)
+    def __init__(self, network: Network, method: str = "auto", stream: Any = 0):
+        require_choice(method, "method", network.ladder.names)
         self.network, self.method, self.stream = network, method, stream
         self._for: tuple[Any, Any] | None = None
         self._launches: list[tuple] = []
 
-    def steps(self, x: Any, scores: Any) -> list[LayerLaunch]:
-        """Each launch: layer, kernel, (grid, block), arguments; what `course.trace` takes."""
-        w, activation = self.network.there, self.network.weights.activation
-        convolve, multiply = METHODS[self.method]
-        batch, side = x.shape[0], x.shape[-1]
-        if self.method == "whole":
-            kernel = whole(function_of(activation), side)
-            arguments = x.reshape(batch, side * side), self.network.packed, scores
-            return [("all layers", kernel, (batch, THREADS), arguments)]
-        first = _memory(batch, FIRST, side // 2, side // 2)
-        second = _memory(batch, SECOND, side // 4, side // 4)
-        hidden = _memory(batch, HIDDEN)
-
-        def weight(layer: str) -> tuple[Any, Any]:
-            return w[f"{layer}_weight"], w[f"{layer}_bias"]
-
+    def steps(self, x: Any, scores: Any) -> list[tuple[str, Callable, tuple, tuple]]:
+        """Each launch: its name, kernel, (grid, block), arguments; what `course.trace` takes."""
+        launches = self.network.ladder.launches(x, scores, method=self.method)
         return [
-            *convolution_steps(x, *weight("first"), first, activation, convolve),
-            *convolution_steps(first, *weight("second"), second, activation, convolve),
-            *linear_steps(
-                second.reshape(batch, SECOND * (side // 4) ** 2), *weight("hidden"), hidden,
-                activation, multiply,
-            ),
-            *linear_steps(hidden, *weight("out"), scores, None, multiply),
-        ]  # fmt: skip
+            (its.kernel.__name__, its.kernel, (its.grid, its.block), its.arguments)
+            for its in launches
+        ]
 
     def __call__(self, x: Any, scores: Any) -> None:
         """Launch all; x (batch, 1, side, side), scores (batch, 10), of numba.cuda."""
         if self._for is None or self._for[0] is not x or self._for[1] is not scores:
-            self._launches = [
-                (kernel[grid, block, self.stream], arguments)
-                for _, kernel, (grid, block), arguments in self.steps(x, scores)
-            ]
+            launches = self.network.ladder.launches(x, scores, method=self.method)
+            self._launches = configured(launches, self.stream)
             self._for = x, scores
         for launch, arguments in self._launches:
             launch(*arguments)
@@ -205,14 +196,48 @@ class Network:
         self.there = {name: cuda.to_device(array) for name, array in weights.as_dict().items()}
         self.packed = cuda.to_device(packed(weights))
         self.device = cuda.get_current_device().id
-        self._door = Door("a network", ("x",), self._result, self._launches)
+        steps = {
+            "fused": self._layers("fused", "warp"),
+            "naive": self._layers("naive", "naive"),
+            "whole": Step(self._whole, lambda p: whole_refusal(p.side)),
+        }
+        self.ladder = Ladder("a network", DigitsProblem.of, steps, best=lambda p: "fused")
+        self._door = Door("a network", ("x",), self._result, self._launches, options=("method",))
 
-    def program(self, method: str = "fused", stream: Any = 0) -> Program:
+    def _whole(self, p: DigitsProblem, x: Array, scores: Array) -> list[Launch]:
+        kernel = whole(function_of(self.weights.activation), p.side)
+        arguments = x.reshape(p.batch, p.side**2), self.packed, scores
+        return [Launch(kernel, p.batch, THREADS, arguments)]
+
+    def _layers(self, convolve: str, multiply: str) -> Step:
+        """A step of both layers' ladders."""
+        activation = self.weights.activation
+
+        def layer(ladder: Ladder, name: str, x: Array, out: Array, **how: Any) -> list[Launch]:
+            weights = self.there[f"{name}_weight"], self.there[f"{name}_bias"]
+            return ladder.launches(x, *weights, out, **how)
+
+        def launches(p: DigitsProblem, x: Array, scores: Array) -> list[Launch]:
+            first = _memory(p.batch, FIRST, p.side // 2, p.side // 2)
+            second = _memory(p.batch, SECOND, p.side // 4, p.side // 4)
+            hidden, numbers = _memory(p.batch, HIDDEN), SECOND * (p.side // 4) ** 2
+            how = {"activation": activation, "method": convolve}
+            return [
+                *layer(CONVOLUTION, "first", x, first, **how),
+                *layer(CONVOLUTION, "second", first, second, **how),
+                *layer(LINEAR, "hidden", second.reshape(p.batch, numbers), hidden,
+                       activation=activation, method=multiply),
+                *layer(LINEAR, "out", hidden, scores, activation=None, method=multiply),
+            ]  # fmt: skip
+
+        return Step(launches)
+
+    def program(self, method: str = "auto", stream: Any = 0) -> Program:
         """What computes batches again and again, ready to be called with (x, scores)."""
         return Program(self, method, stream)
 
     def _result(self, x: Seen, method: str) -> Result:
-        known(method, "method", METHODS)
+        require_choice(method, "method", self.ladder.names)
         x.must_be_beside("x", "the weights", self.device)
         side = self.weights.side
         checked_float32(x, "x", 4, f"(batch, 1, {side}, {side})")
@@ -223,12 +248,11 @@ class Network:
             )
         return (x.shape[0], CLASSES), np.float32
 
-    def _launches(self, x: Array, out: Array, method: str, stream: Stream) -> list:
-        steps = self.program(method).steps(in_order(x, "x"), in_order(out, "out"))
-        return [(kernel[(*how, stream)], arguments) for _, kernel, how, arguments in steps]
+    def _launches(self, x: Array, out: Array, method: str) -> list[Launch]:
+        return self.ladder.launches(in_order(x, "x"), in_order(out, "out"), method=method)
 
     def __call__(
-        self, x: Array, method: str = "fused", out: Array | None = None, stream: Stream = None
+        self, x: Array, method: str = "auto", out: Array | None = None, stream: Stream = None
     ) -> Array:
         """Ten scores for each image; `scores.argmax(1)` are the digits.
 
@@ -238,7 +262,8 @@ class Network:
             Of NumPy, CuPy, PyTorch or numba.cuda, in C order; from 0 (paper) to 1 (ink). An image
             with NaN has scores of NaN, and touches no other.
         method : str
-            One of `METHODS`: four fused kernels, nine naive ones, or one for the whole network.
+            Of `ladder.names`: four fused kernels, which "auto" takes, nine naive ones, or one for
+            the whole network.
         out : array, optional
             Where to write.
         stream : stream, optional

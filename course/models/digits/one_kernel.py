@@ -13,8 +13,9 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.convolution import PADDING, STATIC_SHARED, ZERO, four_results, largest_of
+from course.kernels.convolution import PADDING, ZERO, four_results, largest_of
 from course.kernels.intrinsics import load, store
+from course.kernels.steps import STATIC_SHARED, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from course.models.digits.data import CLASSES
 from course.models.digits.weights import FIRST, HIDDEN, NAMES, SECOND, Weights
@@ -26,7 +27,7 @@ FIRST_BIAS = 9 * FIRST  # where parts begin in the packed weights
 SECOND_WEIGHT = FIRST_BIAS + FIRST
 SECOND_BIAS = SECOND_WEIGHT + SECOND * PITCH
 STAGED = SECOND_BIAS + SECOND  # numbers that go to shared memory; the rest is read once
-AT_ONCE = -(-STAGED // THREADS)  # loads of a thread, all under way together
+AT_ONCE = ceil_div(STAGED, THREADS)  # loads of a thread, all under way together
 ROWS = HIDDEN // WARPS  # hidden numbers of a warp
 MOST_PIXELS = THREADS // SECOND  # threads side by side in the second layer
 
@@ -52,6 +53,14 @@ def shared_bytes(side: int) -> int:
     return 4 * (STAGED + frames + SECOND * quarter**2 + HIDDEN)
 
 
+def whole_refusal(side: int) -> str:
+    """Why images are too large for a block's shared memory, in words; else nothing."""
+    size = shared_bytes(side)
+    if size <= STATIC_SHARED:
+        return ""
+    return f"needs {size:,} bytes for {side} x {side} pixels, and a block has {STATIC_SHARED:,}"
+
+
 def threads_for(side: int) -> tuple[int, int]:
     """Threads side by side, each with pixels of its own, in the first and the second layer."""
     found = []
@@ -70,17 +79,7 @@ def whole(function: Callable, side: int) -> Callable:
     Mapping: block i has image i. In a convolution thread t has output t // n and the pooled pixels
     t % n, + n, ...; in Linear a warp has every eighth output, its lanes the inputs.
     Shared memory: images in frames of zeros, the convolutions' weights, what is between the layers.
-
-    Raises
-    ------
-    ValueError
-        For images that are too large for a block's shared memory.
     """
-    if shared_bytes(side) > STATIC_SHARED:
-        raise ValueError(
-            f"images of {side} x {side} pixels need {shared_bytes(side):,} bytes of shared memory, "
-            f"and a block has {STATIC_SHARED:,}: choose method='fused'"
-        )
     half, quarter = side // 2, side // 4
     area, pooled, left = side * side, half * half, quarter * quarter
     wide, wide_half = side + PADDING, half + PADDING

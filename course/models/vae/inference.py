@@ -12,7 +12,6 @@ is one launch, `course.kernels.linear`'s; of many it is product, bias and activa
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
 
 import numpy as np
 
@@ -23,11 +22,11 @@ from course.door.libraries import Seen
 from course.kernels import linear, matmul, sampling
 from course.kernels.activation import LADDER as ACTIVATION
 from course.kernels.arrays import Array, checked_float32, flat, in_order
+from course.kernels.steps import Launch
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Weights, checked, trained
 
 FEW = 32  # images
-Launches = list[tuple[Callable, tuple]]
 
 
 class VAE:
@@ -40,9 +39,9 @@ class VAE:
             for half, its in zip(("mean", "spread"), np.split(self.weights[name], 2)):
                 self._there[f"{half} {name}"] = cuda.to_device(its)
         self._device = cuda.get_current_device().id
-        self._encode = Door("encode", ("x",), self._codes, self._to_codes)
-        self._decode = Door("decode", ("z",), self._images, self._to_images)
-        self._sample = Door("sample", ("counter",), self._drawn, self._to_drawn)
+        self._encode = Door("encode", ("x",), self._codes, self._to_codes, options=())
+        self._decode = Door("decode", ("z",), self._images, self._to_images, options=())
+        self._sample = Door("sample", ("counter",), self._drawn, self._to_drawn, options=("count",))
 
     @classmethod
     def trained(cls) -> VAE:
@@ -97,40 +96,35 @@ class VAE:
         return (count, self.shape.pixels), np.float32
 
     # ------------------------------------------------------------------ launches
-    def _layer(
-        self, name: str, x: Array, out: Array, activation: str | None, stream: Stream
-    ) -> Launches:
+    def _layer(self, name: str, x: Array, out: Array, activation: str | None) -> list[Launch]:
         weight, bias = self._there[f"{name}.weight"], self._there[f"{name}.bias"]
         if x.shape[0] <= FEW:
-            steps = linear.steps(x, weight, bias, out, activation, "warp")
-            return [(kernel[(*how, stream)], given) for _, kernel, how, given in steps]
-        how = {"layout": "nt", "method": "vectorised"}
-        layer = matmul.LADDER.launches(x, weight, out, **how)
-        layer += matmul.bias_launches(out, bias, out)
-        found = [(its.configured(stream), its.arguments) for its in layer]
+            how = {"activation": activation, "method": "warp"}
+            return linear.LADDER.launches(x, weight, bias, out, **how)
+        found = matmul.LADDER.launches(x, weight, out, layout="nt", method="vectorised")
+        found += matmul.bias_launches(out, bias, out)
         if activation:
-            given = (flat(out, "out"),) * 2
-            found += ACTIVATION.launches(*given, name=activation)
+            found += ACTIVATION.launches(flat(out, "out"), flat(out, "out"), name=activation)
         return found
 
-    def _to_codes(self, x: Array, mean: Array, log_variance: Array, stream: Stream) -> Launches:
+    def _to_codes(self, x: Array, mean: Array, log_variance: Array) -> list[Launch]:
         hidden = workspace((x.shape[0], self.shape.hidden), "float32")
         return [
-            *self._layer("encode", in_order(x, "x"), hidden, "leaky relu", stream),
-            *self._layer("mean code", hidden, mean, None, stream),
-            *self._layer("spread code", hidden, log_variance, None, stream),
+            *self._layer("encode", in_order(x, "x"), hidden, "leaky relu"),
+            *self._layer("mean code", hidden, mean, None),
+            *self._layer("spread code", hidden, log_variance, None),
         ]
 
-    def _to_images(self, z: Array, out: Array, stream: Stream) -> Launches:
+    def _to_images(self, z: Array, out: Array) -> list[Launch]:
         hidden = workspace((z.shape[0], self.shape.hidden), "float32")
         return [
-            *self._layer("decode", in_order(z, "z"), hidden, "leaky relu", stream),
-            *self._layer("pixels", hidden, in_order(out, "out"), "sigmoid", stream),
+            *self._layer("decode", in_order(z, "z"), hidden, "leaky relu"),
+            *self._layer("pixels", hidden, in_order(out, "out"), "sigmoid"),
         ]
 
-    def _to_drawn(self, counter: Array, out: Array, count: int, stream: Stream) -> Launches:
+    def _to_drawn(self, counter: Array, out: Array, count: int) -> list[Launch]:
         size = count, self.shape.latent
         zeros = workspace(size, "float32", zeros=True)  # mean and log variance
         z, noise = workspace(size, "float32"), workspace(size, "float32")
         drawn = sampling.launches(zeros, zeros, counter, z, noise)
-        return drawn + self._to_images(z, out, stream)
+        return drawn + self._to_images(z, out)

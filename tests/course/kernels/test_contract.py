@@ -26,7 +26,7 @@ WORKING = [  # steps whose work is said
 SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
 TRIES = 6  # of a call that a step refuses, with other inputs
 #: Ladders whose steps are compared in tests of their own alone, so far.
-WITHOUT = {"gemm", "svd"}
+WITHOUT = {"convolution", "gemm", "linear", "svd"}
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
 
 
