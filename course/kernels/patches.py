@@ -44,9 +44,8 @@ from course.kernels.fragments import quotient
 from course.kernels.halves.products import gemm
 from course.kernels.intrinsics import load4, store4
 from course.kernels.norm.halves import as_words
-from course.kernels.steps import Launch, configured, require_choice, round_up
+from course.kernels.steps import Launch, require_choice, round_up
 
-Launches = list[tuple[Callable, tuple]]
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host
 THREADS, WIDE = 96, 4
@@ -134,11 +133,11 @@ class Counts:
     to_gpu: int = 0
     to_host: int = 0
 
-    def launch(self, listed: Launches) -> None:
+    def launch(self, launches: list[Launch], stream: Any = 0) -> None:
         """Launch, and count."""
-        for call, arguments in listed:
-            call(*arguments)
-        self.launches += len(listed)
+        for launch in launches:
+            launch.on(stream)
+        self.launches += len(launches)
 
     def bring(self, array: np.ndarray, stream: Any = 0) -> Array:
         """An array's copy on the GPU; without a stream, the host waits for it."""
@@ -194,8 +193,8 @@ class PatchEmbedding:
 
     def launches(
         self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
-        method: str = "auto", stream: Any = 0,
-    ) -> Launches:  # fmt: skip
+        method: str = "auto",
+    ) -> list[Launch]:  # fmt: skip
         """What "gemm" and "kept" launch, for arrays on the GPU.
 
         Parameters
@@ -212,9 +211,8 @@ class PatchEmbedding:
         source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
         for n, weight in enumerate(parts):
             place, first = (n, self.channels // len(parts)), source if n == 0 else None
-            gathers = gathered(images, rows, self.table, first, self.patch, *place)
-            found += configured(gathers, stream)
-            found += _product(rows, weight, source, target, method, stream)
+            found += gathered(images, rows, self.table, first, self.patch, *place)
+            found += _product(rows, weight, source, target, method)
             source, target = target, source
         return found
 
@@ -274,7 +272,7 @@ class PatchEmbedding:
             there = counts.bring(images[:, n : n + 1])
             rows = cuda.device_array((len(found), round_up(self.area, ROW_PITCH)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
-            counts.launch(configured(gathered(there, rows, self.table, None, self.patch, 0, 1)))
+            counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
             counts.launch(_product(rows, weight, None, out, method))
             counts.fetch(out, part)
             total += part
@@ -296,7 +294,7 @@ class PatchEmbedding:
                 continue
             there = counts.bring(rows[start:end], stream)
             out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
-            counts.launch(_product(there, self.weight, None, out, method, stream))
+            counts.launch(_product(there, self.weight, None, out, method), stream)
             counts.fetch(out, back[start:end], stream)
             kept.append((there, out))  # until all is done
         for stream in streams if pinned else []:
@@ -304,12 +302,8 @@ class PatchEmbedding:
         found[...] = back + np.tile(self.host_table, (len(images), 1))
 
 
-def _product(
-    rows: Array, weight: Array, residual: Array | None, out: Array, method: str, stream: Any = 0
-) -> Launches:
-    how = {"layout": "nt", "method": method}
-    launches = gemm.ladder.launches(rows, weight, None, residual, out, **how)
-    return configured(launches, stream)
+def _product(rows, weight, residual, out, method):
+    return gemm.ladder.launches(rows, weight, None, residual, out, layout="nt", method=method)
 
 
 def sorted_rows(images: np.ndarray, patch: int, tokens: int, depth: int) -> np.ndarray:

@@ -63,8 +63,8 @@ def calls(batch: int) -> Iterator[tuple[str, Any, tuple]]:
         "scores": cuda.device_array((batch, shape.classes), np.float16),
     }
     for step in steps:
-        for number, (kernel, arguments) in enumerate(step.launches(views, 0)):
-            yield step.name + f", {number + 1}" * bool(number), kernel, arguments
+        for number, its in enumerate(step.launches(views)):
+            yield step.name + f", {number + 1}" * bool(number), its.configured(), its.arguments
 
 
 def launch(facts: Path) -> None:

@@ -198,13 +198,6 @@ def test_an_arena_for_vit_base_is_as_small_as_can_be():
     assert arena.apart > 3 * 2 * 64 * deep.tokens * (128 + 3 * 128 + 128 + 128 + 512)
 
 
-def kernel_and_sizes(call):
-    """Kernel, grid and block of a launch, of numba.cuda or of the simulator."""
-    if hasattr(call, "dispatcher"):
-        return call.dispatcher, call.griddim, call.blockdim
-    return call.kernel, call.grid, call.block
-
-
 @pytest.mark.parametrize("given", [{}, {"last": "class", "residual": "apart", "mlp": "unfused"},
                                    {"patches": "kept", "buffers": "apart"}])  # fmt: skip
 def test_launches_can_be_prepared_without_memory(given):
@@ -219,13 +212,15 @@ def test_launches_can_be_prepared_without_memory(given):
             # along an axis of one element nobody steps, and Numba and NumPy name other strides
             return [(size, size > 1 and step) for size, step in zip(one.shape, one.strides)]
 
-        listed = launches(*arrays)
-        return [(kernel_and_sizes(call), list(map(of, args))) for call, args in listed]
+        return [
+            (its.kernel, its.grid, its.block, list(map(of, its.arguments)))
+            for its in launches(*arrays)
+        ]
 
     for launches, first, out in (
-        (lambda *two: vit._all_launches(*two, 0), IMAGES, EXACT.astype(np.float16)),
-        (lambda *two: vit._token_launches(*two, 0), IMAGES, x),
-        (lambda *two: vit._block_launches(*two, 0, 0), x, x),
+        (vit._all_launches, IMAGES, EXACT.astype(np.float16)),
+        (vit._token_launches, IMAGES, x),
+        (lambda *two: vit._block_launches(*two, number=0), x, x),
     ):
         there = prepared(launches, cuda.to_device(first), cuda.to_device(out))
         layouts = [Layout(n, one.shape, one.strides, one.dtype) for n, one in

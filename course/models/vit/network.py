@@ -31,13 +31,12 @@ from course.kernels.halves import apart, dots
 from course.kernels.halves.products import gemm
 from course.kernels.launching import captured
 from course.kernels.patches import ON_GPU, PatchEmbedding, checked_images
-from course.kernels.steps import configured
+from course.kernels.steps import Launch
 from course.models import is_whole
 from course.models.vit.buffers import Arena, in_turn, lifetimes, packed
 from course.models.vit.shape import EPSILON, Flags, ViTShape
 from course.models.vit.weights import Weights, checked
 
-Launches = list[tuple[Callable, tuple]]
 Views = dict[str, Array]
 HALF = np.dtype(np.float16)
 
@@ -52,12 +51,12 @@ class Step(NamedTuple):
     touches : tuple of str
         Buffers that it reads, then the one that it writes.
     launches : callable
-        ``launches(views, stream)``: of these buffers' arrays.
+        ``launches(views)``: of these buffers' arrays.
     """
 
     name: str
     touches: tuple[str, ...]
-    launches: Callable[[Views, Any], Launches]
+    launches: Callable[[Views], list[Launch]]
 
 
 class ViT:
@@ -97,9 +96,13 @@ class ViT:
         self._device = cuda.get_current_device().id
         pool = self.flags.buffers == "asynchronous"
         launches = self._pool_launches if pool else self._all_launches
-        self._whole = Door("vit", ("images",), self._scores, launches, packs=not pool)
-        self._tokens = Door("tokens", ("images",), self._embedded, self._token_launches)
-        self._block = Door("block", ("x",), self._same, self._block_launches)
+        options = None if pool else ()
+        self._whole = Door(
+            "vit", ("images",), self._scores, launches, packs=not pool, options=options
+        )
+        tokens = self._embedded, self._token_launches
+        self._tokens = Door("tokens", ("images",), *tokens, options=())
+        self._block = Door("block", ("x",), self._same, self._block_launches, options=("number",))
 
     def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """Scores (n, classes) of images (n, channels, side, side), float16.
@@ -197,26 +200,23 @@ class ViT:
     def _firsts(self, x: str, out: str) -> Step:
         """The first token of each image, copied."""
 
-        def launches(views: Views, stream: Any) -> Launches:
-            return configured(
-                apart.launches(self._first_tokens(views[x]), None, None, views[out]), stream
-            )
+        def launches(views: Views) -> list[Launch]:
+            return apart.launches(self._first_tokens(views[x]), None, None, views[out])
 
         return Step(f"{out}, copied", (x, out), launches)
 
-    def _patches(self, views: Views, stream: Any) -> Launches:
+    def _patches(self, views: Views) -> list[Launch]:
         given = (views[name] for name in ("images", "rows", "begun", "x"))
-        how = self.flags.patches, self.flags.product
-        return self.embedding.launches(*given, *how, stream)
+        return self.embedding.launches(*given, self.flags.patches, self.flags.product)
 
     def _norm(self, layer: str, x: str, out: str, first_only: bool = False) -> Step:
         """LayerNorm of each token, or of each image's first."""
 
-        def launches(views: Views, stream: Any) -> Launches:
+        def launches(views: Views) -> list[Launch]:
             given = self._first_tokens(views[x]) if first_only else views[x]
             factors = (self._there[f"{layer}.{which}"] for which in ("weight", "bias"))
-            how = EPSILON, views[out], self.flags.norm, None, stream
-            return norm.prepared(given, *factors, *how)
+            how = {"eps": EPSILON, "activation": None, "method": self.flags.norm}
+            return norm.LADDER.launches(given, *factors, views[out], **how)
 
         return Step(layer, (x, out), launches)
 
@@ -226,16 +226,15 @@ class ViT:
     ) -> Step:  # fmt: skip
         """activation(x weight' + bias) + residual; `few` results may take a warp each."""
 
-        def launches(views: Views, stream: Any) -> Launches:
+        def launches(views: Views) -> list[Launch]:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
             if few and dots.takes(views[x], weight, views[out]):
-                return configured(dots.launches(views[x], weight, added, views[out]), stream)
+                return dots.launches(views[x], weight, added, views[out])
             method = "auto" if few else self.flags.product  # any number of classes goes with any
             how = {"layout": "nt", "activation": activation, "method": method}
-            launches = gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
-            return configured(launches, stream)
+            return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
 
         others = () if residual is None else (residual,)
         return Step(layer, (x, *others, out), launches)
@@ -252,23 +251,22 @@ class ViT:
     ) -> Step:
         """The layer's bias and an activation, or a residual, after its product."""
 
-        def launches(views: Views, stream: Any) -> Launches:
+        def launches(views: Views) -> list[Launch]:
             bias = self._there[f"{layer}.bias"] if activation else None
             other = None if residual is None else views[residual]
-            return configured(apart.launches(views[x], bias, other, views[out], activation), stream)
+            return apart.launches(views[x], bias, other, views[out], activation)
 
         others = () if residual is None else (residual,)
         return Step(f"{layer}, apart", (x, *others, out), launches)
 
-    def _attention(self, qkv: str, heads: str) -> Callable[[Views, Any], Launches]:
+    def _attention(self, qkv: str, heads: str) -> Callable[[Views], list[Launch]]:
         """Attention that reads the product's layout: (images, tokens, 3, heads, head)."""
 
-        def launches(views: Views, stream: Any) -> Launches:
+        def launches(views: Views) -> list[Launch]:
             whole = self._by_image(views[qkv], 3, self.shape.heads, self.shape.head)
             out = self._by_image(views[heads], self.shape.width)
             three = (part(whole, 2, n) for n in range(3))
-            launches = attention.LADDER.launches(*three, out, method=self.flags.attention)
-            return configured(launches, stream)
+            return attention.LADDER.launches(*three, out, method=self.flags.attention)
 
         return launches
 
@@ -308,9 +306,9 @@ class ViT:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
         shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
-        def listed(step: Step, memory: Views) -> Launches:
+        def listed(step: Step, memory: Views) -> list[Launch]:
             views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
-            return step.launches(views | ends, stream)
+            return step.launches(views | ends)
 
         todo = [
             ([name for name in step.touches if name not in ends], functools.partial(listed, step))
@@ -335,20 +333,20 @@ class ViT:
             checked_images(images, *self._sizes)
         return (self._batch(images.shape), self.shape.classes), HALF
 
-    def _all_launches(self, images: Array, scores: Array, stream: Any) -> Launches:
+    def _all_launches(self, images: Array, scores: Array) -> list[Launch]:
         steps = self.steps()
         views = self._views(len(scores), steps) | {"images": images, "scores": scores}
-        return [launch for step in steps for launch in step.launches(views, stream)]
+        return [launch for step in steps for launch in step.launches(views)]
 
     def _embedded(self, images: Seen) -> Result:
         self._scores(images)
         return (images.shape[0], self.shape.tokens, self.shape.width), HALF
 
-    def _token_launches(self, images: Array, out: Array, stream: Any) -> Launches:
+    def _token_launches(self, images: Array, out: Array) -> list[Launch]:
         views = {"images": images, "x": rows_of(out, "out")}
         shapes = self.shapes(len(images))
         views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
-        return self._patches(views, stream)
+        return self._patches(views)
 
     def _same(self, x: Seen, number: int) -> Result:
         x.must_be_beside("x", "the weights", self._device)
@@ -358,11 +356,11 @@ class ViT:
             raise ValueError(f"x has the shape {x.shape}; it must be (n, {wanted[0]}, {wanted[1]})")
         return x.shape, HALF
 
-    def _block_launches(self, x: Array, out: Array, number: int, stream: Any) -> Launches:
+    def _block_launches(self, x: Array, out: Array, number: int) -> list[Launch]:
         steps = self._block_steps(number, "images", "scores")
         ends = {"images": rows_of(x, "x"), "scores": rows_of(out, "out")}
         views = self._views(len(x), steps) | ends
-        return [launch for step in steps for launch in step.launches(views, stream)]
+        return [launch for step in steps for launch in step.launches(views)]
 
 
 OUTSIDE = ("images", "scores")  # buffers that the caller has
