@@ -13,7 +13,7 @@ Adam's corrections, kernels therefore read on the GPU, by the step that is count
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from course import backend
 from course.backend import cuda
 from course.kernels import activation, adam, launching, losses, matmul, sampling
 from course.kernels.arrays import known
-from course.kernels.steps import configured
+from course.kernels.steps import Launch, ceil_div, configured
 from course.models.vae.reference import check_images
 from course.models.vae.weights import Training, Weights
 from lessons.lesson16.parts import Parameters, add, count, gather
@@ -45,7 +45,7 @@ METHODS = {
     "naive": Way("naive", "each", "atomics", False),
     "optimised": Way("vectorised", "wide", "vectorised", True),
 }
-Launches = Iterator[tuple[Callable, tuple]]  # configured kernels and their arguments
+Launches = Iterator[Launch]
 
 
 class LayeredTrainer:
@@ -155,7 +155,7 @@ class LayeredTrainer:
     # ------------------------------------------------------------------ a step
     def _step(self) -> Launches:
         """A step's launches, in their order."""
-        shape, batch, way, stream = self._begun.shape, self._begun.batch, self._way, self._stream
+        shape, batch, way = self._begun.shape, self._begun.batch, self._way
         scale = 1 / batch
 
         def array(columns: int) -> Any:
@@ -169,13 +169,12 @@ class LayeredTrainer:
         bce, kl, corrected = (cuda.device_array(n, np.float32) for n in (1, 1, 2))
 
         def product(a: Any, b: Any, out: Any, layout: str) -> Launches:
-            launches = matmul.LADDER.launches(a, b, out, layout=layout, method=way.product)
-            yield from configured(launches, stream)
+            yield from matmul.LADDER.launches(a, b, out, layout=layout, method=way.product)
 
         def layer(name: str, below: Any, out: Any) -> Launches:
             weight, bias = self._weights.of(name)
             yield from product(below, weight, out, "nt")
-            yield from configured(matmul.bias_launches(out, bias, out), stream)
+            yield from matmul.bias_launches(out, bias, out)
 
         def leaky(*arrays: Any) -> Launches:
             """Forward of (x, out), backward of (grad, result, out)."""
@@ -185,21 +184,22 @@ class LayeredTrainer:
 
         def added(to: Any, other: Any) -> Launches:
             flat = to.reshape(to.size), other.reshape(other.size)
-            yield add[-(-to.size // THREADS), THREADS, stream], flat
+            yield Launch(add, ceil_div(to.size, THREADS), THREADS, flat)
 
         def by_weights(name: str, above: Any, below: Any) -> Launches:
             weight, bias = self._gradients.of(name)
             yield from product(above, below, weight, "tn")
-            yield from configured(matmul.sum_launches(above, bias), stream)
+            yield from matmul.sum_launches(above, bias)
 
         def by_input(name: str, above: Any, out: Any) -> Launches:
             weight, _ = self._weights.of(name)
             yield from product(above, weight, out, "nn")
 
         # forward
-        grid = -(-shape.pixels // BLOCK[0]), -(-batch // BLOCK[1])
+        grid = ceil_div(shape.pixels, BLOCK[0]), ceil_div(batch, BLOCK[1])
         steps = self.steps_of_an_epoch
-        yield gather[grid, BLOCK, stream], (self._images, self._order, self._counter, steps, x)
+        batch_of = self._images, self._order, self._counter, steps, x
+        yield Launch(gather, grid, BLOCK, batch_of)
         yield from layer("encode", x, h)
         yield from leaky(h, h)
         yield from layer("mean", h, mean)
@@ -231,9 +231,9 @@ class LayeredTrainer:
         yield from by_weights("log variance", d_log_variance, h)
         yield from by_weights("encode", d_h, x)
         # only now do weights change: all that read them are done
-        yield count[1, 1, stream], (
+        yield Launch(count, 1, 1, (
             self._counter, steps, self._table, corrected, bce, kl, np.float32(scale), self._history,
-        )  # fmt: skip
+        ))  # fmt: skip
         parts = self._weights, self._gradients, self._first, self._second
         groups = [[p.all for p in parts]] if way.together else zip(*(p.each() for p in parts))
         for w, gradient, first, second in groups:
