@@ -17,7 +17,7 @@ import numpy as np
 
 from course.backend import one_line
 from course.models.spectral.data import POINTS, spectra
-from course.models.spectral.network import FETCHED, FOLDED, METHODS, SHAPES, Autoencoder, reference
+from course.models.spectral.network import FETCHED, FOLDED, SHAPES, Autoencoder, reference
 from course.models.spectral.weights import EPSILON, PACKED, Weights, multiplications
 from recording import launch_costs
 from recording.subjects.launch import time_launch
@@ -59,7 +59,7 @@ def own(bench, model, x, scores, work):
     cuda, batch = bench.cuda, len(x)
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
     errors = cuda.device_array(batch, np.float32)
-    for method in METHODS:
+    for method in model.ladder:
         call = model.configured(batch, method)
         args = (there, y, errors)
         if method != "layers":  # the kernel itself, so that its registers are kept

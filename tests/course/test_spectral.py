@@ -18,7 +18,6 @@ from course.models.spectral.layers import Layers
 from course.models.spectral.network import (
     FETCHED,
     FOLDED,
-    METHODS,
     SHAPES,
     Autoencoder,
     reference,
@@ -28,6 +27,8 @@ from course.models.spectral.shape import STATIC_LIMIT, FusedShape
 from course.models.spectral.weights import PACKED, Weights
 from tools import train_spectral
 from warpsim.host import gpus
+
+METHODS = ("fused", "folded", "fetched", "layers")
 
 LIMIT = 1e-5  # relative, of float32 against float64
 HOPPER, TURING = gpus.find("H200"), gpus.find("T4")
@@ -324,7 +325,9 @@ def test_out_must_be_another_array_of_the_same_shape(weights):
         Autoencoder(weights)(x, out=x)
     with pytest.raises(ValueError, match=r"out is float32 of shape \(2, 320\)"):
         Autoencoder(weights)(x, out=np.zeros((2, 320), np.float32))
-    with pytest.raises(ValueError, match="no method 'fast': choose fused, folded, fetched, layers"):
+    with pytest.raises(
+        ValueError, match="no method 'fast': choose auto, fused, folded, fetched, layers"
+    ):
         Autoencoder(weights)(x, method="fast")
 
 

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import vectorize
@@ -25,17 +25,17 @@ from numba import vectorize
 from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.libraries import Seen
-from course.kernels.arrays import Array, checked_float32, in_order, known
+from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.launching import allow_shared, room
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.models.spectral.data import BANDS, FRAMES, POINTS
 from course.models.spectral.fused import fused
 from course.models.spectral.layers import Layers
 from course.models.spectral.shape import FusedShape
 from course.models.spectral.weights import EPSILON, Weights
 
-__all__ = ["METHODS", "SHAPES", "Autoencoder", "Weights", "reference", "shape_for"]
+__all__ = ["SHAPES", "Autoencoder", "Weights", "reference", "shape_for"]
 
-METHODS = ("fused", "folded", "fetched", "layers")
 ALIGNED = 16  # bytes
 
 #: Shapes with resident weights, from few spectra a block to many.
@@ -140,6 +140,17 @@ def shape_for(
     return found[-1]
 
 
+class SpectraProblem(NamedTuple):
+    """How many spectra there are."""
+
+    batch: int
+
+    @classmethod
+    def of(cls, x: Array, out: Array, errors: Array) -> SpectraProblem:
+        """That of arrays."""
+        return cls(x.shape[0])
+
+
 class Autoencoder:
     """The autoencoder with its weights on the GPU (or the simulated one).
 
@@ -156,10 +167,15 @@ class Autoencoder:
         self.weights = weights
         self.packed = {fold: cuda.to_device(weights.packed(fold)) for fold in (False, True)}
         self.device = cuda.get_current_device().id
-        self._door = Door("an autoencoder", ("x",), self._results, self._launches)
+        steps = {name: self._in_one(name) for name in ("fused", "folded", "fetched")}
+        steps["layers"] = Step(self._by_layers)
+        self.ladder = Ladder("an autoencoder", SpectraProblem.of, steps, best=lambda p: "fused")
+        self._door = Door(
+            "an autoencoder", ("x",), self._results, self._launches, options=("method",)
+        )
 
     def configured(
-        self, batch: int, method: str = "fused", stream: Any = 0, shape: FusedShape | None = None
+        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
     ) -> Callable[..., None]:
         """What computes a batch of this size, ready to be called with (x, y, errors) on the GPU.
 
@@ -168,7 +184,8 @@ class Autoencoder:
         batch : int
             At least 1.
         method : str
-            One of `METHODS`: one kernel, one with folded weights (a third less work), one without
+            Of `ladder.names`: one kernel, which "auto" takes, one with folded weights (a third less
+            work), one without
             resident weights, or ten.
         stream : optional
             Where to launch.
@@ -180,7 +197,7 @@ class Autoencoder:
         ValueError
             For another method, a batch below 1, or a shape that the GPU has no room for.
         """
-        known(method, "method", METHODS)
+        require_choice(method, "method", self.ladder.names)
         if batch < 1:
             raise ValueError(f"batch is {batch}; a launch needs at least 1 spectrum")
         if method == "layers":
@@ -193,9 +210,18 @@ class Autoencoder:
         return call
 
     def kernel(
-        self, batch: int, method: str = "fused", stream: Any = 0, shape: FusedShape | None = None
+        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
     ) -> tuple[Callable[..., None], Any]:
         """The kernel alone, configured, and its weights: called with (x, weights, y, errors)."""
+        shape, blocks = self._shape(batch, method, shape)
+        made = kernel_of(shape)
+        if shape.dynamic_shared:
+            allow_shared(made, SIGNATURE, shape.dynamic_shared)
+        call = made[blocks, shape.threads, stream, shape.dynamic_shared]
+        return call, self.packed[shape.folded]
+
+    def _shape(self, batch: int, method: str, shape: FusedShape | None) -> tuple[FusedShape, int]:
+        """The shape for a batch, if none is given, and its blocks."""
         device = cuda.get_current_device()
         capability = tuple(device.compute_capability)
         most, limit = int(device.MULTIPROCESSOR_COUNT), room()[0]
@@ -206,16 +232,26 @@ class Autoencoder:
                 f"capability {'.'.join(map(str, shape.capability))}; this GPU has {limit:,} and "
                 f"{'.'.join(map(str, capability))}: choose method='fetched'"
             )
-        made = kernel_of(shape)
-        if shape.dynamic_shared:
-            allow_shared(made, SIGNATURE, shape.dynamic_shared)
-        tiles = -(-batch // (shape.tile * shape.groups))
-        blocks = shape.blocks(batch, most) if shape.resident else tiles
-        call = made[blocks, shape.threads, stream, shape.dynamic_shared]
-        return call, self.packed[shape.folded]
+        tiles = ceil_div(batch, shape.tile * shape.groups)
+        return shape, shape.blocks(batch, most) if shape.resident else tiles
+
+    def _in_one(self, method: str) -> Step:
+        """A step of one kernel."""
+
+        def launches(p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
+            shape, blocks = self._shape(p.batch, method, None)
+            arguments = x, self.packed[shape.folded], out, errors
+            kernel, shared = kernel_of(shape), shape.dynamic_shared
+            return [Launch(kernel, blocks, shape.threads, arguments, shared)]
+
+        return Step(launches)
+
+    def _by_layers(self, p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
+        layers = Layers(self.weights, p.batch).launches(x, out, errors)
+        return [Launch(kernel, *how, arguments) for _, kernel, how, arguments in layers]
 
     def _results(self, x: Seen, method: str) -> list[Result]:
-        known(method, "method", METHODS)
+        require_choice(method, "method", self.ladder.names)
         x.must_be_beside("x", "the weights", self.device)
         shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
         checked_float32(x, "x", 2, shape)
@@ -223,19 +259,13 @@ class Autoencoder:
             raise ValueError(f"x has the shape {x.shape}; it must be {shape}")
         return [(x.shape, np.float32), ((x.shape[0],), np.float32)]
 
-    def _launches(
-        self, x: Array, out: Array, errors: Array, method: str, stream: Stream
-    ) -> list[tuple[Callable, tuple]]:
+    def _launches(self, x: Array, out: Array, errors: Array, method: str) -> list[Launch]:
         for array, name in ((x, "x"), (out, "out")):
             _check_address(in_order(array, name), name)
-        if method == "layers":
-            steps = Layers(self.weights, x.shape[0], stream).launches(x, out, errors)
-            return [(kernel[(*how, stream)], arguments) for _, kernel, how, arguments in steps]
-        launch, packed = self.kernel(x.shape[0], method, stream)
-        return [(launch, (x, packed, out, errors))]
+        return self.ladder.launches(x, out, errors, method=method)
 
     def __call__(
-        self, x: Array, method: str = "fused", out: Array | None = None, stream: Stream = None
+        self, x: Array, method: str = "auto", out: Array | None = None, stream: Stream = None
     ) -> tuple:
         """Rebuild spectra, and score them.
 
@@ -245,7 +275,7 @@ class Autoencoder:
             Of NumPy, CuPy, PyTorch or numba.cuda, in C order; on the GPU from an address that is a
             multiple of 16 bytes. A spectrum with NaN or infinity gives NaN, and touches no other.
         method : str
-            One of `METHODS`.
+            Of `ladder.names`.
         out : array, optional
             Where to write the rebuilt spectra; of x's shape and type, and not x itself.
         stream : stream, optional
