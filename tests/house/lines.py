@@ -39,15 +39,16 @@ class Budget(NamedTuple):
 #: lines came and why.
 BUDGETS = {
     "warpsim": Budget(18_100, 2_636, 21_500),
-    "course": Budget(25_400, 752, 27_700),
-    "course_models": Budget(5_600, 83, 5_800),
+    # ladders and launches: 600 lines more in the kernels until the products of matrices are one
+    "course": Budget(25_400, 752, 28_300),
+    "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     "course_lessons": Budget(44_000, 13, 44_300),
     "course_recording": Budget(10_300, 301, 10_900),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared
     "tools": Budget(5_700, 395),
-    "tests": Budget(54_500, 5_301, 63_200),
+    "tests": Budget(54_500, 5_301, 64_200),
 }
 SLACK = 500
 
