@@ -48,7 +48,8 @@ class About:
     def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Iterable[tuple[Any, tuple]]:
         """What is launched for these arrays and results: configured kernels, their arguments."""
         door = self.door
-        if 0 in self.results[0][0] or (0 in self.seen[0].shape and not door.empty):
+        nothing = all(0 in one[0] for one in self.results if one is not None)
+        if nothing or (0 in self.seen[0].shape and not door.empty):
             return []
         if door.options is not None:
             launches = door.launches(*arrays, **dict(zip(door.options, self.options, strict=True)))
