@@ -147,7 +147,7 @@ def test_is_of_truth_values_compares_and_of_other_types_is_false():
     np.testing.assert_array_equal(out, np.stack([x > 0, x > 0, x > 9], axis=1))
 
 
-def test_a_branch_that_a_constant_or_a_shape_rules_out_is_not_typed():
+def test_a_branch_that_a_constant_or_the_axes_rule_out_is_not_typed():
     @cuda.jit
     def kernel(x, out):
         if DEBUG:
@@ -156,7 +156,7 @@ def test_a_branch_that_a_constant_or_a_shape_rules_out_is_not_typed():
             out[0] = x[0, 1]
         elif x.ndim == 1:
             out[0] = x[1]
-        if len(x.shape) > 1:
+        if x.ndim > 1:
             out[0] += x.shape[1]
 
     out = np.zeros(1)
