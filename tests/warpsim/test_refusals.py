@@ -44,6 +44,7 @@ w2 = 0; w2 = 2.5; w3 = a + 'x' if w2 > 3 else 1
 if d1(n) and 0: w2 = a + 'x'
 if b[0] or G_BOOL: pass
 w1 = x and 0 and a
+l[0] = (G_BOOL or True) or c[0] < iv
 while G_BOOL: k[0] = 1
 assert fv == 2**40 != n; w2 = a + 'x'
 if (lambda: 1) is None: w2 = a + 'x'
@@ -73,6 +74,7 @@ if h[0]: pass
 w1 = not h[0]
 l[0] = h[0]
 if not G_BOOL: iv, *w1 = 1, 2
+if not G_BOOL: del iv
 def w1(p): return p + fv
 lv[math.floor(iv)] = y; w1 = (lambda p: p)(t)
 def w1(p): return w1

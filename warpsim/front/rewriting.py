@@ -79,6 +79,10 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """``True or x``, ``True and x``: Python's compiler leaves one of the two out."""
         self.generic_visit(node)
+        inner = [
+            (v, isinstance(v, ast.BoolOp) and type(v.op) is type(node.op)) for v in node.values
+        ]
+        node.values = [part for v, same in inner for part in (v.values if same else [v])]
         while len(node.values) > 1 and folded(node.values[0]) is not MISSING:
             if bool(folded(node.values[0])) is isinstance(node.op, ast.Or):
                 return node.values[0]
