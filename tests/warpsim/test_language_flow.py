@@ -181,3 +181,20 @@ def test_statements_after_a_return_on_both_sides_are_left_out():
     out = np.zeros(4)
     kernel[1, 4](out)
     assert out.tolist() == [1, 1, 2, 2]
+
+
+def test_what_stands_in_the_middle_of_a_chain_is_evaluated_once():
+    @cuda.jit
+    def kernel(k, calls, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            once = 4 < k[i] + cuda.atomic.add(calls, 0, 1) * 0 != 7
+            out[i] = 0 < k[i] < k[i + 1] * 2 <= k[i + 2] + 9 < 18 and once
+
+    k = np.random.default_rng(0).integers(0, 10, 300)
+    calls, out = np.zeros(1, np.int64), np.zeros(290, bool)
+    kernel[10, 32](k, calls, out)
+    wanted = [0 < k[i] < k[i + 1] * 2 <= k[i + 2] + 9 < 18 and 4 < k[i] != 7 for i in range(290)]
+    assert out.tolist() == wanted
+    assert 0 < sum(wanted) < 290
+    assert calls[0] == 290

@@ -79,10 +79,11 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """``True or x``, ``True and x``: Python's compiler leaves one of the two out."""
         self.generic_visit(node)
-        inner = [
-            (v, isinstance(v, ast.BoolOp) and type(v.op) is type(node.op)) for v in node.values
-        ]
-        node.values = [part for v, same in inner for part in (v.values if same else [v])]
+        values, node.values = node.values, []
+        for value in values:
+            same = isinstance(value, ast.BoolOp) and type(value.op) is type(node.op)
+            once = any(isinstance(part, Once) for part in walk(value))
+            node.values += value.values if same and not once else [value]
         while len(node.values) > 1 and folded(node.values[0]) is not MISSING:
             if bool(folded(node.values[0])) is isinstance(node.op, ast.Or):
                 return node.values[0]
@@ -103,7 +104,10 @@ class _Rewriter(ast.NodeTransformer):
                 first, again = (Once(right, place, begins) for begins in (True, False))
             parts.append(ast.copy_location(ast.Compare(left, [op], [first]), node))
             left = ast.copy_location(again, right)
-        return ast.copy_location(ast.BoolOp(ast.And(), parts), node)
+        made = parts.pop()
+        while parts:  # each inside the one before it, whose value it may read
+            made = ast.copy_location(ast.BoolOp(ast.And(), [parts.pop(), made]), node)
+        return made
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """``x[slice(1, n)]`` as ``x[1:n]``."""
