@@ -114,6 +114,8 @@ CASES = [
             (lambda: layer_norm(LONG[:, :16_385], method="registers"), ValueError, "most 16,384"),
             (lambda: layer_norm(LONG[:, :1028], method="several rows"), ValueError,
              "holds rows of at most 1,024 elements"),
+            (lambda: layer_norm(LONG.astype(np.float16)[:, :12], method="half"), ValueError,
+             "'half' of layer_norm (is for rows of a multiple of 8|needs compute capability 8.0)"),
             (lambda: layer_norm(LONG[:, :0]), ValueError, "must have from 1 to 16,777,216"),
             (lambda: layer_norm(LONG, eps=-1), ValueError, "eps is -1"),
             (lambda: layer_norm(LONG, activation="tanh"), ValueError, "no activation 'tanh'"),
