@@ -145,8 +145,9 @@ def rebuild(way: str, folder: Path, images: int, k: int, phase: Phase) -> list[n
 def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
     """As the first project did it; what it allocates belongs to the copies."""
     from course.backend import cuda
-    from course.kernels.reconstruct import reconstruct
+    from course.kernels.reconstruct import LADDER
 
+    step = LADDER["original"]
     cuda.synchronize()  # the GPU's context is made
 
     def one(folder: Path, image: int) -> np.ndarray:
@@ -156,8 +157,7 @@ def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
             there = [cuda.to_device(array) for array in (u, s, vt)]
             out = cuda.device_array((u.shape[0], vt.shape[1]), np.float32)
         with phase("launch kernel"):
-            (launch,) = reconstruct.ladder.launches(*there, out, k=k, method="original")
-            launch.on()
+            step.configured(there[0], there[2], k, out)(*there, k, out)
         with phase("copy out"):
             return out.copy_to_host()
 

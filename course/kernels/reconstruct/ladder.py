@@ -102,6 +102,16 @@ class TileStep(Step):
         """That of one image, whose rows are aligned."""
         return self.kernels[True, False]
 
+    @property
+    def many(self) -> Any:
+        """That of stacks of images."""
+        return self.kernels[True, True]
+
+    def configured(self, u: Array, vt: Array, k: int, out: Array) -> Callable[..., None]:
+        """The kernel for one such image, to be called with (u, s, vt, k, out): lesson 07 does."""
+        aligned = factors_are_aligned(u, vt, out)
+        return self.kernels[aligned, False][self.grid(*out.shape), self.block]
+
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""
         down, across = ceil_div(rows, self.tile[0]), ceil_div(columns, self.tile[1])

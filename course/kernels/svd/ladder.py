@@ -52,10 +52,11 @@ class SVDProblem(NamedTuple):
 class SVDStep(Step):
     """A step of the ladder: what rotates, in one or more sweeps.
 
-    Its launches are of a problem and the arrays (w, k, floor, cosines, since, state).
+    Its launches are of a problem, the kernel, and the arrays w, k, floor, cosines, since, state.
 
     Attributes
     ----------
+    kernel : kernel
     smallest, largest : int
         Rows and columns, padded to a multiple of 32, that the kernel takes.
     swept : int
@@ -66,6 +67,7 @@ class SVDStep(Step):
         costs many.
     """
 
+    kernel: Any
     smallest: int
     largest: int
     swept: int
@@ -75,7 +77,7 @@ class SVDStep(Step):
 def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
     """Sweeps in one launch, a block a matrix."""
 
-    def launches(p, w, k, floor, cosines, since, state):
+    def launches(p, kernel, w, k, floor, cosines, since, state):
         arguments = w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state
         return [Launch(kernel, len(w), rotate.THREADS, arguments)]
 
@@ -84,13 +86,16 @@ def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
             return ""
         return f"takes matrices whose shorter side is at most {largest}; given {p.columns}"
 
-    return SVDStep(launches, refusal, smallest=32, largest=largest, swept=0, sweeps_before_check=3)
+    return SVDStep(
+        launches, refusal, kernel=kernel, smallest=32, largest=largest, swept=0,
+        sweeps_before_check=3,
+    )  # fmt: skip
 
 
 def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
     """A sweep, a launch for each round of a tournament between blocks of rows."""
 
-    def launches(p, w, k, floor, cosines, since, state):
+    def launches(p, kernel, w, k, floor, cosines, since, state):
         players = max(2, round_up(w.shape[1] // blocks.BLOCK, 2))
         grid = len(w), players // 2
         return [
@@ -99,7 +104,7 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
         ]
 
     return SVDStep(
-        launches, capability=capability, smallest=64, largest=LONGEST, swept=1,
+        launches, capability=capability, kernel=kernel, smallest=64, largest=LONGEST, swept=1,
         sweeps_before_check=10,
     )  # fmt: skip
 
@@ -257,7 +262,7 @@ class Solver:
     def _sweep(self, stream: Stream) -> None:
         """Sweep once, judge, and refresh those that wait for it."""
         arrays = self.w, self.k, self.floor, self.cosines, self.since, self.state
-        for launch in self.step.launches(self.problem, *arrays):
+        for launch in self.step.launches(self.problem, self.step.kernel, *arrays):
             launch.on(stream)
         judge = ends.judge[ceil_div(self.batch, 128), 128, stream]
         judge(self.cosines, self.since, self.refreshes, self.state, np.int32(self.step.swept),
