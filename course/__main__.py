@@ -105,7 +105,7 @@ def run_lessons(arguments: argparse.Namespace) -> None:
     from importlib.util import find_spec
 
     from course.diagnosis.probes import pip
-    from lessons.copies import Copies, notebooks
+    from course_lessons.copies import Copies, notebooks
 
     folder = arguments.folder
     work = Copies(folder, notebooks(), str(folder), f"{called()} lessons {folder}")
@@ -130,7 +130,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     from course.files import alone_in
     from course.measure.own_figures import beside, own_folder
     from course.measure.recorded import subject_of
-    from recording import frame as bench
+    from course_recording import frame as bench
 
     known = bench.subjects()
     unknown = [subject for subject in arguments.subjects if subject not in known]

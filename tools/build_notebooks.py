@@ -1,6 +1,6 @@
 """Turn lessons into notebooks, one way only.
 
-``python -m tools.build_notebooks`` makes of each ``lessons/lessonNN/name.py``
+``python -m tools.build_notebooks`` makes of each ``course_lessons/lessonNN/name.py``
 
 - ``notebooks/NN_name.ipynb``, the student's: solution blocks taken out, nothing executed;
 - ``solutions/NN_name.ipynb``: executed from top to bottom, outputs kept.
@@ -50,7 +50,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     Parameters
     ----------
     path
-        The lesson, ``lessons/lessonNN/name.py``.
+        The lesson, ``course_lessons/lessonNN/name.py``.
     kind
         "notebooks" for the student's, "solutions" for the solution.
     where
@@ -79,7 +79,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
         "accelerator": "GPU",
         "colab": {"gpuType": "T4", "provenance": []},
         "course": {
-            "lesson": f"lessons/{lessons.label(path)}",
+            "lesson": f"course_lessons/{lessons.label(path)}",
             "sha256": source_hash(path),
         },
     }
@@ -383,7 +383,9 @@ def _report(path: Path, node: NotebookNode, seconds: list[float]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Build the notebooks of the lessons named, or of all."""
     parser = argparse.ArgumentParser(prog="python -m tools.build_notebooks", description=__doc__)
-    parser.add_argument("lessons", nargs="*", type=Path, help="lessons/lessonNN/name.py; none: all")
+    parser.add_argument(
+        "lessons", nargs="*", type=Path, help="course_lessons/lessonNN/name.py; none: all"
+    )
     parser.add_argument(
         "--force",
         action="store_true",

@@ -88,7 +88,7 @@ def _uncomment(lines: list[str], start: int) -> str:
 
 def paths(root: Path = ROOT) -> list[Path]:
     """Return the lessons' texts below `root`, in order: in each folder the file cut in cells."""
-    folders = sorted((root / "lessons").glob("lesson[0-9][0-9]"))
+    folders = sorted((root / "course_lessons").glob("lesson[0-9][0-9]"))
     return [path for folder in folders for path in sorted(folder.glob("*.py")) if _is_text(path)]
 
 

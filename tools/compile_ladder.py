@@ -21,7 +21,7 @@ from course.kernels.halves.common import DEPTH
 from course.kernels.reconstruct import warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
 from course.kernels.tensor_maps import TensorMapType
-from lessons.lesson06 import ladder
+from course_lessons.lesson06 import ladder
 from tools.compile_cases import of_factors
 from tools.lessons import ROOT
 

@@ -20,7 +20,7 @@ import numpy as np
 from course.backend import cuda
 from course.compiler.facts import CompilerMissing, compiled
 from course.kernels.steps import configured
-from lessons.lesson13.profile import trace_launch
+from course_lessons.lesson13.profile import trace_launch
 from tools import compile_all
 
 FAMILIES = ("reduce", "softmax", "activation", "norm", "spectral", "convolution", "linear")

@@ -1,9 +1,9 @@
 """Read a lesson (py:percent) and hold it to the lesson format.
 
-A lesson's text, ``lessons/lessonNN/name.py``, is a plain Python file cut in cells by lines that
-start with ``# %%``. This module finds lessons, reads them, and lists what is wrong with their form;
-``tools.cells`` cuts them, ``tools.sections`` divides core from deepening, and ``tools.links`` links
-lesson to lesson. CONTRIBUTING.md describes the format.
+A lesson's text, ``course_lessons/lessonNN/name.py``, is a plain Python file cut in cells by lines
+that start with ``# %%``. This module finds lessons, reads them, and lists what is wrong with their
+form; ``tools.cells`` cuts them, ``tools.sections`` divides core from deepening, and ``tools.links``
+links lesson to lesson. CONTRIBUTING.md describes the format.
 """
 
 import ast

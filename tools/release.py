@@ -58,7 +58,7 @@ def wheel_problems(root: Path, wheel: Path, version: str = __version__) -> list[
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         for path in seals.notebooks(root, "notebooks"):
-            inside = f"lessons/notebooks/{path.name}"
+            inside = f"course_lessons/notebooks/{path.name}"
             if inside not in names or archive.read(inside) != path.read_bytes():
                 found.append(f"{wheel.name}: {inside} is not the repository's")
         holders = [name for name in sorted(names) if PLACEHOLDER.encode() in archive.read(name)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from lessons.copies import notebooks_in
+from course_lessons.copies import notebooks_in
 from tools import command, lessons
 
 KINDS = ("notebooks", "solutions")
@@ -76,9 +76,7 @@ def _refusal(target: Path) -> str:
     if kind == "notebooks":
         rescue = f"`{command('tools.work')} --new {target.name[:2]}` copies it into work/"
     else:
-        rescue = (
-            f"what shall stay belongs into lessons/lesson{target.stem[:2]}/{target.stem[3:]}.py"
-        )
+        rescue = f"what shall stay belongs into course_lessons/lesson{target.stem[:2]}/{target.stem[3:]}.py"
     return (
         f"{name}: changed since `make notebooks` wrote it, so it is left as it is; {rescue}. Then "
         f"`git checkout {name}` takes the change back, or `make notebooks FORCE=1` writes over it "

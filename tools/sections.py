@@ -2,7 +2,7 @@
 
 Below each numbered heading stands a badge, ``<kbd>core</kbd> 15 minutes`` or ``<kbd>deepening</kbd>
 10 minutes``, and *How long it takes* sums them up. The minutes follow from one rule,
-``section_minutes``. ``python -m tools.sections lessons/lessonNN/name.py`` writes them.
+``section_minutes``. ``python -m tools.sections course_lessons/lessonNN/name.py`` writes them.
 """
 
 import argparse
@@ -297,7 +297,7 @@ def written(text: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Write the minutes into the lessons named."""
     parser = argparse.ArgumentParser(prog="python -m tools.sections", description=__doc__)
-    parser.add_argument("lessons", nargs="+", type=Path, help="lessons/lessonNN/name.py")
+    parser.add_argument("lessons", nargs="+", type=Path, help="course_lessons/lessonNN/name.py")
     for path in parser.parse_args(arguments).lessons:
         path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
 

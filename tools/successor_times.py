@@ -246,7 +246,7 @@ def measure(folder: Path, file: Path) -> int:
 
     from course import backend
     from course.door import disk
-    from recording.profiling.hardware_counters import versions
+    from course_recording.profiling.hardware_counters import versions
 
     known = {
         package: json.loads((folder / f"{package}.json").read_text(encoding="utf-8"))

@@ -1,15 +1,15 @@
 """Fill ``work/``, where students work, from ``notebooks/``, and lose nothing there.
 
 ``python -m tools.work`` copies the lessons that ``work/`` does not have, and renews copies that
-nobody changed (`lessons.copies`). ``python -m tools.work --new 05`` puts the new lesson 05 beside
-the student's file. Where the course came from pip, ``course lessons DIR`` does the same.
+nobody changed (`course_lessons.copies`). ``python -m tools.work --new 05`` puts the new lesson 05
+beside the student's file. Where the course came from pip, ``course lessons DIR`` does the same.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from lessons.copies import Copies
+from course_lessons.copies import Copies
 from tools import command, lessons, seals
 
 

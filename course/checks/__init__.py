@@ -1,6 +1,6 @@
 """Exercises: how one is declared, how an answer is judged, what is said of it; and `check`.
 
-An exercise is declared in ``lessons/lessonNN/exercises.py`` by `KernelExercise.declare` or
+An exercise is declared in ``course_lessons/lessonNN/exercises.py`` by `KernelExercise.declare` or
 `FunctionExercise.declare` (`course.checks.exercises`). How an answer is judged stands in
 `course.checks.judging`; what is said about it in `course.checks.verdicts`.
 """

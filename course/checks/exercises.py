@@ -1,6 +1,6 @@
 """Exercises: how one is declared, and where they are kept.
 
-An exercise lives in `lessons/lessonNN/exercises.py`, which calls `declare`. How an answer is
+An exercise lives in `course_lessons/lessonNN/exercises.py`, which calls `declare`. How an answer is
 judged stands in `course/checks/judging.py`; what is said about it in `course/checks/verdicts.py`.
 """
 
@@ -182,7 +182,7 @@ class Exercise:
         """What a mistake gives in case `number`, in the form of a reference's value.
 
         A mistake is a callable that takes the arguments it names, as a reference is, or has
-        ``in_case(exercise, number)``, as an edit of the solution has (`lessons.edits`).
+        ``in_case(exercise, number)``, as an edit of the solution has (`course_lessons.edits`).
         """
         if hasattr(mistake, "in_case"):
             return mistake.in_case(self, number)
@@ -271,8 +271,8 @@ class FunctionExercise(Exercise):
         What the returned arrays must have.
     caller : callable, optional
         `caller(answer, arguments)` calls the answer in a way of its own and returns what is judged:
-        watched, as `lessons.lesson09.watching` does for answers that start threads, or killed in
-        between.
+        watched, as `course_lessons.lesson09.watching` does for answers that start threads, or
+        killed in between.
     """
 
     judge: Callable[..., str | None] | None = None
@@ -359,14 +359,14 @@ _loaded = False
 def exercises() -> dict[str, Exercise]:
     """All exercises of the course by name, in the order of the lessons.
 
-    They are found by importing ``lessons.lessonNN.exercises``: the one place, beside
+    They are found by importing ``course_lessons.lessonNN.exercises``: the one place, beside
     ``python -m course bench``, where the package reaches for what lies above it.
     """
     global _loaded
     if not _loaded:
-        package = importlib.import_module("lessons")
+        package = importlib.import_module("course_lessons")
         for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-            name = f"lessons.{info.name}.exercises"
+            name = f"course_lessons.{info.name}.exercises"
             if info.ispkg and importlib.util.find_spec(name) is not None:
                 importlib.import_module(name)
         _loaded = True

@@ -30,7 +30,7 @@ COLUMNS = (
 )  # fmt: skip
 #: What every header says; further lines are free.
 REQUIRED = ("gpu", "course", "date")
-#: Subjects whose files are no benches, such as profiles: see recording/profiling/README.md.
+#: Subjects whose files are no benches, such as profiles: see course_recording/profiling/README.md.
 OTHER_LAYOUT = (
     "further_counters", "further_counters-explained", "successor",
     "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",

@@ -2,8 +2,8 @@
 
 NumPy's OpenBLAS keeps a thread for each core and splits each SVD among them. Where an image goes to
 each core already, those threads only get in one another's way: an SVD of 256x256 that takes 11 ms
-on one thread has been seen to take 800 ms (`recording/subjects/pipeline.py` measures it). Hence
-`one_thread`.
+on one thread has been seen to take 800 ms (`course_recording/subjects/pipeline.py` measures it).
+Hence `one_thread`.
 
 The C library maps each array of more than 128 KiB afresh and unmaps it when it is let go. An SVD of
 256x256 lets go of some megabytes: about a thousand pages that the system must find, clear and take

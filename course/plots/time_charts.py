@@ -71,7 +71,7 @@ def time_bars(milliseconds: Mapping[str, float], title: str = "") -> Picture:
 
 
 class HasSpans(Protocol):
-    """A toy whose host and GPU did something: `lessons.lesson03.toy_gpu.ToyGPU`.
+    """A toy whose host and GPU did something: `course_lessons.lesson03.toy_gpu.ToyGPU`.
 
     Attributes
     ----------

@@ -15,8 +15,8 @@ from course.measure import recorded
 from course.measure.recorded import Figure
 from course.plots import scaling_charts
 from course.streams.overlap import amdahl, gustafson
-from lessons.lesson12 import toy_cluster
-from recording.frame import charts_beside
+from course_lessons.lesson12 import toy_cluster
+from course_recording.frame import charts_beside
 
 HEADER = {"gpu": "Tesla T4", "course": "0.1.0", "date": "2026-11-22"}
 
@@ -139,7 +139,7 @@ def test_marks_of_several_kinds_are_all_seen_where_they_meet():
 @pytest.fixture
 def bench(monkeypatch):
     pytest.importorskip("distributed", reason="Dask is not installed")
-    from recording.subjects import cluster
+    from course_recording.subjects import cluster
 
     monkeypatch.setattr(cluster, "EMPTY", 8)
     frame = SimpleNamespace(say=lambda _: None, rows=[], notes=[], failures=[], roofs=None)

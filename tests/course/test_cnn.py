@@ -21,10 +21,10 @@ from course.models.digits import network as cnn
 from course.models.digits.network import Network, accuracy, reference
 from course.models.digits.weights import ACTIVATIONS, Weights, multiplications, shapes
 from course.plots import batch_charts
-from recording import launch_costs, peers
-from recording.frame import Bench, charts_beside
-from recording.peers.torch import numba_activation, torch_network, triton_activation
-from recording.subjects import cnn as subject
+from course_recording import launch_costs, peers
+from course_recording.frame import Bench, charts_beside
+from course_recording.peers.torch import numba_activation, torch_network, triton_activation
+from course_recording.subjects import cnn as subject
 from tests.pictures import assert_described
 from tools import train_cnn
 

@@ -40,8 +40,8 @@ from course.models.vae import data, jobs, weights
 from course.models.vae.jobs import Refused
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training
-from lessons.copies import RECORD, Copies
-from recording.unfinished import Unfinished
+from course_lessons.copies import RECORD, Copies
+from course_recording.unfinished import Unfinished
 from warpsim import own_files
 from warpsim.front import answers
 

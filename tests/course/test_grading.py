@@ -9,8 +9,8 @@ import pytest
 from course import check
 from course.checks import exercises, grading
 from course.checks.exercises import find_exercise
-from lessons.edits import edited, solution
-from tests.lessons.wrong_answers import all_answers
+from course_lessons.edits import edited, solution
+from tests.course_lessons.wrong_answers import all_answers
 
 
 def points(name, edits):

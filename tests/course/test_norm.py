@@ -21,10 +21,10 @@ from course.kernels.norm.backward_registers import backward_config, backward_in_
 from course.kernels.norm.first_steps import FIRST_STEPS, NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm, method_for
 from course.kernels.norm.registers import row_config, rows_in_registers, short_config
-from recording.frame import Bench, WrongResult
-from recording.peers import cuda_cpp
-from recording.subjects import norm as bench_norm
-from recording.subjects import norm_lengths
+from course_recording.frame import Bench, WrongResult
+from course_recording.peers import cuda_cpp
+from course_recording.subjects import norm as bench_norm
+from course_recording.subjects import norm_lengths
 from warpsim.host import gpus
 
 KINDS = (np.float32, np.float16)

@@ -20,7 +20,7 @@ from course.kernels.reconstruct.ladder import (
     factors_are_aligned,
     reconstruct,
 )
-from lessons.lesson06 import ladder
+from course_lessons.lesson06 import ladder
 from warpsim.host import gpus
 
 SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]

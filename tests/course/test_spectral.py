@@ -453,8 +453,8 @@ def test_training_is_the_same_each_time_and_rebuilds_better():
 
 def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     """In the simulator, without times: what is called, with what, and whether it is right."""
-    from recording import frame
-    from recording.subjects import spectral as subject
+    from course_recording import frame
+    from course_recording.subjects import spectral as subject
 
     class Untimed(frame.Bench):
         def __init__(self):

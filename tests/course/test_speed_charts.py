@@ -9,7 +9,7 @@ from course.measure import recorded
 from course.measure.recorded import Figure
 from course.plots import speed_charts
 from course.plots.speed_charts import OURS, original, original_speedups, speed_chart, speedups
-from recording.frame import charts_beside
+from course_recording.frame import charts_beside
 from warpsim.draw.style import Picture
 
 SMALL, LARGE = "1048576", str(1 << 26)

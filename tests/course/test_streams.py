@@ -16,9 +16,9 @@ from course.streams import timeline, ways
 from course.streams.batch import factor_bytes, least_copy_time
 from course.streams.memory import PinnedPool, PoolExhausted
 from course.streams.ways import WAYS, Batch, rebuild_stack
-from recording.frame import Bench
-from recording.subjects import streams as subject
-from tests.recording.lazy_gpu import Event, Kernel, LazyGPU
+from course_recording.frame import Bench
+from course_recording.subjects import streams as subject
+from tests.course_recording.lazy_gpu import Event, Kernel, LazyGPU
 from warpsim import cuda as host
 from warpsim.host import device
 

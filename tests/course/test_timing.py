@@ -14,7 +14,7 @@ from course.measure.intervals import median_interval
 from course.measure.roofline import ImpossibleFigure, Roofs
 from course.measure.timing import Timing, benchmark, timing_of
 from course.measure.transfers import transfers
-from tests.recording.fake_gpu import FakeArray, FakeGPU
+from tests.course_recording.fake_gpu import FakeArray, FakeGPU
 from warpsim.host.device import NoTime
 
 needs_no_gpu = pytest.mark.skipif(backend.gpu() is not None, reason="with a GPU, times are times")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import plots as pictures
-from lessons.lesson03.toy_gpu import ToyGPU
+from course_lessons.lesson03.toy_gpu import ToyGPU
 from tests.pictures import assert_drawn
 
 

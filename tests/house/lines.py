@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.house.places import MOVES, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (*PACKAGES, "lessons", "recording", "tests")
+FOLDERS = (*PACKAGES, "tests")
 
 
 class Budget(NamedTuple):

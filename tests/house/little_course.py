@@ -99,10 +99,10 @@ print(os.environ.get("COURSE_STRICT"), os.environ.get("COURSE_SIMULATED_GPU"))
 
 def make(folder):
     """Make the repository in an empty folder and return that."""
-    for name in ("lessons", "notebooks", "solutions"):
+    for name in ("course_lessons", "notebooks", "solutions"):
         (folder / name).mkdir()
-    (folder / "lessons/lesson00").mkdir()
-    (folder / "lessons/lesson00/sample.py").write_text(LESSON)
+    (folder / "course_lessons/lesson00").mkdir()
+    (folder / "course_lessons/lesson00/sample.py").write_text(LESSON)
     return folder
 
 

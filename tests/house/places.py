@@ -6,8 +6,6 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 
 #: Today's folders and files that will lie in another place, and that place.
 MOVES = {
-    "lessons": "course_lessons",
-    "recording": "course_recording",
     "course/door": "course/dispatch",
     "course/door/disk": "course/kernel_cache",
     "course/door/bfloat": "warpsim/ptx",
@@ -106,10 +104,11 @@ ALLOWED = {
     "warpsim/run": "warpsim/code warpsim/ptx +warpsim/draw warpsim/host",
     "warpsim": "+warpsim/run",
     "course/files": "",
-    "course/lazy": "",
+    "course/old_names": "",
+    "course/lazy": "course/old_names",
     "course/colab": "",
     "course/stopping": "",
-    "course": "course/lazy warpsim",
+    "course": "course/lazy course/old_names warpsim",
     "course/driver": "warpsim/host",
     "course/kernel_cache": "course/files warpsim/core warpsim/ptx",
     "course/backend": "course/driver course/kernel_cache warpsim/host",
@@ -181,8 +180,8 @@ CIRCLES = {
     frozenset({"course/backend", "course/door", "course/measure"}),
     frozenset({"course/cluster", "course/pipeline"}),
     frozenset({"course/compiler", "course/diagnosis"}),
-    frozenset({"recording", "recording/subjects"}),
-    frozenset({"recording/profiling", "recording/profiling/further"}),
+    frozenset({"course_recording", "course_recording/subjects"}),
+    frozenset({"course_recording/profiling", "course_recording/profiling/further"}),
     frozenset({"warpsim", "warpsim/code", "warpsim/draw", "warpsim/front", "warpsim/host",
                "warpsim/run", "warpsim/watch"}),
 }  # fmt: skip

@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parents[2]
 BELOW = {
     "warpsim": set(),
     "course": {"warpsim"},
-    "lessons": {"course", "warpsim"},
-    "recording": {"lessons", "course", "warpsim"},
-    "tools": {"recording", "lessons", "course", "warpsim"},
+    "course_lessons": {"course", "warpsim"},
+    "course_recording": {"course_lessons", "course", "warpsim"},
+    "tools": {"course_recording", "course_lessons", "course", "warpsim"},
 }
 #: check() finds the exercises in the lessons' folders by their names.
-BY_NAME = {("course.checks.exercises", "lessons")}
+BY_NAME = {("course.checks.exercises", "course_lessons")}
 
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
 SHARED = ("course.kernels", "course.models", "course.torch")
@@ -278,7 +278,7 @@ def test_no_places_import_each_other_in_a_circle():
 
 
 def number_of(module: str) -> int | None:
-    found = re.match(r"lessons\.lesson(\d\d)\b", module)
+    found = re.match(r"course_lessons\.lesson(\d\d)\b", module)
     return int(found[1]) if found else None
 
 
@@ -292,13 +292,13 @@ def test_a_lesson_takes_nothing_from_a_later_lesson(module):
 @pytest.mark.parametrize("path", lessons.paths(ROOT), ids=lambda path: path.parent.name)
 def test_a_lessons_text_takes_names_from_faces_kernels_models_and_lessons(path):
     course = importlib.import_module("course")
-    module = f"lessons.{path.parent.name}.{path.stem}"
+    module = f"course_lessons.{path.parent.name}.{path.stem}"
     for one in imports(module):
         if one.top not in BELOW:
             continue
         if one.module == "course":
             assert one.name in course.__all__, f"{place(module, one)}: {one.name} is in no face"
-        elif one.top == "lessons":
+        elif one.top == "course_lessons":
             assert number_of(one.module) is not None, place(module, one)
         else:
             assert one.module.startswith(SHARED), f"{place(module, one)}: {one.module}"
@@ -307,7 +307,7 @@ def test_a_lessons_text_takes_names_from_faces_kernels_models_and_lessons(path):
 @pytest.mark.parametrize("path", lessons.paths(ROOT), ids=lambda path: path.parent.name)
 def test_what_a_text_takes_from_a_module_is_there(path):
     # a cell for machines with a GPU runs nowhere else
-    module = f"lessons.{path.parent.name}.{path.stem}"
+    module = f"course_lessons.{path.parent.name}.{path.stem}"
     taken = {}
     for one in imports(module):
         if one.module == "course.torch" and importlib.util.find_spec("torch") is None:
@@ -327,14 +327,18 @@ def test_what_a_text_takes_from_a_module_is_there(path):
 @pytest.mark.parametrize("path", lessons.paths(ROOT), ids=lambda path: path.parent.name)
 def test_the_imports_that_a_text_shows_keep_the_rule_too(path):
     text = path.read_text(encoding="utf-8")
-    shown = re.findall(r"\b(?:from|import) ((?:course|warpsim|recording|tools)\.[\w.]+)", text)
+    shown = re.findall(
+        r"\b(?:from|import) ((?:course|warpsim|course_recording|tools)\.[\w.]+)", text
+    )
     assert not [name for name in shown if not name.startswith(SHARED)]
 
 
 @pytest.mark.parametrize("path", lessons.paths(ROOT), ids=lambda path: path.parent.name)
 def test_the_files_that_a_text_names_are_there(path):
     text = path.read_text(encoding="utf-8")
-    named = re.findall(r"`((?:course|warpsim|lessons|recording|tools)/[\w/]+\.\w+)`", text)
+    named = re.findall(
+        r"`((?:course|warpsim|course_lessons|course_recording|tools)/[\w/]+\.\w+)`", text
+    )
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
@@ -406,7 +410,7 @@ def bound(node: ast.stmt) -> list[str]:
 
 def test_no_module_binds_a_name_twice():
     # two files made one, say, that both had a THREADS: the first one's code takes the second's
-    texts = {f"lessons.{path.parent.name}.{path.stem}" for path in lessons.paths(ROOT)}
+    texts = {f"course_lessons.{path.parent.name}.{path.stem}" for path in lessons.paths(ROOT)}
     twice = set()
     for module in files().keys() - texts:
         names = Counter(name for node in tree(module).body for name in bound(node))

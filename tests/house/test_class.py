@@ -15,8 +15,8 @@ import nbformat
 import pytest
 
 from course.checks.exercises import exercises
-from lessons.edits import edited, solution
-from tests.lessons.wrong_answers import page
+from course_lessons.edits import edited, solution
+from tests.course_lessons.wrong_answers import page
 from tools import address, classroom, lessons, seals, syllabus
 
 INSTRUCTORS = (lessons.ROOT / "INSTRUCTORS.md").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def test_the_plans_fit_a_lab_and_a_day():
 
 
 def test_the_page_of_misconceptions_is_up_to_date_with_lessons_and_wrong_answers():
-    run = "run `.venv/bin/python -m tests.lessons.wrong_answers.page`"
+    run = "run `.venv/bin/python -m tests.course_lessons.wrong_answers.page`"
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), run
 
 

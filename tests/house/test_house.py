@@ -15,7 +15,7 @@ import yaml
 from course.__main__ import make_parser
 from course.checks import check
 from course.files import data_path
-from lessons.edits import solution
+from course_lessons.edits import solution
 from tools import address, choose_extra, lessons, readme_picture, tracks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -377,7 +377,7 @@ def test_the_wheel_works_by_itself_and_holds_the_data(tmp_path):
     }
     assert data, "the repository has no data"
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert data | {f"lessons/notebooks/{path.name}" for path in notebooks} <= names
+    assert data | {f"course_lessons/notebooks/{path.name}" for path in notebooks} <= names
     tops = {name.split("/")[0] for name in names}
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert {top for top in tops if not top.endswith(".dist-info")} == set(packages)

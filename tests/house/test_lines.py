@@ -17,14 +17,15 @@ def test_every_package_keeps_to_its_budget():
 
 def test_a_file_counts_where_it_will_lie(tmp_path):
     for name, text in {
-        "course/files.py": "a\nb\n", "course/models/vit/shape.py": "a\n", "lessons/x.py": "a\n" * 3,
+        "course/files.py": "a\nb\n", "course/kernels/hopper.py": "a\n",
+        "course_lessons/x.py": "a\n" * 3,
         "tests/course/test_files.py": "a\n" * 4, "course/data.csv": "a\n", "work/mine.py": "a\n",
     }.items():  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     now, to_be = lines.counted(tmp_path)
-    assert now == {"course": 3, "lessons": 3, "tests": 4}
-    assert to_be == {"course": 2, "course_models": 1, "course_lessons": 3, "tests": 4}
+    assert now == {"course": 3, "course_lessons": 3, "tests": 4}
+    assert to_be == {"course": 2, "warpsim": 1, "course_lessons": 3, "tests": 4}
 
 
 @pytest.mark.parametrize(

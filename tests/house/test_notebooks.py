@@ -168,9 +168,9 @@ def test_a_lesson_checks_exactly_the_exercises_declared_for_it(path):
 @EACH_LESSON
 def test_every_exercise_has_a_wrong_answer_that_is_told_why(path):
     number, _ = lessons.title(lessons.read(path))
-    file = lessons.ROOT / "tests/lessons/wrong_answers" / f"lesson{number}.py"
+    file = lessons.ROOT / "tests/course_lessons/wrong_answers" / f"lesson{number}.py"
     assert file.exists(), (
-        f"tests/lessons/wrong_answers/{file.name} holds the wrong answers of the lesson"
+        f"tests/course_lessons/wrong_answers/{file.name} holds the wrong answers of the lesson"
     )
     text = file.read_text(encoding="utf-8")
     missing = [name for name in checked_names(path) if f'answers_to("{name}")' not in text]

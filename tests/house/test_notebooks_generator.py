@@ -33,14 +33,14 @@ def root(tmp_path):
 
 @pytest.fixture
 def lesson(root):
-    return root / "lessons/lesson00/sample.py"
+    return root / "course_lessons/lesson00/sample.py"
 
 
 @pytest.fixture(scope="module")
 def notebooks_built(tmp_path_factory):
     """What `build` writes for the sample, by path in the repository: executed once."""
     place = make(tmp_path_factory.mktemp("built"))
-    assert build(place / "lessons/lesson00/sample.py") == []
+    assert build(place / "course_lessons/lesson00/sample.py") == []
     return {path.relative_to(place): path.read_bytes() for path in place.rglob("*.ipynb")}
 
 
@@ -232,8 +232,8 @@ def change_an_output(cells):
     ("kind", "change", "advice"),
     [
         ("notebooks", answer, "python -m tools.work --new 00` copies it into work/"),
-        ("solutions", answer, "lessons/lesson00/sample.py"),
-        ("solutions", change_an_output, "lessons/lesson00/sample.py"),
+        ("solutions", answer, "course_lessons/lesson00/sample.py"),
+        ("solutions", change_an_output, "course_lessons/lesson00/sample.py"),
     ],
 )
 @pytest.mark.parametrize(

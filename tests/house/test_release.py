@@ -16,7 +16,7 @@ ROOT = lessons.ROOT
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("built"))
-    assert build(root / "lessons/lesson00/sample.py") == []
+    assert build(root / "course_lessons/lesson00/sample.py") == []
     (root / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     address.write(WHERE, root)
     return root
@@ -35,7 +35,7 @@ def wheel(root, name="course-9-py3-none-any.whl", **changed):
     target = root / name
     with zipfile.ZipFile(target, "w") as archive:
         for path in seals.notebooks(root, "notebooks"):
-            archive.writestr(f"lessons/notebooks/{path.name}", path.read_bytes())
+            archive.writestr(f"course_lessons/notebooks/{path.name}", path.read_bytes())
         for inside, text in changed.items():
             archive.writestr(inside, text)
     return target

@@ -46,7 +46,7 @@ BOTH = "# Core: sections 1 and 3, 15 minutes. Deepening: section 2, 5 minutes."
 
 @pytest.fixture
 def lesson(tmp_path):
-    return make(tmp_path) / "lessons/lesson00/sample.py"
+    return make(tmp_path) / "course_lessons/lesson00/sample.py"
 
 
 def with_deepening(cell="print(1)"):

@@ -10,7 +10,7 @@ import pytest
 
 from course import __version__
 from course.__main__ import main
-from lessons import copies
+from course_lessons import copies
 from tests.house.little_course import LESSON, answer, build, edit, make, nbval_of
 from tools import lessons, seals, work
 
@@ -20,7 +20,7 @@ NAME = "00_sample.ipynb"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     root = make(tmp_path_factory.mktemp("built"))
-    assert build(root / "lessons/lesson00/sample.py") == []
+    assert build(root / "course_lessons/lesson00/sample.py") == []
     return root
 
 
@@ -36,7 +36,7 @@ def fill(root):
 
 def change_the_lesson(root, text="It squares numbers."):
     """Write another version of the lesson, as `git pull` brings one."""
-    lesson = root / "lessons/lesson00/sample.py"
+    lesson = root / "course_lessons/lesson00/sample.py"
     lesson.write_text(LESSON.replace("It squares.", text))
     (root / "notebooks" / NAME).unlink()
     assert build(lesson) == []
@@ -64,7 +64,7 @@ def test_a_new_clone_gets_all_lessons_and_then_has_nothing_more_to_say(root):
 
 
 def test_an_answer_stays_byte_for_byte_and_disturbs_neither_tests_nor_generator(root):
-    lesson = root / "lessons/lesson00/sample.py"
+    lesson = root / "course_lessons/lesson00/sample.py"
     nbval = nbval_of(lesson)
     fill(root)
     edit(root, "work", answer)
@@ -79,7 +79,8 @@ def test_an_answer_stays_byte_for_byte_and_disturbs_neither_tests_nor_generator(
     found = nbval("--collect-only").stdout
     assert "solutions/" in found and "work/" not in found, found
     for check in (["check"], ["format", "--check"]):
-        ruff = [sys.executable, "-m", "ruff", *check, "--no-cache", "--exclude", "lessons", "."]
+        words = [*check, "--no-cache", "--exclude", "course_lessons", "."]
+        ruff = [sys.executable, "-m", "ruff", *words]
         done = subprocess.run(ruff, cwd=root, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
     assert files(root) == before

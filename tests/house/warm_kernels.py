@@ -24,7 +24,7 @@ from pathlib import Path
 
 #: What the course imports where it is first used, beside what the lessons import themselves.
 LATER = ["import matplotlib.pyplot", "import pandas"]
-LESSONS = Path(__file__).resolve().parents[2] / "lessons"
+LESSONS = Path(__file__).resolve().parents[2] / "course_lessons"
 KERNEL = ["-m", "ipykernel_launcher", "-f"]  # in a kernel's command, before its connection file
 # now: conftest.py takes settings of the course away before it starts a kernel
 COLD = os.environ.get("COURSE_COLD_KERNELS", "") not in ("", "0")

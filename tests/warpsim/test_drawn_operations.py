@@ -16,7 +16,7 @@ import pytest
 
 from course.compiler import toolchain
 from course.files import data_path
-from recording.profiling import operations
+from course_recording.profiling import operations
 from tests.course.compiled_samples import needs_compiler
 from tests.texts import function_of
 from tests.warpsim import drawn_operations as drawn

@@ -47,7 +47,9 @@ def write(root: Path, source: Path) -> None:
         header, table = _parts(path)
         bench = table[0] == list(recorded.COLUMNS)
         body = _bench(recorded.read(path)) if bench else _table(table, "All rows")
-        about = ABOUT.get(subject) or _sentence(root / "recording/subjects" / f"{subject}.py")
+        about = ABOUT.get(subject) or _sentence(
+            root / "course_recording/subjects" / f"{subject}.py"
+        )
         where = header.get("gpu") or header.get("host", "")
         machine = f" on {where}" if where else ""
         text = f"# {subject}{machine}\n\n{about}\n\n{_said(header)}\n\n"

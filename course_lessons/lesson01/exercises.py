@@ -1,0 +1,314 @@
+"""Exercises of lesson 01: maps, guards, two axes, strided loops, ufuncs, atomics."""
+
+import numpy as np
+
+from course.checks.comparing import first, shown
+from course.checks.exercises import Case, FunctionExercise, Tolerance, launch_covers
+from course.checks.verdicts import Failure, NotStarted, count
+from course_lessons.cases import drawn, empty, fixed, integers, normal, uniform, unit, zeros
+from course_lessons.edits import LessonKernel
+from course_lessons.lesson00.exercises import scale_add_case
+
+# --- square-map: one thread, one element ----------------------------------------------------------
+
+
+def _numbers(n, block):
+    arguments = drawn(out=empty(n), x=uniform(1, 5, n))
+    return Case(count(n, "element"), arguments, block=block)
+
+
+LessonKernel.declare(
+    name="square-map",
+    lesson=1,
+    title="Square every element",
+    outputs=("out",),
+    reference=lambda x: x * x,
+    cases=[
+        _numbers(n, block=block)
+        for n, block in ((8, 8), (512, 128), (1003, 128), (1, 32), (97, 32))
+    ],
+    tolerance=Tolerance(1, "one float32 product rounds once"),
+    forbidden={"uncoalesced"},
+    hints={
+        "unwritten-output": "The number of a thread in the whole grid is "
+        "blockIdx.x * blockDim.x + threadIdx.x.",
+        "wrong-result": "Each thread reads x[i] and writes the square of it to out[i].",
+    },
+    mistakes={
+        "x is doubled": lambda x: 2 * x,
+        "the index is squared instead of the element": lambda x: np.arange(x.size) ** 2,
+    },
+)
+
+# --- launch-1d: how many blocks? ------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="launch-1d",
+    lesson=1,
+    title="Enough blocks, and none too many",
+    judge=launch_covers(lambda n: (n,)),
+    cases=[fixed(count(n, "element"), n=n) for n in (1024, 1000, 1025, 1, 1_000_003)],
+    hints={
+        "wrong-result": "Divide and round up: (n + threads - 1) // threads. "
+        "Return the grid first, then the block."
+    },
+)
+
+# --- shift-right: what happens at the border ------------------------------------------------------
+
+LessonKernel.declare(
+    name="shift-right",
+    lesson=1,
+    title="Move every element one place to the right",
+    outputs=("out",),
+    reference=lambda x: np.concatenate([np.zeros(1), x[:-1]]),
+    cases=[
+        _numbers(n, block=block) for n, block in ((8, 8), (128, 32), (1, 32), (203, 64), (500, 64))
+    ],
+    forbidden={"negative-index"},
+    hints={
+        "negative-index": "For i = 0, x[i - 1] is x[-1], the last element, as in NumPy. "
+        "Give thread 0 a branch of its own.",
+        "out-of-bounds": "Every index needs its own guard: i for out, i - 1 or i + 1 for "
+        "whatever else you touch.",
+        "wrong-result": "out[0] is a case of its own: 0. x[-1] would be the last element, "
+        "as in NumPy.",
+        "unwritten-output": "out[0] has no neighbour on its left, and yet it needs a value: 0.",
+    },
+    mistakes={
+        "out[0] is a copy of x[0] instead of 0": lambda x: np.concatenate([x[:1], x[:-1]]),
+        "the last element comes round to the front": lambda x: np.roll(x, 1),
+        "everything moves to the left": lambda x: np.concatenate([x[1:], np.zeros(1)]),
+    },
+)
+
+# --- add-images: two axes, x along the columns ----------------------------------------------------
+
+
+def _two_images(*shape, block=(16, 16), measured=False):
+    arguments = drawn(out=empty(*shape), a=normal(*shape), b=normal(*shape))
+    return Case(f"{shape[0]} x {shape[1]}", arguments, block=block, measured=measured)
+
+
+LessonKernel.declare(
+    name="add-images",
+    lesson=1,
+    title="Add two images",
+    outputs=("out",),
+    reference=lambda a, b: a + b,
+    cases=[
+        _two_images(16, 16),
+        _two_images(13, 37),
+        _two_images(37, 13, block=(8, 4)),
+        _two_images(1, 5),
+        _two_images(64, 96, block=(32, 4), measured=True),
+    ],
+    tolerance=Tolerance(1, "one float32 sum rounds once"),
+    forbidden={"uncoalesced"},
+    hints={
+        "out-of-bounds": "cuda.grid(2) gives x first, and x is the column: "
+        "column, row = cuda.grid(2). Guard each with its own axis of out.shape.",
+        "unwritten-output": "Is x the column? column, row = cuda.grid(2). "
+        "Compare row with out.shape[0] and column with out.shape[1].",
+        "typing": "cuda.grid(2) gives two numbers: column, row = cuda.grid(2). "
+        "An image takes two indices: out[row, column].",
+        "uncoalesced": "The first number that cuda.grid(2) gives is x. Let it be the column: "
+        "column, row = cuda.grid(2).",
+    },
+    mistakes={"b is subtracted": lambda a, b: a - b},
+)
+
+# --- rotate-image: out has another shape than the input -------------------------------------------
+
+
+def _rotation(rows, columns, block=(16, 16)):
+    arguments = drawn(out=empty(columns, rows), image=unit(rows, columns))
+    return Case(f"{rows} x {columns}", arguments, block=block)
+
+
+LessonKernel.declare(
+    name="rotate-image",
+    lesson=1,
+    title="Turn an image by a quarter, clockwise",
+    outputs=("out",),
+    reference=lambda image: np.rot90(image, -1),
+    cases=[
+        _rotation(3, 5, block=(8, 8)),
+        _rotation(16, 16),
+        _rotation(37, 13, block=(8, 4)),
+        _rotation(1, 7),
+        _rotation(50, 64, block=(32, 4)),
+    ],
+    hints={
+        "out-of-bounds": "row and column belong to out here: guard them with out.shape. "
+        "The image's last row is image.shape[0] - 1, not image.shape[0].",
+        "wrong-result": "Draw it for 2 x 3: out[0, 0] is the lower left corner of the image. "
+        "A column of out is a row of the image, counted from below.",
+    },
+    mistakes={
+        "the image is turned the other way round": lambda image: np.rot90(image, 1),
+        "the image is mirrored at its diagonal instead of turned": lambda image: image.T,
+        "the image is mirrored at its other diagonal": lambda image: image[::-1, ::-1].T,
+    },
+)
+
+# --- strided-scale-add: fewer threads than elements -----------------------------------------------
+
+LessonKernel.declare(
+    name="strided-scale-add",
+    lesson=1,
+    title="More elements than threads",
+    outputs=("out",),
+    reference=lambda a, x, y: a * x + y,
+    cases=[
+        scale_add_case(24, grid=2, block=4),
+        scale_add_case(1000, grid=2, block=32),
+        scale_add_case(1003, grid=3, block=64),
+        scale_add_case(1003, grid=6, block=32),
+        scale_add_case(5, grid=2, block=32),
+        scale_add_case(257, grid=1, block=1),
+    ],
+    tolerance=Tolerance(2, "one float32 product and one sum, each of which rounds once"),
+    forbidden={"uncoalesced"},
+    hints={
+        "unwritten-output": "Each thread must go on: from i by steps of cuda.gridsize(1), "
+        "which is how many threads the whole grid has.",
+        "out-of-bounds": "Let range stop at out.size: range(start, out.size, step).",
+        "uncoalesced": "Let the threads take neighbouring elements and stride by the whole "
+        "grid; a piece of its own for each thread scatters them.",
+        "wrong-result": "The formula for one element is a * x[i] + y[i].",
+    },
+)
+
+# --- clip: a ufunc --------------------------------------------------------------------------------
+
+
+def _clip_case(name, shape):
+    low, high = (np.full(shape, value, np.float32) for value in (0.25, 0.75))
+    return Case(name, drawn(x=uniform(-1, 2, *shape), low=low, high=high))
+
+
+def _judge_clip(result, x, low, high):
+    values = np.asarray(result)
+    if values.shape != x.shape:
+        return f"The result has the shape {values.shape}; x has {x.shape}."
+    if values.dtype != np.float32:
+        raise Failure(
+            "wrong-dtype",
+            f"The result has the type {values.dtype}, right is float32. "
+            'The signature says it: ["float32(float32, float32, float32)"].',
+        )
+    right = np.clip(x, low, high)
+    wrong = values != right
+    if not wrong.any():
+        return None
+    if np.array_equal(values, x):
+        raise NotStarted  # the stub returns x; asked by value, since a GPU's ufunc hides its source
+    for sentence, mistaken in (
+        ("Only values below low are changed.", np.maximum(x, low)),
+        ("Only values above high are changed.", np.minimum(x, high)),
+        ("low and high are mixed up.", np.where(x < low, high, np.where(x > high, low, x))),
+    ):
+        if np.array_equal(values, mistaken):
+            return sentence
+    index = first(wrong)
+    return (
+        f"For x = {shown(x[index])}, low = {shown(low[index])}, high = {shown(high[index])} "
+        f"you return {shown(values[index])}, right is {shown(right[index])}."
+    )
+
+
+FunctionExercise.declare(
+    name="clip",
+    lesson=1,
+    title="A ufunc that cuts off what is too dark or too bright",
+    judge=_judge_clip,
+    cases=[
+        _clip_case("7 numbers", (7,)),
+        _clip_case("13 x 37", (13, 37)),
+        _clip_case("1,003 numbers", (1003,)),
+    ],
+    hints={
+        "wrong-result": "Inside a ufunc x, low and high are single numbers. Two ifs do it.",
+        "raised": "Is @cuda.vectorize([...]) still on the line above your function?",
+        "typing": "Inside a ufunc x, low and high are single numbers: no index, no x.size.",
+    },
+)
+
+# --- to-grey: a device function -------------------------------------------------------------------
+
+_WEIGHTS = np.array([0.299, 0.587, 0.114])
+
+
+def _colours(rows, columns, block=(16, 16)):
+    arguments = drawn(out=empty(rows, columns), rgb=unit(rows, columns, 3))
+    return Case(f"{rows} x {columns} x 3", arguments, block=block)
+
+
+LessonKernel.declare(
+    name="to-grey",
+    lesson=1,
+    title="Colours to grey, with a device function",
+    outputs=("out",),
+    reference=lambda rgb: rgb @ _WEIGHTS,
+    cases=[
+        _colours(4, 4, block=(4, 4)),
+        _colours(13, 37),
+        _colours(37, 13, block=(8, 4)),
+        _colours(1, 5),
+    ],
+    tolerance=Tolerance(8, "three float32 weights, three products and two sums, each rounds"),
+    forbidden={"float64"},
+    helped="But no function of yours is called. Let a device function take red, green and blue and "
+    "return the grey value, and call it in the kernel.",
+    hints={
+        "float64": "A number such as 0.299 is float64 in a kernel. Write float32(0.299).",
+        "out-of-bounds": "Guard row and column with the two axes of out. "
+        "The colours are rgb[row, column, 0], 1 and 2.",
+        "wrong-result": "grey = 0.299 red + 0.587 green + 0.114 blue.",
+        "typing": "A device function needs @cuda.jit(device=True) above it, and a return.",
+    },
+    mistakes={
+        "red, green and blue count alike": lambda rgb: rgb.mean(axis=2),
+        "red and blue are swapped": lambda rgb: rgb @ _WEIGHTS[::-1],
+        "only red is taken": lambda rgb: rgb[:, :, 0],
+    },
+)
+
+# --- histogram: many threads, one counter ---------------------------------------------------------
+
+
+def _values(n, bins, grid, block):
+    arguments = drawn(counts=zeros(bins, dtype=np.int32), values=integers(0, bins, n))
+    return Case(f"{count(n, 'value')}, {bins} bins", arguments, block=block, grid=grid)
+
+
+LessonKernel.declare(
+    name="histogram",
+    lesson=1,
+    title="Count how often each value occurs",
+    updated=("counts",),
+    reference=lambda counts, values: counts + np.bincount(values, minlength=counts.size),
+    cases=[
+        _values(40, bins=4, grid=2, block=32),
+        _values(1000, bins=10, grid=8, block=128),
+        _values(997, bins=256, grid=8, block=128),
+        _values(1, bins=3, grid=1, block=32),
+    ],
+    hints={
+        "wrong-result": "Each thread that has a value adds 1, in one atomic step, "
+        "to the counter of this value: cuda.atomic.add(counts, index, 1).",
+        "race": "Many threads add to one counter at the same time, and updates get lost. "
+        "cuda.atomic.add(counts, index, 1) lets them queue.",
+        "out-of-bounds": "There are as many threads as values or more: guard i with "
+        "values.size. The index into counts is values[i], not i.",
+    },
+    mistakes={
+        "the values are added up instead of counted": lambda counts, values: np.bincount(
+            values, weights=values, minlength=counts.size
+        ),
+        "every bin is counted at most once, because updates are lost": lambda counts, values: (
+            np.minimum(np.bincount(values, minlength=counts.size), 1)
+        ),
+    },
+)

@@ -1,0 +1,1076 @@
+# %% [markdown]
+# # 02 An image from its SVD
+#
+# You take real pictures apart and put them together again: with loops, with NumPy, with all cores,
+# and with your first kernel that makes an image. The whole course makes this program fast.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Take an image apart into three factors and rebuild it from a small part of them.
+# - Write the formula as loops, as a matrix product, and as your first kernel that makes an image.
+# - Find two hidden costs of that kernel with the simulator, and remove them.
+# - To go deeper: measure how good the image is and how much smaller its factors are, and run the
+#   formula in five more ways.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - What a singular value decomposition (SVD) keeps, and what it throws away.
+# - Which loops Python runs, which NumPy runs, and which the GPU runs.
+# - What belongs on the CPU, what on the GPU, and under which assumptions.
+# - Why `total = 0.0` in a kernel is a trap, and why it matters which way x walks.
+
+# %% [markdown]
+# ## What you need
+#
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) and [01](01_threads_blocks_grids.ipynb):
+# `@cuda.jit`, `cuda.grid(2)`, a guard, a launch. From NumPy: slices such as `u[:, :k]` and the
+# matrix product `@`. No GPU is needed, and no linear algebra beyond that product.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 2 and a half hours with the seven exercises. After section 5 is a good place for a
+# break. The computer needs less than half a minute of it.
+#
+# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 15, 85 minutes.
+
+# %%
+from inspect import getsource
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from numba import float32, njit, prange
+
+from course import (
+    check, cuda, data_path, images, plots, predict, progress, recorded, trace, wrapped, xp,
+)  # fmt: skip
+from course.kernels import cpu
+from course_lessons.lesson02 import pictures
+
+# %% [markdown]
+# ## 1 A picture, three factors
+#
+# <kbd>core</kbd> 5 minutes
+#
+# You start with five images. A real MRI slice of a head comes with Matplotlib. A head phantom is
+# drawn by a formula, at any size. Three photographs are in the public domain (CC0).
+
+# %%
+mri = images.head_mri()
+camera = images.photograph("camera", 256)
+examples = {"head MRI": mri, "phantom": images.phantom(256), "camera": camera}
+for name in ("coffee", "chelsea"):
+    examples[name] = images.photograph(name, 256)
+plots.image_grid(list(examples.values()), list(examples), columns=5, cell=1.5)
+
+# %% [markdown]
+# An image is a matrix: rows and columns of grey levels, 0 is black and 1 is white. All of them are
+# float32, four bytes a pixel.
+#
+# Every matrix is a product of three: `image = U · diag(s) · Vᵀ`. That is its singular value
+# decomposition. `U` has columns, `Vᵀ` has rows, and `s` holds one number for each pair of them,
+# the largest first.
+
+# %%
+u, s, vt = images.svd(camera)
+print("u", u.shape, " s", s.shape, " vt", vt.shape)
+print("s[0], s[9], s[49], s[99]:", s[[0, 9, 49, 99]].round(1))
+
+# %% [markdown]
+# In the drawing below, the red frames mark the first 50 columns of `U`, the first 50 numbers of `s`
+# and the first 50 rows of `Vᵀ`. They are all you will keep.
+
+# %%
+pictures.factors(camera, u, s, vt, k=50)
+
+# %% [markdown]
+# One column, one number and one row make a whole image: a **layer**. Pixel `[row, col]` of layer
+# `i` is `u[row, i] * s[i] * vt[i, col]`. The image is the sum of its layers. Grey stands for 0
+# in the upper row here.
+
+# %%
+layers = [s[i] * np.outer(u[:, i], vt[i]) for i in range(5)]
+sums = np.cumsum(layers, axis=0)
+shown = [0.5 + layer / (2 * abs(layer).max()) for layer in layers] + list(sums)
+titles = [f"layer {i}" for i in range(5)] + [f"sum of {i + 1}" for i in range(5)]
+plots.image_grid(shown, titles, columns=5, cell=1.5)
+
+# %% [markdown]
+# ## 2 Keep the first k
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Drop all layers but the first `k`. What is left is this line, the heart of the course:
+#
+# `reco = (u[:, :k] * s[:k]) @ vt[:k, :]`
+#
+# Of all images that are a sum of `k` layers, this one has the smallest squared error (the theorem
+# of Eckart and Young).
+
+# %%
+names = ("head MRI", "camera", "phantom")
+factors = {name: images.svd(examples[name]) for name in names}
+u, s, vt = factors["head MRI"]
+k = 50
+reco = (u[:, :k] * s[:k]) @ vt[:k, :]
+print("shape:", reco.shape, " type:", reco.dtype)
+print(f"mean error of a pixel: {abs(mri - reco).mean():.3f}, where 1 is white")
+
+# %% [markdown]
+# Read the line slowly. `u[:, :k]` is 256×50. `s[:k]` has 50 numbers: NumPy multiplies each
+# **column** by its own number. That is broadcasting. The product with 50 rows of `vt` makes
+# 256×256 pixels.
+
+# %%
+ranks = [1, 5, 20, 50]
+rows = [images.reconstruct(*factors[name], k) for name in names for k in ranks]
+titles = [f"k = {k}" for k in ranks] * 3
+plots.image_grid(rows, titles, columns=4, row_names=names, cell=1.3)
+
+# %% [markdown]
+# At k = 20 you recognise everything. At k = 50 you have to look for a difference. Look at the
+# ripples in the phantom at k = 20: round edges are hard for layers made of straight stripes.
+
+# %% [markdown]
+# ## 3 One formula, many programs
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Everything from here on computes one formula. For each pixel, add up k products:
+#
+# `out[row, col] = Σ u[row, i] · s[i] · vt[i, col]`
+#
+# Three indices, so three loops. The question is only who runs them.
+#
+# To rebuild only a part of the image, you take some **rows** of `u` and
+# some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
+# is why a GPU will like this problem.
+
+# %%
+k = 50
+right = images.reconstruct(u, s, vt, k)
+small_u = u[96:160]
+small_vt = np.ascontiguousarray(vt[:, 96:160])
+small = right[96:160, 96:160]
+print(f"whole: {right.size * k:,} steps; small part: {small.size * k:,} steps")
+
+
+def compare(image, expected=right):
+    """Print how near an image is to what the line of section 2 gave."""
+    error = np.abs(image - expected).max()
+    if image.shape == expected.shape and error < 1e-5:
+        print("every pixel is within 0.00001 of what the line of section 2 gave")
+    else:
+        print(f"shape {image.shape}, and a pixel is off by {error:.1g}")
+
+
+# %% [markdown]
+# **Program 1: Python runs three loops.** This is the formula, word for word. Python looks up types,
+# bounds and objects at each of the 204,800 steps. So only the small part is rebuilt.
+
+
+# %%
+def three_loops(u, s, vt, k):
+    out = np.zeros((len(u), vt.shape[1]), dtype=np.float32)
+    for row in range(out.shape[0]):
+        for col in range(out.shape[1]):
+            for i in range(k):
+                out[row, col] += u[row, i] * s[i] * vt[i, col]
+    return out
+
+
+compare(three_loops(small_u, s, small_vt, k), small)
+
+# %% [markdown]
+# **Program 2: the matrix product.** You know it already: broadcast `s` over the columns of `u`,
+# then `@`. A BLAS library runs the loops: it cuts them in blocks that fit the caches, and uses
+# wide instructions and all cores.
+
+# %%
+by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
+compare(by_matmul)
+
+# %% [markdown]
+# ## 4 What runs where
+#
+# <kbd>core</kbd> 5 minutes
+#
+# A GPU has its own memory. So the way of an image is: read and decompose on the CPU, copy the
+# factors over, let every pixel be computed by a thread of its own, copy the image back.
+
+# %%
+pictures.way_of_an_image(size=256, k=50)
+
+# %% [markdown]
+# | step | where | why |
+# |---|---|---|
+# | read the file | CPU | files are decoded one bit after another |
+# | SVD | CPU | a library does it well; GPU: [lesson 11](11_the_decomposition_itself.ipynb) |
+# | copy `u`, `s`, `vt` | bus | two memories |
+# | rebuild | GPU | 65,536 pixels, none needs another |
+# | quality (section 9), picture | CPU | once for each image, small |
+
+# %% [markdown]
+# The plan rests on **assumptions**. Write yours down, so that you can test them later:
+#
+# - Everything is float32. The error of that is far below one grey level of 255.
+# - Factors and image fit into the GPU's memory together.
+# - The SVD is made once, and images are rebuilt often. Otherwise the SVD is the cost.
+# - The copies are worth it. [Lesson 03](03_measuring_honestly.ipynb) measures whether they are.
+#
+# How much is copied is up to you. You need k columns of `u` and k rows of `vt`. It is easy to copy
+# all of them by mistake, and nothing would tell you: the result is right.
+
+# %%
+whole = u.nbytes + s.nbytes + vt.nbytes
+needed = u[:, :k].nbytes + s[:k].nbytes + vt[:k].nbytes
+print(f"whole factors: {whole:,} bytes; the first {k} layers: {needed:,} bytes")
+print(f"{whole / needed:.1f} times too much")
+
+# %% [markdown]
+# ## 5 Your first image from a kernel
+#
+# <kbd>core</kbd> 15 minutes
+#
+# One thread computes one pixel: the two outer loops become the grid, the inner one stays a loop.
+#
+# | program 1 | kernel |
+# |---|---|
+# | `for row …`, `for col …` | `col, row = cuda.grid(2)` and a guard |
+# | `for i in range(k)` | the same loop |
+# | `out[row, col] += …` | add up in `total`, store once |
+#
+# As in [lesson 01](01_threads_blocks_grids.ipynb), x is the column, so `col` comes first.
+
+# %% [markdown]
+# ### Exercise: rebuild an image
+#
+# Write the kernel. `u` is (rows, r), `s` is (r,), `vt` is (r, cols), `out` is (rows, cols), and k
+# may be smaller than r. The image need not be square, and the grid may be larger than the image.
+#
+# <details><summary>Hint 1: the threads</summary>
+#
+# `col, row = cuda.grid(2)`, then
+# `if row < out.shape[0] and col < out.shape[1]:` around all the rest.
+#
+# </details>
+#
+# <details><summary>Hint 2: the sum</summary>
+#
+# `total` is zero before the loop, `total += u[row, i] * s[i] * vt[i, col]` stands in it, and
+# `out[row, col] = total` after it.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct(u, s, vt, k, out):
+    """Write the sum of the first k layers to ``out``, one thread a pixel."""
+    ### BEGIN SOLUTION
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = 0.0
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct", reconstruct)
+
+# %% [markdown]
+# Now the head, from your own kernel: copy the k layers over, launch 16×16 blocks of 16×16 threads,
+# copy the image back. As long as your kernel is empty, the picture is black.
+
+# %%
+on_gpu = [cuda.to_device(np.ascontiguousarray(part)) for part in (u[:, :k], s[:k], vt[:k])]
+out = cuda.to_device(np.zeros_like(mri))
+reconstruct[(16, 16), (16, 16)](*on_gpu, k, out)
+mine = out.copy_to_host()
+plots.image_grid([mri, mine], ["original", "from your kernel, k = 50"], cell=2.2)
+
+# %% [markdown]
+# ## 6 The float64 trap
+#
+# <kbd>core</kbd> 15 minutes
+#
+# Here is the kernel as the student project that this course grew out of had it, unchanged. Its
+# image is right. It was also slow, and nobody saw why. There are **two** faults in it. Look at it
+# for a minute, and find one: u, s, vt and out are float32. Then look at your own kernel of section
+# 5. Is the same fault in it?
+
+
+# %%
+@cuda.jit
+def original(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = 0.0
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+# %% [markdown]
+# You will count its arithmetic with `trace`, for an image of 64×64 and k = 8. That is
+# 64 · 64 · 8 = 32,768 steps of the loop. How many **float64** operations do you expect?
+
+# %%
+predict("float64 operations, total = 0.0", 0, exact=True)
+
+# %%
+tiny = [np.ascontiguousarray(part) for part in (u[96:160, :8], s[:8], vt[:8, 96:160])]
+tiny_out = np.zeros((64, 64), dtype=np.float32)
+report = trace(original, (4, 4), (16, 16), *tiny, 8, tiny_out)
+for finding in report.findings:
+    if finding.kind == "float64":
+        print(f"line {finding.line}: {finding.code}")
+        print(wrapped(finding.message))
+predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
+
+# %% [markdown]
+# One in every step. In Python, `0.0` is a 64-bit number, and Numba keeps to that.
+#
+# A variable has **one** type in a kernel, so `total` is float64 in the whole loop. The product is
+# float32; it has to become float64 before it can be added. A T4 does float64 at 1/32 of the rate of
+# float32. Section 14 works out what that costs.
+
+# %% [markdown]
+# ### Exercise: no float64
+#
+# Mend this fault in the project's kernel, and leave all else as it is: one change at a time, so
+# that you can say what it did. No float64 operation may be left. The result may not change by more
+# than float32 rounding.
+#
+# <details><summary>Hint</summary>
+#
+# `float32` was imported from `numba` at the top. `float32(0)` is a zero of that type.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct_float32(u, s, vt, k, out):
+    """As the project had it, with a float32 sum."""
+    ### BEGIN SOLUTION
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = float32(0)
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct-float32", reconstruct_float32)
+
+# %% [markdown]
+# ## 7 Which way does x walk?
+#
+# <kbd>core</kbd> 15 minutes
+#
+# The second fault is `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads
+# that run together, has neighbouring x. Here these are neighbours in `row`. But in memory,
+# neighbours in `col` lie side by side. That is why [lesson 01](01_threads_blocks_grids.ipynb) said
+# that x is the column.
+#
+# The GPU moves memory in **sectors** of 32 bytes, eight float32 numbers. A block of 16×16 threads
+# gives a warp 16 values of x and 2 of y. In each step of the loop, every thread loads one number of
+# `u`, one of `s`, one of `vt`: three load **requests** of the warp.
+
+# %% [markdown]
+# Predict the sectors of one request, averaged over the three, for both mappings.
+#
+# <details><summary>Help with counting, x on the rows</summary>
+#
+# `u[row, i]`: 16 different rows, each in a sector of its own. `s[i]`: one number for all.
+# `vt[i, col]`: two neighbouring numbers.
+#
+# </details>
+
+# %%
+predict(
+    "sectors per load request, x on the rows, and on the columns", 6, 1.67, numbers=2, exact=True
+)
+
+# %%
+from course.kernels.reconstruct import reconstruct_float32 as package_float32
+from course.kernels.reconstruct import reconstruct_naive
+
+on_rows = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
+on_columns = trace(reconstruct_naive, (4, 4), (16, 16), *tiny, 8, tiny_out)
+for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns)):
+    for op in ("load", "store"):
+        total = report.total("global", op)
+        print(f"{name:16} {op:5} {total.requests:5,} requests {total.sectors:6,} sectors")
+
+found = []
+for report in (on_rows, on_columns):
+    loads = report.total("global", "load")
+    found.append(loads.sectors / loads.requests)
+question = "sectors per load request, x on the rows, and on the columns"
+predict.answer(question, found, how="counted")
+
+# %% [markdown]
+# The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
+# The counters of a real GPU (an H200) read the same eight figures.
+# [Lesson 04](04_warps_and_coalescing.ipynb) asks which of the three loads is to blame.
+#
+# The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
+# red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
+
+# %%
+pictures.warp_on_image()
+
+# %% [markdown]
+# ### Exercise: x along the columns
+#
+# Now mend the second fault, too: neighbours in x shall be neighbours in memory. Keep the float32
+# sum. At most 2 sectors per load request are allowed, and 4 per store request.
+#
+# <details><summary>Hint</summary>
+#
+# You change one line, and in it only an order.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reconstruct_columns(u, s, vt, k, out):
+    """As before, x walks along the columns."""
+    ### BEGIN SOLUTION
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = float32(0)
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct-columns", reconstruct_columns)
+
+# %% [markdown]
+# ## 8 What was measured?
+#
+# <kbd>core</kbd> 5 minutes
+#
+# The original timed one 256×256 image at k = 100 on a Tesla T4:
+#
+# | program | time [ms] |
+# |---|---|
+# | CuPy | 1428 |
+# | Numba kernel | 249 |
+# | NumPy on the CPU | 0.66 |
+#
+# Is CuPy six times slower than Numba? Are GPUs no good? What was measured here?
+
+# %% [markdown]
+# First calls. CuPy loads its libraries and sets up its memory; Numba compiles the kernel. Both are
+# paid once, and both are in the figure. NumPy was ready. The table compares start-up costs, and
+# says nothing about kernels.
+#
+# A time answers one question. Say which: the first image of a program, or each further one? With or
+# without the copies? Against which CPU program? [Lesson 03](03_measuring_honestly.ipynb) is about
+# nothing else.
+
+# %% [markdown]
+# Is the GPU faster, then? Here is an image of 2048×2048 pixels with k = 256, recorded on an H200
+# and on the 16 cores beside it, first calls apart. Where copies are inside, the name says so.
+
+# %%
+size = "2048x2048x256"
+programs = {
+    "NumPy, 16 cores": ("crossing", "NumPy"),
+    "a kernel like yours": ("reconstruct", "reconstruct_naive 32x8"),
+    "the same, with copies": ("crossing", "kernel and copies"),
+    "CuPy, with copies": ("crossing", "CuPy and copies"),
+    "tiles (lesson 05)": ("reconstruct", "reconstruct_tiled 16x16"),
+}
+times = {
+    name: recorded("measuring", kernel=kernel, variant=variant, shape=size)[0].median
+    for name, (kernel, variant) in programs.items()
+}
+print(f"tiles: {times['NumPy, 16 cores'] / times['tiles (lesson 05)']:.1f} times as fast as NumPy")
+plots.time_bars(times, "2048 × 2048, k = 256: H200 and CPU (recorded)")
+
+# %% [markdown]
+# A first kernel is level with NumPy, and with its copies it loses. A better kernel wins clearly.
+# The simulator does not tell you such times: it counts, it has no clock. What its counts are worth
+# in time is the question of the next lessons: [lesson 03](03_measuring_honestly.ipynb) measures,
+# [lesson 04](04_warps_and_coalescing.ipynb) explains the sectors in full, and
+# [lesson 05](05_shared_memory.ipynb) makes the kernel of the last bar.
+
+# %% [markdown]
+# ## 9 How good is it?
+#
+# <kbd>deepening</kbd> 20 minutes
+#
+# "Looks fine" is no figure. The **mean squared error** (MSE) is the mean of
+# `(image - approximation) ** 2` over all pixels. The **peak signal-to-noise ratio** puts it on a
+# scale in decibel, where more is better. For a peak of 1:
+#
+# `PSNR = -10 · log10(MSE)`
+
+# %% [markdown]
+# ### Exercise: the PSNR of two images
+#
+# Return the PSNR as one number. The images have one shape, any shape. They are never equal here.
+#
+# <details><summary>Hint</summary>
+#
+# `np.mean` without an axis is the mean over all pixels, and `np.log10` is the logarithm.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def psnr(image, approximation):
+    """Return the peak signal-to-noise ratio [dB] for grey levels from 0 to 1."""
+    ### BEGIN SOLUTION
+    mean_squared_error = np.mean((image - approximation) ** 2)
+    return -10 * np.log10(mean_squared_error)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("psnr", psnr)
+
+# %% [markdown]
+# Before you look: how many layers does the head MRI need until its PSNR reaches 30 dB? Put a number
+# in place of the dots. A guess is enough.
+
+# %%
+predict("k for 30 dB, head MRI", 40, within=2)
+
+# %%
+quality = [images.psnr(mri, images.reconstruct(u, s, vt, k)) for k in range(1, 40)]
+needed = 1 + next(i for i, decibel in enumerate(quality) if decibel >= 30)
+predict.answer("k for 30 dB, head MRI", needed, unit="layers", how="computed")
+
+# %% [markdown]
+# PSNR looks at each pixel alone. Your eye looks at edges and texture. The **structural similarity**
+# (SSIM) compares small windows: their mean, contrast and structure. It is 1 for equal images.
+#
+# Below, the second and the third image have the same MSE, so the same PSNR. Which one is worse?
+
+# %%
+error = np.sqrt(images.mse(mri, reco))
+brighter = mri + np.float32(error)
+plots.image_grid([mri, reco, brighter], ["original", "k = 50", "a little brighter"], cell=2.2)
+
+# %%
+for name, other in (("k = 50", reco), ("brighter", brighter)):
+    print(f"{name:9}  PSNR {images.psnr(mri, other):.0f} dB  SSIM {images.ssim(mri, other):.2f}")
+
+# %% [markdown]
+# SSIM says that the third image is worse, the brighter one. Most people find the second one worse.
+# Which one did you choose? The shift turns black air into very dark grey air. Your eye hardly sees
+# it, SSIM counts it heavily, and PSNR cannot tell the two apart. No single figure is the truth:
+# look at both, and at the pictures.
+
+# %% [markdown]
+# Now the quality against k, for three images. The axis on top and the dashed line tell when the
+# factors stop being smaller than the image. That is the next section's question.
+
+# %%
+ranks = [1, 2, 5, 10, 20, 35, 50, 75, 100, 128, 150]
+decibels, similarities = {}, {}
+for name in names:
+    rebuilt = [images.reconstruct(*factors[name], k) for k in ranks]
+    decibels[name] = [images.psnr(examples[name], image) for image in rebuilt]
+    similarities[name] = [images.ssim(examples[name], image) for image in rebuilt]
+plots.quality_curve(ranks, decibels, similarities, size=(256, 256))
+
+# %% [markdown]
+# There is a shortcut. The squares of the dropped singular values add up to the squared error of all
+# pixels. So `s` alone tells the MSE of every k, before you rebuild anything.
+
+# %%
+dropped = np.sum(s[50:].astype(np.float64) ** 2)
+from_pixels = images.mse(mri, reco) * mri.size
+print("same to a thousandth:", abs(dropped - from_pixels) < 1e-3 * from_pixels)
+
+# %% [markdown]
+# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 12) gives each
+# pixel's squared error, again on the GPU. The picture shows it 300 times brighter.
+
+
+# %%
+@cuda.vectorize(["float32(float32, float32)"])
+def squared_error(a, b):
+    difference = a - b
+    return difference * difference
+
+
+errors = squared_error(mri, right)
+plots.image_grid([right, 300 * errors], ["k = 50", "squared error, × 300"], cell=2.2)
+
+# %% [markdown]
+# The error sits on edges, where grey levels jump. Smooth parts need few layers.
+
+# %% [markdown]
+# ## 10 When is it smaller?
+#
+# <kbd>deepening</kbd> 25 minutes
+#
+# The image is 256 · 256 numbers. For k layers you store k columns of `u`, k numbers of `s` and k
+# rows of `vt`. Predict the largest k for which that is **fewer** numbers than the image has.
+
+# %%
+predict("largest k that still compresses 256 x 256", 128, exact=True)
+
+# %% [markdown]
+# ### Exercise: where compression ends
+#
+# Return the largest k for which the factors hold fewer numbers than a `rows × columns` image. For a
+# tiny image that may be 0.
+#
+# <details><summary>Hint</summary>
+#
+# One layer is `rows + 1 + columns` numbers. How many times does that fit into
+# `rows * columns - 1`? The operator `//` divides and rounds down.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def break_even(rows, columns):
+    """Return the largest k whose factors hold fewer numbers than the image, 0 if there is none."""
+    ### BEGIN SOLUTION
+    numbers_a_layer = rows + 1 + columns
+    return (rows * columns - 1) // numbers_a_layer
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("break-even", break_even)
+
+# %%
+largest = max(k for k in range(1, 257) if images.compression(256, 256, k) > 1)
+predict.answer("largest k that still compresses 256 x 256", largest, how="computed")
+
+# %% [markdown]
+# Half of the 256 layers is already no gain. And an honest remark: JPEG does far better on
+# photographs. You rebuild images here because the formula is short, the result can be seen, and
+# the same product is inside every neural network.
+
+# %% [markdown]
+# Why do a few layers carry so much? The singular values fall quickly. Compare the images. The
+# camera's curve is long, since grass is full of detail. The MRI's ends sooner, since its black
+# borders hold nothing. (The plot ends at a ten-thousandth of the first value.)
+
+# %%
+for name, (_, values, _) in factors.items():
+    large = np.sum(values > 1e-4 * values[0])
+    print(f"{name:8} {large} of {len(values)} values are above 1/10,000 of the first")
+plots.singular_values({name: values for name, (_, values, _) in factors.items()}, keep=50)
+
+# %% [markdown]
+# ### Exercise: choose k by energy
+#
+# The **energy** of a layer is `s[i] ** 2`. Return the smallest k whose first k layers hold at least
+# the given share of the whole energy.
+#
+# <details><summary>Hint</summary>
+#
+# `np.cumsum(s**2)` is the energy of the first 1, 2, 3, … layers. `np.argmax` of an array of
+# booleans is the index of the first `True`. An index counts from 0, k counts from 1.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def energy_rank(s, share):
+    """Return the smallest k with sum(s[:k] ** 2) >= share * sum(s ** 2)."""
+    ### BEGIN SOLUTION
+    energy = np.cumsum(s**2)
+    return int(np.argmax(energy >= share * energy[-1])) + 1
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("energy-rank", energy_rank)
+
+# %% [markdown]
+# 99% of the energy sounds like nearly everything. Is it? The table tells k, PSNR and SSIM for it:
+# the first layers hold the mean brightness, and that is most of the energy.
+
+# %%
+for name in names:
+    energy = np.cumsum(factors[name][1].astype(np.float64) ** 2)
+    k99 = 1 + int(np.argmax(energy >= 0.99 * energy[-1]))
+    rebuilt = images.reconstruct(*factors[name], k99)
+    decibel, similarity = images.psnr(examples[name], rebuilt), images.ssim(examples[name], rebuilt)
+    print(f"{name:8}  99% at k = {k99:2}  PSNR {decibel:.0f} dB  SSIM {similarity:.2f}")
+
+# %% [markdown]
+# ## 11 Five more programs
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# The formula of section 3 again: for each pixel, add up k products. The question is who runs the
+# loops.
+#
+# ### Exercise: one loop
+#
+# **Program 3: Python runs one loop, over the layers.** NumPy makes a whole layer at once:
+# `np.outer(column, row)`. Add k of them up. The result is float32, like the factors.
+#
+# <details><summary>Hint</summary>
+#
+# Begin with `np.zeros(shape, dtype=np.float32)`. Layer `i` is `s[i]` times the outer product of
+# the column `u[:, i]` and the row `vt[i]`. `+=` adds it.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def one_loop(u, s, vt, k):
+    """Return the sum of the first k layers, shape (len(u), vt.shape[1]), float32."""
+    ### BEGIN SOLUTION
+    out = np.zeros((len(u), vt.shape[1]), dtype=np.float32)
+    for i in range(k):
+        out += s[i] * np.outer(u[:, i], vt[i])
+    return out
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("one-loop", one_loop)
+
+# %% [markdown]
+# **Program 4: einsum.** You write the indices of the formula: `r` for the row, `c` for the column.
+# What is missing behind the arrow, `i`, is summed. NumPy runs all three loops, in C.
+
+# %%
+by_einsum = np.einsum("ri,i,ic->rc", u[:, :k], s[:k], vt[:k])
+compare(by_einsum)
+
+# %% [markdown]
+# **Program 5: broadcasting.** All products at once, in an array with three axes: row, layer,
+# column. Then a sum over the layers. It reads well, and it needs k times the memory of the image.
+
+# %%
+products = u[:, :k, None] * s[:k, None] * vt[:k]
+by_broadcasting = products.sum(axis=1)
+compare(by_broadcasting)
+print(f"{products.shape}: {products.nbytes:,} bytes for an image of {right.nbytes:,}")
+
+# %% [markdown]
+# **Program 6: Numba compiles the loops, threads share the rows.** `prange` hands the rows to the
+# cores of your CPU. The loop over the columns is the innermost one: `vt[i]` and `out[row]` are then
+# read in the order in which they lie in memory.
+
+
+# %%
+@njit(parallel=True)
+def by_threads(u, s, vt, k):
+    rows, cols = u.shape[0], vt.shape[1]
+    out = np.zeros((rows, cols), dtype=np.float32)
+    for row in prange(rows):
+        for i in range(k):
+            weight = u[row, i] * s[i]
+            for col in range(cols):
+                out[row, col] += weight * vt[i, col]
+    return out
+
+
+# %% [markdown]
+# Numba compiles at the first call. The figures here, and in the next timings, are those of the
+# machine that ran this notebook; yours will differ.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+for call in ("first", "second", "third"):
+    start = perf_counter()
+    by_threads(u, s, vt, k)
+    print(f"{call} call: {1e3 * (perf_counter() - start):.3g} ms")
+
+# %%
+compare(by_threads(u, s, vt, k))
+
+# %% [markdown]
+# **Program 7: processes.** Each process is a Python of its own with a memory of its own, and works
+# on a band of rows. Processes may do quite different things at the same time: in Flynn's terms
+# that is MIMD, multiple instructions on multiple data. This is what each of them runs.
+
+# %%
+print(getsource(cpu.rebuild_band))
+
+# %%
+with cpu.start_processes(2) as pool:
+    by_processes = cpu.reconstruct_processes(u, s, vt, k, pool)
+compare(by_processes)
+
+# %% [markdown]
+# Why does that function live in the package, and not here? A new process imports its work by name,
+# and it cannot import your notebook. And as no memory is shared, the factors are copied to each
+# process, and the bands back.
+
+# %% [markdown]
+# ## 12 What the clock says
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# A time needs rules, or it says nothing. Yours: everything is called once before (no compilation in
+# the figure), then again and again for 0.2 seconds, at least three times. The median counts. The
+# size and the machine stand beside it.
+
+
+# %%
+def median_ms(function, *arguments, seconds=0.1):
+    """Return the median time of a call [ms], after one call that does not count."""
+    function(*arguments)
+    times = []
+    begin = perf_counter()
+    while len(times) < 3 or perf_counter() - begin < seconds:
+        start = perf_counter()
+        function(*arguments)
+        times.append(1e3 * (perf_counter() - start))
+    return median(times)
+
+
+# %% [markdown]
+# The small part first, 64×64 pixels. Which program wins? Which one loses, after the three loops?
+
+# %%
+predict(
+    "slowest at 64 x 64 after the three loops",
+    "2 processes",
+    choices=("one loop", "einsum", "broadcast", "matmul", "njit(parallel)", "2 processes"),
+)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+programs = {**cpu.VARIANTS, "njit(parallel)": by_threads}
+times = {name: median_ms(f, small_u, s, small_vt, k) for name, f in programs.items()}
+with cpu.start_processes(2) as pool:
+    times["2 processes"] = median_ms(cpu.reconstruct_processes, small_u, s, small_vt, k, pool)
+plots.time_bars(times, "64 × 64 pixels, k = 50, on this machine's CPU")
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+slowest = sorted(times, key=times.get)[-2]
+predict.answer("slowest at 64 x 64 after the three loops", slowest)
+
+# %% [markdown]
+# Now 512×512 pixels, 64 times the work, without the three loops. Random factors will do: the clock
+# does not look at the picture. What costs the same for every call weighs less: `one loop` moves up,
+# since its 50 steps of Python stay 50. Each of the two processes runs an `einsum` of half the size.
+# Are they twice as fast as one? Do not expect it. The factors are packed, sent and unpacked, and
+# the bands come back in the same way. That can cost more than the half of the work that is saved:
+# then two processes are **slower** than one.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+rng = np.random.default_rng(2)
+large = [rng.random(shape, dtype=np.float32) for shape in ((512, k), k, (k, 512))]
+del programs["three loops"]
+times = {name: median_ms(f, *large, k) for name, f in programs.items()}
+with cpu.start_processes(2) as pool:
+    times["2 processes"] = median_ms(cpu.reconstruct_processes, *large, k, pool)
+plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
+
+# %% [markdown]
+# Keep three things. First: from the slowest to the fastest program it is a factor of hundreds or
+# more, on one CPU. Whoever compares a GPU with three Python loops compares with nothing. Second:
+# the library's `@` and the compiled threads are far ahead of all others. Those are to be beaten.
+
+# %% [markdown]
+# Third: is something else running? Then the programs that use all cores lose most: they wait for
+# the slowest core. Two libraries in one program can also disturb each other, if each has threads of
+# its own. Run the two cells again. What is the same in both runs?
+
+# %% [markdown]
+# The table of section 8 compared first calls. Here are the same size and k, first calls apart, on
+# your machine:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+again = median_ms(by_threads, u, s, vt, 100)
+by_numpy = median_ms(cpu.reconstruct_matmul, u, s, vt, 100)
+print(f"256 x 256, k = 100, first calls apart: threads {again:.2g} ms, NumPy {by_numpy:.2g} ms")
+
+# %% [markdown]
+# ## 13 The same line with CuPy
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# CuPy is NumPy on the GPU: the same names, other memory. `course.xp` is CuPy where CuPy and a GPU
+# work, and NumPy elsewhere. Then NumPy stands in, and this section runs on your CPU.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print("xp is", xp.__name__, "here")
+
+# %%
+gpu_u, gpu_s, gpu_vt = xp.asarray(u[:, :k]), xp.asarray(s[:k]), xp.asarray(vt[:k])
+gpu_reco = (gpu_u * gpu_s) @ gpu_vt
+by_cupy = gpu_reco.get() if hasattr(gpu_reco, "get") else gpu_reco
+compare(by_cupy)
+
+# %% [markdown]
+# The line in the middle is the one you know. Before it, `asarray` copies to the GPU; after it,
+# `get` copies back. Programs 4 and 5 would run there in the same way. So why write a kernel at all?
+# Because a library has only the operations that it has, and because you want to know what they do.
+
+# %% [markdown]
+# ## 14 What float64 costs on a T4
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# This is the loop as Numba's compiler translates it for a Tesla T4 (PTX for `sm_75`, numba-cuda
+# 0.30.4; the loads are left out):
+#
+# ```
+# mul.f32      %f6,   %f5,   %f4      u · s
+# mul.f32      %f8,   %f6,   %f7      … · vt
+# cvt.f64.f32  %fd11, %f8             a conversion to float64
+# add.f64      %fd12, %fd23, %fd11    an addition in float64
+# ```
+#
+# Two instructions of four run at the float64 rate: the conversion and the addition.
+
+# %% [markdown]
+# What does that cost? A multiprocessor of a T4 starts 64 float32 operations a clock, but only 2 of
+# float64, conversions included (CUDA C++ programming guide, arithmetic throughput). It has 40 of
+# them. The original measured 2048×2048 pixels at k = 256 on a T4.
+
+# %%
+instructions = 2 * 2048 * 2048 * 256  # a conversion and an addition in each step
+for clock, gigahertz in (("base", 0.585), ("boost", 1.59)):
+    milliseconds = instructions / (40 * 2 * gigahertz * 1e9) * 1e3
+    print(f"at {clock} clock, {gigahertz} GHz: at least {milliseconds:.1f} ms")
+print("measured on the T4: 52.9 ms with 8x8 blocks, 53.2 ms with 16x16")
+
+# %% [markdown]
+# At base clock the float64 pipe alone needs 45.9 ms, 87% of what was measured. It explains why both
+# block shapes took the same time: neither changed the bottleneck. This is an **inference**. The
+# instructions are a fact; which clock the GPU ran at, nobody wrote down.
+
+# %% [markdown]
+# The package has the same kernel. Its trace: no float64, and one more float32 operation in each
+# step. Do you lose accuracy? In principle yes. For an image it is far below one grey level of
+# 255, which is 0.004.
+
+# %%
+report = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
+exact = (tiny[0].astype(np.float64) * tiny[1]) @ tiny[2]
+print({kind: f"{report.operations[kind]:,}" for kind in ("float32", "float64")})
+print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
+
+# %% [markdown]
+# ## 15 Pictures of your own
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# Your own images come in all kinds: colour, palettes, 16 bits, any size, some of them broken.
+# `load_folder` makes them all grey, of one size (Lanczos resampling), with values from 0 to 1.
+# What it cannot read it names, and goes on.
+#
+# Here is a folder with three good files and a broken one.
+
+# %%
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+with TemporaryDirectory() as folder:
+    path = Path(folder)
+    photo = Image.open(data_path("images", "coffee.jpg"))
+    photo.save(path / "colour.png")
+    photo.quantize(16).save(path / "palette.png")
+    Image.fromarray((mri * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
+    (path / "broken.jpg").write_bytes(b"this is no picture")
+    loaded = images.load_folder(path, size=256)
+
+print(loaded.names, loaded.images.shape, loaded.images.dtype)
+print("skipped:", [name for name, reason in loaded.skipped])
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - An image is a sum of layers, and few layers carry most of it.
+# - `k · (rows + columns + 1)` numbers replace `rows · columns`; more is no gain.
+# - PSNR comes from the mean squared error, SSIM from windows; neither is the whole truth.
+# - The grid replaces the loops over pixels; the sum stays a loop in each thread.
+# - `0.0` in a kernel is float64, and `float32(0)` is not.
+# - x belongs on the axis whose neighbours are neighbours in memory: the last one.
+
+# %%
+progress()
+
+# %% [markdown]
+# ## Questions
+#
+# 1. Why does `u[:, :k] * s[:k]` multiply the columns, and not the rows?
+# 2. Is `total = 0` (without a point) a way out of the trap?
+# 3. Your kernel passes for 256×256, and fails for 200×300. What do you suspect first?
+# 4. Two processes rebuild 64×64 pixels more slowly than one. Why?
+# 5. When would copying all of `u` and `vt` to the GPU be the right thing?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Broadcasting lines shapes up from the right: (rows, k) with (k,). So each of the k columns gets
+#    its own number.
+# 2. No. It is an int64 first, and then it must hold a float32, too. Numba picks a type that holds
+#    both: float64.
+# 3. Rows and columns are swapped somewhere: in the guard, in `cuda.grid(2)` or in the launch. A
+#    square image cannot tell. And 300 is no multiple of 16: is the guard there?
+# 4. The work is smaller than its delivery: the factors are packed, sent, unpacked, and the bands
+#    come back the same way.
+# 5. When you rebuild the same image for many k. Then they are copied once.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Rebuild a picture of your own: `images.load_image(path, 256)`. What k do you need for 30 dB?
+# - Do it in colour: three matrices, three decompositions. In a terminal,
+#   `python -m course reconstruct my_photos --k 20 50 --out rebuilt` makes the grey version.
+# - Let a kernel write the error `abs(image - reconstruction)` instead of the image. Which argument
+#   is new?
+# - Random noise as an image: what does its curve of singular values look like, and why can nobody
+#   compress it?
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# For instructors; the checks name each of them.
+#
+# - "`V` and `Vᵀ` are the same for `np.linalg.svd`." It returns `Vᵀ`: its **rows** are the vectors.
+# - "It works": on a square image, with rows and columns swapped.
+# - "The loop runs to `len(s)`": k is ignored, and the result looks better than it should.
+# - "`s` is only scale": left out, each layer weighs the same, and the picture is noise.
+# - "More digits are safer": on a T4, a float64 sum costs 32 times the instruction slots.
+
+# %% [markdown]
+# - "`out[row, col] += …` in the loop is as good as `total`": `out` holds anything at the start, and
+#   each step loads and stores.
+# - "The GPU is faster": than what, for which size, with which copies, at which call?
+# - "99% of the energy is 99% of the picture." The mean brightness is most of the energy.
+
+# %% [markdown]
+# ## What to read next
+#
+# - [CUDA kernels in Numba](https://nvidia.github.io/numba-cuda/user/kernels.html): declaring,
+#   launching, positions of threads.
+# - [CUDA C++ programming guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): the table
+#   of arithmetic throughput, with float64 for each GPU.
+# - [NumPy's tutorial on the SVD](https://numpy.org/numpy-tutorials/tutorial-svd/): the same
+#   decomposition, in colour.
+# - [Image quality: from error visibility to structural
+#   similarity](https://doi.org/10.1109/TIP.2003.819861), the paper behind SSIM.
+# - Next in the course: [lesson 03](03_measuring_honestly.ipynb), Measuring honestly.

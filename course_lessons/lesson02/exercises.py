@@ -1,0 +1,282 @@
+"""Exercises of lesson 02: quality of an image, and programs that rebuild it from its SVD."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course_lessons.cases import covering, drawn, empty, factors, fixed
+from course_lessons.edits import LessonKernel, edits
+
+# --- how good is an image? ----------------------------------------------------------------------
+
+
+def _two_images(rows, columns, error):
+    """A case: a random image, and a copy with an error of about that size."""
+
+    def arguments(rng):
+        image = rng.random((rows, columns))
+        return {"image": image, "approximation": image + error * rng.standard_normal(image.shape)}
+
+    return Case(f"{rows} x {columns}, error about {error:g}", arguments)
+
+
+FunctionExercise.declare(
+    name="psnr",
+    lesson=2,
+    title="Peak signal-to-noise ratio",
+    reference=lambda image, approximation: -10 * np.log10(np.mean((image - approximation) ** 2)),
+    cases=[
+        _two_images(8, 8, 0.1),
+        _two_images(13, 37, 0.01),
+        _two_images(1, 1, 0.3),
+        _two_images(5, 3, 2),
+    ],
+    tolerance=Tolerance(1000, "a mean of 481 squares and a logarithm"),
+    hints={
+        "wrong-result": "First the error of each pixel, then its square, then the mean over "
+        "all pixels. That is the MSE; the PSNR is -10 times its log10.",
+        "wrong-shape": "The mean over all pixels is one number: np.mean without an axis.",
+        "raised": "In Python a square is x ** 2 (^ is something else), the mean is np.mean(x), "
+        "the logarithm np.log10(x).",
+    },
+    mistakes=edits("""
+        you return the MSE itself, without the logarithm
+            return mean_squared_error
+        the sign is lost: a small error must give a large PSNR
+            -10 -> 10
+        the logarithm is the natural one, not log10
+            log10 -> log
+        you take the sum of the squares instead of their mean
+            mean( -> sum(
+        you take the absolute error instead of its square
+            (image - approximation) ** 2 -> np.abs(image - approximation)
+        you square the mean of the errors: errors of opposite sign cancel
+            ((image - approximation) ** 2) -> (image - approximation) ** 2
+        the pixels are bytes (uint8): their differences and squares wrap around at 256
+            first: image, approximation = np.uint8(255 * image), np.uint8(255 * approximation)
+            (mean_squared_error) -> (mean_squared_error / 255**2)
+        the factor is 20 instead of 10 (20 belongs to the root of the MSE)
+            10 * -> 20 *
+    """),
+)
+
+FunctionExercise.declare(
+    name="break-even",
+    lesson=2,
+    title="Where compression ends",
+    reference=lambda rows, columns: (rows * columns - 1) // (rows + columns + 1),
+    cases=[
+        fixed(f"{rows} x {columns}", rows=rows, columns=columns)
+        for rows, columns in ((256, 256), (7, 10), (1, 1), (2, 3), (37, 1000), (30, 41), (4, 15))
+    ],
+    hints={
+        "wrong-result": "k columns of u, k numbers of s, k rows of vt: how many numbers is "
+        "that? It must be less than rows * columns, not equal."
+    },
+    mistakes=edits("""
+        you allow equally many numbers; the factors must hold fewer
+            (rows * columns - 1) -> rows * columns
+        you forget the k numbers of s
+            rows + 1 + columns -> rows + columns
+        you return at least 1, where not even one layer is smaller
+            return max(1, {})
+        you round up: with that many, the factors are the larger
+            return {} + 1
+        you leave the division as a fraction; k is a whole number
+            (rows * columns - 1) // -> rows * columns /
+        you count the whole of u and vt, not k columns and k rows
+            return rows * columns - rows * rows - columns * columns
+    """),
+)
+
+
+def _rank(s, share):
+    energy = np.cumsum(s**2)
+    return int(np.argmax(energy >= share * energy[-1])) + 1
+
+
+def _spectrum(values, share):
+    text = ", ".join(f"{value:g}" for value in values[:4]) + (", …" if len(values) > 4 else "")
+    return Case(
+        f"s = [{text}], share {share:g}",
+        lambda rng: {"s": np.asarray(values, dtype=np.float32), "share": share},
+    )
+
+
+FunctionExercise.declare(
+    name="energy-rank",
+    lesson=2,
+    title="Choose k by energy",
+    reference=_rank,
+    cases=[
+        _spectrum([8, 6, 4, 2, 1, 1], 0.9),
+        _spectrum([1, 1, 1, 1], 0.5),
+        _spectrum([4, 3, 0, 0], 1.0),
+        _spectrum([7], 0.25),
+        _spectrum(list(range(97, 0, -1)), 0.99),
+    ],
+    hints={
+        "wrong-result": "np.cumsum(s ** 2) is the energy of the first 1, 2, 3, … values. "
+        "How many values are needed until it reaches share times its last element?",
+        "wrong-shape": "Return one number, k.",
+    },
+    mistakes=edits("""
+        you return an index, which counts from 0, instead of how many
+            + 1 ->
+        you add up s instead of its squares
+            s**2 -> s
+        you ask for more than the share, where exactly the share is enough
+            return min(int(np.sum(energy <= share * energy[-1])) + 1, len(s))
+        you compare with share itself, not with share times the whole energy
+            share * energy[-1] -> share
+        you take the share of how many values there are, not of their energy
+            return int(np.ceil(share * len(s)))
+    """),
+)
+
+# --- rebuild it ---------------------------------------------------------------------------------
+
+
+def _reconstruction(u, s, vt, k):
+    return (u[:, :k] * s[:k]) @ vt[:k]
+
+
+_ROUNDING = Tolerance(
+    24,
+    "two products and a sum for each of up to 16 singular values",
+    magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+)
+
+_MISTAKES = edits("""
+    k is ignored: all singular values are used
+        range(k) -> range(s.size)
+    s is left out
+        s[i] * ->
+    s is multiplied in twice
+        s[i] -> s[i] * s[i]
+    the last of the k singular values is left out
+        range(k) -> range(k - 1)
+    one singular value too many is used
+        range(k) -> range(min(k + 1, s.size))
+    the first singular value is left out: the count starts at 0
+        range(k) -> range(1, k)
+    each singular value replaces the sum (=) instead of adding to it (+=)
+        += -> =
+""")
+_OF_KERNELS = edits("""
+    vt is read as if it were V, vt[col, i] instead of vt[i, col]
+        vt[i, col] -> vt[col, i]
+    u is read as if it were transposed, u[i, row] instead of u[row, i]
+        u[row, i] -> u[i, row]
+    u and vt have changed places
+        u[row, i] * s[i] * vt[i, col] -> vt[row, i] * s[i] * u[i, col]
+""")
+
+FunctionExercise.declare(
+    name="one-loop",
+    lesson=2,
+    title="Rebuild an image layer by layer",
+    reference=_reconstruction,
+    cases=[
+        Case(f"{m} x {n}, k = {k}", drawn(**factors(m, n, min(m, n)), k=k))
+        for m, n, r, k in (
+            (8, 8, 8, 3),
+            (13, 37, 13, 5),
+            (29, 11, 11, 11),
+            (7, 5, 5, 1),
+            (1, 1, 1, 1),
+        )
+    ],
+    tolerance=_ROUNDING,
+    dtype=np.float32,
+    hints={
+        "wrong-result": "Layer i is the column u[:, i] times the row vt[i], times the number "
+        "s[i]. Add the layers 0 to k - 1.",
+        "wrong-dtype": "np.zeros makes float64 unless you name the type: "
+        "np.zeros((rows, columns), dtype=np.float32).",
+        "wrong-shape": "The image has as many rows as u and as many columns as vt: "
+        "np.outer(column, row), in that order.",
+        "raised": "u is (rows, r), vt is (r, columns): the i-th column is u[:, i], the i-th "
+        "row is vt[i].",
+    },
+    mistakes=_MISTAKES
+    | edits("""
+        vt is read as if it were V, vt[col, i] instead of vt[i, col]
+            vt[i] -> vt[:, i]
+        u is read as if it were transposed, u[i, row] instead of u[row, i]
+            u[:, i] -> u[i]
+        u and vt have changed places
+            u[:, i], vt[i] -> vt[:, i], u[i]
+        column and row are multiplied element by element: a layer needs np.outer
+            np.outer(u[:, i], vt[i]) -> u[:, i] * vt[i]
+    """),
+)
+
+
+def _kernel_case(rows, columns, values, k, block=(16, 16), measured=False):
+    """Factors, and a grid that covers the image whichever way x walks."""
+    arguments = drawn(**factors(rows, columns, values), k=k, out=empty(rows, columns))
+    grid = covering(max(rows, columns), block)
+    return Case(f"{rows} x {columns}, k = {k}", arguments, block, grid, measured=measured)
+
+
+_KERNEL_CASES = [
+    _kernel_case(16, 16, 16, 5),
+    _kernel_case(13, 37, 13, 7),
+    _kernel_case(41, 17, 17, 16, block=(8, 4)),
+    _kernel_case(5, 3, 3, 1, block=(32, 2)),
+    _kernel_case(1, 1, 1, 1),
+    _kernel_case(64, 96, 16, 8, measured=True),
+]
+
+_KERNEL_HINTS = {
+    "out-of-bounds": "The grid has more threads than the image has pixels. Compare row with "
+    "out.shape[0] and col with out.shape[1] before you touch memory, and read u[row, i], "
+    "s[i], vt[i, col].",
+    "unwritten-output": "Every pixel needs its thread: col and row come from cuda.grid(2), and the "
+    "guard compares row with out.shape[0], col with out.shape[1].",
+    "uninitialised-read": "out holds nothing yet, so do not add to it. Add up in a variable of "
+    "your own that starts at 0, and store it once, after the loop.",
+    "race": "Each pixel belongs to one thread: take both indices from cuda.grid(2).",
+    "not-parallel": "Each pixel has a thread of its own, which computes it alone: take both "
+    "indices, row and col, from cuda.grid(2).",
+    "typing": "A kernel works on single numbers: u[row, i] * s[i] * vt[i, col], each with all its "
+    "indices, added up in a loop over i.",
+    "wrong-result": "For each pixel: the sum over i from 0 to k - 1 of u[row, i] * s[i] * "
+    "vt[i, col].",
+    "float64": "Start the sum with float32(0): total = 0.0 is float64, and so is total = 0, "
+    "because an integer and a float32 meet in float64.",
+}
+
+_STORED_ONCE = "Each pixel is stored once: add up in a variable, and store it after the loop."
+_NEIGHBOURS = (
+    "Threads that are neighbours in x should {} neighbours in memory: let x be the column, col, "
+    "row = cuda.grid(2)."
+)
+
+for _name, _title, _forbidden, _limits in (
+    ("reconstruct", "Your first image from a kernel", set(), []),
+    ("reconstruct-float32", "The sum in float32", {"float64"}, []),
+    (
+        "reconstruct-columns",
+        "x walks along the columns",
+        {"float64"},
+        [
+            Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
+            Limit("global", "load", "sectors", "request", 2, _NEIGHBOURS.format("read")),
+            Limit("global", "store", "sectors", "request", 4, _NEIGHBOURS.format("write")),
+        ],
+    ),
+):
+    LessonKernel.declare(
+        name=_name,
+        lesson=2,
+        title=_title,
+        outputs=("out",),
+        reference=_reconstruction,
+        cases=_KERNEL_CASES,
+        tolerance=_ROUNDING,
+        forbidden=_forbidden,
+        limits=_limits,
+        hints=_KERNEL_HINTS,
+        mistakes=_MISTAKES | _OF_KERNELS,
+    )

@@ -1,0 +1,352 @@
+"""Exercises of lesson 03: a launch timed rightly, rates, bounds, occupancy, crossings."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise
+from course_lessons.cases import fixed, table
+from course_lessons.edits import edits
+from course_lessons.lesson03 import judges
+from course_lessons.lesson03.toy_gpu import ToyGPU
+
+# --- time a launch ------------------------------------------------------------------------------
+
+
+def _toy(name, **facts):
+    """A case: a toy's three functions; the judge finds the toy behind them."""
+
+    def arguments(rng):
+        toy = ToyGPU(**facts)
+        return {"launch": toy.launch, "synchronize": toy.synchronize, "clock": toy.clock}
+
+    return Case(name, arguments)
+
+
+FunctionExercise.declare(
+    name="time-a-launch",
+    lesson=3,
+    title="Time a launch",
+    judge=judges.judge_time,
+    cases=[
+        _toy("a kernel of 2 ms", work=2.0),
+        _toy("a kernel of 30 ms, the GPU is busy at the start", work=30.0, queued=500.0, turn=3),
+        _toy(
+            "a kernel of 0.3 ms, compiled in 2 s", work=0.3, launch=0.01, compiling=2000.0, turn=7
+        ),
+    ],
+    hints={
+        "raised": "launch(), synchronize() and clock() take no arguments; clock() gives "
+        "seconds. statistics.median takes a list."
+    },
+)
+
+# --- copy what is needed ------------------------------------------------------------------------
+
+
+def _factors(rows, columns, k, order="C"):
+    least = min(rows, columns)
+
+    def arguments(rng):
+        u = np.asarray(rng.standard_normal((rows, least)), order=order)
+        s = np.sort(rng.random(least))[::-1].copy()
+        return {"u": u, "s": s, "vt": rng.standard_normal((least, columns)), "k": k}
+
+    kind = "" if order == "C" else ", u column by column in memory"
+    return Case(f"{rows} x {columns}, k = {k}{kind}", arguments)
+
+
+FunctionExercise.declare(
+    name="needed-factors",
+    lesson=3,
+    title="Copy what is needed",
+    judge=judges.judge_factors,
+    cases=[
+        _factors(8, 8, 3),
+        _factors(13, 37, 5),
+        _factors(29, 11, 11),
+        _factors(16, 23, 4, order="F"),
+        _factors(5, 3, 1),
+    ],
+    hints={
+        "raised": "np.ascontiguousarray(part, dtype=np.float32) makes an array of that type "
+        "whose elements lie side by side."
+    },
+)
+
+# --- rates --------------------------------------------------------------------------------------
+
+
+def _rates(rows, columns, k, milliseconds):
+    moved = 4 * (rows * k + k + k * columns + rows * columns)
+    return moved / milliseconds * 1e-6, 2 * rows * columns * k / moved
+
+
+FunctionExercise.declare(
+    name="effective-rates",
+    lesson=3,
+    title="Effective bandwidth and intensity",
+    judge=judges.judge_pair(
+        "effective-rates",
+        ("GB/s", "operations a byte"),
+        _rates,
+        edits("""
+        the image that is written is left out
+            + rows * columns) -> )
+        the k numbers of s are left out
+            + k + -> +
+        s is taken for a matrix of k × k; it has k numbers
+            + k + k -> + k * k + k
+        the image is counted twice; it is only written
+            + rows * columns) -> + 2 * rows * columns)
+        the image is counted once for each layer; it is written once
+            + rows * columns) -> + rows * columns * k)
+        every load of every thread is counted, as if nothing were read twice; effective bytes
+        count each element once
+            rows * k + k + k * columns -> 3 * rows * columns * k
+        the 4 multiplies the first term only: put the sum in brackets
+            (rows * k + k + k * columns + rows * columns)
+            -> rows * k + k + k * columns + rows * columns
+        the image is taken for a square one
+            first: columns = rows
+        you count numbers, not bytes: a float32 has 4 bytes
+            = 4 * -> =
+        you count 8 bytes a number, as for float64, or all bytes twice
+            = 4 -> = 8
+        you count bits; 8 of them are a byte
+            = 4 -> = 32
+        the time is in ms, you took it as seconds
+            1e-6 -> 1e-9
+        the bandwidth is in bytes a second, not in GB/s
+            1e-6 -> 1e3
+        the bandwidth is in GiB, of 2³⁰ bytes; GB are 10⁹
+            1e-6 -> 1e3 / 2**30
+        you multiply by the time; a rate is divided by it
+            / milliseconds * 1e-6 -> * milliseconds * 1e-12
+        you count one operation for each pixel and layer; a multiplication and an addition are
+        two
+            1e-6, 2 * -> 1e-6,
+        you count three operations for each pixel and layer; count two here
+            1e-6, 2 -> 1e-6, 3
+        k is left out of the operations
+            * k / moved -> / moved
+        you divide the operations by numbers, not by bytes
+            k / moved -> k / (moved / 4)
+        the intensity is upside down: operations / bytes
+            2 * rows * columns * k / moved -> moved / (2 * rows * columns * k)
+        the second is GFLOP/s; the intensity has no time in it
+            k / moved -> k / milliseconds * 1e-6
+    """),
+    ),
+    cases=[
+        fixed(f"{m} x {n}, k = {k}, {ms} ms", rows=m, columns=n, k=k, milliseconds=ms)
+        for m, n, k, ms in (
+            (2048, 2048, 256, 2.0),
+            (1000, 700, 50, 0.5),
+            (64, 64, 1, 0.003),
+            (8, 6, 4, 0.002),
+        )
+    ],
+    hints={
+        "wrong-result": "Bytes: k columns of u, k numbers of s, k rows of vt, and the image, 4 "
+        "bytes each. GB/s are bytes / seconds / 10⁹. Operations: two for each pixel and layer."
+    },
+)
+
+# --- the least time -----------------------------------------------------------------------------
+
+
+def _least(bytes, operations, bandwidth, rate):
+    memory, arithmetic = bytes / bandwidth * 1e-6, operations / rate * 1e-9
+    return max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic"
+
+
+FunctionExercise.declare(
+    name="least-time",
+    lesson=3,
+    title="The least time of a kernel",
+    judge=judges.judge_pair(
+        "least-time",
+        ("ms", "what binds"),
+        _least,
+        edits("""
+            the name is that of the shorter time: what takes longer is what binds
+                memory > -> memory <
+            you add the two times, but they overlap
+                max(memory, arithmetic) -> memory + arithmetic
+            you take the shorter of the two times
+                max -> min
+            you return seconds, or one of the two times is in seconds
+                max( -> 1e-3 * max(
+            you look at the memory only, or take the shorter of the two times
+                return memory, "memory"
+            you look at the arithmetic only, or take the shorter of the two times
+                return arithmetic, "arithmetic"
+            you return µs, or TFLOP/s are taken for GFLOP/s
+                1e-6 -> 1e-3
+                1e-9 -> 1e-6
+            TFLOP/s are taken for GFLOP/s
+                1e-9 -> 1e-6
+            the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
+                1e-6 -> 1e3 / 2**30
+            G is taken for 2³⁰ and T for 2⁴⁰; they are 10⁹ and 10¹²
+                1e-6 -> 1e3 / 2**30
+                1e-9 -> 1e3 / 2**40
+            each operation is counted twice; they are counted already
+                operations / -> 2 * operations /
+        """),
+        words=("memory", "arithmetic"),
+    ),
+    cases=table(
+        "bytes operations bandwidth rate",
+        ("an image on a T4", 20_972_544, 2_147_483_648, 320.0, 8.1),
+        ("a copy on an H200", 536_870_912, 0, 4220.0, 59.7),
+        ("a sum of squares on a T4", 4_000_000, 2_000_000, 320.0, 8.1),
+        ("a softmax on a T4", 134_217_728, 167_772_160, 320.0, 8.1),
+        ("a large product on an H200", 805_306_368, 1_099_511_627_776, 4220.0, 59.7),
+    ),
+    hints={
+        "wrong-result": "Bytes take bytes / (bandwidth · 10⁹) seconds, operations take "
+        "operations / (rate · 10¹²) seconds. Both go on at the same time, so the longer one "
+        'counts. Return (milliseconds, "memory" or "arithmetic").',
+        "raised": "A copy has 0 operations, so divide by nothing but the bandwidth and the rate.",
+    },
+)
+
+# --- impossible figures -------------------------------------------------------------------------
+
+_OF_AN_H200 = [
+    ("copy", 536_870_912, 0, 0.138),
+    ("better copy", 536_870_912, 0, 0.1235),
+    ("fast copy", 536_870_912, 0, 0.0614),
+    ("matmul", 805_306_368, 1_099_511_627_776, 21.4),
+    ("my matmul", 805_306_368, 1_099_511_627_776, 12.0),
+    ("image", 20_972_544, 2_147_483_648, 2.01),
+    ("image of 16 layers", 67_633_216, 536_870_912, 0.0195),
+    ("fast image", 20_972_544, 2_147_483_648, 0.004),
+]
+_OF_A_T4 = [
+    ("transpose", 33_554_432, 0, 0.131),
+    ("one image", 20_972_544, 2_147_483_648, 0.21),
+    ("a slow image", 20_972_544, 2_147_483_648, 52.9),
+    ("gelu", 8_388_608, 10_485_760, 0.0647),
+    ("softmax", 134_217_728, 167_772_160, 0.2),
+]
+
+FunctionExercise.declare(
+    name="impossible-figures",
+    lesson=3,
+    title="Which figure is impossible?",
+    judge=judges.judge_figures,
+    cases=table(
+        "figures bandwidth rate",
+        ("figures of an H200", _OF_AN_H200, 4220.0, 59.7),
+        ("figures of a T4", _OF_A_T4, 320.0, 8.1),
+        ("figures of a T4, all possible", [("sum", 4_194_304, 1_048_576, 0.0137)], 320.0, 8.1),
+    ),
+    hints={
+        "raised": "Each of the figures is a tuple: `for name, bytes, operations, milliseconds "
+        "in figures:`. And least_time returns two values: the time is `least_time(...)[0]`."
+    },
+)
+
+# --- a block that fills the multiprocessor ------------------------------------------------------
+
+FunctionExercise.declare(
+    name="fullest-block",
+    lesson=3,
+    title="Choose a block by occupancy",
+    judge=judges.judge_block,
+    cases=[
+        fixed(f"{r} registers and {s} bytes of shared memory a thread", registers=r, shared=s)
+        for r, s in ((44, 0), (70, 0), (40, 150), (24, 200), (32, 100), (255, 8))
+    ],
+    hints={
+        "raised": 'occupancy("H200", block, registers, shared_bytes) takes the bytes of a '
+        "whole block: `shared * block`. A block that cannot start has 0 warps; sizes go up to "
+        "1,024."
+    },
+)
+
+# --- the crossing -------------------------------------------------------------------------------
+
+
+def _crossing(sizes, cpu, gpu, link, start):
+    for n in sizes:
+        operations, copied = 2 * n * n * (n // 8), 4 * ((2 * n + 1) * (n // 8) + n * n)
+        if start + copied / link * 1e-6 + operations / gpu * 1e-6 < operations / cpu * 1e-6:
+            return n
+    return 0
+
+
+_DOUBLED = [64 * 2**i for i in range(8)]
+_DENSE = [*range(64, 8193, 16)]  # so that nearly every mistake lands elsewhere
+
+FunctionExercise.declare(
+    name="crossing",
+    lesson=3,
+    title="Where the GPU begins to win",
+    reference=_crossing,
+    cases=table(
+        "sizes cpu gpu link start",
+        ("8 cores, sizes in steps of 16", _DENSE, 300.0, 8000.0, 5.0, 0.35),
+        ("16 cores and a slow kernel, pageable", _DOUBLED, 900.0, 1080.0, 6.0, 0.3),
+        ("16 cores and a better kernel, pinned", _DOUBLED, 900.0, 8000.0, 50.0, 0.2),
+        ("one core", _DOUBLED, 5.0, 1000.0, 50.0, 0.2),
+        ("a slow link", _DOUBLED, 500.0, 50000.0, 1.0, 0.05),
+    ),
+    hints={
+        "wrong-result": "k = n // 8. Operations: 2 n² k, and n² is n ** 2. Bytes over the "
+        "link: 4 (2 n k + k + n²). GFLOP/s are 10⁹ a second, so operations / (rate · 10⁶) are "
+        "ms. The GPU's time: start + copies + kernel. Where the GPU never wins, return 0.",
+        "wrong-shape": "Return one number, the first size at which the GPU wins.",
+    },
+    mistakes=edits(r"""
+        the copies are left out
+            + copied / (link * 1e6) ->
+        the cost of starting is left out, or divided by 1000: it is in ms
+            first: start /= 1000
+        the copy back of the image is left out
+            + k + n * n -> + k
+        only the copy back is counted
+            2 * n * k + k + ->
+        the whole factors are copied, n × n each; k columns and rows are needed
+            2 * n * k + k + n * n -> 3 * n * n + n
+        you count numbers, not bytes: a float32 has 4 bytes
+            = 4 * -> =
+        you count 8 bytes a number, as for float64, or all bytes twice
+            = 4 -> = 8
+        you count one operation for each pixel and layer; they are two
+            operations = 2 * -> operations =
+        you count three operations for each pixel and layer; count two here
+            operations = 2 * -> operations = 3 *
+        k is taken for n; it is n // 8
+            n // 8 -> n
+        copies and kernel go on at the same time; here one follows the other
+            copied / (link * 1e6) + operations / (gpu * 1e6)
+            -> max(copied / (link * 1e6), operations / (gpu * 1e6))
+        the cost of starting is counted twice
+            first: start *= 2
+        GB and GFLOP are taken for 2³⁰; they are 10⁹
+            first: start *= 2**30 / 1e9
+        you return the last size at which the GPU wins, not the first
+            in sizes -> in sizes[::-1]
+        milliseconds and seconds are mixed: start is in ms
+            first: start *= 1000
+        you return the last size at which the CPU still wins
+            first: last = 0
+            return n -> return last\n        last = n
+        you compare the rates alone, or turn the comparison round: the first size
+            return sizes[0]
+        you return the position in sizes, not the size
+            n in sizes -> place, n in enumerate(sizes)
+            return n -> return place
+        you return the position in sizes, not the size, and -1 for none
+            n in sizes -> place, n in enumerate(sizes)
+            return n -> return place
+            return 0 -> return -1
+        you return -1 for none; it is 0
+            return 0 -> return -1
+        the loop ends at the first size: `return 0` stands behind it, not in it. Or the GPU's
+        time comes out far too long
+            return 0
+    """),
+)

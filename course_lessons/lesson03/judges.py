@@ -1,0 +1,411 @@
+"""Judges of lesson 03: each says in a sentence what is wrong with an answer, or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from course.checks.verdicts import brief
+from course.measure.occupancy import occupancy
+from course.measure.roofline import time_text
+from course_lessons.edits import Edit, edits
+from course_lessons.lesson03.toy_gpu import DISTURBANCE, JITTER, LUCK
+
+FEWEST = 5  # samples with quartiles
+OCCUPIED = "H200"  # the GPU whose multiprocessor is filled
+NEAR = 4e-4  # ms: a few readings of the clock
+ONE_SAMPLE = "That is one of your samples. The median is the middle one of the sorted samples."
+_OF_THE_BLOCK = (
+    "Does occupancy get the shared memory of a whole block, `shared * threads`, and do you try all "
+    "sizes?"
+)
+NEAR_A_MULTIPLE = 0.03  # of a time that is some launches' together
+
+
+def _number(answer: Any) -> float | None:
+    """The answer as a number; None where it is none."""
+    try:
+        value = np.asarray(answer)
+    except ValueError:  # lists of unequal lengths
+        return None
+    if value.shape != () or value.dtype.kind not in "fiu":
+        return None
+    return float(value)
+
+
+def _described(answer: Any) -> str:
+    """An answer that is no number, in a few words."""
+    if isinstance(answer, tuple | list) or (isinstance(answer, np.ndarray) and answer.ndim):
+        return f"{len(answer)} values"
+    return brief(answer)
+
+
+# --- time a launch ------------------------------------------------------------------------------
+
+
+def judge_time(answer: Any, launch: Any, **others: Any) -> str | None:
+    """Judge a time [ms] of a toy's launch."""
+    del others
+    toy = launch.__self__
+    given = _number(answer)
+    if given is None:
+        return f"Return one number, the median in ms; got {_described(answer)}."
+    work, cost = toy.work * 1e3, toy.cost * 1e3
+    usual = work * float(np.median(JITTER))
+    if not toy.launches:
+        return (
+            "The launch() of your function's arguments was never called. Use launch, synchronize "
+            "and clock as they are given, not another toy's."
+        )
+    if toy.launches <= FEWEST:
+        early = " Does `return` stand behind the loop, not in it?" if toy.launches == 2 else ""
+        return (
+            f"You launched {toy.launches} time{'s' * (toy.launches != 1)}. Needed are one launch "
+            f"that does not count, and at least {FEWEST} that do.{early}"
+        )
+    if 0.985 * usual <= given <= 1.03 * usual + cost + 0.001:
+        return _one_of_many(given, cost, toy)
+    if not math.isfinite(given):
+        return f"Your result is {given}. Was the list of samples empty?"
+    wrong = (
+        _wrong_unit(given, usual, toy)
+        or _too_short(given, usual, cost, toy)
+        or _too_long(given, usual, cost, toy)
+    )
+    return f"Your result is {given:.4g}; the work takes {usual:.4g} ms. {wrong}"
+
+
+def _one_of_many(given: float, cost: float, toy: Any) -> str | None:
+    """What is wrong where the time is that of one launch as well as a median might be."""
+    samples = np.array(_works(toy)) + cost
+    # Readings of the clock are in it, too; one to three launches may not count.
+    sorts = [np.sort(samples[first:]) for first in (1, 2, 3)]
+    sorts.append(np.append(sorts[0], np.inf))  # the one that compiles counts, and is the longest
+    middle = [(each[(len(each) - 1) // 2], each[len(each) // 2]) for each in sorts]
+    right = [np.mean(pair) for pair in middle] + [value for pair in middle for value in pair]
+    if given == int(given) or any(given == round(float(value), 2) for value in right):
+        return None  # rounded: to ms, which another case shows, or to hundredths, which do
+    if np.abs(np.array(right) - given).min() < NEAR or np.abs(samples - given).min() >= NEAR:
+        return None
+    return f"Your result is {given:.4g}. {ONE_SAMPLE}"
+
+
+def _wrong_unit(given: float, usual: float, toy: Any) -> str | None:
+    """What is wrong where the reading or its unit is."""
+    if toy.readings == 0:
+        return "You never called clock(). The toy's time goes on in the toy alone: read its clock."
+    if given < 0:
+        return "A time below 0: take the earlier reading from the later one."
+    if given == int(given) and int(given) in (int(usual), round(usual)):
+        return "It is rounded to whole ms: keep the digits."
+    for factor, what in (
+        (1e-3, "That is seconds: clock() gives seconds, and ms are asked for."),
+        (1e3, "That is µs: clock() gives seconds, and 1 s is 1000 ms."),
+        (1e-6, "clock() gives seconds: times 1000 they are ms. You divided."),
+    ):
+        if math.isclose(given, factor * usual, rel_tol=0.1):
+            return what
+    return None
+
+
+def _too_short(given: float, usual: float, cost: float, toy: Any) -> str | None:
+    """What is wrong where the time is less than the work takes."""
+    if given >= 0.985 * usual:
+        return None
+    if given <= 3 * cost + 0.01 and given < usual / 2:
+        return (
+            "You timed the launch, not the work: launch() returns at once. "
+            "Wait with synchronize() before you read the clock the second time."
+        )
+    if LUCK * usual * 0.995 <= given <= LUCK * usual * 1.01 + cost + 0.001:
+        return (
+            "That is the shortest of your samples: one that had luck, such as a warm cache. "
+            "Take the median."
+        )
+    if any(math.isclose(given, work + cost, abs_tol=1e-3) for work in _works(toy)):
+        return ONE_SAMPLE
+    return (
+        "Some of the work was not over when you read the clock, or belongs to another sample. "
+        "synchronize() before both readings."
+    )
+
+
+def _too_long(given: float, usual: float, cost: float, toy: Any) -> str:
+    """What is wrong where the time is more than the work takes."""
+    mean, compiling, works = usual * (1 + (DISTURBANCE - 1) / 7), toy.compiling * 1e3, _works(toy)
+    for count in (2, 3):
+        if math.isclose(given, count * (usual + cost), rel_tol=NEAR_A_MULTIPLE):
+            return f"That is {count} launches: between two readings belongs one."
+    if math.isclose(given, sum(works[1:]), rel_tol=NEAR_A_MULTIPLE):
+        return "That is all launches together. Time each by itself, and take the median."
+    if math.isclose(given, DISTURBANCE * usual + cost, rel_tol=0.01):
+        return "That is the longest of your samples: one that was disturbed. Take the median."
+    if compiling + DISTURBANCE * mean < given <= toy.clock() * 1e3:
+        return (
+            "So much the clock shows at the end, or in between: that is no difference of two "
+            "readings. 1000 * (clock() - start) has its brackets."
+        )
+    if given > compiling / toy.launches and given > 1.6 * mean:
+        return (
+            "Compiling is in it, or other work that was queued: launch once and synchronize "
+            "before the first sample, and let that call not count."
+        )
+    if 1.1 * usual < given < 2.2 * mean:
+        return (
+            f"Some samples were disturbed and took {DISTURBANCE:.0f} times as long. "
+            "A mean, or a sum, takes them in; the median does not."
+        )
+    return (
+        "Take the time of one launch at a time: synchronize, read the clock, launch, "
+        "synchronize, read the clock."
+    )
+
+
+def _works(toy: Any) -> list[float]:
+    """What each launch's work took [ms]."""
+    return [(span.end - span.start) * 1e3 for span in toy.spans if span.what == "work"]
+
+
+# --- copy what is needed ------------------------------------------------------------------------
+
+
+def judge_factors(answer: Any, u: Any, s: Any, vt: Any, k: int) -> str | None:
+    """Judge arrays for the device: only what is needed, float32, side by side."""
+    wanted = {"u": u[:, :k], "s": s[:k], "vt": vt[:k]}
+    wholes = {"u": u, "s": s, "vt": vt}
+    if not isinstance(answer, tuple | list) or len(answer) != 3:
+        one = type(answer).__name__
+        given = f"{len(answer)} values" if isinstance(answer, tuple | list) else f"one {one}"
+        return f"Return three arrays, u, s and vt; got {given}."
+    for given, (name, part) in zip(answer, wanted.items(), strict=True):
+        if not isinstance(given, np.ndarray):
+            return f"{name} is no NumPy array: np.ascontiguousarray makes one."
+        if given.shape != part.shape:
+            return (
+                f"{name} has the shape {given.shape}; {part.shape} is needed."
+                f"{_what_it_is(name, given, wholes, k)}"
+            )
+        if given.dtype != np.float32:
+            times = given.dtype.itemsize / 4
+            return (
+                f"{name} is {given.dtype}, not float32: {times:g} times the bytes, and a kernel "
+                "computes in that type."
+            )
+        if not _same(given, part):
+            return (
+                f"{name} has other values than the first {k} of the factor."
+                f"{_what_it_is(name, given, wholes, k)}"
+            )
+        if not given.flags.c_contiguous:
+            return (
+                f"{name} is a view of a larger array, or lies column by column: its rows do not "
+                "follow each other in memory. np.ascontiguousarray copies it in order."
+            )
+    return None
+
+
+def _same(given: Any, part: Any) -> bool:
+    return given.shape == part.shape and np.allclose(given, part, rtol=1e-5, atol=1e-6)
+
+
+def _what_it_is(name: str, given: Any, wholes: Mapping[str, Any], k: int) -> str:
+    """What was returned in place of a part of a factor, where it is known."""
+    u, s, vt = wholes.values()
+    if given.shape == wholes[name].shape and _same(given, wholes[name]):
+        return " That is the whole factor."
+    known = {
+        "u": (
+            (vt[:k], "These are rows of vt: return u, s, vt, in this order."),
+            (u[:k], "These are rows of u. Its layers are columns: u[:, :k]."),
+            (u[:, :k].T, "It is turned: its layers are columns, and stay columns."),
+            (u[:, :k] * s[:k], "It is multiplied by s: the kernel does that."),
+        ),
+        "s": ((np.diag(s[:k]), "s is no matrix here: k numbers are enough."),),
+        "vt": ((vt[:, :k], "These are columns of vt. Its layers are rows: vt[:k]."),),
+    }
+    return next((f" {what}" for part, what in known[name] if _same(given, part)), "")
+
+
+# --- pairs --------------------------------------------------------------------------------------
+
+
+def judge_pair(
+    exercise: str,
+    names: tuple[str, str],
+    reference: Callable[..., tuple[Any, Any]],
+    mistakes: Mapping[str, Edit],
+    words: tuple[str, ...] = (),
+) -> Callable[..., str | None]:
+    """A judge of two values, which names the mistake that gives both of them; 0.1% is allowed.
+
+    Where a value is a word, it is one of `words`.
+    """
+
+    def judge(answer: Any, **arguments: Any) -> str | None:
+        wanted = f"{names[0]} and {names[1]}"
+        pair = answer.tolist() if isinstance(answer, np.ndarray) else answer
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            return f"Return two values, {wanted}; got {brief(answer)}."
+        right = reference(**arguments)
+        if all(map(_alike, pair, right)):
+            return None
+        told = f"Your {wanted}: {_shown(pair)}; right is {_shown(right)}."
+        for sentence, edit in mistakes.items():
+            mistaken = edit.called(exercise, arguments)
+            if mistaken and all(map(_alike, pair, mistaken)):
+                return f"{told} That is what you get when {sentence}."
+        if all(map(_alike, pair, right[::-1])):
+            return f"{told} The two have changed places."
+        told += next(filter(None, (_fault(*both, words) for both in zip(pair, right, names))), "")
+        return told
+
+    return judge
+
+
+def _fault(given: Any, right: Any, name: str, words: tuple[str, ...]) -> str | None:
+    """What is wrong with one value by itself: its kind, its digits, its power of ten."""
+    if _alike(given, right):
+        return None
+    if isinstance(right, str):
+        known = isinstance(given, str) and given in words
+        return None if known else f" {given!r} is none of {', '.join(map(repr, words))}."
+    number = _number(given)
+    if number is None:
+        return f" {given!r} is no number."
+    if not math.isfinite(number):
+        return f" {number} is no figure."
+    if number in {math.floor(right), *(round(right, digits) for digits in range(4))}:
+        return f" {number:g} is rounded: return all digits."
+    if number > 0 and right > 0:
+        power = math.log10(number / right)
+        if round(power) and math.isclose(power, round(power), abs_tol=1e-3):
+            return (
+                f" The figure in {name} is {10.0 ** round(power):g} times the right one: "
+                "1 s = 10³ ms, 1 GB = 10⁹ bytes, 1 TFLOP = 10¹² operations."
+            )
+    return None
+
+
+def _alike(given: Any, right: Any) -> bool:
+    if isinstance(right, str):
+        return isinstance(given, str) and given == right
+    number = _number(given)
+    return number is not None and math.isclose(number, right, rel_tol=1e-3)
+
+
+def _shown(pair: Any) -> str:
+    numbers = [f"{part:.5g}" if _number(part) is not None else repr(part) for part in pair]
+    return ", ".join(numbers)
+
+
+# --- impossible figures -------------------------------------------------------------------------
+
+
+_FIGURES_MISTAKEN = edits("""
+    you look at the bytes only
+        , operations / rate * 1e-9 -> , 0
+    you look at the operations only
+        bytes / bandwidth * 1e-6, -> 0,
+    a figure must be above both roofs; above one is enough
+        max( -> min(
+    you add the two times, but they overlap
+        max(bytes / bandwidth * 1e-6, operations / rate * 1e-9)
+        -> bytes / bandwidth * 1e-6 + operations / rate * 1e-9
+    the comparison is turned round: impossible is a time below the least
+        milliseconds < -> milliseconds >
+    ms are taken for seconds, so that all is slow
+        if milliseconds -> if 1000 * milliseconds
+    `return` stands in the loop, so that the first one is all: put it behind the loop
+        found.append(name) -> return [name]
+    seconds are taken for ms, so that all is fast
+        if milliseconds -> if milliseconds / 1000
+    the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
+        bandwidth * 1e-6 -> bandwidth * 1e3 / 2**30
+""")
+
+
+def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> str | None:
+    """Judge which reported figures are above a roof."""
+    is_list = hasattr(answer, "__iter__") and not isinstance(answer, str | Mapping)
+    if not is_list or (isinstance(answer, np.ndarray) and answer.ndim != 1):
+        what = "a dict" if isinstance(answer, Mapping) else brief(answer)
+        return f"Return a list of names, empty if all are possible; got {what}."
+    given = [*answer]
+    names = [name for name, *_ in figures]
+    shares = {
+        name: (count / milliseconds * 1e-6 / bandwidth, operations / milliseconds * 1e-9 / rate)
+        for name, count, operations, milliseconds in figures
+    }
+    for name in given:
+        if not isinstance(name, str) or name not in names:
+            return f"{brief(name)} is none of the names {', '.join(names)}."
+        if given.count(name) > 1:
+            return f"{name!r} is {given.count(name)} times in your list; once is enough."
+    for name, _, operations, milliseconds in figures:
+        of_bandwidth, of_rate = shares[name]
+        above = max(of_bandwidth, of_rate) > 1
+        if above == (name in given):
+            continue
+        what = f"{name!r}, in {time_text(milliseconds)}, moves {of_bandwidth * bandwidth:,.0f} GB/s"
+        if operations:
+            what += f" and computes {of_rate * rate:.3g} TFLOP/s"
+        roofs = f"the roofs are {bandwidth:,.0f} GB/s and {rate:g} TFLOP/s"
+        why = _why_these(given, figures, bandwidth, rate)
+        verdict = "impossible, and not" if above else "possible, but"
+        return f"{what}; {roofs}. It is {verdict} in your list.{why}"
+    return None
+
+
+def _why_these(given: list[str], figures: Any, bandwidth: float, rate: float) -> str:
+    """The mistake that gives this list, where one does."""
+    arguments = {"figures": figures, "bandwidth": bandwidth, "rate": rate}
+    for sentence, edit in _FIGURES_MISTAKEN.items():
+        mistaken = edit.called("impossible-figures", arguments)
+        if mistaken is not None and set(given) == set(mistaken):
+            return f" Your list is what you get when {sentence}."
+    return ""
+
+
+# --- a block that fills the multiprocessor ------------------------------------------------------
+
+
+def judge_block(answer: Any, registers: int, shared: int) -> str | None:
+    """Judge a number of threads by the warps that an H200's multiprocessor then holds."""
+    given = _number(answer)
+    if given is None or not given.is_integer():
+        return f"Return one whole number, the threads of a block; got {brief(answer)}."
+    threads = int(given)
+    found = {n: occupancy(OCCUPIED, n, registers, shared * n) for n in range(32, 1025, 32)}
+    best = max(found, key=lambda n: found[n].warps)
+    warps = " Or are these warps? Return the threads." * (threads == found[best].warps)
+    if threads not in found:
+        return f"{threads} threads: take a multiple of 32 from 32 to 1,024, whole warps.{warps}"
+    mine = found[threads]
+    if mine.warps == found[best].warps:
+        return None
+    if mine.blocks == 0:
+        return (
+            f"No block of {threads} threads can start: too much is asked of "
+            f"{' and '.join(mine.limited_by)}."
+        )
+    return (
+        f"Blocks of {threads} threads: {mine.warps} warps on a multiprocessor, limited by "
+        f"{' and '.join(mine.limited_by)}. There is a size that gives {found[best].warps}."
+        f"{warps or _asked_otherwise(threads, registers, shared, [*found])}"
+    )
+
+
+def _asked_otherwise(threads: int, registers: int, shared: int, sizes: list[int]) -> str:
+    """A question to whoever seems to have compared something else; "" where nothing gives that."""
+    for gpu, of_block, figure, question in (
+        (OCCUPIED, False, "warps", _OF_THE_BLOCK),
+        ("T4", True, "warps", f'Is "{OCCUPIED}" the GPU that you ask for?'),
+        (OCCUPIED, True, "blocks", "Do you compare .warps, and not .blocks?"),
+    ):
+        asked = {n: occupancy(gpu, n, registers, shared * (n if of_block else 1)) for n in sizes}
+        if threads == max(sizes, key=lambda n: getattr(asked[n], figure)):
+            return f" {question}"
+    return ""

@@ -1,0 +1,406 @@
+"""Exercises of lesson 04: sectors, mappings, divergence, block shapes; data in memory."""
+
+import numpy as np
+
+from course.backend import cuda
+from course.checks.comparing import first, shown
+from course.checks.exercises import (
+    Case,
+    FunctionExercise,
+    Limit,
+    Tolerance,
+    launch_covers,
+)
+from course.checks.verdicts import Failure, count
+from course_lessons.cases import covering, drawn, empty, fixed, normal, uniform, zeros
+from course_lessons.edits import LessonKernel, edits
+from warpsim import trace
+
+
+def _side_by_side(operation, why):
+    """A limit: a warp touches no more sectors than 32 neighbours of 4 bytes have."""
+    return Limit("global", operation, "sectors", "request", 4, why)
+
+
+# --- count-sectors: what a request costs ----------------------------------------------------------
+
+
+def _request(name, indices, itemsize=4):
+    return Case(name, lambda rng: {"indices": np.asarray(indices(rng)), "itemsize": itemsize})
+
+
+_LANES = np.arange(32)
+
+FunctionExercise.declare(
+    name="count-sectors",
+    lesson=4,
+    title="Count the sectors of a request",
+    reference=lambda indices, itemsize: len(np.unique(indices * itemsize // 32)),
+    cases=[
+        _request("32 neighbours of 4 bytes", lambda rng: _LANES),
+        _request("every second element, 4 bytes", lambda rng: 2 * _LANES),
+        _request("neighbours from element 1 on, 4 bytes", lambda rng: _LANES + 1),
+        _request("all lanes the same element", lambda rng: np.full(32, 77)),
+        _request("neighbours of 8 bytes", lambda rng: _LANES, itemsize=8),
+        _request("neighbours of 1 byte", lambda rng: _LANES, itemsize=1),
+        _request("32 neighbours in any order", lambda rng: rng.permutation(32)),
+        _request("anywhere among 1,000", lambda rng: rng.integers(0, 1000, 32), itemsize=2),
+        _request("7 active lanes, far apart", lambda rng: 100 * np.arange(7)),
+    ],
+    hints={
+        "wrong-result": "Element i begins at byte i * itemsize, and byte b lies in sector "
+        "b // 32. How many different sectors are there?",
+        "wrong-shape": "Return one number.",
+    },
+    mistakes=edits("""
+        you count the lanes or their elements, not the sectors under them
+            return len(indices)
+        you divide the bytes that are asked for by 32: gaps and borders cost, too
+            return -(-len(indices) * itemsize // 32)
+        you divide the index by 32, as if each element had one byte
+            * itemsize ->
+        eight elements make a sector whatever their size
+            itemsize // -> 4 //
+        you count all sectors from the array's beginning; only touched ones move
+            return int(sectors.max()) + 1
+        you compare each lane with the one before it; the order of the lanes is free
+            return np.count_nonzero(np.diff(sectors)) + 1
+        you count the sector of the byte behind each element, too
+            indices * itemsize -> np.append(indices, indices + 1) * itemsize
+        the addresses are kept in 8 bits (uint8): they wrap around at 256
+            itemsize // -> itemsize % 256 //
+        you count all sectors between the first and the last; only touched ones move
+            return int(sectors.max() - sectors.min()) + 1
+    """),
+)
+
+# --- total-by-strides: who takes which elements ---------------------------------------------------
+
+
+def _to_add(n, grid, block, measured=False):
+    arguments = drawn(total=zeros(1), x=uniform(0.5, 1.5, n))
+    return Case(count(n, "element"), arguments, block, grid, measured=measured)
+
+
+_ADD_ONCE = (
+    "Add up in a variable of your own, and let each of the 128 threads add to total once, after "
+    "its loop."
+)
+
+LessonKernel.declare(
+    name="total-by-strides",
+    lesson=4,
+    title="Add up an array, neighbours side by side",
+    updated=("total",),
+    reference=lambda total, x: total + x.sum(),
+    cases=[
+        _to_add(64, 1, 32),
+        _to_add(4096, 2, 64, measured=True),
+        _to_add(1003, 3, 32),
+        _to_add(5, 2, 32),
+        _to_add(97, 1, 1),
+        _to_add(2000, 6, 32),
+    ],
+    tolerance=Tolerance(
+        192, "up to 97 float32 sums in a thread, and one for each of up to 192 threads"
+    ),
+    forbidden={"float64"},
+    limits=[
+        Limit("global", "atomic", "lanes", "launch", 128, _ADD_ONCE),
+        _side_by_side(
+            "load",
+            "In each step of the loop, the 32 lanes of a warp should read 32 neighbours: "
+            "start at the thread's number, go on by the number of all threads.",
+        ),
+    ],
+    hints={
+        "race": "Many threads add to total[0]: cuda.atomic.add(total, 0, mine).",
+        "float64": "Start your sum with float32(0): with 0.0 or 0 it is float64.",
+        "out-of-bounds": "for i in range(first, x.size, step) never leaves the array.",
+        "wrong-result": "Each element is added exactly once, by one thread. Does every thread "
+        "go on until the end of x?",
+    },
+    mistakes=edits(r"""
+        every thread adds up all elements
+            range(cuda.grid(1), x.size, cuda.gridsize(1)) -> range(x.size)
+        each step adds the sum so far to total: add mine once, after the loop
+            \n    cuda.atomic.add(total, 0, mine) ->
+            mine += x[i] -> mine += x[i]\n        cuda.atomic.add(total, 0, mine)
+        each block begins at its threadIdx.x: begin at cuda.grid(1)
+            range(cuda.grid(1) -> range(cuda.threadIdx.x
+    """),
+)
+
+# --- one-layer: fix the mapping -------------------------------------------------------------------
+
+
+def _layer_case(rows, columns, block=(16, 16), measured=False):
+    """A column, a number, a row; a grid that covers the layer whichever way x walks."""
+    arguments = drawn(
+        out=empty(rows, columns), column=normal(rows), weight=uniform(2, 3), row=normal(columns)
+    )
+    grid = covering(max(rows, columns), block)
+    return Case(f"{rows} x {columns}", arguments, block, grid, measured=measured)
+
+
+_ONE_THREAD = "Each pixel belongs to one thread: take both indices from cuda.grid(2)."
+ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, _ONE_THREAD)
+
+LessonKernel.declare(
+    name="one-layer",
+    lesson=4,
+    title="One layer of an image, in the right order",
+    outputs=("out",),
+    reference=lambda column, weight, row: weight * np.outer(column, row),
+    cases=[
+        _layer_case(16, 16),
+        _layer_case(13, 37),
+        _layer_case(37, 13, block=(8, 4)),
+        _layer_case(1, 5),
+        _layer_case(64, 96, block=(32, 8), measured=True),
+    ],
+    tolerance=Tolerance(4, "two float32 products, each of which rounds once"),
+    limits=[
+        ONE_THREAD_A_PIXEL,
+        _side_by_side(
+            "store",
+            "Neighbours in x should store neighbours in memory: the column of out is its "
+            "last index, so it should come from x.",
+        ),
+    ],
+    hints={
+        "out-of-bounds": "The grid is larger than the layer. Guard the row with out.shape[0] "
+        "and the column with out.shape[1].",
+        "unwritten-output": "cuda.grid(2) gives both indices. Guard the row with out.shape[0] "
+        "and the column with out.shape[1], whichever of them comes from x.",
+        "race": _ONE_THREAD,
+        "not-parallel": _ONE_THREAD,
+        "wrong-result": "out[i, j] is column[i] * weight * row[j].",
+        "typing": "column[i] and row[j] are numbers, and so is weight: it has no index.",
+    },
+    mistakes=edits("""
+        weight is left out
+            * weight ->
+        row and column are exchanged
+            column[i] * weight * row[j] -> column[j] * weight * row[i]
+    """),
+)
+
+# --- two-jobs: branch by warp ---------------------------------------------------------------------
+
+
+def _two_arrays(n, block, measured=False):
+    arguments = drawn(squares=empty(n), roots=empty(n), x=uniform(2, 3, n), y=uniform(4, 9, n))
+    return Case(f"{n:,} of each", arguments, block, -(-2 * n // block), measured=measured)
+
+
+_FULL = (
+    "2,048 numbers are written, 32 by a full request. Yours are not full: the lanes of a warp "
+    "have different jobs. Give whole warps one job."
+)
+
+LessonKernel.declare(
+    name="two-jobs",
+    lesson=4,
+    title="Two jobs in one launch, a job a warp",
+    outputs=("squares", "roots"),
+    reference=lambda x, y: {"squares": x * x, "roots": np.sqrt(y)},
+    cases=[
+        _two_arrays(8, block=64),
+        _two_arrays(1024, block=128, measured=True),
+        _two_arrays(101, block=64),
+        _two_arrays(1, block=64),
+    ],
+    tolerance=Tolerance(4, "a float32 product or a float32 root, each of which rounds once"),
+    limits=[
+        Limit("global", "store", "requests", "launch", 64, _FULL),
+        _side_by_side("load", "Neighbouring lanes should read neighbouring elements."),
+        _side_by_side("store", "Neighbouring lanes should write neighbouring elements."),
+    ],
+    hints={
+        "out-of-bounds": "Thread n has job 2 and element 0: its index is i - x.size. "
+        "Threads from 2 * x.size on have no job at all.",
+        "unwritten-output": "There are two elements for each i below x.size: one of squares, "
+        "one of roots. Which threads write the squares, which the roots? All of them may be in "
+        "one block.",
+        "wrong-result": "squares[i] is x[i] * x[i], roots[i] is math.sqrt(y[i]).",
+        "typing": "The root of one number is math.sqrt(number).",
+    },
+    mistakes={
+        "the roots are those of x": lambda x: {"squares": x * x, "roots": np.sqrt(x)},
+        "squares and roots are exchanged": lambda x, y: {"squares": np.sqrt(y), "roots": x * x},
+    },
+)
+
+# --- block-shape: whole warps in a row ------------------------------------------------------------
+
+
+@cuda.jit
+def fill_odd_rows(out, image):
+    """Copy the even rows; each odd row becomes the mean of its neighbours. An odd number of rows.
+
+    Mapping: thread (x, y) writes row y, column x.
+    """
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        if row % 2 == 0:
+            out[row, col] = image[row, col]
+        else:
+            out[row, col] = (image[row - 1, col] + image[row + 1, col]) // 2
+
+
+_covers = launch_covers(lambda rows, columns: (rows, columns))
+
+
+def _judge_block_shape(answer, rows, columns):
+    sentence = _covers(answer, rows=rows, columns=columns)
+    if sentence:
+        return sentence
+    grid, block = (tuple(int(n) for n in part) for part in answer)
+    threads = block[0] * block[1]
+    if threads < 64:
+        if (
+            grid[0] * grid[1] % 32 == 0
+            and _covers((block, grid), rows=rows, columns=columns) is None
+        ):
+            return "Grid and block are exchanged: return (grid, block), the grid first."
+        return (
+            f"Block {block} has {threads} threads. A T4 holds at most 16 blocks on a "
+            "multiprocessor: with less than 64 threads each it stays half empty."
+        )
+    if columns % 32:
+        return None
+    image = np.zeros((rows, columns), np.uint8)
+    loads = trace(fill_odd_rows, grid, block, np.zeros_like(image), image, gpu="T4").total(
+        "global", "load"
+    )
+    warps_in_a_row = columns // 32
+    enough = warps_in_a_row * (rows // 2 + 1) + 2 * warps_in_a_row * (rows // 2)
+    if loads.requests <= enough:
+        return None
+    return (
+        f"With block {block} the kernel makes {loads.requests:,} load requests, {enough:,} are "
+        f"enough. A request has {shown(round(loads.lanes / loads.requests, 1))} active lanes: a "
+        "warp lies over several rows, and walks both sides of the if."
+    )
+
+
+FunctionExercise.declare(
+    name="block-shape",
+    lesson=4,
+    title="A block whose warps agree",
+    judge=_judge_block_shape,
+    cases=[
+        fixed(f"{rows} x {columns}", rows=rows, columns=columns)
+        for rows, columns in ((65, 96), (101, 64), (7, 128), (1001, 700), (3, 5))
+    ],
+    hints={
+        "wrong-result": "A warp is 32 threads, counted along x first. How wide must a block "
+        "be, so that a warp stays in one row? The grid follows by ceiling division."
+    },
+)
+
+
+# --- transpose-write: one side in order -----------------------------------------------------------
+
+
+def _to_transpose(rows, columns, block=(16, 16), measured=False):
+    """An image, and a grid that covers it whichever of the two arrays x walks along."""
+    arguments = drawn(out=empty(columns, rows), image=normal(rows, columns))
+    grid = covering(max(rows, columns), block)
+    return Case(f"{rows} x {columns}", arguments, block, grid, measured=measured)
+
+
+LessonKernel.declare(
+    name="transpose-write",
+    lesson=4,
+    title="Transpose, stores in order",
+    outputs=("out",),
+    reference=lambda image: image.T,
+    cases=[
+        _to_transpose(16, 16),
+        _to_transpose(13, 37),
+        _to_transpose(37, 13, block=(8, 4)),
+        _to_transpose(1, 5),
+        _to_transpose(64, 96, block=(32, 8), measured=True),
+    ],
+    tolerance=Tolerance(0, "nothing is computed, so nothing rounds"),
+    limits=[
+        ONE_THREAD_A_PIXEL,
+        _side_by_side(
+            "store",
+            "Let x be the last index of out, so that neighbouring lanes store side by "
+            "side. The loads will pay.",
+        ),
+    ],
+    hints={
+        "out-of-bounds": "out has the shape (columns, rows) of image. Guard each index with "
+        "the axis on which you use it.",
+        "unwritten-output": "The threads have to cover out, which has as many rows as the "
+        "image has columns. Which shape do you guard with?",
+        "wrong-result": "The first index of out is the second index of image.",
+        "race": _ONE_THREAD,
+        "not-parallel": _ONE_THREAD,
+    },
+    mistakes={
+        "the image is turned by a quarter instead of transposed": lambda image: np.rot90(image, -1),
+        "the image is mirrored at its other diagonal": lambda image: image[::-1, ::-1].T,
+    },
+)
+
+# --- split-records: from an array of structs to a struct of arrays --------------------------------
+
+POINT = np.dtype([("x", np.float32), ("y", np.float32), ("z", np.float32)], align=True)
+
+
+def _points(n):
+    def arguments(rng):
+        points = np.zeros(n, POINT)
+        for name in POINT.names:
+            points[name] = rng.standard_normal(n)
+        return {"points": points}
+
+    return Case(count(n, "point"), arguments)
+
+
+def _judge_split(result, points):
+    if isinstance(result, np.ndarray) and result.shape == (3, points.size):
+        result = tuple(result)
+    if not isinstance(result, (tuple, list)) or len(result) != 3:
+        return f"Return three arrays, x, y and z; got {type(result).__name__}."
+    for name, part in zip("xyz", result, strict=True):
+        if not isinstance(part, np.ndarray) or part.shape != points.shape:
+            shape = f"shape {part.shape}" if isinstance(part, np.ndarray) else type(part).__name__
+            return f"{name} must be an array of shape {points.shape}; got {shape}."
+        if part.dtype != np.float32:
+            raise Failure("wrong-dtype", f"{name} has the type {part.dtype}, right is float32.")
+        wrong = part != points[name]
+        if wrong.any():
+            index = first(wrong)[0]
+            return (
+                f"{name}[{index}] is {shown(part[index])}, but points[{index}].{name} is "
+                f"{shown(points[name][index])}."
+            )
+    for name, part in zip("xyz", result, strict=True):
+        if not part.flags.c_contiguous:
+            return (
+                f"{name} has the right values, but from one to the next it is still "
+                f"{part.strides[0]} bytes: it is a view into the records, nothing has moved. "
+                "Copy it into an array of its own."
+            )
+    return None
+
+
+FunctionExercise.declare(
+    name="split-records",
+    lesson=4,
+    title="From an array of structs to a struct of arrays",
+    judge=_judge_split,
+    cases=[_points(8), _points(101), _points(2)],
+    hints={
+        "wrong-result": "np.ascontiguousarray(points['x']) is an array with neighbours side "
+        "by side. Return the three of them: x, y, z.",
+        "wrong-dtype": "points['x'] is float32 already; keep that.",
+        "raised": "The field x of all records is points['x'].",
+    },
+)

@@ -1,0 +1,1085 @@
+# %% [markdown]
+# # 04 Warps and coalescing
+#
+# You look at threads as the GPU does, 32 at a time. Then you can tell from the source how much
+# memory a kernel moves, and change one line so that it moves about a quarter of it.
+
+# %% [markdown]
+# ## What you will do
+#
+# - See which threads of a block form a warp.
+# - Predict how many sectors a request touches, then count them.
+# - Find out what was wrong with the first kernel of the project behind this course.
+# - Repair mappings, branches, layouts and block shapes, in seven exercises.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - Why neighbouring threads should touch neighbouring elements. This is called **coalescing**.
+# - What an `if` costs, and when it is free.
+# - Why a transpose is slow on one side, whatever you do.
+# - Why arrays of records are a bad habit on a GPU.
+
+# %% [markdown]
+# ## What you need
+#
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
+# kernels on two axes, guards, `trace`, the reconstruction. [Lesson 03](03_measuring_honestly.ipynb)
+# is not needed. From [lesson 01](01_threads_blocks_grids.ipynb)'s deepening sections: the
+# grid-stride loop (section 11). No GPU is needed: this lesson counts, it does not time.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 2 and a half hours, seven exercises included. After section 4 is a good place for a break.
+#
+# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 75 minutes.
+
+# %% [markdown]
+# ## 1 Thirty-two at a time
+#
+# <kbd>core</kbd> 5 minutes
+#
+# A GPU never runs one thread. It runs 32 of them together, a **warp**. The threads of a warp are
+# its **lanes**, 0 to 31. All lanes do the same instruction in the same step, each with its own
+# data.
+
+# %%
+import math
+
+import numpy as np
+from numba import float32
+
+from course import CompilerMissing, check, compiled, cuda, images, predict, progress
+from course import recorded, trace
+from course.kernels import reconstruct, transpose
+from course_lessons.lesson04 import pictures
+
+# %% [markdown]
+# Which threads of a block are a warp? They are counted along x first, then along y. Every 32 make a
+# warp. Let the threads of a block tell.
+
+
+# %%
+@cuda.jit
+def who_is_in_which_warp(warps, lanes):
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    number = y * cuda.blockDim.x + x
+    warps[y, x] = number // 32
+    lanes[y, x] = cuda.laneid
+
+
+maps = {}
+for block in ((32, 2), (16, 4), (8, 8)):
+    warps = np.zeros(block[::-1], dtype=np.int32)
+    lanes = np.zeros_like(warps)
+    who_is_in_which_warp[1, block](warps, lanes)
+    maps[f"block {block}"] = (warps, lanes)
+pictures.warp_maps(maps)
+
+# %% [markdown]
+# The numbers are lanes, `cuda.laneid`. Three blocks of 64 threads, two warps each. In the first a
+# warp is one row. In the last it is four short rows. Remember that: **the width of the block
+# decides how many rows lie under a warp.** How many are it in a block of 16×16?
+
+# %%
+predict("rows under one warp of a 16 x 16 block", 2, exact=True)
+
+# %%
+warps = np.zeros((16, 16), dtype=np.int32)
+who_is_in_which_warp[1, (16, 16)](warps, np.zeros_like(warps))
+rows_of_warp_0 = np.unique(np.nonzero(warps == 0)[0])
+predict.answer(
+    "rows under one warp of a 16 x 16 block", len(rows_of_warp_0), unit="rows", how="counted"
+)
+
+# %% [markdown]
+# ## 2 Requests and sectors
+#
+# <kbd>core</kbd> 20 minutes
+#
+# In this kernel each lane reads one element of `x`: lane `l` reads element `first + step * l`.
+
+
+# %%
+@cuda.jit
+def read_somewhere(out, x, first, step):
+    lane = cuda.grid(1)
+    mine = x[first + step * lane]
+    out[lane] = mine
+
+
+# %% [markdown]
+# The 32 lanes read in the same step. For the memory that is **one request**, with 32 addresses.
+#
+# Memory has no single numbers to give. It comes in **sectors** of 32 bytes, and a sector begins
+# where its address is a multiple of 32. Every sector under at least one lane has to be moved,
+# whole. That is what a request costs.
+#
+# Start with neighbours: 32 lanes, 32 neighbouring float32 numbers of 4 bytes. How many sectors?
+
+# %%
+predict("sectors, neighbours", 4, exact=True)
+
+
+# %%
+def traced_read(x, first, step):
+    return trace(read_somewhere, 1, 32, np.zeros(32, x.dtype), x, first, step)
+
+
+x = np.zeros(1024, dtype=np.float32)
+neighbours = traced_read(x, 0, 1)
+load = neighbours.total("global", "load")
+print(f"{load.requests} request, {load.bytes} bytes asked for, {load.sectors * 32} bytes moved")
+predict.answer("sectors, neighbours", load.sectors, unit="sectors", how="counted")
+
+# %% [markdown]
+# 32 · 4 = 128 bytes, and 128 / 32 = 4 sectors. Nothing is moved in vain. Such a request is
+# **coalesced**: 32 small wishes have become four whole sectors. `show` draws the request of a line,
+# counted from the `def`.
+
+# %%
+neighbours.show(3)
+
+# %% [markdown]
+# Now three less friendly requests. Draw the numbers in rows of eight on paper, if you like.
+#
+# - every second element: `step` is 2
+# - one element each, 32 apart: `step` is 32
+# - neighbours, but from element 1 on: `first` is 1
+
+# %%
+predict(
+    "sectors: every second, every 32nd, neighbours from element 1 on",
+    8,
+    32,
+    4,
+    exact=True,
+    numbers=3,
+)
+
+# %%
+every_second, far_apart, one_late = (
+    traced_read(x, 0, 2),
+    traced_read(x, 0, 32),
+    traced_read(x, 1, 1),
+)
+question = "sectors: every second, every 32nd, neighbours from element 1 on"
+found = [each.total("global", "load").sectors for each in (every_second, far_apart, one_late)]
+predict.answer(question, found, how="counted")
+
+# %%
+one_late.show(3)
+
+# %% [markdown]
+# Every second element: half of each sector is moved in vain. 32 apart, each lane has a sector of
+# its own: 1,024 bytes are moved for 128. One element off the border, and a fifth sector has to come
+# for it, as the picture shows. That is a small price.
+#
+# The size of an element matters, too, and so does who reads what: all lanes may read one and the
+# same element (a **broadcast**), or neighbours from the last to the first.
+
+# %%
+requests = {
+    "neighbours": (np.float32, 0, 1),
+    "every second": (np.float32, 0, 2),
+    "every eighth": (np.float32, 0, 8),
+    "every 32nd": (np.float32, 0, 32),
+    "from element 1 on": (np.float32, 1, 1),
+    "all the same": (np.float32, 5, 0),
+    "backwards": (np.float32, 31, -1),
+    "neighbours, float64": (np.float64, 0, 1),
+    "neighbours, uint8": (np.uint8, 0, 1),
+}
+print("request               asked  moved  sectors")
+for name, (dtype, first, step) in requests.items():
+    sectors = traced_read(np.zeros(1024, dtype), first, step).total("global", "load").sectors
+    asked = 32 * np.dtype(dtype).itemsize
+    print(f"{name:21} {asked:5}  {sectors * 32:5}  {sectors:7}")
+
+# %% [markdown]
+# Four things to see:
+#
+# - From every eighth on it gets no worse: 32 lanes, 32 sectors.
+# - The order of the lanes does not matter, only which sectors they touch.
+# - A broadcast moves one sector. It *asks* for more than it moves.
+# - float64 needs twice the sectors of float32, uint8 a quarter.
+#
+# The simulator does no more than this, for each access of each warp. A GPU has counters for
+# requests and sectors, too, and for the kernels of section 4 they read the same.
+
+# %% [markdown]
+# ### Exercise: count the sectors of a request
+#
+# Write the rule as a function. `indices` holds the element that each active lane reads, `itemsize`
+# is the size of an element in bytes. The array begins at byte 0. Return the number of sectors.
+#
+# <details><summary>Hint</summary>
+#
+# At which byte does element `i` begin? In which sector does byte `b` lie? `np.unique` removes
+# repetitions.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def count_sectors(indices, itemsize):
+    """Return how many sectors of 32 bytes the elements lie in; ``indices`` is an integer array."""
+    ### BEGIN SOLUTION
+    sectors = indices * itemsize // 32
+    return len(np.unique(sectors))
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("count-sectors", count_sectors)
+
+# %% [markdown]
+# ## 3 A piece for each thread?
+#
+# <kbd>core</kbd> 15 minutes
+#
+# You add up 4,096 numbers with 128 threads. On a CPU each thread gets a piece of its own, and that
+# is right there. Here is the same idea as a kernel. Which elements do the lanes of a warp read in
+# their first step, and in how many sectors do they lie?
+
+
+# %%
+@cuda.jit
+def add_pieces(total, x):
+    piece = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)
+    first = cuda.grid(1) * piece
+    mine = float32(0)
+    for i in range(first, min(first + piece, x.size)):
+        mine += x[i]
+    cuda.atomic.add(total, 0, mine)
+
+
+# %%
+predict("sectors per load request, a piece for each thread", 4, exact=True)
+
+# %%
+numbers = np.ones(4096, dtype=np.float32)
+total = np.zeros(1, dtype=np.float32)
+pieces = trace(add_pieces, 2, 64, total, numbers)
+load = pieces.total("global", "load")
+print(f"total {total[0]:.0f}; {load.requests} requests, {load.sectors:,} sectors")
+for finding in pieces.findings:
+    print(finding)
+question = "sectors per load request, a piece for each thread"
+predict.answer(question, load.sectors / load.requests, unit="sectors", how="counted")
+
+# %% [markdown]
+# The finding says so as well: `uncoalesced` means at least twice as many sectors as would do. Lane
+# 0 reads element 0, lane 1 reads element 32, lane 2 reads element 64. Each thread walks through
+# memory in order. But the **warp** does not: in each step it touches 32 places.
+#
+# In the next step a thread needs the neighbour, from the same sector. On a CPU the cache still has
+# it. On a GPU a thousand threads and more share that cache, and each wants a sector of its own. So
+# ask not "what does my thread do next?" but **"what do my neighbours do now?"**
+
+# %% [markdown]
+# ### Exercise: add up, neighbours side by side
+#
+# Write the kernel so that the lanes of a warp read neighbours in every step. Each thread adds to
+# `total[0]` once, with `cuda.atomic.add`. Any number of threads must do. At most 4 sectors per
+# load request.
+#
+# <details><summary>Hint</summary>
+#
+# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb) (section 11):
+# `range(first, end, step)` with the thread's number and the number of all threads.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def add_strided(total, x):
+    """Add the sum of ``x`` to ``total[0]``; the lanes of a warp read neighbours."""
+    ### BEGIN SOLUTION
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        mine += x[i]
+    cuda.atomic.add(total, 0, mine)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("total-by-strides", add_strided)
+
+# %% [markdown]
+# ## 4 Rows against columns
+#
+# <kbd>core</kbd> 10 minutes
+#
+# Back to the heart of the course. Here is the kernel of the project behind it once more. x walks
+# down the rows, and each step of the loop loads three numbers.
+# [Lesson 02](02_an_image_from_its_svd.ipynb) (section 7) counted all three together: 6 sectors for
+# a request, and 1.7 with x on the columns. Now take each access by itself: which one is to blame,
+# and why?
+#
+# Take a part of the head, 64 × 64 pixels, k = 8, and blocks of 16 × 16.
+
+
+# %%
+@cuda.jit
+def original(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = 0.0
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+u, s, vt = images.svd(images.head_mri()[96:160, 96:160])
+factors = [np.ascontiguousarray(part) for part in (u[:, :8], s[:8], vt[:8])]
+image = np.zeros((64, 64), dtype=np.float32)
+
+
+def traced(kernel, block):
+    grid = (64 // block[0], 64 // block[1])
+    return trace(kernel, grid, block, *factors, 8, image)
+
+
+on_rows = traced(original, (16, 16))
+
+# %% [markdown]
+# Under a warp lie 16 values of x and 2 of y: here 16 rows and 2 columns. For one step of the loop,
+# predict the sectors of each of the three loads. How many sectors hold 16 different rows of `u`, at
+# the same `i`?
+
+# %%
+predict("sectors of u[row, i], s[i], vt[i, col], x on the rows", 16, 1, 2, exact=True, numbers=3)
+
+
+# %%
+def sectors_by_access(report):
+    """Return sectors per request of each access of a traced kernel."""
+    lines = report.lines
+    return dict(zip(lines["code"], lines["sectors"] / lines["requests"], strict=True))
+
+
+accesses = ("u[row, i]", "s[i]", "vt[i, col]", "out[row, col]")
+before = sectors_by_access(on_rows)
+question = "sectors of u[row, i], s[i], vt[i, col], x on the rows"
+predict.answer(question, [before[code] for code in accesses[:3]], how="counted")
+
+# %% [markdown]
+# Now you know who is to blame. `u` alone makes 16 of 18 sectors. A row of `u` is k numbers long, so
+# the next row begins somewhere else: **every** warp load of `u` is uncoalesced, 16 sectors for 16
+# different numbers. `s` and `vt` are fine.
+
+# %% [markdown]
+# The repair is one line: `col, row = cuda.grid(2)`. Under the warp lie 2 rows and 16 columns now.
+# Predict all four accesses before you run the next cell.
+
+# %%
+predict("sectors of u, s, vt, out, x on the columns", 2, 1, 2, 4, exact=True, numbers=4)
+
+# %%
+on_columns = traced(reconstruct.reconstruct_naive, (16, 16))
+after = sectors_by_access(on_columns)
+print("sectors per request   x on the rows   x on the columns")
+for code in accesses:
+    print(f"{code:21} {before[code]:13.0f} {after[code]:18.0f}")
+question = "sectors of u, s, vt, out, x on the columns"
+predict.answer(question, tuple(after[code] for code in accesses), how="counted")
+
+# %% [markdown]
+# What was bad is good, and what was good has hardly become worse: 16 neighbours of `vt` are 64
+# bytes, two sectors. Two rows of `u` are two sectors.
+#
+# | counters of an H200 | load requests | load sectors | store requests | store sectors |
+# |---|---|---|---|---|
+# | x on the rows | 3,072 | 18,432 | 128 | 2,048 |
+# | x on the columns | 3,072 | 5,120 | 128 | 512 |
+#
+# These were read on a real GPU with Nsight Compute. They are the figures that you traced in
+# [lesson 02](02_an_image_from_its_svd.ipynb), to the digit.
+# [Lesson 07](07_reading_a_profiler.ipynb) shows how to read them.
+
+# %% [markdown]
+# ## 5 An if, and what it costs
+#
+# <kbd>core</kbd> 10 minutes
+#
+# All lanes of a warp do the same instruction. So what happens at an `if` when they do not agree?
+# Each thread here writes how many lanes are active with it. `cuda.activemask()` has a bit for each
+# active lane, and `cuda.popc` counts bits.
+
+
+# %%
+@cuda.jit
+def who_is_with_me(active):
+    i = cuda.grid(1)
+    if i % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("active lanes in a branch for even i", 16, exact=True)
+
+# %%
+active = np.zeros(64, dtype=np.int32)
+report = trace(who_is_with_me, 1, 64, active)
+predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
+
+# %% [markdown]
+# The warp walks **both** sides: the even lanes work and the odd ones wait, then it is the other way
+# round. That is **divergence**. (Newer GPUs may switch to and fro. They never run both at once.)
+# Two warps make four store requests, each with 16 lanes.
+#
+# Now the branch depends on `i // 32` instead. Each warp still meets the `if`, but its lanes agree.
+# How many store requests?
+
+
+# %%
+@cuda.jit
+def who_is_with_me_by_warp(active):
+    i = cuda.grid(1)
+    if i // 32 % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("store requests of two warps, branch by warp", 4, exact=True)
+
+# %%
+report = trace(who_is_with_me_by_warp, 1, 64, active)
+print("active lanes:", active.min(), "to", active.max())
+requests = report.total("global", "store").requests
+predict.answer(
+    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
+)
+
+# %% [markdown]
+# So an `if` is not slow as such. It is **free where whole warps agree**. The guard `if i < n` is
+# such a case: only the one warp at the end of the array is split.
+
+# %% [markdown]
+# ## 6 The transpose
+#
+# <kbd>core</kbd> 15 minutes
+#
+# Rows become columns: `out[col, row] = image[row, col]`. No arithmetic at all, only memory. In the
+# first version x walks along the rows of the image. Block 32 × 8. What do its loads cost, what its
+# stores?
+
+# %%
+predict(
+    "sectors per load and per store, x along the rows of the image", 4, 32, exact=True, numbers=2
+)
+
+# %%
+matrix = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
+flipped = np.zeros((96, 64), dtype=np.float32)
+
+
+def load_and_store_sectors(kernel, grid, out):
+    report = trace(kernel, grid, (32, 8), out, matrix)
+    totals = [report.total("global", op) for op in ("load", "store")]
+    return tuple(total.sectors / total.requests for total in totals)
+
+
+reading = load_and_store_sectors(transpose.transpose_read_coalesced, (3, 8), flipped)
+print("right:", np.array_equal(flipped, matrix.T))
+question = "sectors per load and per store, x along the rows of the image"
+predict.answer(question, reading, how="counted")
+
+# %% [markdown]
+# A row of the image is a column of `out`. The warp reads 32 neighbours, four sectors, and writes
+# them to 32 rows, 32 sectors. You cannot win both ways: what is a row on one side is a column on
+# the other. (Section 12 says what is at stake.)
+
+# %% [markdown]
+# ### Exercise: transpose, stores in order
+#
+# Turn it round: let the stores be coalesced, at most 4 sectors each. The grid is large enough for
+# both arrays, so guard with care.
+#
+# <details><summary>Hint</summary>
+#
+# Give each thread an element of `out`: x is its last index. Where in `image` does it come from?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def transpose_write(out, image):
+    """Write the transpose of ``image``, (rows, columns), to ``out``, (columns, rows)."""
+    ### BEGIN SOLUTION
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = image[column, row]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("transpose-write", transpose_write)
+
+# %% [markdown]
+# ## 7 What the counts do not say
+#
+# <kbd>core</kbd> 5 minutes
+#
+# - A sector may come from a cache. The trace counts what the lanes ask of the first cache, not what
+#   leaves the memory.
+# - The compiler may load once what you wrote twice.
+# - A short `if` often becomes no branch at all: both results are computed, and one is taken.
+# - Fewer sectors take less time only where sectors are the bottleneck. In
+#   [lesson 02](02_an_image_from_its_svd.ipynb) float64 seems to have been it.
+#
+# The count says what you could save. Whether it pays, the clock says.
+
+# %% [markdown]
+# ## 8 Line by line, and one layer
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# The picture shows the line of section 4 that adds up: its load of `u`, x on the rows.
+
+# %%
+on_rows.show(6)
+
+# %% [markdown]
+# The same for the whole kernel, line by line: this is where its traffic is, and how much of it
+# would not be needed.
+
+# %%
+on_rows.heat_map()
+
+# %% [markdown]
+# ### Exercise: one layer, in the right order
+#
+# A layer of an image is `out[i, j] = column[i] * weight * row[j]`; `weight` is one number. Write
+# it with at most 4 sectors per **store** request. Before you start: which of the accesses cares
+# which way x walks?
+#
+# <details><summary>Hint</summary>
+#
+# `j, i = cuda.grid(2)`: x is the last index of `out`. Guard `i` with `out.shape[0]`, `j` with
+# `out.shape[1]`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def one_layer(out, column, weight, row):
+    """Write ``column[i] * weight * row[j]`` to ``out[i, j]``."""
+    ### BEGIN SOLUTION
+    j, i = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = column[i] * weight * row[j]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("one-layer", one_layer)
+
+# %% [markdown]
+# Here only the store cares. Of `column` and `row`, one is read by neighbours and the other is a
+# broadcast, whichever way x walks. So look at each access by itself, and ask: **which index
+# changes from lane to lane, and is it the last one?**
+
+# %% [markdown]
+# ## 9 Why were 32 × 32 blocks slow?
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# The project tried its kernel with blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was the
+# slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
+# nearest memory of all. If it needs more of them than it can get, it puts values into memory.
+#
+# Can that be? On a T4 a block of 1,024 threads may use 64 registers a thread. Compiled for a T4
+# (CUDA 13.0), this kernel needs 44, and none is spilled. So it is something else.
+
+# %% [markdown]
+# You can ask the compiler yourself, without a GPU, if you have installed the extra `compile`.
+# (`doctor()` says whether you have, in its line *compilers*.)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+try:
+    facts = compiled(original, (*factors, 8, image), target="sm_75")
+    print(facts.registers, "registers,", facts.spills, "bytes spilled")
+except CompilerMissing:
+    print("The extra compile is not installed here.")
+
+# %% [markdown]
+# x walks down the rows, so the block's width is the number of rows under a warp. Predict the
+# sectors of a load of `u` for the three blocks.
+
+# %%
+predict("sectors of u[row, i] for 8, 16 and 32 wide blocks", 8, 16, 32, exact=True, numbers=3)
+
+# %%
+print("block    rows under a warp   u  s  vt  out   blocks at a time on a T4")
+sectors_of_u = []
+for width in (8, 16, 32):
+    by_access = sectors_by_access(traced(original, (width, width)))
+    sectors_of_u.append(by_access["u[row, i]"])
+    u_s_vt_out = "".join(f"{by_access[code]:4.0f}" for code in accesses)
+    at_a_time = min(16, 1024 // width**2)
+    print(f"{width:2} x {width:2} {width:17} {u_s_vt_out} {at_a_time:16}")
+predict.answer(
+    "sectors of u[row, i] for 8, 16 and 32 wide blocks", tuple(sectors_of_u), how="counted"
+)
+
+# %% [markdown]
+# 32 different rows lie under one warp load, instead of 16 or 8. The number of requests is the same.
+# But a step of the loop needs 34 sectors instead of 18 or 10, and a store 32 instead of 16 or 8.
+
+# %% [markdown]
+# The last column is the second reason. A multiprocessor of a T4 holds 1,024 threads (and at most 16
+# blocks). A 32 × 32 block fills it alone. When its first warps are done, their places stay empty
+# until the last one is: only then can the next block start. With four or sixteen blocks the others
+# fill the gap.
+
+# %% [markdown]
+# What is proven, and what is not? The counts are facts, and the spills are refuted. That these two
+# are what cost the time is an **inference**: nobody measured the counters back then. Why 8 × 8 and
+# 16 × 16 took the same time, you know from [lesson 02](02_an_image_from_its_svd.ipynb): the float64
+# sum.
+
+# %% [markdown]
+# ## 10 The block's shape is a knob
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# Now x is on the columns, where it belongs. Blocks of 256 threads can still be flat or tall. Which
+# of these five moves the fewest sectors per load request: 64 × 4, 32 × 8, 16 × 16, 8 × 32 or
+# 4 × 64?
+
+# %%
+predict(
+    "fewest load sectors: width of the block",
+    "32 x 8",
+    choices=("64 x 4", "32 x 8", "16 x 16", "8 x 32", "4 x 64"),
+)
+
+# %%
+print("  block    u  s  vt   per load request   out")
+per_request = {}
+for width in (64, 32, 16, 8, 4):
+    report = traced(reconstruct.reconstruct_naive, (width, 256 // width))
+    u_s_vt_out = [sectors_by_access(report)[code] for code in accesses]
+    per_request[width] = sum(u_s_vt_out[:3]) / 3
+    print(
+        f"{width:3} x {256 // width:2} {u_s_vt_out[0]:4.0f} {u_s_vt_out[1]:2.0f} "
+        f"{u_s_vt_out[2]:3.0f} {per_request[width]:18.2f} {u_s_vt_out[3]:5.0f}"
+    )
+best = min(per_request, key=per_request.get)
+predict.answer("fewest load sectors: width of the block", f"{best} x {256 // best}", how="counted")
+
+# %% [markdown]
+# A flat warp reads many columns of `vt`, a tall one many rows of `u`. 16 × 2 is between them. For
+# the store all are equal, down to a width of 8. Why just 8?
+
+# %% [markdown]
+# Because eight float32 numbers are 32 bytes. A row's piece under a warp has to fill **whole
+# sectors**. So it depends on the type. Predict: sectors of a store of uint8 pixels, with 16 threads
+# along x.
+
+# %%
+predict("sectors per store, uint8, block (16, 16)", 2, exact=True)
+
+# %%
+widths = (32, 16, 8, 4)
+print("width of the block" + "".join(f"{width:5}" for width in widths))
+stores = {}
+for dtype in (np.float64, np.float32, np.uint8):
+    picture = np.zeros((64, 64), dtype=dtype)
+    for width in widths:
+        block, grid = (width, 256 // width), (64 // width, width // 4)
+        report = trace(transpose.copy, grid, block, np.zeros_like(picture), picture)
+        store = report.total("global", "store")
+        stores[dtype, width] = store.sectors // store.requests
+    figures = "".join(f"{stores[dtype, width]:5}" for width in widths)
+    print(f"{np.dtype(dtype).name:18}{figures}")
+predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16], how="counted")
+
+# %% [markdown]
+# 16 pixels of one byte are half a sector, and the warp's two rows need one each. A block of
+# **32 × 8** is right for every type, and a good habit. When the counts of two shapes are alike, as
+# here for float32, only a clock can decide.
+
+# %% [markdown]
+# ## 11 Branches and loops
+#
+# <kbd>deepening</kbd> 30 minutes
+#
+# The two kernels of section 5 side by side, step by step. White is waiting.
+
+# %%
+lane = np.arange(32)
+both_sides = np.stack([np.where(lane % 2 == 0, 1, 0), np.where(lane % 2 == 1, 2, 0)], axis=1)
+one_side = {"if by warp: warp 0": np.full((32, 1), 1), "warp 1": np.full((32, 1), 2)}
+pictures.warp_timeline({"if by lane: each of both warps": both_sides, **one_side}, ["if", "else"])
+
+# %% [markdown]
+# A loop can diverge, too. A warp goes on as long as its last lane does. This one counts the steps
+# of a famous game: halve an even number, replace an odd one by `3 n + 1`, until you are at 1.
+
+
+# %%
+@cuda.jit
+def steps_to_one(steps, numbers):
+    i = cuda.grid(1)
+    if i < numbers.size:
+        number = numbers[i]
+        while number != 1:
+            if number % 2 == 0:
+                number = number // 2
+            else:
+                number = 3 * number + 1
+            steps[i] += 1
+
+
+# %% [markdown]
+# The numbers 1 to 32, a lane each. What share of the lanes is at work, on average over the whole
+# loop, in percent?
+
+# %%
+predict("lanes at work in the loop, in percent", 50, within=1.5)
+
+# %%
+steps = np.zeros(32, dtype=np.int32)
+steps_to_one[1, 32](steps, np.arange(1, 33))
+share = 100 * steps.mean() / steps.max()
+print("steps, shortest and longest:", steps.min(), "and", steps.max())
+predict.answer("lanes at work in the loop, in percent", round(share), unit="%", how="counted")
+
+# %%
+at_work = (steps[:, None] > np.arange(steps.max())).astype(int)
+pictures.warp_timeline({"the numbers 1 to 32": at_work}, ["works"])
+
+# %% [markdown]
+# The number 27 takes 111 steps, 31 takes 106, and all others are done after 23. Until the last one
+# is at 1, the whole warp is busy. White is time that is paid and not used. The cure is to give a
+# warp work of about equal length: sort it, or cut it in equal parts.
+
+# %% [markdown]
+# ### Exercise: two jobs in one launch
+#
+# One launch does two jobs: `squares[i] = x[i] * x[i]`, and `roots[i] = math.sqrt(y[i])`. All four
+# arrays have n elements, and there are at least 2 n threads. This answer is right, and its warps
+# are split:
+
+
+# %%
+@cuda.jit
+def two_jobs_by_lane(squares, roots, x, y):
+    thread = cuda.grid(1)
+    i = thread // 2
+    if i < x.size:
+        if thread % 2 == 0:
+            squares[i] = x[i] * x[i]
+        else:
+            roots[i] = math.sqrt(y[i])
+
+
+check("two-jobs", two_jobs_by_lane, wrong_on_purpose=True)
+
+# %% [markdown]
+# Give whole warps one job.
+#
+# <details><summary>Hint</summary>
+#
+# Threads 0 to n - 1 do the squares, threads n to 2 n - 1 the roots. Thread n has the root number 0.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def two_jobs(squares, roots, x, y):
+    """Write the squares of ``x`` and the roots of ``y``; whole warps do one job."""
+    ### BEGIN SOLUTION
+    i = cuda.grid(1)
+    if i < x.size:
+        squares[i] = x[i] * x[i]
+    elif i < 2 * x.size:
+        roots[i - x.size] = math.sqrt(y[i - x.size])
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("two-jobs", two_jobs)
+
+# %% [markdown]
+# ### Exercise: a block whose warps agree
+#
+# Old cameras deliver every second row of a picture. This kernel fills the odd rows with the mean of
+# their neighbours. (The number of rows is odd, so the last row has none to fill.) The picture is
+# uint8. Return grid and block for it, x along the columns, so that no warp has to walk both sides.
+# At least 64 threads a block.
+
+
+# %%
+@cuda.jit
+def fill_odd_rows(out, image):
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        if row % 2 == 0:
+            out[row, col] = image[row, col]
+        else:
+            out[row, col] = (image[row - 1, col] + image[row + 1, col]) // 2
+
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# All lanes of a warp must have the same row. Look at the drawing in section 1 again.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def launch_for_rows(rows, columns):
+    """Return (grid, block), two numbers each, x first."""
+    ### BEGIN SOLUTION
+    block = (32, 8)
+    grid = ((columns + block[0] - 1) // block[0], (rows + block[1] - 1) // block[1])
+    return grid, block
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("block-shape", launch_for_rows)
+
+# %% [markdown]
+# ## 12 Both sides of a transpose
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# The picture shows eight of the lanes of section 6's first version: what they read, and what they
+# write.
+
+# %%
+pictures.transpose_sides()
+
+# %%
+writing = load_and_store_sectors(transpose.transpose_write_coalesced, (2, 12), flipped)
+copying = load_and_store_sectors(transpose.copy, (3, 8), np.zeros_like(matrix))
+print("sectors per        load  store")
+for name, sectors in (("copy", copying), ("reads in order", reading), ("writes in order", writing)):
+    print(f"{name:18} {sectors[0]:4.0f} {sectors[1]:6.0f}")
+
+# %% [markdown]
+# A plain copy shows what would be ideal. How much is at stake? Take 8192 × 8192 numbers on an H200.
+# Its memory copies so many bytes a second (recorded):
+
+# %%
+copied = recorded("roofs", variant="copy", gpu="H200")[0].gigabytes_per_second
+one_way = 8192 * 8192 * 4
+print(f"measured for a copy: {copied / 1e3:.2f} TB/s")
+for name, sectors in (("copy", copying), ("naive transpose", reading)):
+    moved = one_way * (sectors[0] + sectors[1]) / 4
+    print(f"{name:16} {moved / 1e9:.2f} GB, {moved / copied * 1e-3:.0f} µs at the copy's rate")
+
+# %% [markdown]
+# The copy's line is a bound: no transpose can be faster. The other is what it would take if every
+# sector went to memory. A real GPU lies between the two, since its caches put parts of sectors
+# together. [Lesson 05](05_shared_memory.ipynb) transposes with both sides in order.
+
+# %% [markdown]
+# ## 13 Records, or an array for each field
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# A point has x, y and z. In Python you would make a record of them, and an array of records. NumPy
+# can do that, and kernels can read it: `points[i].x`.
+#
+# `align=True` promises that every field lies on a whole multiple of its size. Without it, Numba
+# reads a float32 byte by byte: on an H200, four requests for one.
+
+# %%
+point = np.dtype([("x", np.float32), ("y", np.float32), ("z", np.float32)], align=True)
+points = np.zeros(1024, dtype=point)
+points["x"], points["y"], points["z"] = 3, 4, 12
+print("a point has", point.itemsize, "bytes")
+
+
+# %%
+@cuda.jit
+def lengths_of_records(out, points):
+    i = cuda.grid(1)
+    if i < out.size:
+        x = points[i].x
+        y = points[i].y
+        z = points[i].z
+        out[i] = math.sqrt(x * x + y * y + z * z)
+
+
+# %% [markdown]
+# 32 lanes read `points[i].x`. From one x to the next it is 12 bytes. How many sectors?
+
+# %%
+predict("sectors of points[i].x", 12, exact=True)
+
+# %%
+lengths = np.zeros(1024, dtype=np.float32)
+together = trace(lengths_of_records, 8, 128, lengths, points)
+print("a length:", lengths[0])
+load = together.total("global", "load")
+predict.answer(
+    "sectors of points[i].x", load.sectors / load.requests, unit="sectors", how="counted"
+)
+
+# %%
+pictures.records_in_memory()
+
+# %% [markdown]
+# 32 records are 384 bytes, 12 sectors, and each holds some x. The loads of y and z touch the same
+# 12 sectors again. This layout is called **array of structs**. With an array for each field, a
+# **struct of arrays**, neighbours are neighbours.
+
+# %% [markdown]
+# ### Exercise: split the records
+#
+# Return three arrays, x, y and z, each with its elements side by side. Careful: `points["x"]` has
+# the right values, but it only looks into the records.
+#
+# <details><summary>Hint</summary>
+#
+# `np.ascontiguousarray` copies an array so that neighbours lie side by side.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def split(points):
+    """Return x, y, z of ``points``, float32 arrays of their own."""
+    ### BEGIN SOLUTION
+    return tuple(np.ascontiguousarray(points[name]) for name in ("x", "y", "z"))
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("split-records", split)
+
+
+# %%
+@cuda.jit
+def lengths_of_arrays(out, x, y, z):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = math.sqrt(x[i] * x[i] + y[i] * y[i] + z[i] * z[i])
+
+
+# %% [markdown]
+# The same lengths from three arrays. (As long as your function is empty, zeros stand in for them.)
+
+# %%
+arrays = split(points)
+if arrays is None:
+    arrays = [np.zeros(1024, dtype=np.float32)] * 3
+apart = trace(lengths_of_arrays, 8, 128, lengths, *arrays)
+for name, report in (("array of structs", together), ("struct of arrays", apart)):
+    load = report.total("global", "load")
+    print(f"{name}: {load.sectors / load.requests:.0f} sectors a request")
+
+# %% [markdown]
+# A kernel that needs all three fields may find y and z in the cache, since the sectors are the
+# same. A kernel that needs only x moves three times too much, and no cache helps. So keep fields
+# apart that are used apart.
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - A warp is 32 threads that go in step, counted along x first.
+# - A request costs as many sectors of 32 bytes as lie under its lanes.
+# - Neighbours in x should touch neighbours in memory: x is the last index.
+# - Where the lanes of a warp do not agree, it walks both sides; where they agree, an `if` is free.
+# - A naive transpose has one side in order, never both.
+# - From section 13: an array for each field beats an array of records.
+
+# %%
+progress(4)
+
+# %% [markdown]
+# ## Questions
+#
+# **1.** A warp reads 32 neighbouring float64 numbers, beginning at the array's first. How many
+# sectors, and is that uncoalesced?
+#
+# <details><summary>Answer</summary>
+#
+# 32 · 8 = 256 bytes, 8 sectors. It is coalesced: nothing is moved in vain.
+#
+# </details>
+#
+# **2.** An image has 1,001 columns of float32. Why do most of its rows cost a sector more?
+#
+# <details><summary>Answer</summary>
+#
+# A row has 4,004 bytes, which is no multiple of 32. So most rows begin inside a sector, and 32
+# neighbours lie over five sectors instead of four.
+#
+# </details>
+#
+# **3.** `if x[i] > 0` in a kernel: free or not?
+#
+# <details><summary>Answer</summary>
+#
+# That depends on the data. If signs change from element to element, nearly every warp walks both
+# sides. If they change every thousand elements, nearly none does.
+#
+# </details>
+#
+# **4.** `for i in range(k): total += u[row, i]`, and x is on the columns. All 16 lanes of a row
+# read the same element. Is that bad?
+#
+# <details><summary>Answer</summary>
+#
+# No. It is a broadcast: one sector serves all of them.
+#
+# </details>
+#
+# **5.** Why was the 32 × 32 block slow, in one sentence?
+#
+# <details><summary>Answer</summary>
+#
+# Its warps lay over 32 rows of `u`, and it was alone on its multiprocessor.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Trace `read_somewhere` with `first` from 0 to 8. When does the fifth sector go away again?
+# - Sum each **row** of a matrix, a thread a row; then each **column**, a thread a column. Which one
+#   is coalesced? What could you do about the other one?
+# - Put a fourth float32 into the record, so that it has 16 bytes. Predict the sectors.
+# - Sort the numbers of the `3 n + 1` game by their steps, for 1 to 1,024. What share of the lanes
+#   works then?
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# - *"My thread reads in order, so it is coalesced."* What counts is what its neighbours read in the
+#   same step.
+# - *"Coalesced means in the order of the lanes."* Any order will do, within the same sectors.
+# - *"An if is slow on a GPU."* Only where the lanes of one warp disagree.
+# - *"The waiting lanes are free for something else."* They wait.
+# - *"Slow and large block: register spills."* Ask the compiler before you believe it.
+# - *"A view is a copy."* `points["x"]` moves nothing.
+
+# %% [markdown]
+# ## What to read next
+#
+# - [Lesson 05](05_shared_memory.ipynb), *Shared memory*: the transpose with both sides in order.
+# - [How to access global memory efficiently in CUDA
+#   kernels](https://developer.nvidia.com/blog/how-access-global-memory-efficiently-cuda-c-kernels/)
+#   by Mark Harris.
+# - [CUDA best practices guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), the
+#   section on coalesced access to global memory.
+# - [Nsight Compute's documentation](https://docs.nvidia.com/nsight-compute/ProfilingGuide/): the
+#   memory tables explain requests and sectors.
+# - [Numba-CUDA: kernels](https://nvidia.github.io/numba-cuda/user/kernels.html).

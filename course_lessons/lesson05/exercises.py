@@ -1,0 +1,405 @@
+"""Exercises of lesson 05: barriers, halos, tiles, dynamic shared memory, banks, the transpose."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.verdicts import count
+from course_lessons.cases import drawn, empty, factors, uniform, unit
+from course_lessons.edits import LessonKernel, edits
+
+BARRIER = (
+    "A thread reads what another thread writes: put cuda.syncthreads() between the two, outside "
+    "of every branch."
+)
+
+# --- reverse-blocks: one buffer, one barrier ------------------------------------------------------
+
+BLOCK = 64  # threads of a block in lesson 05's one-dimensional exercises
+
+
+def _to_reverse(n):
+    return Case(count(n, "element"), drawn(x=uniform(1, 5, n)), block=BLOCK, grid=-(-n // BLOCK))
+
+
+def _reversed_pieces(x):
+    return np.concatenate([x[first : first + BLOCK][::-1] for first in range(0, len(x), BLOCK)])
+
+
+LessonKernel.declare(
+    name="reverse-blocks",
+    lesson=5,
+    title="Reverse each block's elements, in place",
+    updated=("x",),
+    reference=_reversed_pieces,
+    cases=[_to_reverse(n) for n in (64, 192, 100, 1, 400)],
+    hints={
+        "race": "Everybody puts an element into the buffer, then all wait at "
+        "cuda.syncthreads(), then everybody takes an element out of it. Each block keeps to "
+        "its own elements of x.",
+        "barrier-divergence": "Guard the store to the buffer, then let all threads wait, then "
+        "guard the store to x.",
+        "out-of-bounds": "In the last block not every thread has an element. Let count be the "
+        "elements of this block, min(BLOCK, x.size - first), and compare threadIdx.x with it.",
+        "uninitialised-read": "The last block fills only a part of its buffer. The partner of "
+        "thread t is count - 1 - t, with count the elements of this block.",
+        "wrong-result": "Block 0 reverses x[0] to x[63], block 1 reverses x[64] to x[127], "
+        "and so on. Each block keeps to its own elements.",
+    },
+    mistakes=edits(r"""
+        the last block is reversed as if it were full; the partner of thread t is count - 1 - t
+            if t < count:\n        buffer[t] = x[i]
+            -> buffer[t] = x[i] if t < count else float32(0)
+            count - 1 - t -> BLOCK - 1 - t
+        only full blocks are reversed
+            if t < count:\n        x[i] -> if t < count and count == BLOCK:\n        x[i]
+    """)
+    | {"the whole array is reversed, not each block by itself": lambda x: x[::-1]},
+)
+
+# --- blur-halo: a tile with borders ---------------------------------------------------------------
+
+RADIUS = 3
+WINDOW = 2 * RADIUS + 1
+
+
+def _to_blur(n, measured=False):
+    arguments = drawn(out=empty(n), x=uniform(1, 5, n))
+    return Case(count(n, "element"), arguments, BLOCK, -(-n // BLOCK), measured=measured)
+
+
+_HALO_ONCE = (
+    "Each block loads its 64 elements and a halo of 3 on either side once, into the tile. All "
+    "sums then read the tile."
+)
+
+LessonKernel.declare(
+    name="blur-halo",
+    lesson=5,
+    title="Blur with a halo",
+    outputs=("out",),
+    reference=lambda x: np.convolve(np.pad(x, RADIUS), np.ones(WINDOW), "valid") / WINDOW,
+    cases=[_to_blur(64), _to_blur(1003), _to_blur(66), _to_blur(1), _to_blur(1024, True)],
+    tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
+    forbidden={"float64", "negative-index", "bank-conflict"},
+    limits=[Limit("global", "load", "lanes", "element", 1.25, _HALO_ONCE)],
+    hints={
+        "race": BARRIER,
+        "negative-index": "The first block's halo begins at element -3. Fill a 0 where the "
+        "element is below 0, as where it is x.size or more.",
+        "out-of-bounds": "The tile has 64 + 6 places: 0 to 69. And x ends at x.size - 1: "
+        "where there is no element, fill a 0.",
+        "uninitialised-read": "All 70 places of the tile need a value: 64 elements, 3 on "
+        "either side. Outside of x it is 0.",
+        "wrong-result": "out[i] is the sum of x[i - 3] to x[i + 3], divided by 7; outside of "
+        "x stand zeros. Place p of the tile holds element first - 3 + p, if the block begins "
+        "at element first.",
+        "float64": "0.0 is float64, and so is total / 7, as 7 is an int64. Start with "
+        "float32(0), divide by float32(7).",
+    },
+    mistakes=edits("""
+        the halo is empty: each block sums only its own elements
+            0 <= element < x.size -> i - t <= element < min(i - t + BLOCK, x.size)
+        the sum is not divided by 7
+            / float32(WINDOW) ->
+        the window begins at the element itself: place 0 of the tile must hold element first - 3
+            i - t - RADIUS -> i - t
+        place is counted from the thread's own element; element is first - 3 + place, and first
+        is i - t
+            i - t - RADIUS -> i - RADIUS
+        the halo on the right is not that of this block: place t + 67 holds x[i + 64]
+            RADIUS + place
+            -> RADIUS + place - (BLOCK - RADIUS if place >= BLOCK + RADIUS else 0)
+        the window ends one element too early
+            t + WINDOW -> t + WINDOW - 1
+        the window begins three places too early: place t of the tile holds element i - 3 already
+            t, t + WINDOW -> t - RADIUS, t + RADIUS + 1
+        the border is repeated outside of x; zeros stand there
+            0 <= element < x.size -> True
+            x[element] -> x[min(max(element, 0), x.size - 1)]
+        the last elements come round to the front: x[-1] is the last one, as in NumPy
+            0 <= element -> -x.size <= element
+        the window is cut off at the border and the mean taken of what is left
+            float32(WINDOW) -> float32(min(i + RADIUS, x.size - 1) - max(i - RADIUS, 0) + 1)
+    """),
+)
+
+# --- reconstruct-tiled: two tiles, two barriers ---------------------------------------------------
+
+TILE = 16
+
+
+def _factors(rows, columns, values, k, measured=False):
+    """Factors with more singular values than are used, so that reading past k shows."""
+    arguments = drawn(**factors(rows, columns, values), k=k, out=empty(rows, columns))
+    grid = (-(-columns // TILE), -(-rows // TILE))
+    return Case(f"{rows} x {columns}, k = {k}", arguments, (TILE, TILE), grid, measured=measured)
+
+
+_TILES_ONLY = (
+    "Load u, s and vt only where you fill the tiles, once a round, one place of each tile a "
+    "thread, neighbours in x beside each other in memory; the inner loop reads nothing but the two "
+    "tiles."
+)
+_STORED_ONCE = "Each pixel is stored once, after the last tile."
+
+LessonKernel.declare(
+    name="reconstruct-tiled",
+    lesson=5,
+    title="Rebuild an image from tiles",
+    outputs=("out",),
+    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    cases=[
+        _factors(16, 16, 16, 16),
+        _factors(16, 16, 48, 32),
+        _factors(32, 16, 20, 5),
+        _factors(13, 37, 24, 19),
+        _factors(41, 17, 33, 33),
+        _factors(5, 3, 1, 1),
+        _factors(1, 1, 4, 2),
+        _factors(64, 96, 32, 32, measured=True),
+    ],
+    tolerance=Tolerance(
+        40,
+        "two products and a sum for each of up to 33 singular values",
+        magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+    ),
+    forbidden={"float64", "bank-conflict", "negative-index"},
+    limits=[
+        Limit("global", "load", "sectors", "element", 1, _TILES_ONLY),
+        Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
+    ],
+    hints={
+        "race": "Two barriers: one between filling the tiles and reading them, one between "
+        "reading them and filling them again in the next round.",
+        "barrier-divergence": "All 256 threads fill and wait in every round, also those "
+        "without a pixel. Guard the loads and the last store, never the barrier.",
+        "out-of-bounds": "A tile has a place for each of the block's 16 x 16 threads: its "
+        "indices are y, x and i, all below 16. At the edges it sticks out: load u only where "
+        "row < u.shape[0] and start + x < k, load vt only where start + y < k and "
+        "col < vt.shape[1]; fill in 0 elsewhere.",
+        "uninitialised-read": "Every place of both tiles needs a value in every round: a "
+        "number, or 0 beyond the edges of u and vt. Threads without a pixel fill, too.",
+        "unwritten-output": "One thread a pixel: col, row = cuda.grid(2), and after the last "
+        "round out[row, col] = total.",
+        "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and "
+        "total grows by the sum over i of u_tile[y, i] * vt_tile[i, x].",
+        "float64": "Start the sum with float32(0): 0.0 is float64.",
+        "not-parallel": "Each thread has one pixel, and fills one place of either tile in a round: "
+        "the 256 threads of a block share the filling.",
+        "bank-conflict": "Let x be the last index wherever you fill a tile: "
+        "u_tile[y, x] and vt_tile[y, x].",
+    },
+    mistakes=edits(r"""
+        s is left out
+            * s[start + x] ->
+        s is multiplied in twice
+            * s[start + x] -> * s[start + x] * s[start + x]
+        the last tile reads past k
+            start + x < k -> start + x < s.size
+            start + y < k -> start + y < s.size
+        the last tile is left out where k is no multiple of 16
+            0, k, TILE -> 0, k // TILE * TILE, TILE
+        start goes up by 1 instead of 16, so that the tiles overlap
+            0, k, TILE -> k
+        only the first tile is used
+            0, k, TILE -> 0, min(k, TILE), TILE
+        only the last tile is used: total starts again in every round
+            0, k, TILE): -> 0, k, TILE):\n        total = float32(0)
+        every tile uses the first singular values of s: s[x] instead of s[start + x]
+            s[start + x] -> s[x]
+        the indices of vt_tile are exchanged: the sum is over its rows, vt_tile[i, x]
+            vt_tile[i, x] -> vt_tile[x, i]
+        the indices of u_tile are exchanged: the sum is over its columns, u_tile[y, i]
+            += u_tile[y, i] -> += u_tile[i, y]
+        the wrong row of u_tile is added up: thread (x, y) needs row y
+            += u_tile[y, i] -> += u_tile[x, i]
+        the wrong column of vt_tile is added up: thread (x, y) needs column x
+            vt_tile[i, x] -> vt_tile[i, y]
+        threads without a pixel load nothing: the others need what they would have loaded
+            start + x < k -> start + x < k and col < out.shape[1]
+            start + y < k -> start + y < k and row < out.shape[0]
+        start counts tiles: the index is start * TILE + x, not start + x
+            0, k, TILE -> -(-k // TILE)
+        start counts the whole tiles: the index is start * TILE + x, and a part of a tile may follow
+            0, k, TILE -> k // TILE
+        the rows of vt are counted along x: place [y, x] holds row start + y
+            vt[start + y -> vt[start + x
+        every round fills the same tile: start is missing in the index
+            u[row, start + x] * s[start + x] -> u[row, x] * s[x]
+            vt[start + y, col] -> vt[y, col]
+    """),
+)
+
+# --- block-sums: dynamic shared memory, a barrier in a loop ---------------------------------------
+
+
+def _to_sum(n, threads, measured=False):
+    blocks = -(-n // threads)
+    arguments = drawn(out=empty(blocks), x=uniform(1, 5, n))
+    return Case(count(n, "element"), arguments, threads, blocks, 4 * threads, measured)
+
+
+def _sums(x, out):
+    """The sums of equal pieces of x; the threads of a block follow from the sizes."""
+    threads = next(n for n in (16, 32, 64, 128, 256) if -(-len(x) // n) == len(out))
+    return np.add.reduceat(x, np.arange(0, len(x), threads))
+
+
+_HALF_EACH = "Let many threads add at once: in each round, half as many as in the round before."
+
+LessonKernel.declare(
+    name="block-sums",
+    lesson=5,
+    title="The sum of each block",
+    outputs=("out",),
+    reference=_sums,
+    cases=[
+        _to_sum(64, threads=64),
+        _to_sum(1000, threads=128),
+        _to_sum(100, threads=32),
+        _to_sum(1, threads=16),
+        _to_sum(1024, threads=256, measured=True),
+    ],
+    tolerance=Tolerance(
+        256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(x, out)
+    ),
+    forbidden={"float64", "negative-index"},
+    limits=[Limit("shared", "load", "requests", "launch", 512, _HALF_EACH)],
+    hints={
+        "race": "All threads wait after filling the buffer, and again after every round. In a "
+        "round only the threads with t < step add: nobody writes what another one reads. "
+        "In the end thread 0 alone stores.",
+        "endless-loop": "step is halved down to 1, and then to 0, where it stays: while step > 0.",
+        "typing": "step is part of an index, a whole number: halve it with //. The shape of a "
+        "dynamic array is 0.",
+        "barrier-divergence": "In a round only the threads below step add, but all of them "
+        "wait: the barrier stands in the loop, and outside of the if. A shuffle waits, too: "
+        "for all lanes that its mask names.",
+        "uninitialised-read": "Shared memory holds anything at first. A sum starts at 0, and "
+        "threads of the last block that have no element fill in a 0.",
+        "out-of-bounds": "Guard i with x.size. In a round only the threads with t < step add, "
+        "and what they add is part[t + step]. out has one element a block: "
+        "out[cuda.blockIdx.x].",
+        "unwritten-output": "After the last round thread 0 writes part[0] to out[cuda.blockIdx.x].",
+        "wrong-result": "step begins at cuda.blockDim.x // 2 and is halved after every round; "
+        "the last round has step = 1.",
+    },
+    mistakes=edits("""
+        the last round is missing: step has to reach 1
+            step > 0 -> step > 1
+        only the first element of each block is there: nothing was added
+            cuda.blockDim.x // 2 -> 0
+        the sum is divided by the elements of the block: that is the mean
+            = part[0] -> = part[0] / float32(min(cuda.blockDim.x, x.size - i))
+    """),
+)
+
+
+# --- bank-wavefronts: a plain function ------------------------------------------------------------
+
+
+def _addresses(name, words):
+    return Case(name, lambda rng: {"words": np.array(words(np.arange(32), rng))})
+
+
+FunctionExercise.declare(
+    name="bank-wavefronts",
+    lesson=5,
+    title="Wavefronts of one request",
+    reference=lambda words: np.bincount(np.unique(words) % 32).max(),
+    cases=[
+        # first a case in which no two of the mistakes below come to the same figure
+        _addresses("12 x 8 threads, a column of 12 x 12", lambda t, rng: 12 * (t % 12)),
+        _addresses("lane t reads word t", lambda t, rng: t),
+        _addresses("lane t reads word 2 * t", lambda t, rng: 2 * t),
+        _addresses("all lanes read word 40", lambda t, rng: 0 * t + 40),
+        _addresses("a column of 32 x 32", lambda t, rng: 32 * t + 5),
+        _addresses("a column of 32 x 33", lambda t, rng: 33 * t + 5),
+        _addresses("16 x 16 threads, a column of 16 x 16", lambda t, rng: 16 * (t % 16)),
+        _addresses("random words", lambda t, rng: rng.integers(0, 200, 32)),
+    ],
+    hints={
+        "wrong-result": "The bank of a word is word % 32. One bank gives one word at a time, "
+        "to any number of lanes. So: how many different words does the busiest bank have?",
+        "raised": "np.unique(words) is each word once; np.bincount(numbers) counts how often "
+        "0, 1, 2, … occur.",
+        "wrong-shape": "Return one number: the most different words that one bank has.",
+    },
+    mistakes=edits("""
+        lanes that read the same word are counted apart; one wavefront serves them all
+            np.unique(words) -> words
+        you count the busy banks
+            return len(np.unique(banks))
+        you count all different words
+            return len(np.unique(words))
+        words // 32 is taken for the bank; that is the row, words % 32 is the bank
+            % -> //
+        bytes are taken for words: a bank holds words of 4 bytes
+            unique(words) -> unique(4 * words)
+        you count the conflicts: the first wavefront is missing
+            return {} - 1
+    """),
+)
+
+# --- the transpose: tiled, then padded ------------------------------------------------------------
+
+
+def _to_transpose(rows, columns, measured=False):
+    arguments = drawn(out=empty(columns, rows), image=unit(rows, columns))
+    grid = (-(-columns // 32), -(-rows // 32))
+    return Case(f"{rows} x {columns}", arguments, (32, 32), grid, measured=measured)
+
+
+_TRANSPOSE_HINTS = {
+    "race": BARRIER,
+    "barrier-divergence": "Two guards, one for the load and one for the store; the barrier stands "
+    "between them, in neither.",
+    "out-of-bounds": "Two guards: row and column of the load with image.shape, row and column of "
+    "the store with out.shape.",
+    "uninitialised-read": "Thread (x, y) fills tile[y, x] and reads tile[x, y]. In the last "
+    "tiles another guard is needed for the store than for the load.",
+    "unwritten-output": "The store has its own row and column, with blockIdx.y where the load has "
+    "blockIdx.x, and its own guard with out.shape.",
+    "wrong-result": "Load tile[y, x] = image[row, column]. For the store swap the block's indices "
+    "(the tile changes its place) and read tile[x, y] (the tile turns).",
+    "uncoalesced": "In both global accesses x belongs to the last index. What turns is the tile: "
+    "filled at [y, x], read at [x, y].",
+    "bank-conflict": "32 rows of 32 words put a whole column into one bank. One more column in "
+    "the tile's shape shifts each row by a bank; it is never used.",
+}
+_OF_FOUR_BYTES = (
+    "Is the tile float32? One of float64 takes twice the shared memory, and two wavefronts where "
+    "one would do."
+)
+_TRANSPOSE_MISTAKES = edits("""
+    the tiles turn, but stay in their places: swap the block's indices for the store
+        column = cuda.blockIdx.y -> column = cuda.blockIdx.x
+        row = cuda.blockIdx.x -> row = cuda.blockIdx.y
+    the tiles change places, but do not turn, or turn twice: fill tile[y, x], read tile[x, y], and
+    let x be the last index of both arrays
+        tile[x, y] -> tile[y, x]
+""")
+
+for _name, _title, _forbidden in (
+    ("tiled-transpose", "Transpose through a tile", {"uncoalesced"}),
+    ("padded-transpose", "Pad the tile", {"uncoalesced", "bank-conflict"}),
+):
+    LessonKernel.declare(
+        name=_name,
+        lesson=5,
+        title=_title,
+        outputs=("out",),
+        reference=lambda image: image.T,
+        cases=[
+            _to_transpose(32, 32),
+            _to_transpose(64, 64),
+            _to_transpose(33, 70),
+            _to_transpose(5, 40),
+            _to_transpose(1, 1),
+            _to_transpose(64, 96, measured=True),
+        ],
+        forbidden=_forbidden | {"float64", "negative-index"},
+        limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
+        hints=_TRANSPOSE_HINTS,
+        mistakes=_TRANSPOSE_MISTAKES,
+    )

@@ -1,0 +1,1288 @@
+# %% [markdown]
+# # 05 Shared memory
+#
+# A block has a small, fast memory of its own. You use it to load a number once instead of many
+# times, and to turn data around. It has two traps, and you learn to see both.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Let the threads of a block exchange numbers.
+# - Make a race visible that no result shows.
+# - Rebuild an image from tiles, with an eighth of the memory traffic.
+# - See when banks make threads queue.
+# - To go deeper: blur with a halo, transpose an image in order on both sides, pad a tile.
+# - Solve seven exercises.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - What shared memory is: who sees it, how large it is, how long it lives.
+# - Where a barrier must stand, and where it must not.
+# - What banks are, and why one unused column can make a kernel faster.
+# - When a tile pays, and when it does not.
+
+# %% [markdown]
+# ## What you need
+#
+# Lessons [01](01_threads_blocks_grids.ipynb), [02](02_an_image_from_its_svd.ipynb) and
+# [04](04_warps_and_coalescing.ipynb): blocks, guards, the kernel that rebuilds an image, warps,
+# sectors, `trace`. Sections 12 and 13 go on with the transpose of lesson 04 (its sections 6 and
+# 12). No GPU is needed: this lesson counts, it does not time.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 3 hours, seven exercises included. After section 5 is a good place for a break.
+#
+# Core: sections 1 to 9, 70 minutes. Deepening: sections 10 to 15, 120 minutes.
+
+# %% [markdown]
+# ## 1 The same number, again and again
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Here is the image from [lesson 02](02_an_image_from_its_svd.ipynb) again: 64×64 pixels of the
+# head, k = 32.
+
+# %%
+import numpy as np
+from numba import float32
+from numba.core.errors import NumbaError
+
+from course import check, cuda, images, plots, predict, progress, trace, wrapped
+from course.kernels import reconstruct, transpose
+from course_lessons.lesson05 import pictures
+
+k = 32
+u, s, vt = images.svd(images.head_mri()[96:160, 96:160])
+u, s, vt = np.ascontiguousarray(u[:, :k]), s[:k], np.ascontiguousarray(vt[:k])
+out = np.zeros((64, 64), dtype=np.float32)
+print("u", u.shape, " s", s.shape, " vt", vt.shape, " out", out.shape)
+
+# %% [markdown]
+# One thread computes one pixel. It reads a whole row of `u` and a whole column of `vt`. The thread
+# beside it reads the same row of `u` again. How many threads load the same element of `u`?
+
+# %%
+predict("threads that load the same element of u", 64, exact=True)
+
+# %%
+naive = trace(reconstruct.reconstruct_naive, (4, 4), (16, 16), u, s, vt, k, out)
+lanes = naive.lines.set_index("code")["lanes"]  # every load of every thread counts
+print(f"loads of u: {lanes['u[row, i]']:,}, elements of u: {u.size:,}")
+loads = naive.total("global", "load")
+different = u.nbytes + s.nbytes + vt.nbytes
+print(f"{loads.bytes:,} bytes asked for, {different:,} different ones")
+print(f"each byte is asked for {loads.bytes / different:.0f} times, on average")
+predict.answer(
+    "threads that load the same element of u", lanes["u[row, i]"] / u.size, how="counted"
+)
+
+# %% [markdown]
+# All 64 pixels of a row want it. For `vt` it is all 64 pixels of a column.
+#
+# Caches catch a part of that. But a cache has to guess what you will need again. You **know** it.
+# Look at one block of 16×16 pixels:
+
+# %%
+pictures.tile_rounds(1)
+
+# %% [markdown]
+# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. Nothing else. If the block
+# fetched them once and kept them near, every element of `u` and `vt` would serve 16 threads. For
+# that it needs a place to keep them.
+
+# %% [markdown]
+# ## 2 A memory for the block
+#
+# <kbd>core</kbd> 5 minutes
+#
+# | memory | who sees it | on a Tesla T4 | lives as long as |
+# |---|---|---|---|
+# | registers | one thread | 256 KiB a multiprocessor | the thread |
+# | **shared** | **one block** | **64 KiB a multiprocessor** | **the block** |
+# | global | all threads | 15 GiB | you keep it |
+#
+# Shared memory sits inside the multiprocessor. A variable of your kernel is in registers. An
+# argument such as `u` is in global memory. What is shared you ask for:
+# `cuda.shared.array(shape, dtype)`.
+
+# %% [markdown]
+# In this kernel each thread puts one number into a buffer, and takes the number of its right
+# neighbour out of it. The last thread takes the first one's. The line in the middle, a barrier, is
+# the subject of the next section.
+#
+# The kernel reads as if there were one buffer. Now launch two blocks of 64 threads, with
+# `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. What does the very last thread get?
+
+
+# %%
+@cuda.jit
+def pass_on(out, x):
+    buffer = cuda.shared.array(64, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    buffer[t] = x[i]
+    cuda.syncthreads()
+    out[i] = buffer[(t + 1) % 64]
+
+
+predict("out[127] of two blocks", 0, exact=True)
+
+# %%
+x = np.arange(128, dtype=np.float32)
+passed = np.zeros_like(x)
+pass_on[2, 64](passed, x)
+print("out[60:67] =", passed[60:67])
+predict.answer("out[127] of two blocks", passed[127], how="found")
+
+# %% [markdown]
+# **Each block has its own copy.** The last thread of block 0 got 0, the last one of block 1 got 64.
+# Blocks cannot see each other's shared memory. And the index is `t`, the place in the block, not
+# `i`, the place in the grid.
+#
+# Three more rules: the memory holds anything at the start. It is gone when the block ends. And it
+# is small: a block may have 48 KiB. (Section 14 says how it may get more.)
+
+# %% [markdown]
+# ## 3 The barrier
+#
+# <kbd>core</kbd> 5 minutes
+#
+# What is `cuda.syncthreads()` for? Leave it out, and see. Is the result still right?
+
+
+# %%
+@cuda.jit
+def pass_on_carelessly(out, x):
+    buffer = cuda.shared.array(64, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    buffer[t] = x[i]
+    out[i] = buffer[(t + 1) % 64]
+
+
+predict("is the result right without the barrier?", "no", choices=("yes", "no"))
+
+# %%
+careless = np.zeros_like(x)
+report = trace(pass_on_carelessly, 2, 64, careless, x)
+right = np.array_equal(careless, passed)
+predict.answer("is the result right without the barrier?", "yes" if right else "no", how="found")
+
+# %% [markdown]
+# The result is right, and the program is wrong. The simulator runs all threads line by line, so all
+# have filled before one reads. **A GPU promises no such thing.** It has a block's warps take turns
+# as it likes. This may happen:
+
+# %%
+pictures.barrier_timelines()
+
+# %% [markdown]
+# Warp 0 reads what warp 1 has not filled yet, and gets whatever was in the buffer before. Not on
+# every run: on one run of a thousand, perhaps, or only on the next GPU. That is what makes races
+# nasty. The trace does not wait for bad luck. It asks of any two threads at one address: does
+# anything **order** them?
+
+# %%
+for finding in report.findings:
+    print(finding)
+
+# %% [markdown]
+# Read it as a sentence about two threads: thread 0 reads what thread 1 writes. (That both are in
+# one warp is no excuse: since the GPUs of 2017, lanes of a warp need not move in step either.)
+#
+# `cuda.syncthreads()` is a **barrier**: every thread of the block waits there until all have
+# arrived. What they wrote before it, all can read after it. It knows nothing of other blocks.
+
+# %% [markdown]
+# ## 4 All or nobody
+#
+# <kbd>core</kbd> 15 minutes
+#
+# "Until all have arrived." So what if some never come? Here is the usual guard, for 100 elements in
+# two blocks of 64. The second block has 36 elements.
+
+
+# %%
+@cuda.jit
+def pass_on_guarded(out, x):
+    buffer = cuda.shared.array(64, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        buffer[t] = x[i]
+        cuda.syncthreads()
+        out[i] = buffer[(t + 1) % 64]
+
+
+report = trace(pass_on_guarded, 2, 64, careless[:100], x[:100])
+print(report.findings[0])
+
+BLOCK = 64  # threads of a block, from here on
+
+# %% [markdown]
+# 28 threads skip the barrier, and the others wait. On a GPU that may hang for ever, so never launch
+# such a kernel there to try it. The rule:
+#
+# **Guard the loads and stores. Never guard the barrier.**
+#
+# ```text
+# if i < x.size:            # some fill
+#     buffer[t] = x[i]
+# cuda.syncthreads()        # all wait
+# if i < x.size:            # some store
+#     out[i] = ...
+# ```
+
+# %% [markdown]
+# ### Exercise: reverse each block's elements, in place
+#
+# Every block turns its own 64 elements of `x` around, in `x` itself: there is no `out`. The last
+# block may have fewer elements; then it turns those. Why is a buffer needed here at all?
+#
+# ```text
+# blocks of 4:   0 1 2 3 | 4 5 6 7 | 8 9   becomes   3 2 1 0 | 7 6 5 4 | 9 8
+# ```
+#
+# <details><summary>Hint 1: how many elements has my block?</summary>
+#
+# `first = cuda.blockIdx.x * BLOCK` is its first element. It has
+# `count = min(BLOCK, x.size - first)` of them.
+#
+# </details>
+#
+# <details><summary>Hint 2: who is my partner?</summary>
+#
+# Thread `t` has an element if `t < count`. Its partner's place in the buffer is `count - 1 - t`.
+#
+# </details>
+#
+# <details><summary>Afterwards: why the buffer?</summary>
+#
+# In place, a thread overwrites what its partner may not have read yet. Without the buffer, the
+# check names exactly that race: "writes x[0], which thread (63, 0, 0) reads too".
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def reverse_blocks(x):
+    """Reverse the elements of each block of BLOCK threads in ``x``, in place."""
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    first = cuda.blockIdx.x * BLOCK
+    count = min(BLOCK, x.size - first)
+    if t < count:
+        buffer[t] = x[i]
+    cuda.syncthreads()
+    if t < count:
+        x[i] = buffer[count - 1 - t]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reverse-blocks", reverse_blocks)
+
+# %% [markdown]
+# ## 5 The second barrier
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Often a buffer is used more than once. Here one block goes through a long array, 64 elements a
+# round. The barrier is there. Is that enough?
+
+
+# %%
+@cuda.jit
+def pass_on_in_rounds(out, x):
+    buffer = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    for start in range(0, x.size, 64):
+        buffer[t] = x[start + t]
+        cuda.syncthreads()
+        out[start + t] = buffer[(t + 1) % 64]
+
+
+predict("enough barriers?", "yes", choices=("yes", "no"))
+
+# %%
+report = trace(pass_on_in_rounds, 1, 64, careless, x)
+for finding in report.findings:
+    print(finding)
+predict.answer("enough barriers?", "no" if report.findings else "yes", how="found")
+
+# %% [markdown]
+# It is the **store** that is accused this time. A fast warp is in the next round already, and fills
+# the buffer anew, while a slow one still reads the old numbers.
+#
+# So a loop over rounds has two barriers:
+#
+# 1. fill – **wait** – read: nobody reads what is not there yet.
+# 2. read – **wait** – fill again: nobody overwrites what is still needed.
+
+# %% [markdown]
+# ## 6 Tiles
+#
+# <kbd>core</kbd> 20 minutes
+#
+# Back to the image. A block needs 16 rows of `u` and 16 columns of `vt`. For large k they do not
+# fit into shared memory. They need not. Go through them in **rounds**, a tile of 16×16 from each:
+
+# %%
+pictures.tile_rounds(4, current=1)
+
+# %% [markdown]
+# In each round every thread adds 16 products to its sum. After the last round the sum is complete.
+# NumPy confirms that a product may be cut this way:
+
+# %%
+TILE = 16
+total = np.zeros((64, 64), dtype=np.float32)
+for start in range(0, k, TILE):
+    part = slice(start, start + TILE)
+    total += (u[:, part] * s[part]) @ vt[part]
+print("the sum of its rounds:", np.allclose(total, (u * s) @ vt, atol=1e-5))
+
+# %% [markdown]
+# Who fills the tiles? All 256 threads, one place of each tile a thread. With `x`, `y` for the place
+# in the block, and `start` for the first of the round's 16 singular values:
+#
+# | place | holds |
+# |---|---|
+# | `u_tile[y, x]` | `u[row, start + x] * s[start + x]` |
+# | `vt_tile[y, x]` | `vt[start + y, col]` |
+#
+# A thread loads numbers for the others, and they for it. `s` is multiplied in on the way, once for
+# each element instead of once for each product.
+
+# %% [markdown]
+# After the barrier all threads read, and thread `(x, y)` needs row `y` of one tile and column `x`
+# of the other: the sum over `i` of `u_tile[y, i] * vt_tile[i, x]`.
+#
+# **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Then a tile
+# sticks out of `u` or `vt`. Fill in **0** there: a product with 0 adds nothing, and every thread
+# can run the same loop of 16. So threads without a pixel fill, wait, and wait again, too. Only
+# their last store is left out.
+
+# %% [markdown]
+# ### Exercise: rebuild an image from tiles
+#
+# Write what stands in a round, and the end. Any number of rows, columns and singular values must
+# do; `u` may have more than k columns. At most one sector loaded for each pixel: the kernel of
+# section 1 needs 5.
+#
+# <details><summary>Hint 1: the round</summary>
+#
+# Fill `u_tile[y, x]` or set it to 0. Fill `vt_tile[y, x]` or set it to 0. Wait. Add 16 products.
+# Wait.
+#
+# </details>
+#
+# <details><summary>Hint 2: the guards</summary>
+#
+# For `u_tile`: `row < u.shape[0] and start + x < k`. For `vt_tile`:
+# `start + y < k and col < vt.shape[1]`. For the store the guard that you know.
+#
+# </details>
+
+
+# %% tags=["exercise", "long"]
+@cuda.jit
+def reconstruct_tiled(u, s, vt, k, out):
+    """Write the sum of the first k layers to ``out``, in blocks of TILE x TILE threads."""
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        ### BEGIN SOLUTION
+        u_tile[y, x] = 0
+        if row < u.shape[0] and start + x < k:
+            u_tile[y, x] = u[row, start + x] * s[start + x]
+        vt_tile[y, x] = 0
+        if start + y < k and col < vt.shape[1]:
+            vt_tile[y, x] = vt[start + y, col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+        ### END SOLUTION
+    ### BEGIN SOLUTION
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = total
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("reconstruct-tiled", reconstruct_tiled)
+
+# %% [markdown]
+# Your image, simulated, beside the right one. As long as your kernel is empty, it is black.
+
+# %%
+mine = np.zeros((64, 64), dtype=np.float32)
+trace(reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, mine)
+plots.image_grid([(u * s) @ vt, mine], ["NumPy, k = 32", "your tiles"])
+
+# %% [markdown]
+# ## 7 What the tiles saved
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Predict before you count. The naive kernel loads 20,480 sectors. With tiles, a warp of 2 rows and
+# 16 columns loads once a round: 2 × 16 numbers of `u`, 16 of `s`, 2 × 16 of `vt`. There are 128
+# warps and 2 rounds.
+#
+# <details><summary>Help with counting</summary>
+#
+# 16 neighbouring float32 numbers are 64 bytes: 2 sectors. So a round of a warp is 4 + 2 + 4
+# sectors.
+#
+# </details>
+
+# %%
+predict("sectors loaded with tiles", 2560, exact=True)
+
+# %%
+tiled = trace(reconstruct.reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, out)
+predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors, how="counted")
+
+# %% [markdown]
+# An eighth of the sectors. (The traced kernel is the package's, which does what yours does; it
+# stands in `course/kernels/reconstruct/first_steps.py`.) Is that all it changes?
+
+# %%
+print("                            naive     tiled")
+for space, op in (("global", "load"), ("global", "store"), ("shared", "load"), ("shared", "store")):
+    counts = [report.total(space, op).requests for report in (naive, tiled)]
+    print(f"{space:6} {op:5} requests   {counts[0]:9,} {counts[1]:9,}")
+work = [report.operations["float32"] for report in (naive, tiled)]
+print(f"float32 operations      {work[0]:9,} {work[1]:9,}")
+
+# %% [markdown]
+# The loads have not vanished. They went to a nearer memory, two for each multiplication with
+# addition.
+#
+# The line that adds up the products is the next bottleneck, and
+# [lesson 06](06_reuse_reuse_reuse.ipynb) removes it: each thread computes several pixels, and keeps
+# numbers in registers.
+#
+# The arithmetic shrank by almost a third. Why? `s` was a multiplication in every step, and is now
+# one for each loaded element.
+
+# %% [markdown]
+# ## 8 Banks
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Shared memory is made of 32 **banks**. Word 0 (four bytes, one float32) is in bank 0, word 1 in
+# bank 1, … word 31 in bank 31, word 32 in bank 0 again. The bank of word `w` is `w % 32`.
+#
+# At a time, each bank gives **one** word. So 32 lanes that want 32 different banks are served at
+# once, in one **wavefront**. If two different words are in one bank, there is a second wavefront: a
+# **bank conflict**.
+
+# %% [markdown]
+# One warp. Lane `t` reads word `stride * t`. Predict the wavefronts for stride 2, where the words
+# are 0, 2, 4, … 62, then for the strides 32 and 3, and for stride 0, where all lanes read the same
+# word.
+
+
+# %%
+@cuda.jit
+def read_with_stride(out, stride):
+    buffer = cuda.shared.array(1024, float32)
+    t = cuda.threadIdx.x
+    for place in range(t, 1024, 32):
+        buffer[place] = place
+    cuda.syncthreads()
+    value = buffer[stride * t]
+    out[t] = value
+
+
+numbers = np.zeros(32, dtype=np.float32)
+
+
+def wavefronts(stride):
+    """Return the wavefronts of the read, for one warp."""
+    return trace(read_with_stride, 1, 32, numbers, stride).total("shared", "load").wavefronts
+
+
+print("stride 1:", wavefronts(1))
+
+# %%
+predict("wavefronts, strides 2, 32, 3 and 0", 2, 32, 3, 32, exact=True, numbers=4)
+
+# %%
+print("stride      ", *[f"{stride:3}" for stride in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
+print("wavefronts  ", *[f"{wavefronts(n):3}" for n in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
+found = [wavefronts(stride) for stride in (2, 32, 3, 0)]
+predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
+
+# %% [markdown]
+# - Stride 2: words 0 and 32 are both in bank 0, and the odd banks have nothing to do.
+# - Odd strides are free: they visit all 32 banks.
+# - Powers of two are bad: 2, 4, 8, 16, 32 wavefronts.
+# - **One** word for many lanes is free: a bank gives its word to everyone who asks. That is a
+#   broadcast.
+# - Stride 33 is free, stride 32 is the worst. Section 13 makes use of that.
+
+# %% [markdown]
+# ## 9 When a tile pays
+#
+# <kbd>core</kbd> 5 minutes
+#
+# | kernel | loads of an element, before | with a tile | what the tile gains |
+# |---|---|---|---|
+# | reconstruction | 64 | 4 | reuse |
+# | blur (section 10) | 7 | 1.1 | reuse |
+# | transpose (section 12) | 1 | 1 | order |
+# | a map such as `2 * x` | 1 | 1 | nothing |
+#
+# The transpose loads and stores each element once, with a tile or without. There is no reuse. It
+# gains because the tile may be read in another order than it was filled.
+
+# %% [markdown]
+# And even reuse pays unevenly. With larger images the reconstruction's reuse grows (256 pixels in a
+# row: 256 loads become 16), and its inputs no longer fit into a cache. The blur's seven loads hit
+# neighbours that were just loaded: a cache holds them anyway, so the tile may gain little. Which it
+# is, only a clock tells, on a real GPU ([lesson 03](03_measuring_honestly.ipynb)). Two questions
+# come first:
+#
+# 1. How often is each element loaded?
+# 2. Is it stored in the order in which it is loaded?
+
+# %% [markdown]
+# ## 10 Neighbours share: the halo
+#
+# <kbd>deepening</kbd> 25 minutes
+#
+# Here is another use that saves loads. A blur replaces each element by the mean of seven: itself
+# and three on either side. Outside of `x` stand zeros. How many loads is that for each element,
+# without shared memory?
+
+# %%
+RADIUS = 3
+WINDOW = 2 * RADIUS + 1
+
+
+@cuda.jit
+def blur_directly(out, x):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = float32(0)
+        for element in range(i - RADIUS, i + RADIUS + 1):
+            if 0 <= element < x.size:
+                total += x[element]
+        out[i] = total / float32(WINDOW)
+
+
+# %%
+predict("loads for each element, blurred directly", 7, within=1.05)
+
+# %%
+row = images.head_mri()[128]
+blurred = np.zeros_like(row)
+report = trace(blur_directly, 4, BLOCK, blurred, row)
+loads = report.total("global", "load").lanes / row.size
+predict.answer("loads for each element, blurred directly", round(loads, 2), how="counted")
+
+# %% [markdown]
+# A little below seven, because of the two ends. Now let the block fetch its elements once. It needs
+# three more on either side: the **halo**. Here is a small block of 8 threads with a halo of 2:
+
+# %%
+pictures.halo(block=8, radius=2)
+
+# %% [markdown]
+# Place `p` of the tile holds element `first - RADIUS + p` of `x`, where `first` is the block's
+# first element: `i - t` in each of its threads. There are more places than threads, so some threads
+# fill two. That is the strided loop from [lesson 01](01_threads_blocks_grids.ipynb) (section 11),
+# inside a block:
+#
+# ```text
+# for place in range(t, WITH_HALO, BLOCK):
+#     tile[place] = ...
+# ```
+
+# %% [markdown]
+# The tile has `BLOCK + 2 * RADIUS` places. You may want to write it like this:
+
+
+# %%
+@cuda.jit
+def ask_with_a_sum(out):
+    tile = cuda.shared.array(BLOCK + 2 * RADIUS, float32)
+    tile[cuda.threadIdx.x] = 1
+
+
+try:
+    trace(ask_with_a_sum, 1, 32, blurred)
+except NumbaError as error:
+    print(wrapped(error))
+
+# %% [markdown]
+# The compiler sets the memory aside, before any thread runs. So a shape must be a **constant** for
+# it: a number, or a name from outside of the kernel. An argument is none, a sum is none. Compute it
+# outside.
+
+# %%
+WITH_HALO = BLOCK + 2 * RADIUS
+
+# %% [markdown]
+# ### Exercise: blur with a halo
+#
+# Blur `x` into `out`. Each element is loaded once, but for the halo: at most 1.25 loads for each
+# element.
+#
+# <details><summary>Hint 1: filling the tile</summary>
+#
+# In the loop, `element = i - t - RADIUS + place`. If `0 <= element < x.size` fill in `x[element]`,
+# otherwise 0.
+#
+# </details>
+#
+# <details><summary>Hint 2: using it</summary>
+#
+# After the barrier, thread `t` adds up the places `t` to `t + WINDOW - 1`. Divide by
+# `float32(WINDOW)`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def blur(out, x):
+    """Write the mean of ``x[i - 3]`` to ``x[i + 3]`` to ``out[i]``; zeros stand outside of x."""
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    for place in range(t, WITH_HALO, BLOCK):
+        element = i - t - RADIUS + place
+        if 0 <= element < x.size:
+            tile[place] = x[element]
+        else:
+            tile[place] = 0
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for place in range(t, t + WINDOW):
+            total += tile[place]
+        out[i] = total / float32(WINDOW)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("blur-halo", blur)
+
+# %% [markdown]
+# ## 11 Banks and the tiles
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# Which line of the tiled kernel has the traffic now? In the picture, wavefronts are trips to shared
+# memory.
+
+# %%
+tiled.heat_map()
+
+# %% [markdown]
+# In the inner loop a warp of 2 rows and 16 columns reads
+# `u_tile[y, i]`, with two values of `y`, and `vt_tile[i, x]`, with 16 values of `x`. Wavefronts of
+# each?
+
+# %%
+predict("wavefronts of u_tile[y, i] and vt_tile[i, x]", 1, 1, exact=True, numbers=2)
+
+# %%
+inner = tiled.lines.set_index("code").loc[["u_tile[y, i]", "vt_tile[i, x]"]]
+wavefronts_each = tuple(inner["wavefronts"] / inner["requests"])
+predict.answer("wavefronts of u_tile[y, i] and vt_tile[i, x]", wavefronts_each, how="counted")
+
+# %%
+tiled.show(int(inner["line"].iloc[0]))
+
+# %% [markdown]
+# Two words for 32 lanes, in two banks, and 16 words for 32 lanes, in 16 banks. Both are broadcasts,
+# and free.
+
+# %% [markdown]
+# ### Exercise: wavefronts of one request
+#
+# Plain Python: `words` holds the word that each lane reads. Return how many wavefronts that takes.
+#
+# <details><summary>Hint</summary>
+#
+# The busiest bank decides. How many **different** words does it have to give? `np.unique(words)` is
+# each word once, and `np.bincount` counts.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def bank_wavefronts(words):
+    """Return the wavefronts of a request; ``words`` is an array of 32 numbers of words."""
+    ### BEGIN SOLUTION
+    banks = np.unique(words) % 32
+    return np.bincount(banks).max()
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("bank-wavefronts", bank_wavefronts)
+
+# %% [markdown]
+# ## 12 The transpose, through a tile
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# [Lesson 04](04_warps_and_coalescing.ipynb) left you with a transpose that is slow on one side,
+# whatever you do: 4 sectors a request for the loads and 32 for the stores, or the other way round.
+# A tile solves it. Global memory is loaded by rows **and** stored by rows. What turns is the tile.
+
+# %%
+pictures.tile_turn()
+
+# %% [markdown]
+# Two things have to change. Inside the tile, rows become columns: filled at `tile[y, x]`, read at
+# `tile[x, y]`. And the tile itself moves: what block `(bx, by)` loads belongs where block
+# `(by, bx)` would be. With 32×32 tiles and blocks:
+#
+# | | column | row |
+# |---|---|---|
+# | load from `image` | `blockIdx.x * SIDE + x` | `blockIdx.y * SIDE + y` |
+# | store to `out` | `blockIdx.y * SIDE + x` | `blockIdx.x * SIDE + y` |
+
+# %% [markdown]
+# ### Exercise: transpose through a tile
+#
+# `image` is (rows, columns), `out` is (columns, rows). The grid covers `image`. Both sides must be
+# coalesced: 4 sectors a request.
+#
+# <details><summary>Hint</summary>
+#
+# Fill, wait, store. There are two guards: the first compares with `image.shape`, the second, with
+# the new row and column, with `out.shape`.
+#
+# </details>
+
+# %%
+SIDE = 32
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def transpose_tiled(out, image):
+    """Write the transpose of ``image`` to ``out``, in blocks of SIDE x SIDE threads."""
+    tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    ### BEGIN SOLUTION
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("tiled-transpose", transpose_tiled)
+
+# %% [markdown]
+# ## 13 Padding
+#
+# <kbd>deepening</kbd> 25 minutes
+#
+# Global memory is in order now. And the tile? It is filled by rows: 32 neighbouring words. It is
+# read by columns: lane `x` reads `tile[x, y]`, and a row has 32 words. Predict the wavefronts of
+# that one request.
+
+# %%
+predict("wavefronts of reading a column of 32 x 32", 32, exact=True)
+
+# %%
+image = np.ascontiguousarray(images.head_mri()[96:160, 96:192])
+turned = np.zeros((96, 64), dtype=np.float32)
+by_tile = trace(transpose.transpose_tiled, (3, 2), transpose.BLOCK, turned, image)
+column = by_tile.total("shared", "load")
+question = "wavefronts of reading a column of 32 x 32"
+predict.answer(question, column.wavefronts / column.requests, how="counted")
+
+# %% [markdown]
+# The worst there is: the whole column lies in one bank. And the cure is so small that it looks like
+# a joke: give the tile **one more column**, and never use it.
+
+# %%
+pictures.tile_banks((32, 33))
+
+# %% [markdown]
+# The numbers are banks. With 33 words in a row, each row starts one bank further on. A column then
+# visits all banks, and a row still does. It is stride 33 from the table. This is called
+# **padding**.
+
+# %% [markdown]
+# ### Exercise: pad the tile
+#
+# Your transpose again, without a bank conflict. Remember what a shape must be.
+#
+# <details><summary>Hint</summary>
+#
+# Outside of the kernel stands `PADDED = SIDE + 1`. Which of the two axes gets it? Look at the
+# picture: a *row* has 33 words.
+#
+# </details>
+
+# %%
+PADDED = SIDE + 1
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def transpose_padded(out, image):
+    """Write the transpose of ``image`` to ``out``, without a bank conflict."""
+    ### BEGIN SOLUTION
+    tile = cuda.shared.array((SIDE, PADDED), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, x] = image[row, column]
+    cuda.syncthreads()
+    column = cuda.blockIdx.y * SIDE + x
+    row = cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, y]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("padded-transpose", transpose_padded)
+
+# %% [markdown]
+# All steps side by side, per request: sectors of the loads and stores, wavefronts of reading the
+# tile. The kernels are the package's.
+
+
+# %%
+def per_request(report, space, op, figure):
+    """Return a figure of a traced kernel for each of its requests, 0 where it has none."""
+    total = report.total(space, op)
+    return getattr(total, figure) / max(total.requests, 1)
+
+
+print("transpose   load sectors  store sectors  tile wavefronts")
+for name in ("read_coalesced", "tiled", "padded"):
+    kernel = getattr(transpose, f"transpose_{name}")
+    grid, block = ((3, 8), (32, 8)) if name == "read_coalesced" else ((3, 2), transpose.BLOCK)
+    report = trace(kernel, grid, block, turned, image)
+    loads = per_request(report, "global", "load", "sectors")
+    stores = per_request(report, "global", "store", "sectors")
+    reads = per_request(report, "shared", "load", "wavefronts")
+    print(f"{name:14} {loads:9.0f} {stores:14.0f} {reads:16.0f}")
+
+# %% [markdown]
+# The package's blocks have 32×8 threads, and each moves four elements of the 32×32 tile. A block of
+# 1,024 threads, as in your exercise, fills a T4's multiprocessor alone: while its threads wait at
+# the barrier, nobody else works. The counts are the same.
+
+# %% [markdown]
+# Is padding always good? Take blocks of 16×16, whose warps have two rows, and a tile of 16×16.
+# Nothing but filling it, row by row. Predict the wavefronts of a request: without padding, and with
+# 17 words in a row.
+
+# %%
+predict("wavefronts of filling 16 x 16, and 16 x 17", 1, 1, exact=True, numbers=2)
+
+
+# %%
+def filling(width):
+    """Return a kernel that fills a tile of 16 rows of ``width`` words."""
+
+    @cuda.jit
+    def fill():
+        tile = cuda.shared.array((16, width), float32)
+        tile[cuda.threadIdx.y, cuda.threadIdx.x] = 1
+
+    return fill
+
+
+answers = []
+for width in (16, 17):
+    store = trace(filling(width), 1, (16, 16)).total("shared", "store")
+    answers.append(store.wavefronts / store.requests)
+predict.answer("wavefronts of filling 16 x 16, and 16 x 17", tuple(answers), how="counted")
+
+# %% [markdown]
+# Padding made it **worse**. Without it, two rows of 16 words are all 32 banks. With it, they are
+# words 0 to 15 and 17 to 32, and words 0 and 32 share bank 0. The tiles of section 6 have no
+# conflict, so there is nothing to pad. Count first.
+
+# %% [markdown]
+# ## 14 How much a block may have
+#
+# <kbd>deepening</kbd> 30 minutes
+#
+# How large can a square float32 tile be, if a block may have 48 KiB?
+
+# %%
+predict("largest n for an n x n float32 tile in 48 KiB", 110, exact=True)
+
+
+# %%
+@cuda.jit
+def ask_for_much(out):
+    tile = cuda.shared.array((128, 128), float32)
+    tile[0, 0] = 1
+    out[0] = tile[0, 0]
+
+
+try:
+    trace(ask_for_much, 1, 1, passed, gpu="T4")
+except NumbaError as error:
+    print(wrapped(error))
+predict.answer(
+    "largest n for an n x n float32 tile in 48 KiB", int((48 * 1024 / 4) ** 0.5), how="computed"
+)
+
+# %% [markdown]
+# 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
+# stands in the source, which is called **static**.
+#
+# A block that takes much also keeps others away: two blocks of 40 KiB do not fit into the 64 KiB of
+# the multiprocessor, so only one runs there at a time.
+#
+# A kernel for blocks of **any** size needs a buffer of any size. The shape 0 says: the launch tells
+# how much. This is **dynamic** shared memory.
+
+
+# %%
+@cuda.jit
+def pass_on_any(out, x):
+    buffer = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    buffer[t] = x[i]
+    cuda.syncthreads()
+    out[i] = buffer[(t + 1) % cuda.blockDim.x]
+
+
+# %% [markdown]
+# The launch has four numbers now: `kernel[grid, block, stream, bytes]`. Streams are
+# [lesson 08](08_streams.ipynb); 0 is the usual one. The last number is in **bytes**, for one block.
+
+# %%
+for threads in (32, 64, 128):
+    pass_on_any[128 // threads, threads, 0, 4 * threads](passed, x)
+    print(f"blocks of {threads:3}: out[31] = {passed[31]:.0f}, out[127] = {passed[127]:.0f}")
+
+# %% [markdown]
+# `trace` takes the bytes as `dynamic_shared`. What if you forget them? Then the buffer has no place
+# at all, and a GPU would write into nowhere.
+
+# %%
+print(trace(pass_on_any, 2, 64, passed, x).findings[0])
+print()
+print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared=256).findings))
+
+# %% [markdown]
+# A kernel may ask for several dynamic arrays, but all of them begin at the **same** place. Take
+# one, and use parts of it.
+#
+# And how large may it be? 48 KiB again, at first. But a GPU has more: a T4 gives a block up to 64
+# KiB, an H200 227. For that the driver must be asked, once for each kernel. Numba has no word for
+# it; the package has, `allow_shared` in `course/kernels/launching.py`, and
+# [lesson 14](14_a_network_in_one_kernel.ipynb) needs it. The simulator asks nobody, and keeps the
+# GPU's own limit:
+
+# %%
+for kibibytes in (64, 65):
+    try:
+        trace(pass_on_any, 2, 64, passed, x, dynamic_shared=1024 * kibibytes, gpu="T4")
+        print(kibibytes, "KiB: a T4 has them")
+    except ValueError as error:
+        print(kibibytes, "KiB:", error)
+
+# %% [markdown]
+# ### Exercise: the sum of each block
+#
+# Each block adds up its elements and writes the sum to `out`, one number a block. The buffer is
+# dynamic. Blocks have 16 to 256 threads, always a power of two; the last one may have fewer
+# elements. Add in rounds, by halves:
+#
+# ```text
+# 3  1  4  1  5  9  2  6     step 4: place t += place t + 4, for t < 4
+# 8 10  6  7                 step 2
+# 14 17                      step 1
+# 31
+# ```
+#
+# <details><summary>Hint 1: before the rounds</summary>
+#
+# Thread `t` fills in `x[i]`, or 0 where there is no element. Then all wait.
+#
+# </details>
+#
+# <details><summary>Hint 2: a round</summary>
+#
+# `if t < step:` add, and nothing else in the `if`. Then **all** wait, and `step //= 2`. The loop
+# runs `while step > 0`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def block_sums(out, x):
+    """Write the sum of the elements of each block to ``out[blockIdx.x]``, float32."""
+    part = cuda.shared.array(0, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    if i < x.size:
+        part[t] = x[i]
+    else:
+        part[t] = 0
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            part[t] += part[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = part[0]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("block-sums", block_sums)
+
+# %% [markdown]
+# One thread alone needs 255 additions one after the other for 256 numbers. How many rounds does the
+# block need?
+
+# %%
+predict("rounds for the sum of 256 numbers", 8, exact=True)
+
+# %%
+rounds, step = 0, 256 // 2
+while step > 0:
+    rounds, step = rounds + 1, step // 2
+predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds", how="computed")
+
+# %% [markdown]
+# This pattern is a **reduction**. [Lesson 10](10_reductions.ipynb) makes it faster, and builds a
+# softmax from it.
+
+# %% [markdown]
+# ## 15 What the project's tiles did
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# The student project behind this course had a shared-memory kernel as well. This is how it mapped
+# threads to data: x on the rows, in the image **and** in the tiles. (Here the image fits the
+# blocks, so the guards are left out.)
+
+
+# %%
+@cuda.jit
+def original_tiled(u, s, vt, k, out):
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    row, col = cuda.grid(2)
+    total = 0.0
+    for start in range(0, k, TILE):
+        u_tile[x, y] = u[row, start + y] * s[start + y]
+        vt_tile[x, y] = vt[start + x, col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[x, i] * vt_tile[i, y]
+        cuda.syncthreads()
+    out[row, col] = total
+
+
+# %% [markdown]
+# Predict the wavefronts of `u_tile[x, i]`. A warp has 16 values of `x` and two of `y`. Lanes with
+# neighbouring `x` are 16 words apart. How many different words lie in one bank?
+
+# %%
+predict("wavefronts of u_tile[x, i]", 8, exact=True)
+
+# %%
+original = trace(original_tiled, (4, 4), (16, 16), u, s, vt, k, out)
+read = original.lines.set_index(["code", "op"]).loc[("u_tile[x, i]", "load")]
+predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests"], how="counted")
+
+# %%
+original.show(12)
+
+# %% [markdown]
+# Compare that with the picture in section 11. 16 rows, 16 words apart: their words are
+# all in two banks, eight in each. An **8-way conflict**, in the innermost loop.
+#
+# Now access by access, beside the repaired kernel, in which x is the last index everywhere: sectors
+# per request of `u`, `vt` and `out`, wavefronts per request of the tiles.
+
+
+# %%
+def costs(report):
+    """Return sectors or wavefronts per request, by the code and kind of an access."""
+    lines = report.lines.set_index(["code", "op"])
+    return (lines["sectors"] + lines["wavefronts"]) / lines["requests"]
+
+
+before, after = costs(original), costs(tiled)
+print("       original                repaired")
+for op, first, second in (
+    ("load", "u[row, start + y]", "u[row, start + x]"),
+    ("store", "u_tile[x, y]", "u_tile[y, x]"),
+    ("load", "vt[start + x, col]", "vt[start + y, col]"),
+    ("store", "vt_tile[x, y]", "vt_tile[y, x]"),
+    ("load", "u_tile[x, i]", "u_tile[y, i]"),
+    ("load", "vt_tile[i, y]", "vt_tile[i, x]"),
+    ("store", "out[row, col]", "out[row, col]"),
+):
+    pair = before[[(first, op)]].max(), after[[(second, op)]].max()
+    print(f"{op:6} {first:19}{pair[0]:3.0f}  {second:19}{pair[1]:3.0f}")
+
+# %% [markdown]
+# One line decides all of it: which index follows x. In the naive kernel of
+# [lesson 04](04_warps_and_coalescing.ipynb) the wrong order made the loads of `u` uncoalesced. Here
+# it does so to `u` **and** `vt`, and the tiles are filled and read through conflicts. Only
+# `vt_tile[i, y]` was free already. The sums:
+
+# %%
+print("                            original  repaired")
+for space, op, figure in (
+    ("global", "load", "sectors"),
+    ("global", "store", "sectors"),
+    ("shared", "load", "wavefronts"),
+    ("shared", "store", "wavefronts"),
+):
+    pair = [getattr(report.total(space, op), figure) for report in (original, tiled)]
+    print(f"{space} {op:5} {figure:10} {pair[0]:13,} {pair[1]:9,}")
+doubles = [report.operations["float64"] for report in (original, tiled)]
+print(f"float64 operations      {doubles[0]:13,} {doubles[1]:9,}")
+
+# %% [markdown]
+# Which of its faults cost the time? The project measured on a T4, with k as large as the image. Two
+# lower bounds, from counted work on its 40 multiprocessors:
+#
+# - **float64** as in [lesson 02](02_an_image_from_its_svd.ipynb): a conversion and an addition in
+#   each step of a thread, 2 a clock;
+# - **wavefronts**: 8 + 1 in each step of a warp. A bank gives one word a clock, says the CUDA C++
+#   programming guide, so at most one wavefront a clock. (Nobody measured it on a T4 here. If it has
+#   too few units that load, a wavefront takes two clocks, and the two right columns double.)
+
+# %%
+print(" size   measured   float64: base  boost   wavefronts: base  boost clock [ms]")
+for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
+    steps = size**3
+    bounds = []
+    for clocks in (2 * steps / 2, 9 * steps / 32):
+        for rate in (0.585e9, 1.59e9):
+            bounds.append(1e3 * clocks / (40 * rate))
+    print(f"{size:5} {measured:9} {bounds[0]:15.1f} {bounds[1]:6.1f}", end="")
+    print(f" {bounds[2]:18.1f} {bounds[3]:6.1f}")
+
+# %% [markdown]
+# - **512:** both bounds are a few milliseconds. The 186 ms hold the first call: the compiler.
+# - **1024** fits 46 ms of float64 at base clock, **2048** fits 135 ms at boost clock. In both, the
+#   bound is about 86% of what was measured. For the naive kernel in
+#   [lesson 02](02_an_image_from_its_svd.ipynb) it was 87%.
+# - The wavefronts need about a quarter of that, or a half if each takes two clocks. Either way they
+#   fit behind float64.
+#
+# So the tiles removed a cost that did not bind, and their conflicts added one that did not bind
+# either. The instructions are counted. Which clock the GPU ran at is an **inference**.
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - Shared memory belongs to a block: one copy each, 48 KiB at most if static, gone when it ends.
+# - Between a write and another thread's read stands a barrier; in a loop there are two.
+# - All threads of the block reach the barrier. Guards go around loads and stores.
+# - Shapes are constants; 0 means that the launch gives the bytes.
+# - The bank of a word is `word % 32`; different words in one bank queue, the same word does not.
+# - A tile pays through reuse or through order. Otherwise it is work for nothing.
+
+# %%
+progress(5)
+
+# %% [markdown]
+# ## Questions
+#
+# 1. A kernel gives the right result in a thousand runs. Can it still have a race?
+# 2. Why does an early `return` before a barrier do no harm in `reverse_blocks`, but break the tiled
+#    reconstruction?
+# 3. Tiles of 32×32 instead of 16×16 for the reconstruction: what becomes better, what worse?
+# 4. Lanes read `tile[y, x]` with `y` the same for all and `x` = 0 to 31. Conflict? And all lanes
+#    `tile[3, 5]`?
+# 5. Could two buffers save one of the two barriers?
+# 6. In `block_sums`, half of the threads are idle after the first round. Why must they go on to
+#    wait?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Yes. You saw one: the order that would break it just did not come up.
+# 2. Threads that have returned do not count at a barrier, so nobody waits for them. But in the
+#    reconstruction they also had to fill their places of the tiles.
+# 3. Each element is loaded half as often (32 threads use it instead of 16). But the block has 1,024
+#    threads and fills a T4's multiprocessor alone, so its waiting is hidden by nobody.
+# 4. No conflict: 32 neighbouring words. No conflict: one word, a broadcast.
+# 5. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
+#    read. That is double buffering, with twice the memory
+#    ([lesson 06](06_reuse_reuse_reuse.ipynb)).
+# 6. A barrier is for all threads of the block that have not returned. If they skipped it, the
+#    others might wait for ever.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Write the tiled reconstruction with two pairs of tiles and **one** barrier a round. `check`
+#   takes it.
+# - Blur an image in both directions, with a tile of 18×18 for 16×16 pixels.
+# - Transpose with blocks of 32×8 threads, as `course/kernels/transpose.py` does.
+# - Instead of padding, put element `[y, x]` at `tile[y, (x + y) % 32]`. Why is that free of
+#   conflicts, too? What does it cost?
+#
+# - Count a histogram for each block in shared memory, with `cuda.atomic.add`, and add the blocks'
+#   counters to `counts` at the end. Where do its two barriers stand? How many updates of `counts`
+#   are left for 65,536 pixels in blocks of 128 and eight bins?
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# For instructors; the checks name each of them.
+#
+# - *"Shared memory is shared by all threads."* By those of one block.
+# - *"The result is right, so the barrier is not needed."* The trace tells.
+# - *"One barrier is enough in a loop."* The next round overwrites what is still read.
+# - *"Threads without a pixel can leave."* Not if others need what they would have loaded.
+# - *"`if inside: … syncthreads()`."* Some wait for threads that never come.
+
+# %% [markdown]
+# - *"Shared memory starts with zeros."* It holds what was there before.
+# - *"The tile's index is `i`."* It is the place in the block; `i` is the place in the grid.
+# - *"Shared memory makes a kernel faster."* It moves loads nearer. Without reuse or reordering
+#   there is nothing to gain.
+# - *"Padding never hurts."* It did, in section 13.
+# - *"All lanes on one word is the worst conflict."* It is a broadcast, and free.
+
+# %% [markdown]
+# ## What to read next
+#
+# - [Using Shared Memory in CUDA
+#   C/C++](https://developer.nvidia.com/blog/using-shared-memory-cuda-cc/) and [An Efficient Matrix
+#   Transpose](https://developer.nvidia.com/blog/efficient-matrix-transpose-cuda-cc/) by Mark
+#   Harris: the same two stories, timed.
+# - [Numba-CUDA: shared memory](https://nvidia.github.io/numba-cuda/user/memory.html) and its
+#   [matrix multiplication](https://nvidia.github.io/numba-cuda/user/examples.html).
+# - [CUDA C++ programming guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): shared
+#   memory and banks, and what `__syncthreads()` promises.
+# - Next in the course: [lesson 06](06_reuse_reuse_reuse.ipynb), Reuse, reuse, reuse.

@@ -1,0 +1,422 @@
+"""Exercises of lesson 06: tiles in registers, two buffers; reads, bytes, registers, banks."""
+
+from functools import partial
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course_lessons.cases import drawn, empty, factors, fixed
+from course_lessons.edits import Edit, LessonKernel, edits
+from course_lessons.lesson06 import lanes, rivals
+
+# --- steps 5, 6 and 7 -----------------------------------------------------------------------------
+
+COLUMN = 64, 64, 512  # rows and columns of a block's pixels, its threads
+SQUARE = 128, 128, 256
+DEPTH = 8
+
+
+def _factors(rows, columns, values, k, tile, measured=False):
+    """Factors with more singular values than are used, so that reading past k shows."""
+    down, across, threads = tile
+    arguments = drawn(**factors(rows, columns, values), k=k, out=empty(rows, columns))
+    grid = (-(-columns // across), -(-rows // down))
+    return Case(f"{rows} x {columns}, k = {k}", arguments, threads, grid, measured=measured)
+
+
+def _reconstruction(u, s, vt, k, first=0):
+    return (u[:, first:k] * s[first:k]) @ vt[first:k]
+
+
+def _mistakes(depth):
+    return {
+        "s is left out": lambda u, s, vt, k: u[:, :k] @ vt[:k],
+        "s is multiplied in twice": lambda u, s, vt, k: (u[:, :k] * s[:k] ** 2) @ vt[:k],
+        "the last tile reads past k": lambda u, s, vt, k: _reconstruction(
+            u, s, vt, min(-(-k // depth) * depth, len(s))
+        ),
+        f"the last tile is left out where k is no multiple of {depth}": lambda u, s, vt, k: (
+            _reconstruction(u, s, vt, k // depth * depth)
+        ),
+        "the last tile is left out": lambda u, s, vt, k: _reconstruction(
+            u, s, vt, (k - 1) // depth * depth
+        ),
+        "only the first tile is used": lambda u, s, vt, k: _reconstruction(u, s, vt, min(k, depth)),
+        "only the last tile is used: the sums start again in every round": lambda u, s, vt, k: (
+            _reconstruction(u, s, vt, k, (k - 1) // depth * depth)
+        ),
+        "every tile uses the first singular values of s: s[i] instead of s[start + i]": (
+            lambda u, s, vt, k: (u[:, :k] * np.resize(s[:depth], k)) @ vt[:k]
+        ),
+        "one sum is written to all pixels of a thread's column": lambda u, s, vt, k: np.repeat(
+            _reconstruction(u, s, vt, k)[::8], 8, axis=0
+        )[: len(u)],
+    }
+
+
+MISPLACED = edits("""
+    every round uses the first columns of u: u[..., i] instead of u[..., start + i]
+        first_row + y, start + i -> first_row + y, i
+    every round uses the first rows of vt: vt[i, ...] instead of vt[start + i, ...]
+        start + i, first_column -> i, first_column
+    every block uses the rows of u of the first: first_row is left out
+        first_row + y, start -> y, start
+    every block uses the columns of vt of the first: first_column is left out
+        start + i, first_column + -> start + i,
+""")
+_ROW = "every thread uses the first rows of u_tile: row is left out where it reads"
+_COLUMN = "every thread uses the first columns of vt_tile: column is left out where it reads"
+_EXCHANGED = "a goes with the rows, m, b with the columns, n; you exchanged them"
+
+
+TOLERANCE = Tolerance(
+    48,
+    "two products and a sum for each of up to 40 singular values",
+    magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+)
+HINTS = {
+    "race": "Two barriers: one between filling the tiles and reading them, one between reading "
+    "them and filling them again in the next round. If two threads write the same pixel of out, "
+    "look at its row and column: each begins with its block's, first_row and first_column.",
+    "barrier-divergence": "All threads fill and wait in every round, also those without a pixel. "
+    "Guard the loads and the stores, never the barrier.",
+    "out-of-bounds": "A block's tile of pixels sticks out of the image at its right and lower "
+    "edge, and the last tile of u and vt out of k. Load only what is there, fill in 0 elsewhere, "
+    "and store only pixels below out.shape.",
+    "uninitialised-read": "Every place of both tiles needs a value in every round, a number or 0, "
+    "and every sum starts with float32(0).",
+    "unwritten-output": "Every thread stores all its sums, guarded by out.shape, after the last "
+    "round.",
+    "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and each "
+    "sum grows by the products of its row and its column.",
+    "float64": "Start the sums with float32(0): 0.0 is float64.",
+    "not-parallel": "Each block has a tile of the image and each thread its own pixels of it; all "
+    "threads of the block fill its two tiles, a part each.",
+}
+ONCE = "Load u, s and vt only where you fill the tiles: once for the block, not once for a thread."
+SIDE_BY_SIDE = (
+    "The places of a row of u lie side by side in memory, and in the tile: t % DEPTH is the place, "
+    "t // DEPTH the row, so that neighbouring threads {}."
+)
+IN_ORDER = [
+    Limit("global", "load", "sectors", "request", 4, SIDE_BY_SIDE.format("load neighbours")),
+    Limit("shared", "store", "conflicts", "request", 1, SIDE_BY_SIDE.format("fill neighbours")),
+]
+STORES = Limit("global", "store", "lanes", "element", 1, "Store once, after the last round.")
+
+
+def _limits(k, global_lanes, shared_lanes, why):
+    """Lanes that load for each pixel, for k values of i."""
+    return [
+        Limit("global", "load", "lanes", "element", k * global_lanes, ONCE),
+        Limit("shared", "load", "lanes", "element", k * shared_lanes, why),
+    ]
+
+
+def _rebuilding(**fields):
+    LessonKernel.declare(
+        lesson=6, outputs=("out",), reference=_reconstruction, tolerance=TOLERANCE, **fields
+    )
+
+
+_rebuilding(
+    name="column-tile",
+    rivals=rivals.of_step("column", COLUMN),
+    title="Step 5: a column of results in each thread",
+    cases=[
+        _factors(2, 330, 4, 2, COLUMN),
+        _factors(64, 64, 8, 8, COLUMN),
+        _factors(64, 64, 40, 32, COLUMN),
+        _factors(128, 64, 20, 5, COLUMN),
+        _factors(13, 37, 24, 19, COLUMN),
+        _factors(70, 65, 12, 11, COLUMN),
+        _factors(1, 1, 4, 2, COLUMN),
+        _factors(128, 128, 32, 32, COLUMN, measured=True),
+    ],
+    forbidden={"float64", "negative-index"},
+    limits=_limits(
+        32,
+        3 / 64,  # of u, of the s that goes with it, and of vt
+        9 / 8,
+        "For each i read the number of vt once, keep it in a variable, and use it for all 8 "
+        "rows: 9 reads for 8 products.",
+    )
+    + [*IN_ORDER, STORES],
+    hints=HINTS,
+    mistakes=_mistakes(DEPTH)
+    | MISPLACED
+    | {
+        _ROW: Edit("u_tile[row + n, i] -> u_tile[n, i]"),
+        _COLUMN: Edit("b = vt_tile[i, column] -> b = vt_tile[i, 0]"),
+    },
+)
+_rebuilding(
+    name="square-tile",
+    rivals=rivals.of_step("square", SQUARE),
+    title="Step 6: a square of results in each thread",
+    cases=[
+        _factors(2, 515, 4, 2, SQUARE),
+        _factors(128, 128, 8, 8, SQUARE),
+        _factors(128, 128, 20, 16, SQUARE, measured=True),
+        _factors(13, 37, 24, 19, SQUARE),
+        _factors(129, 131, 8, 5, SQUARE),
+        _factors(1, 1, 4, 2, SQUARE),
+    ],
+    forbidden={"float64", "negative-index"},
+    limits=_limits(
+        16,
+        3 / 128,
+        1 / 4,
+        "For each i read the thread's 8 numbers of u and 8 of vt once, into a and b, and "
+        "multiply from there: 16 reads for 64 products.",
+    )
+    + [*IN_ORDER, STORES],
+    hints=HINTS,
+    mistakes=_mistakes(DEPTH)
+    | MISPLACED
+    | {
+        _ROW: Edit("(row + m, i) -> (m, i)"),
+        _COLUMN: Edit("(i, column + n) -> (i, n)"),
+        _EXCHANGED: Edit("a[m] * b[n] -> a[n] * b[m]"),
+    },
+)
+_rebuilding(
+    name="wide-tile",
+    rivals=rivals.of_step("wide", SQUARE),
+    title="Step 7: four numbers at a time, and no conflict",
+    cases=[
+        _factors(2, 516, 8, 4, SQUARE),
+        _factors(128, 128, 8, 8, SQUARE),
+        _factors(128, 128, 20, 16, SQUARE, measured=True),
+        _factors(13, 36, 24, 20, SQUARE),
+        _factors(130, 132, 8, 4, SQUARE),
+        _factors(1, 4, 4, 4, SQUARE),
+    ],
+    forbidden={"float64", "negative-index", "bank-conflict"},
+    limits=_limits(
+        16,
+        6 / 512,  # a four of u, one of vt, and at most four numbers of s
+        1 / 16,
+        "Read the tiles with load4: for each i two fours of u and two of vt, 4 reads for 64 "
+        "products.",
+    ),
+    hints=HINTS
+    | {
+        "misaligned": "load4 and store4 want an address that is a multiple of 16 bytes: the "
+        "last index a multiple of 4, and rows that are a multiple of 4 apart.",
+        "out-of-bounds": HINTS["out-of-bounds"] + " The tile of u is turned: the numbers of "
+        "one row of u stand below each other, u_tile[i, y] to u_tile[i + 3, y].",
+        "bank-conflict": "Turn the tile of u, give its rows PITCH words, and let a thread's "
+        "second four lie half a tile after the first: row + 64 and column + 64.",
+    },
+    mistakes=_mistakes(DEPTH)
+    | MISPLACED
+    | {
+        _ROW: Edit("(i, row) -> (i, 0)", "(i, row + FAR) -> (i, FAR)"),
+        _COLUMN: Edit("(i, column) -> (i, 0)", "(i, column + FAR) -> (i, FAR)"),
+        "a four of u is multiplied by one s; its four numbers have four": Edit(
+            "scale = s[start + i] -> scale = float32(1)",
+            "= four[e] -> = four[e] * (s[start + i] if start + i < k else zero)",
+        ),
+        "the four quarters are stored side by side, as one square": Edit(
+            "(row + m if m < 4 else row + m - 4 + FAR) -> 2 * row + m",
+            "(column if n == 0 else column + FAR) -> 2 * column + n",
+        ),
+        _EXCHANGED: Edit("a[m] * b[n] -> a[n] * b[m]"),
+    },
+)
+
+# --- two buffers ----------------------------------------------------------------------------------
+
+TILE = 16
+
+
+_to_buffer = partial(_factors, tile=(TILE, TILE, (TILE, TILE)))
+
+_rebuilding(
+    name="two-buffers",
+    rivals=rivals.of_step("tiled", (TILE, TILE, (TILE, TILE))),
+    title="Two buffers, one barrier a round",
+    cases=[
+        _to_buffer(16, 16, 16, 16),
+        _to_buffer(16, 16, 48, 32),
+        _to_buffer(16, 32, 64, 64),
+        _to_buffer(13, 37, 24, 19),
+        _to_buffer(41, 17, 40, 33),
+        _to_buffer(5, 3, 1, 1),
+    ],
+    forbidden={"float64", "negative-index"},
+    barriers="With two buffers one barrier a round does it: what is filled and what is read are "
+    "never the same buffer.",
+    hints=HINTS
+    | {
+        "race": "One barrier at the start of each round does it: behind it this round's tiles "
+        "are full, and nobody reads those of the round before, which may be filled now.",
+        "out-of-bounds": "There are two buffers, 0 and 1: stage = 1 - stage. Store only "
+        "pixels below out.shape.",
+        "wrong-result": "The first tile is filled before the loop. In each round fill the next "
+        "one, if there is one, add the products of this one, and swap: stage = 1 - stage.",
+    },
+    mistakes=_mistakes(TILE)
+    | {
+        "stage is never swapped: the first tile is used in each round": Edit(
+            "\n        stage = 1 - stage ->"
+        ),
+        "the first tile is filled again in the first round, so that it is used twice": Edit(
+            "TILE, k + TILE -> 0, k"
+        ),
+    },
+)
+
+
+# --- counting: reads, bytes, registers, banks -----------------------------------------------------
+
+
+def _numbers(**values):
+    """A case of a function that takes numbers."""
+    return fixed(", ".join(f"{key} = {value}" for key, value in values.items()), **values)
+
+
+FunctionExercise.declare(
+    name="shared-reads",
+    lesson=6,
+    title="Reads of shared memory for a product",
+    reference=lambda rows, columns: (rows + columns) / (rows * columns),
+    cases=[
+        _numbers(rows=rows, columns=columns)
+        for rows, columns in ((1, 1), (4, 16), (8, 1), (8, 8), (1, 32))
+    ],
+    tolerance=Tolerance(4, "a sum, a product and a quotient"),
+    hints={
+        "wrong-result": "For each i the thread reads one number for each of its rows and one "
+        "for each of its columns, and makes a product of every pair."
+    },
+    mistakes=edits("""
+        you count the reads, and do not divide by the products
+            return rows + columns
+        you divide the products by the reads; turn it round
+            return rows * columns / (rows + columns)
+        you count one read in all; every row and every column needs one
+            return 1 / (rows * columns)
+        you divide before you add: put rows + columns in brackets
+            (rows + columns) -> rows + columns
+        you divide with //, which cuts off: take /
+            ) / ( -> ) // (
+        you count only the rows' numbers
+            return 1 / columns
+        you count only the columns' numbers
+            return 1 / rows
+    """),
+)
+
+
+FunctionExercise.declare(
+    name="smallest-block",
+    lesson=6,
+    title="The block that leaves the memory roof",
+    reference=lambda gigabytes_per_second, teraflops: (
+        -(-4000 * teraflops / gigabytes_per_second // 16) * 16
+    ),
+    cases=[
+        _numbers(gigabytes_per_second=320, teraflops=8.1),
+        _numbers(gigabytes_per_second=1000, teraflops=16.0),
+        _numbers(gigabytes_per_second=4201, teraflops=59.7),
+        _numbers(gigabytes_per_second=2039, teraflops=19.5),
+        _numbers(gigabytes_per_second=4000, teraflops=1.0),
+    ],
+    hints={
+        "wrong-result": "For each i the block loads 2 * side numbers of 4 bytes and makes "
+        "side * side products, 2 operations each. Operations / bytes must reach the ridge, "
+        "1000 * teraflops / gigabytes_per_second. Then round up to a multiple of 16."
+    },
+    mistakes=edits("""
+        you do not round up to a multiple of 16
+            return 4 * ridge
+        you round down, so that the memory still binds
+            return 4 * ridge // 16 * 16
+        you go a step too far where a side fits exactly
+            return 4 * ridge // 16 * 16 + 16
+        you count one byte for each number instead of 4
+            side / 4 -> side
+        you count one operation for a product; with its addition it is two
+            side / 4 -> side / 8
+        you count the numbers of u alone; those of vt are as many
+            side / 4 -> side / 2
+    """),
+)
+
+
+def _largest_square(registers, other):
+    side = 0
+    while (side + 1) ** 2 + 2 * (side + 1) + other <= registers:
+        side += 1
+    return side
+
+
+FunctionExercise.declare(
+    name="largest-square",
+    lesson=6,
+    title="The largest square that fits the registers",
+    reference=_largest_square,
+    cases=[
+        _numbers(registers=registers, other=other)
+        for registers, other in ((120, 40), (128, 40), (255, 40), (64, 32), (119, 40), (41, 40))
+    ],
+    hints={
+        "wrong-result": "A square of side n needs n * n registers for its sums, n for the "
+        "numbers of u and n for those of vt. Count n up as long as that and `other` fit.",
+        "endless-loop": "Let the side grow in every pass, and stop at the first that no longer "
+        "fits.",
+    },
+    mistakes=edits("""
+        you go one side too far, or leave out what is read, n numbers of u and n of vt
+            + 2 * (n + 1) ->
+        you return the first side that no longer fits
+            return {} + 1
+        you leave out the numbers of u, or those of vt
+            2 * (n + 1) -> n + 1
+        you leave out the other registers
+            + other ->
+        you return n * n instead of n
+            return {} ** 2
+    """),
+)
+
+
+def _turned_wavefronts(pitch):
+    """Wavefronts of a warp that writes a column of four of the turned tile."""
+    lane = np.arange(32)
+    words = lane % 2 * 4 * pitch + lane // 2
+    return int(np.bincount(np.unique(words) % 32).max())
+
+
+def _free(least):
+    pitch = -(-least // 4) * 4
+    while _turned_wavefronts(pitch) > 1:
+        pitch += 4
+    return pitch
+
+
+FunctionExercise.declare(
+    name="free-pitch",
+    lesson=6,
+    title="A pitch without conflicts",
+    reference=_free,
+    cases=[_numbers(least=least) for least in (128, 64, 32, 100, 102, 257)],
+    hints={
+        "wrong-result": "Lane l writes word l % 2 * 4 * pitch + l // 2. Try the pitches from "
+        "`least` on that are multiples of 4, until no two different words of the 32 are in one "
+        "bank."
+    },
+    mistakes=edits("""
+        you take the next multiple of 4, and do not look at the banks
+            return -(-least // 4) * 4
+        you add one, as for the transpose; but then most rows begin at no multiple of 4
+            return least + 1
+        you return the padding, not the pitch
+            return {} - least
+    """)
+    | {"you go on to the second pitch without conflicts": lambda least: _free(_free(least) + 1)},
+)
+
+FunctionExercise.declare(**lanes.EXERCISE)

@@ -1,0 +1,336 @@
+"""Exercises of lesson 07: reading the rows of a timeline, and a kernel's counters."""
+
+import math
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Tolerance
+from course.checks.verdicts import brief
+from course_lessons.cases import table
+from course_lessons.edits import edits
+from course_lessons.lesson07 import suspects
+
+# --- a row of the timeline ------------------------------------------------------------------------
+
+
+def _union(spans):
+    """Time in which at least one span is under way."""
+    total, until = 0.0, -np.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+def _by_pairs(spans):
+    pairs = ((a, b) for n, a in enumerate(spans) for b in spans[:n])
+    shared = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
+    return sum(end - start for start, end in spans) - shared
+
+
+MILLISECONDS = Tolerance(64, "a few sums and differences of times")
+
+FunctionExercise.declare(
+    name="busy-time",
+    lesson=7,
+    title="How long a row was busy",
+    reference=_union,
+    cases=table(
+        "spans",
+        ("two spans apart", [(0.0, 1.0), (3.0, 5.0)]),
+        ("two that overlap, and one", [(0.0, 4.0), (3.0, 5.0), (7.0, 7.5)]),
+        ("one inside another", [(0.0, 10.0), (2.0, 3.0), (4.0, 5.5)]),
+        ("not in order", [(6.0, 7.25), (0.0, 2.0), (1.0, 3.0)]),
+        ("two that touch", [(1.0, 2.0), (2.0, 4.0)]),
+        ("the same one twice", [(1.5, 2.5), (1.5, 2.5)]),
+        ("three at once", [(0.0, 4.0), (1.0, 6.0), (2.0, 6.5)]),
+        ("no span at all", []),
+    ),
+    tolerance=MILLISECONDS,
+    hints={
+        "wrong-result": "Sort the spans by their starts. Remember the latest end that you have "
+        "seen: of each span only what lies behind it is new.",
+        "raised": "If it fails at the last case only: the row may be empty, and was busy for 0 "
+        "ms then.",
+    },
+    mistakes=edits("""
+        you leave out a span that overlaps an earlier one; a part of it may be new
+            max(0.0, end - max(start, until)) -> (end - start) * (start >= until)
+            = max(until, end) -> = end if start >= until else until
+        you count negative time for a span that lies inside another
+            max(0.0, end - max(start, until)) -> end - max(start, until)
+        you add the lengths, so that what overlaps counts twice
+            return sum(end - start for start, end in spans)
+        you take the time from the first start to the last end, gaps included
+            first: spans = spans and [(min(spans)[0], max(end for _, end in spans))]
+        you compare each span with the one before it; what counts is the latest end of all
+        before it
+            max(until, end) -> end
+        you take the spans as they come; sort them first
+            sorted(spans) -> spans
+        you take the longest span alone
+            return max((end - start for start, end in spans), default=0.0)
+        you take the first span alone, as if `return` stood inside the loop
+            first: spans = spans[:1]
+    """)
+    | {"you subtract what each two spans share: what three share goes more than once": _by_pairs},
+)
+
+# --- two rows of the timeline ---------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="together",
+    lesson=7,
+    title="How long two rows were busy at once",
+    reference=lambda first, second: sum(
+        max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in first for b in second
+    ),
+    cases=table(
+        "first second",
+        ("one inside another", [(0.0, 10.0)], [(2.0, 3.0), (5.0, 9.0)]),
+        ("half of each", [(0.0, 2.0)], [(1.0, 4.0)]),
+        ("one after the other", [(0.0, 2.0)], [(3.0, 4.0)]),
+        ("several against several", [(0.0, 3.0), (4.0, 8.0)], [(2.0, 5.0), (7.0, 9.0)]),
+        ("as many, but not in pairs", [(5.0, 6.0), (0.0, 1.0)], [(0.5, 2.0), (5.5, 7.0)]),
+        ("an empty row", [(0.0, 1.0)], []),
+    ),
+    tolerance=MILLISECONDS,
+    hints={
+        "wrong-result": "Two spans share the time from the later of the starts to the earlier "
+        "of the ends, if that is more than 0. Add that up for each span of one row with each "
+        "span of the other.",
+        "raised": "A row may be empty, and the two may have different numbers of spans.",
+        "wrong-shape": "One number: add up what each pair of spans shares.",
+    },
+    mistakes=edits("""
+        you count a span of the second row only if it begins inside one of the first; it may
+        have begun before
+            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+            -> (min(a[1], b[1]) - b[0]) * (a[0] <= b[0] < a[1])
+        you take each row for one span, from first start to last end; there are gaps
+            first: first, second = ([(r[0][0], r[-1][1])] if r else [] for r in (first, second))
+        you count negative times, where two spans do not meet
+            max(0.0, min(a[1], b[1]) - max(a[0], b[0])) -> min(a[1], b[1]) - max(a[0], b[0])
+        you compare the first span with the first, the second with the second; compare each with
+        each
+            for a in first: -> for a, b in zip(first, second):
+            for b in second: -> if True:
+        you take the time in which at least one of the two was busy
+            return sum(end - start for start, end in first + second) - {}
+        you take the earlier start and the later end; it is the other way round
+            min(a[1], b[1]) - max(a[0], b[0]) -> max(a[1], b[1]) - min(a[0], b[0])
+        you count a span only if it lies wholly inside one of the other row
+            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+            -> (b[1] - b[0]) * (a[0] <= b[0] and b[1] <= a[1])
+        you take away the sign of a negative time; spans that do not meet share nothing
+            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+            -> abs(min(a[1], b[1]) - max(a[0], b[0]))
+        you add up how long each was busy
+            return sum(end - start for start, end in first + second)
+    """),
+)
+
+# --- what a load costs in L1 ----------------------------------------------------------------------
+
+_LANE = np.arange(32)
+
+FunctionExercise.declare(
+    name="lines-of-a-load",
+    lesson=7,
+    title="Lines of the L1 cache under a load",
+    reference=lambda elements: len(np.unique(elements // 32)),
+    cases=table(
+        "elements",
+        ("all the same", _LANE * 0 + 77),
+        ("every sixth", _LANE * 6 + 64),
+        ("32 neighbours", _LANE),
+        ("32 rows of 4096", _LANE * 4096),
+        ("16 rows of 1000, 2 lanes each", _LANE % 16 * 1000 + _LANE // 16),
+        ("neighbours that start at 24", _LANE + 24),
+        ("backwards", 95 - _LANE),
+        ("two places far apart", _LANE % 2 * 100_000 + _LANE // 16),
+    ),
+    hints={
+        "wrong-result": "A line is 128 bytes, 32 numbers. Element e lies in line e // 32. How "
+        "many different lines do the 32 lanes name?",
+        "wrong-shape": "Return how many lines they are, not the lines.",
+    },
+    mistakes=edits("""
+        you count sectors of 32 bytes; a line has four of them
+            32 -> 8
+        you count banks, elements % 32; the line is elements // 32
+            // -> %
+        you count how often the line changes from lane to lane; a line that comes again is no
+        new one
+            return 1 + np.count_nonzero(np.diff(elements // 32))
+        you count from the first element; lines begin at multiples of 32
+            elements // -> (elements - elements[0]) //
+        you count different numbers, not lines
+            // 32 ->
+        you count 128 numbers for a line; it has 128 bytes
+            32 -> 128
+        you count every line between the first and the last, whether it is touched or not
+            return int(elements.max() // 32 - elements.min() // 32) + 1
+        you count one for each lane; lanes that name the same line share it
+            return len(elements)
+        you divide the numbers by 32, wherever they lie
+            return -(-len(np.unique(elements)) // 32)
+        you count one line too few
+            return {} - 1
+    """),
+)
+
+# --- what binds a kernel --------------------------------------------------------------------------
+
+
+def _light(name, sm, memory):
+    """A case of the two percentages of a kernel's speed of light."""
+    return Case(f"{name}: SM {sm}%, memory {memory}%", lambda rng: {"sm": sm, "memory": memory})
+
+
+ENOUGH = 60.0  # percent, from which on the larger throughput has the word, see profile.NEAR_A_ROOF
+WORDS = ("compute", "memory", "waiting")
+
+
+def _limiter(sm, memory):
+    if max(sm, memory) < ENOUGH:
+        return "waiting"
+    return "compute" if sm >= memory else "memory"
+
+
+def _judge_limiter(answer, sm, memory):
+    """Judge the word for a kernel with these two percentages."""
+    right = _limiter(sm, memory)
+    if not isinstance(answer, str) or answer.lower() not in WORDS:
+        return f"Return one of the words 'compute', 'memory' and 'waiting'; got {brief(answer)}."
+    if answer == right:
+        return None
+    if answer not in WORDS:
+        return f"Write the word in lower case: {answer.lower()!r}, not {answer!r}."
+    if right == "waiting":
+        return (
+            f"You say {answer!r}, but neither {sm} nor {memory} reaches {ENOUGH:.0f}: neither roof "
+            "is near, so the kernel is 'waiting'."
+        )
+    if answer == "waiting":
+        if max(sm, memory) == ENOUGH:
+            return f"You say 'waiting', but {ENOUGH:.0f} itself is enough: at least {ENOUGH:.0f}."
+        return (
+            f"You say 'waiting', but {max(sm, memory)} is at least {ENOUGH:.0f}. A kernel is "
+            "'waiting' only if both are below."
+        )
+    return (
+        f"You say {answer!r}, right is {right!r}: the larger of the two has the word. SM stands "
+        "for 'compute'."
+    )
+
+
+FunctionExercise.declare(
+    name="speed-of-light",
+    lesson=7,
+    title="What binds a kernel",
+    judge=_judge_limiter,
+    cases=[
+        _light("a copy", 12.0, 91.0),
+        _light("much arithmetic", 85.0, 40.0),
+        _light("both low", 31.0, 22.0),
+        _light("both high", 78.0, 74.0),
+        _light("both high, memory higher", 62.0, 93.0),
+        _light("just under", 59.9, 59.5),
+        _light("just enough", 20.0, 60.0),
+        _light("the first just enough", 60.0, 8.0),
+        _light("nothing but waiting", 3.0, 45.0),
+    ],
+    hints={
+        "wrong-result": "First ask whether either is at least 60: if neither is, the kernel is "
+        "'waiting'. Else the larger one has the word: 'compute' or 'memory'."
+    },
+)
+
+# --- where warps wait -----------------------------------------------------------------------------
+
+NOT_WAITING = ("selected", "not_selected")
+
+
+def _states(name, **clocks):
+    """A case of the clocks between two instructions of a warp, by state."""
+    return Case(name, lambda rng: {"clocks": dict(clocks)})
+
+
+def _main_stall(clocks):
+    waits = {state: amount for state, amount in clocks.items() if state not in NOT_WAITING}
+    worst = max(waits, key=waits.get)
+    return worst, waits[worst] / sum(clocks.values())
+
+
+def _judge_stall(answer, clocks):
+    """Judge the state with the most waiting, and its share."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return f"Return two things, the name of a state and its share; got {brief(answer)}."
+    if isinstance(answer[1], str) and not isinstance(answer[0], str):
+        return f"The other way round: first the state's name, then its share; got {brief(answer)}."
+    if not isinstance(answer[0], str):
+        return f"The first thing must be the name of a state; got {brief(answer[0])}."
+    (state, share), (right, right_share) = answer, _main_stall(clocks)
+    if state in NOT_WAITING:
+        return (
+            f"{state!r} is taken as waiting. Such a warp waits for nothing: it issues, or it "
+            "could. Leave both 'selected' and 'not_selected' out."
+        )
+    if state != right:
+        where = "no state of this kernel" if state not in clocks else f"{clocks[state]} clocks"
+        return f"You say {state!r}: {where}. It waits most for {right!r}, {clocks[right]} clocks."
+    try:
+        given = float(share)
+    except (TypeError, ValueError):
+        return f"The second thing must be a number, the share; got {brief(share)}."
+    if math.isclose(given, right_share, abs_tol=1e-4):  # four digits will do
+        return None
+    waiting = sum(amount for name, amount in clocks.items() if name not in NOT_WAITING)
+    for wrong, why in (
+        (clocks[right], "Those are its clocks: divide them by the sum of all."),
+        (100 * right_share, "That is in percent: a share is a number between 0 and 1."),
+        (clocks[right] / waiting, "That is its share of the waiting alone: take it of all clocks."),
+        (clocks[right] / (sum(clocks.values()) - clocks.get("selected", 0)),
+         "You left 'selected' out of the sum: the share is of all clocks."),
+    ):  # fmt: skip
+        if math.isclose(given, wrong, rel_tol=1e-9):
+            return f"{right!r} is right, its share is not. {why}"
+    if math.isclose(given, right_share, abs_tol=0.005):
+        return f"{right!r} is right, and {given} is its share, rounded: return it as it comes."
+    return f"{right!r} is right, its share is {right_share:.4g}; got {given:.4g}."
+
+
+FunctionExercise.declare(
+    name="main-stall",
+    lesson=7,
+    title="What a warp waits for most",
+    judge=_judge_stall,
+    cases=[
+        _states("memory", selected=1.0, not_selected=0.5, long_scoreboard=9.5, wait=1.0),
+        _states("many ready warps", selected=1.0, not_selected=8.0, barrier=2.0, wait=1.0),
+        _states("not in order", barrier=0.25, selected=1.0, mio_throttle=2.5, wait=0.25),
+        _states("issuing nearly always", selected=1.0, not_selected=0.25, wait=0.75),
+    ],
+    hints={
+        "wrong-result": "Leave out 'selected' and 'not_selected'. Of the others take the one "
+        "with the most clocks, and divide its clocks by the sum of all, those two included.",
+        "raised": "Not every kernel has every state: clocks.get(state, 0) does not fail.",
+    },
+)
+
+# --- kernels that nobody shows --------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="unseen-kernels",
+    lesson=7,
+    title="What is wrong with kernels that are not shown",
+    judge=suspects.judge,
+    cases=[Case("five kernels", lambda rng: {})],
+    hints={
+        "wrong-result": "Divide sectors by requests, for loads and for stores: 4 is what 32 "
+        "neighbours need. Then look for conflicts, for float64, and at the blocks: an H200 has "
+        "132 multiprocessors.",
+        "not-a-function": "Write a function without arguments that returns the dictionary.",
+    },
+)

@@ -1,0 +1,588 @@
+"""Exercises of lesson 09: many images in a launch, the slowest stage, workers, order."""
+
+import inspect
+import queue
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course.checks.answers import looks_like_a_stub, plain_function
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.verdicts import brief, count
+from course_lessons.cases import fixed, table
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson03.judges import judge_pair
+from course_lessons.lesson09.judges import judge_remaining, judge_saved
+from course_lessons.lesson09.killed_writes import kill_everywhere
+from course_lessons.lesson09.watching import call_watched
+
+# --- many images in one launch --------------------------------------------------------------------
+
+
+def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
+    """Stacks of factors with more singular values than are used."""
+
+    def arguments(rng):
+        falling = np.sort(rng.random((images, values), dtype=np.float32) + np.float32(0.5))
+        return {
+            "u": rng.standard_normal((images, rows, values), dtype=np.float32),
+            "s": np.ascontiguousarray(falling[:, ::-1]),
+            "vt": rng.standard_normal((images, values, columns), dtype=np.float32),
+            "k": k,
+            "out": np.empty((images, rows, columns), np.float32),
+        }
+
+    plural = "s" * (images != 1)
+    name = f"{images} image{plural} of {rows} x {columns}, k = {k}"
+    return Case(name, arguments, block=block, measured=measured)
+
+
+def _layers(u, s, vt, k):
+    return (u[..., :k] * s[:, None, :k]) @ vt[:, :k]
+
+
+_ONE_EACH = "For each of the k layers a pixel needs one number of u, one of s and one of vt."
+
+LessonKernel.declare(
+    name="rebuild-many",
+    lesson=9,
+    title="Many images in one launch",
+    outputs=("out",),
+    reference=_layers,
+    cases=[
+        _stack(1, 16, 16, 4, 4),
+        _stack(3, 16, 16, 6, 4),
+        _stack(5, 13, 37, 9, 7),
+        _stack(3, 7, 5, 3, 3, block=(8, 4, 2)),
+        _stack(2, 1, 1, 2, 1),
+        _stack(4, 32, 64, 8, 8, block=(32, 8, 1), measured=True),
+    ],
+    tolerance=Tolerance(
+        16,
+        "two products and a sum for each of up to 8 singular values",
+        magnitude=lambda u, s, vt, k: _layers(np.abs(u), s, np.abs(vt), k),
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced"},
+    limits=[
+        Limit("global", "store", "lanes", "element", 1, "Store each pixel once, at the end."),
+        Limit("global", "load", "lanes", "element", 24, _ONE_EACH),
+    ],
+    hints={
+        "out-of-bounds": "Three guards: image < out.shape[0], row < out.shape[1], "
+        "col < out.shape[2]. A block may hold more images than are left, too.",
+        "unwritten-output": "Which image does a thread belong to? The third number of "
+        "cuda.grid(3), and each must be stored.",
+        "wrong-result": "Every array has the image in front: u[image, row, i], s[image, i], "
+        "vt[image, i, col], out[image, row, col].",
+        "uncoalesced": "col, row, image = cuda.grid(3): x, the first, walks along the columns, "
+        "so that neighbouring threads take neighbouring pixels.",
+        "float64": "Start the sum with float32(0): 0.0 is float64.",
+        "race": "Two threads write one pixel. Is the image an index of out?",
+        "typing": "The arrays have three axes, s has two: u[image, row, i], s[image, i].",
+    },
+    mistakes=edits(r"""
+        every image is made from the factors of the first
+            u[image -> u[0
+             s[image -> s[0
+            vt[image -> vt[0
+        every image takes the s of the first: s[0, i] instead of s[image, i]
+            s[image -> s[0
+        every image takes the u of the first
+            u[image -> u[0
+        every image takes the vt of the first
+            vt[image -> vt[0
+        all singular values are used, not the first k
+            range(k) -> range(s.shape[1])
+        s is left out
+            s[image, i] * ->
+        the sum goes on from one image to the next
+            for i in range(k): -> for n in range(k + k * image):
+            u[image, row, i] * s[image, i] * vt[image, i, col]
+            -> u[n // k, row, n % k] * s[n // k, n % k] * vt[n // k, n % k, col]
+    """),
+)
+
+# --- the slowest stage ----------------------------------------------------------------------------
+
+
+def _slowest(stages):
+    """The stage with the lowest rate, and the rate."""
+    rates = {name: 1000 * workers / ms for name, (ms, workers) in stages.items()}
+    name = min(rates, key=rates.get)
+    return name, rates[name]
+
+
+_MACHINES = {
+    "a laptop": {"decode": (2.0, 1), "factorise": (12.0, 2), "rebuild": (9.0, 1),
+                 "write": (4.0, 1)},
+    "16 cores and a GPU": {"decode": (2.0, 2), "factorise": (12.0, 12), "rebuild": (0.02, 1),
+                           "write": (3.0, 2)},
+    "a slow disk": {"decode": (2.0, 8), "factorise": (12.0, 24), "rebuild": (0.02, 1),
+                    "write": (30.0, 4)},
+    "a GPU that rebuilds image by image": {"decode": (0.5, 8), "factorise": (1.0, 16),
+                                           "rebuild": (0.4, 1), "write": (1.5, 8)},
+}  # fmt: skip
+
+FunctionExercise.declare(
+    name="slowest-stage",
+    lesson=9,
+    title="The slowest stage",
+    judge=judge_pair(
+        "slowest-stage",
+        ("stage", "images/s"),
+        _slowest,
+        edits("""
+            the workers of a stage are left out
+                1000 * workers -> 1000
+            the stage with the longest time for an image is taken, whatever its workers
+                min(rates, key=rates.get) -> max(stages, key=lambda name: stages[name][0])
+            the fastest stage is taken
+                min( -> max(
+            the times of all stages are added: then they work one after the other
+                rates[name] -> 1 / sum(1 / rate for rate in rates.values())
+            more workers are taken to make a stage slower: milliseconds * workers
+                * workers / ms -> / (ms * workers)
+            the rates of all stages are added
+                rates[name] -> sum(rates.values())
+        """),
+        words=("decode", "factorise", "rebuild", "write"),
+    ),
+    cases=[fixed(name, stages=stages) for name, stages in _MACHINES.items()],
+    hints={
+        "wrong-result": "A stage with n workers finishes n images in its milliseconds: 1000 * "
+        "workers / milliseconds a second. The lowest of these rates is the pipeline's.",
+        "raised": "for name, (milliseconds, workers) in stages.items(): ...",
+    },
+)
+
+# --- a file that is whole or not there ------------------------------------------------------------
+
+
+def _to_write(name, size):
+    return Case(name, lambda rng: {"path": Path("0007.png"), "data": rng.bytes(size)})
+
+
+def _both_ways(answer, arguments):
+    """Killed at every step with no older file there, then with one."""
+    outcomes = tuple(
+        kill_everywhere(answer, (*arguments, old)) for old in (None, b"an older image")
+    )
+    untouched = all(not outcome.kills for outcome in outcomes)
+    return None if untouched and looks_like_a_stub(plain_function(answer)) else outcomes
+
+
+FunctionExercise.declare(
+    name="save-whole",
+    lesson=9,
+    title="A file that is whole or not there",
+    judge=judge_saved,
+    caller=_both_ways,
+    cases=[_to_write("65 bytes", 65), _to_write("20,000 bytes", 20_000)],
+    hints={
+        "wrong-result": "1. Write everything to a second name in the same folder, such as "
+        'path.with_name(path.name + ".part"). 2. Close it. 3. os.replace(second, path): one '
+        "step for the file system.",
+        "raised": "path is a pathlib.Path, data are bytes: open with 'wb', or use write_bytes.",
+    },
+)
+
+# --- what is left to do ---------------------------------------------------------------------------
+
+
+_TWELVE = [str(number) for number in range(1, 13)]
+
+FunctionExercise.declare(
+    name="left-to-do",
+    lesson=9,
+    title="What is left to do",
+    judge=judge_remaining,
+    cases=table(
+        "names journal",
+        ("nothing done yet", ["cat", "dog", "owl"], ""),
+        ("two of five", ["cat", "dog", "owl", "fox", "elk"], "dog\ncat\n"),
+        ("killed in the middle of a line", ["cat", "dog", "owl"], "cat\ndo"),
+        ("the piece of a line is a name", _TWELVE, "3\n12\n1"),
+        ("names with a blank", ["my cat", "my dog", "owl"], "my dog\nowl\n"),
+        ("all done", ["cat", "dog"], "cat\ndog\n"),
+        ("a name that is no longer there", ["dog", "owl"], "cat\nowl\n"),
+    ),
+    hints={
+        "wrong-result": "A line counts if it ends in a newline. journal.split('\\n')[:-1] are "
+        "the lines that do; what stands behind the last newline was cut off."
+    },
+)
+
+
+SECONDS = 2.5  # that an answer may take in a case; right ones take milliseconds
+LOOK = 0.01  # seconds between two looks at whether the producer still goes on
+STILL = 6  # looks that see no change
+PAUSE = 0.25  # seconds that the producer is late with an item
+LAST = 0.03  # seconds that the last item takes: who does not wait for it returns without it
+
+# --- several workers ------------------------------------------------------------------------------
+
+
+class Workshop:
+    """Images to work on, the work, and a record of who did what, and how far the producer ran."""
+
+    def __init__(self, images: int, workers: int, looks: str = "") -> None:
+        self.images, self.workers, self.looks = images, workers, looks
+        self.taken, self.lead, self.alone = 0, 0, False
+        self.threads: set[int] = set()
+        self.lock = threading.Lock()
+        self.meeting = threading.Barrier(workers)
+        self.calls = 0
+
+    def __iter__(self):
+        for number in range(self.images):
+            self.taken += 1
+            if self.looks == "pause" and number == self.images // 2:
+                time.sleep(PAUSE)
+            yield number
+
+    def __len__(self) -> int:
+        return self.images
+
+    def work(self, item: int) -> int:
+        """What is to be done with an item."""
+        if item is None:
+            raise TypeError("work(None) was called: None is the end marker, no image")
+        with self.lock:
+            self.calls += 1
+            first, early = self.calls == 1, self.calls <= self.workers
+            self.threads.add(threading.get_ident())
+        if self.looks == "lead" and first:
+            self.lead = self._taken_at_last()
+        if self.looks == "together" and early:
+            try:
+                self.meeting.wait(timeout=1.0)
+            except threading.BrokenBarrierError:
+                self.alone = True
+        if item == self.images - 1:
+            time.sleep(LAST)
+        return item * item + 1
+
+    def _taken_at_last(self) -> int:
+        """How many items the producer takes while this one is not finished."""
+        seen, still = -1, 0
+        while still < STILL:
+            time.sleep(LOOK)
+            still = still + 1 if self.taken == seen else 0
+            seen = self.taken
+        return seen
+
+
+def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: int) -> str | None:
+    """Judge results of workers, how many worked at a time, and how far the producer ran ahead."""
+    shop = items
+    if inspect.isgenerator(answer):
+        return "Return a list of results; yours has a yield, so it makes them only when asked."
+    if isinstance(answer, str | dict) or not hasattr(answer, "__iter__"):
+        return f"Return a list of results; got {brief(answer)}."
+    results, right = list(answer), [n * n + 1 for n in range(shop.images)]
+    wanted = f"{count(shop.images, 'item')}, {count(workers, 'worker')}, room for {room}"
+    if len(results) != len(right) or set(results) != set(right):
+        lost = [n for n, result in enumerate(right) if result not in results]
+        if lost:
+            return (
+                f"{wanted}: {count(len(lost), 'result')} missing, the first is that of item "
+                f"{lost[0]}. Does each worker go on until it meets None, and do you wait, with "
+                "join, until all have ended?"
+            )
+        return f"{wanted}: the list has {count(len(results), 'result')}, some are no image's."
+    if threading.get_ident() in shop.threads or (shop.alone and len(shop.threads) < workers):
+        return (
+            f"{wanted}: only {count(len(shop.threads), 'thread')} did the work. Start {workers}, "
+            "all before the first item is put."
+        )
+    if shop.alone:
+        return f"{wanted}: the workers wait for each other; no two worked at the same time."
+    if len(shop.threads) > workers:
+        return f"{wanted}: {len(shop.threads)} threads did the work, not {workers}."
+    if shop.lead > room + workers + 1:
+        return (
+            f"{wanted}: while the first was worked on, {shop.lead} were taken from items. "
+            f"At most {room + workers + 1} can be: {room} in the queue, {workers} in work, one in "
+            "the producer's hand. Is it Queue(maxsize=room)? Or did you make a list of all items?"
+        )
+    return None
+
+
+def _shop(images, workers, room, looks=""):
+    def arguments(rng):
+        shop = Workshop(images, workers, looks)
+        return {"items": shop, "work": shop.work, "workers": workers, "room": room}
+
+    name = f"{count(images, 'item')}, {count(workers, 'worker')}, room for {room}"
+    return Case(name + ", one item is late" * (looks == "pause"), arguments)
+
+
+WATCHED = partial(call_watched, seconds=SECONDS)
+
+FunctionExercise.declare(
+    name="run-workers",
+    lesson=9,
+    title="Several workers at one queue",
+    judge=judge_workers,
+    caller=WATCHED,
+    cases=[
+        _shop(6, 1, 2),
+        _shop(0, 2, 2),
+        _shop(2, 5, 1),
+        _shop(40, 3, 2),
+        _shop(20, 4, 4, "together"),
+        _shop(40, 1, 3, "lead"),
+        _shop(10, 2, 3, "pause"),
+    ],
+    hints={
+        "deadlock": "Each worker ends at a None of its own: put as many as there are workers, "
+        "after the last item. Start the workers first (start, not run; target=worker without "
+        "brackets), then put, then join. Compare with `is not None`: 0 is an item.",
+        "raised": "Thread(target=worker) takes the function without brackets.",
+    },
+)
+
+# --- errors travel --------------------------------------------------------------------------------
+
+
+class Bench:
+    """Two queues and a work that fails for some images."""
+
+    def __init__(self, images: int, bad: dict[int, Exception]) -> None:
+        self.images, self.bad = images, bad
+        self.late: int | None = None  # the first that was worked on before the last was handed on
+        self.waiting: queue.Queue = queue.Queue()
+        self.done: queue.Queue = queue.Queue()
+        for number in range(images):
+            self.waiting.put((number, 10 * number))
+        self.waiting.put(None)
+
+    def work(self, image: int) -> int:
+        """What is to be done with an image."""
+        number = image // 10
+        if self.late is None and self.done.qsize() < number:
+            self.late = number
+        error = self.bad.get(number)
+        if error is not None:
+            raise error
+        return image + 1
+
+
+def judge_errors(answer: Any, waiting: Any, done: Any, work: Any) -> str | None:
+    """Judge what a worker handed on: each image once, as a result or as a reason."""
+    bench = work.__self__
+    seen: set[int] = set()
+    while not done.empty():
+        entry = done.get()
+        if entry is None:
+            return (
+                "None was put into done. Other workers may still be at work: who started them "
+                "marks the end, once all have ended."
+            )
+        if not isinstance(entry, tuple) or len(entry) != 3:
+            return f"Put triples (number, result, reason) into done; there is {brief(entry)}."
+        fault = _fault_of_entry(bench, *entry, seen)
+        if fault:
+            return fault
+        seen.add(entry[0])
+    lost = [number for number in range(bench.images) if number not in seen]
+    if lost:
+        bad = lost[0] in bench.bad
+        return (
+            f"Image {lost[0]} is lost: nothing of it came into done."
+            f"{' It is a bad one: hand on its number and the reason.' * bad}"
+        )
+    if bench.late is not None:
+        return (
+            f"Image {bench.late} was worked on before image {bench.late - 1} was in done. Hand on "
+            "each as soon as it is ready: who writes them waits, and what you keep needs memory."
+        )
+    if answer != len(bench.bad) or isinstance(answer, bool):
+        return f"Return the number of bad images, {len(bench.bad)}; got {brief(answer, 40)}."
+    return None
+
+
+def _fault_of_entry(
+    bench: Bench, number: Any, result: Any, reason: Any, seen: set[int]
+) -> str | None:
+    if not isinstance(number, int) or not 0 <= number < bench.images:
+        return f"{brief((number, result, reason), 80)}: the first is no image's number."
+    if number in seen:
+        return f"Image {number} came into done twice."
+    error = bench.bad.get(number)
+    if error is None:
+        if reason is not None:
+            return f"Image {number} is good, but its reason is {brief(reason)}; it must be None."
+        if result != 10 * number + 1:
+            return (
+                f"The result of image {number} is {brief(result, 40)}, right is {10 * number + 1}."
+            )
+        return None
+    if reason is None or str(error) not in str(reason):
+        return (
+            f"Image {number} is bad: work raised {type(error).__name__}: {error}. The reason in "
+            f"done is {brief(reason)}: take str(error)."
+        )
+    return f"Image {number} is bad, but has the result {brief(result, 40)}." if result else None
+
+
+def _bench(name, images, bad):
+    def arguments(rng):
+        bench = Bench(images, bad)
+        return {"waiting": bench.waiting, "done": bench.done, "work": bench.work}
+
+    return Case(name, arguments)
+
+
+FunctionExercise.declare(
+    name="errors-travel",
+    lesson=9,
+    title="Errors travel with the images",
+    judge=judge_errors,
+    caller=WATCHED,
+    cases=[
+        _bench("4 good images", 4, {}),
+        _bench("one bad image in the middle", 5, {2: ValueError("not an image")}),
+        _bench(
+            "bad ones of three kinds",
+            8,
+            {
+                0: OSError("the file is gone"),
+                3: ValueError("not an image"),
+                7: MemoryError("too large"),
+            },
+        ),
+        _bench("all are bad", 3, {n: ValueError(f"number {n} is broken") for n in range(3)}),
+        _bench("no image at all", 0, {}),
+    ],
+    hints={
+        "raised": "An exception must not leave the loop: try: ... except Exception as error: "
+        "... around the call of work, inside the loop. And look for None before you unpack.",
+        "deadlock": "After the last image comes None. Take it out and end: no more will come.",
+    },
+)
+
+# --- in order -------------------------------------------------------------------------------------
+
+
+class Arrivals:
+    """Results that come in some order, and a record of what was written when."""
+
+    def __init__(self, order: list[int], empty: int | None = None) -> None:
+        self.order = order
+        self.right = ["" if number == empty else f"image {number}" for number in sorted(order)]
+        self.written: list[Any] = []
+        self.before: list[int] = []  # how many were written when a result was fetched
+
+    def __iter__(self):
+        for number in self.order:
+            self.before.append(len(self.written))
+            yield number, self.right[number]
+        self.before.append(len(self.written))
+
+    def write(self, result: Any) -> None:
+        """Write one result."""
+        self.written.append(result)
+
+
+def _in_order(order: list[int]) -> tuple[list[int], int]:
+    """How many can be written after each arrival, and the most results that have to wait."""
+    here: set[int] = set()
+    turn, possible, most = 0, [0], 0
+    for number in order:
+        here.add(number)
+        while turn in here:
+            here.remove(turn)
+            turn += 1
+        possible.append(turn)
+        most = max(most, len(here))
+    return possible, most
+
+
+def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
+    """Judge the order of writing, that nothing waits longer than it must, and the count."""
+    right = pairs.right
+    came = f"Results came in the order {', '.join(map(str, pairs.order))}."
+    possible, most = _in_order(pairs.order)
+    strange = next((one for one in pairs.written if one not in right), None)
+    if strange is not None:
+        return f"write was called with {brief(strange)}. Give it the result, such as 'image 0'."
+    if pairs.written != right:
+        numbers = ", ".join(str(right.index(one)) for one in pairs.written) or "nothing"
+        return f"{came} Written was: {numbers}.{_why_not_in_order(pairs)}"
+    late = next(
+        (
+            n
+            for n, (had, could) in enumerate(zip(pairs.before, possible, strict=False))
+            if had < could
+        ),
+        None,
+    )
+    if late is not None:
+        return (
+            f"{came} After {count(late, 'arrival')} {possible[late]} could be written, and "
+            f"{pairs.before[late]} were. Write each as soon as its turn comes: what waits needs "
+            "memory."
+        )
+    if answer != most or isinstance(answer, bool):
+        also = " That is one more: count after writing." if answer == most + 1 else ""
+        return (
+            f"{came} At most {most} had to wait at a time, counted after each arrival, when all "
+            f"that could be written was; you returned {brief(answer, 40)}.{also}"
+        )
+    return None
+
+
+def _why_not_in_order(pairs: Arrivals) -> str:
+    if pairs.written == [pairs.right[number] for number in pairs.order]:
+        return " That is the order in which they came."
+    lost = next((one for one in pairs.right if one not in pairs.written), None)
+    if lost == "":
+        return (
+            f" The result of {pairs.right.index(lost)} is '', which counts as false, as 0 and None "
+            "do. Ask whether the number is in the dict."
+        )
+    if pairs.written and lost == pairs.right[0]:
+        return " Number 0 never was: its turn is the first."
+    if len(pairs.written) < len(pairs.order):
+        return (
+            " Some never were: one arrival can give several their turn, so it takes a while, "
+            "not an if."
+        )
+    return ""
+
+
+def _arrivals(name, order, empty=None):
+    def arguments(rng):
+        numbers = rng.permutation(order).tolist() if isinstance(order, int) else list(order)
+        arrivals = Arrivals(numbers, empty)
+        return {"pairs": arrivals, "write": arrivals.write}
+
+    return Case(name, arguments)
+
+
+FunctionExercise.declare(
+    name="write-in-order",
+    lesson=9,
+    title="Results in order",
+    judge=judge_order,
+    caller=WATCHED,
+    cases=[
+        _arrivals("in order already", range(5)),
+        _arrivals("two change places", [1, 0, 2, 3]),
+        _arrivals("the first comes last", [1, 2, 3, 4, 0]),
+        _arrivals("turned round", [4, 3, 2, 1, 0]),
+        _arrivals("nothing comes", []),
+        _arrivals("12 in any order", 12),
+        _arrivals("the result of 1 is empty", [2, 0, 1, 3], empty=1),
+    ],
+    hints={
+        "wrong-result": "Keep what is early in a dict. After each arrival: while the one whose "
+        "turn it is lies there, take it out, write it, and the next one has its turn.",
+        "raised": "for number, result in pairs: ... and dict.pop(number) takes one out.",
+    },
+)

@@ -1,0 +1,397 @@
+"""Exercises of lesson 10: a warp adds a row, blocks an array, two parts meet, a softmax."""
+
+import math
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course_lessons.cases import drawn, empty, normal, table, zeros
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson10 import rivals
+
+WARPS = 4  # of a block where a warp has a row
+
+ALL_LANES = "A warp's {}: neighbouring lanes take neighbouring columns, all 32 at the same time."
+
+SHUFFLE_HINTS = {
+    "barrier-divergence": "All 32 lanes make every shuffle. Guard what a lane loads, never the "
+    "shuffle: a lane without a number gives one that changes nothing. And a warp needs no "
+    "cuda.syncthreads(), which waits for warps that may have no row.",
+    "out-of-bounds": "The last block may have warps without a row, and the last round of a row "
+    "lanes without a column: compare with x.shape first. The row is x's first index.",
+    "uncoalesced": "Lane l takes the columns l, l + 32, l + 64, ...: neighbours read neighbours.",
+    "float64": "In your own lines: 0.0, 1.0 and 1e-5 are float64, and so is a whole number such as "
+    "x.shape[1], or 1, beside a float32 in a product or quotient. Write float32(0), float32(1).",
+    "unwritten-output": "Each row has a warp; one of its lanes, or each for its columns, stores.",
+    "not-parallel": "The 32 lanes of a warp share its elements, and each warp of the launch has "
+    "others: lane l begins at l and goes on by 32, or all begin at cuda.grid(1) and go on by "
+    "cuda.gridsize(1).",
+}
+
+# --- a warp adds a row ----------------------------------------------------------------------------
+
+
+def _sums(rows, columns, measured=False):
+    arguments, name = drawn(x=normal(rows, columns), out=empty(rows)), f"{rows} x {columns}"
+    return Case(name, arguments, block=32 * WARPS, grid=-(-rows // WARPS), measured=measured)
+
+
+LessonKernel.declare(
+    name="warp-row-sum",
+    rivals=rivals.of_row_sum(_sums(16_384, 256)),
+    lesson=10,
+    title="A warp adds a row",
+    outputs=("out",),
+    reference=lambda x: x.sum(1),
+    cases=[
+        _sums(4, 32),
+        _sums(8, 96),
+        _sums(5, 70),
+        _sums(3, 7),
+        _sums(1, 1),
+        _sums(32, 256, measured=True),
+    ],
+    tolerance=Tolerance(
+        24,
+        "up to 8 additions in a lane and 5 between lanes",
+        magnitude=lambda x: np.abs(x).sum(1),
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    limits=[
+        Limit("shared", "store", "requests", "launch", 0, "Lanes exchange registers: shuffles "
+              "do without shared memory."),
+        Limit("global", "load", "lanes", "element", 256, "Load each number once."),
+        Limit("global", "load", "requests", "launch", 256, ALL_LANES.format("lanes share a "
+              "row")),
+        Limit("global", "atomic", "lanes", "launch", 0, "The lanes meet by shuffles, then one "
+              "of them stores."),
+        Limit("global", "store", "lanes", "element", 1, "One lane stores the sum, lane 0."),
+    ],
+    hints=SHUFFLE_HINTS
+    | {
+        "same-value-race": "All lanes have the sum, and one stores it: if lane == 0.",
+        "race": "One lane of each warp stores, at out[row].",
+        "wrong-result": "Each lane adds its columns first. Then five shuffles, with 16, 8, 4, "
+        "2 and 1, each followed by an addition. A lane without a column goes along with "
+        "float32(0): one that returns early is missing in the shuffles.",
+    },
+    mistakes=edits(r"""
+        only the first 32 columns are added: a lane goes on by steps of 32
+            lane, x.shape[1], -> lane, min(x.shape[1], 32),
+        the lanes meet after each of their columns; they meet once, after the loop
+            \n        for step in range(5):\n            total
+            -> \n            for step in range(5):\n                total
+        a lane's own columns alone are stored: the lanes never meet
+            range(5) -> range(0)
+        one step of five is missing: 16, 8, 4, 2 and 1 are five
+            range(5) -> range(4)
+        the first step is missing: it starts with 16
+            range(5) -> range(1, 5)
+        the number of the other lane replaces your own; it is added, with +=
+            += cuda -> = cuda
+        the first exchange is with lane + 32, which is not there; it is 16 >> step
+            16 >> step -> 32 >> step
+        you shuffle up and store from lane 0; upwards the sum arrives in lane 31
+            xor_sync -> up_sync
+        you shuffle down and store from lane 31; downwards the sum arrives in lane 0
+            xor_sync -> down_sync
+            lane == 0 -> lane == 31
+        the last round of a row is left out, if it has fewer than 32 columns
+            lane, x.shape[1], -> lane, x.shape[1] // 32 * 32,
+        the last column is left out: range ends before its second number
+            lane, x.shape[1], -> lane, x.shape[1] - 1,
+        the four warps divide each row; here each has a row of its own, from column lane on, by
+        steps of 32
+            lane, x.shape[1], 32 -> t, x.shape[1], 128
+        you return the mean, not the sum
+            = total -> = total / float32(x.shape[1])
+    """),
+)  # fmt: skip
+
+# --- a block adds, one atomic each ----------------------------------------------------------------
+
+BLOCKS = 3
+
+SHARED_OUT = BLOCKS * 256 * 24  # elements where costs are judged, 24 for each thread
+
+
+def _all(size, blocks=BLOCKS, measured=False):
+    arguments = drawn(x=normal(size), out=zeros(1))
+    name = f"{size:,} element{'s' * (size != 1)}, {blocks} block{'s' * (blocks != 1)}"
+    return Case(name, arguments, block=256, grid=blocks, measured=measured)
+
+
+LessonKernel.declare(
+    name="sum-several",
+    rivals=rivals.of_sum(_all(1_048_576, 1056)),
+    lesson=10,
+    title="Several elements a thread, one atomic a block",
+    updated=("out",),
+    reference=lambda x, out: np.array([x.sum()]),
+    cases=[
+        _all(256, 1),
+        _all(768),
+        _all(6_000),
+        _all(1_003),
+        _all(1),
+        _all(3_000, 8),
+        _all(SHARED_OUT, measured=True),
+    ],
+    tolerance=Tolerance(
+        40,
+        "up to 24 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
+        magnitude=lambda x: np.array([np.abs(x).sum()]),
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced"},
+    limits=[
+        Limit("global", "atomic", "lanes", "launch", BLOCKS, "One thread of each block adds to "
+              "out, after the warps have met in shared memory."),
+        Limit("global", "load", "lanes", "launch", SHARED_OUT, "Load each element once."),
+        Limit("global", "load", "requests", "launch", SHARED_OUT // 32, "All threads of "
+              "the block load, neighbours beside each other."),
+        Limit("global", "load", "lanes", "thread", 32, "All warps of all blocks share the "
+              "elements, 24 for each thread: begin at cuda.grid(1) in every warp."),
+        Limit("shared", "atomic", "lanes", "launch", 8 * BLOCKS, "In shared memory, too, many "
+              "additions at one address stand in line: the lanes of a warp meet first."),
+        Limit("shared", "store", "lanes", "launch", 8 * BLOCKS, "One lane of each warp stores "
+              "its warp's sum: 8 numbers a block."),
+    ],
+    hints=SHUFFLE_HINTS
+    | {
+        "race": "The warps' sums are stored, then all wait (cuda.syncthreads()), then one warp "
+        "or one thread reads them. Only atomics may touch out, which holds 0 at the start.",
+        "out-of-bounds": "sums has eight places: lanes 8 to 31 take float32(0) instead. And "
+        "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)) stays inside x.",
+        "uncoalesced": "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): then "
+        "neighbouring threads read neighbouring elements.",
+        "barrier-divergence": "Shuffles and the barrier stand outside of every if, and of the "
+        "loop over the elements: all threads make them. warp_sum, too.",
+        "wrong-result": "A thread's own elements, then warp_sum, then the warps' sums in "
+        "shared memory, then one atomic a block. A thread without an element goes along with "
+        "float32(0): one that returns early is missing in the shuffles.",
+        "uninitialised-read": "sums has a place for each of the 8 warps: lane 0 of every warp "
+        "stores there.",
+    },
+    mistakes=edits("""
+        each thread adds one element: the loop over the rest is missing
+            cuda.gridsize(1) -> x.size
+        only the first warp of each block is counted
+            lane < 8 -> lane < 1
+        only the first lane of each warp is counted: warp_sum is missing
+            warp_sum(total) -> total
+        only the last warp of each block is counted: the block's sum is in thread 0
+            sums[lane] if lane < 8 -> sums[7] if lane == 0
+        all lanes take the same place of sums; lane l takes sums[l]
+            sums[lane] if lane < 8 else float32(0) -> sums[0]
+        the first warp is counted twice: the sum of sums is total, it is not added to it
+            total = warp_sum(sums -> total += warp_sum(sums
+        only one thread of each block is counted
+            warp_sum(total) -> total
+            lane < 8 -> lane < 1
+        only block 0 is counted: every block adds to out
+            if t == 0 -> if cuda.grid(1) == 0
+        each of the eight warps adds the same: begin at cuda.grid(1), not at the lane, and let
+        one thread add to out, t == 0
+            0, total -> 0, float32(8) * total
+        all lanes of a warp add the block's sum to out: one thread does, t == 0
+            if t == 0 -> if t < 32
+        every block adds all of x: begin at cuda.grid(1), go on by cuda.gridsize(1)
+            cuda.grid(1) -> t
+            cuda.gridsize(1) -> cuda.blockDim.x
+        all blocks add the same elements: begin at cuda.grid(1), not at threadIdx.x
+            cuda.grid(1) -> t
+        blocks add elements of other blocks again: go on by cuda.gridsize(1), not by blockDim.x
+            cuda.gridsize(1) -> cuda.blockDim.x
+    """),
+)  # fmt: skip
+
+# --- two parts of a softmax -----------------------------------------------------------------------
+
+LOWEST = -3.4028234663852886e38  # float32's
+
+_PAIRS = (  # largest and total of two parts
+    ("the second has the larger number", (1.0, 2.5), (3.0, 1.25)),
+    ("the first has the larger number", (2.0, 4.0), (-1.0, 3.0)),
+    ("equal", (0.5, 1.0), (0.5, 2.0)),
+    ("far apart, the second above", (-900.0, 7.0), (900.0, 1.5)),
+    ("far apart, the first above", (900.0, 7.0), (-900.0, 1.5)),
+    ("the first is empty", (LOWEST, 0.0), (-4.0, 2.0)),
+    ("the second is empty", (5.0, 3.0), (LOWEST, 0.0)),
+)
+
+
+def _merged(largest, total, other_largest, other_total):
+    both = max(largest, other_largest)
+    return both, total * math.exp(largest - both) + other_total * math.exp(other_largest - both)
+
+
+FunctionExercise.declare(
+    name="merge-softmax",
+    lesson=10,
+    title="Two parts of a softmax become one",
+    reference=_merged,
+    cases=table(
+        "largest total other_largest other_total",
+        *((name, *one, *other) for name, one, other in _PAIRS),
+    ),
+    tolerance=Tolerance(
+        1024, "two exponentials, and a total's logarithm if it is added to a largest of up to 900"
+    ),
+    hints={
+        "wrong-result": "Both totals must become relative to the same largest number: multiply "
+        "each by exp(its own largest - the larger of the two), then add.",
+        "raised": "math.exp of a large number overflows. The exponents here are never above 0: "
+        "each part's largest less the larger of the two.",
+        "wrong-shape": "Return two numbers, (largest, total).",
+    },
+    mistakes=edits("""
+        the total of the part with the lower largest is not multiplied down; either part may be
+        that one
+            total * factor + other_total * other_factor -> total + other_total
+        the exponent is turned round: exp(larger - own) is at least 1
+            (largest - both) -> (both - largest)
+            (other_largest - both) -> (both - other_largest)
+        each total is multiplied by the factor of the other part
+            total * factor + other_total * other_factor
+            -> total * other_factor + other_total * factor
+        the smaller of the two is taken as the largest of both
+            return (min(largest, other_largest), total + other_total)
+        the two results are in the other order: (largest, total)
+            return {}[::-1]
+        the second part is taken as the one with the larger number; it may be the first
+            math.exp(largest - both), math.exp(other_largest - both)
+            -> math.exp(largest - other_largest), 1
+        nothing is subtracted in the exponents
+            (largest - both) -> (largest)
+            (other_largest - both) -> (other_largest)
+        both totals are multiplied by the first one's factor; each has its own
+            * other_factor -> * factor
+        both totals are multiplied by the second one's factor; each has its own
+            total * factor -> total * other_factor
+        exp is missing: the totals are multiplied by differences
+            math.exp(largest - both) -> largest - both
+            math.exp(other_largest - both) -> other_largest - both
+        the two factors are added; each is a factor of its part's total
+            total * factor + other_total * other_factor -> factor + other_factor
+        the two largest are added
+            return (largest + other_largest, total + other_total)
+    """),
+)  # fmt: skip
+
+ALL_WRITE = "Each lane writes its columns, lane, lane + 32, lane + 64, ...: not lane 0 alone."
+
+
+def row_case(rows, columns, spread=1.0, middle=0.0, measured=False, **factors):
+    """A case of rows with a warp each; `factors` are further arguments by name, from rng."""
+
+    def arguments(rng):
+        x = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(spread)
+        given = {"x": x + np.float32(middle)}
+        given |= {name: make(rng, columns) for name, make in factors.items()}
+        return given | {"out": np.empty((rows, columns), np.float32)}
+
+    about = f" around {middle:g}" if middle else ""
+    block, grid = 32 * WARPS, -(-rows // WARPS)
+    return Case(f"{rows} x {columns}{about}", arguments, block, grid, measured=measured)
+
+
+# --- softmax online -------------------------------------------------------------------------------
+
+
+def _softmax(x):
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+LessonKernel.declare(
+    name="softmax-online",
+    rivals=rivals.of_softmax(row_case(4096, 1024)),
+    lesson=10,
+    title="Softmax in two readings, a warp a row",
+    outputs=("out",),
+    reference=_softmax,
+    cases=[
+        row_case(8, 128, spread=3),
+        row_case(4, 32),
+        row_case(5, 70, spread=20),
+        row_case(3, 7),
+        row_case(2, 64, middle=200),
+        row_case(2, 64, middle=-200),
+        row_case(1, 1),
+        row_case(16, 256, spread=4, measured=True),
+    ],
+    tolerance=Tolerance(
+        400,
+        "an exponential's argument of up to 100 is rounded before it is taken",
+        magnitude=lambda x: _softmax(x) + 1e-30,
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced"},
+    limits=[
+        Limit("global", "load", "lanes", "element", 2, "Maximum and sum in the same loop: x is "
+              "read once for both, and once more to write the row, each number by one lane."),
+        Limit("global", "load", "requests", "launch", 2 * 128, ALL_LANES.format("lanes share "
+              "the reading")),
+        Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
+        Limit("global", "store", "requests", "launch", 128, ALL_LANES.format("lanes share the "
+              "writing")),
+        Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
+    ],
+    hints=SHUFFLE_HINTS
+    | {
+        "wrong-result": "A lane's largest begins with LOWEST, its total with 0. When the "
+        "largest grows, the total is multiplied by exp(old largest - new largest) before the "
+        "new power is added; the same when two lanes meet, whose pairs are exchanged before "
+        "either is changed. All lanes write, so all need the result: shfl_xor_sync. A lane "
+        "without a column goes along: one that returns early is missing in the shuffles.",
+        "uninitialised-read": "A lane without a number has LOWEST and 0, which change nothing.",
+        "unwritten-output": ALL_WRITE,
+    },
+    mistakes=edits(r"""
+        the powers are not divided by their sum
+            / total ->
+        you divide by the sum of the numbers, not of their powers
+            total * math.exp(largest - new) + math.exp(value - new) -> total + value
+            total * math.exp(largest - new) + other_total * math.exp(other - new)
+            -> total + other_total
+        a softmax of each lane's columns: the lanes never meet
+            range(5) -> range(0)
+        the sums are not multiplied down where a larger number comes
+            total * math.exp(largest - new) + math.exp(value - new)
+            -> total + math.exp(value - new)
+            total * math.exp(largest - new) + other_total * math.exp(other - new)
+            -> total + other_total
+        a lane's total is not multiplied down where a larger number comes in its columns
+            total * math.exp(largest - new) + math.exp(value - new)
+            -> total + math.exp(value - new)
+        the totals are not multiplied down where lanes meet
+            total * math.exp(largest - new) + other_total * math.exp(other - new)
+            -> total + other_total
+        the largest number is not subtracted from what is written
+            math.exp(x[row, column] - largest) -> math.exp(x[row, column])
+        a step of five is missing: 16, 8, 4, 2 and 1 are five
+            range(5) -> range(4)
+        exp is missing in what is written
+            math.exp(x[row, column] - largest) -> x[row, column]
+        exp is missing in what is written, exp(number - largest)
+            math.exp(x[row, column] - largest) -> (x[row, column] - largest)
+        you multiply by the sum of the powers; divide by it
+            / total -> * total
+        only the first 32 columns are counted: a lane goes on by steps of 32
+            range(lane, x.shape[1], 32):\n            value
+            -> range(lane, min(x.shape[1], 32), 32):\n            value
+        a new power is not relative to the largest: exp(value - new)
+            math.exp(value - new) -> math.exp(value)
+        the totals meet and the largest do not: exchange both
+            other = cuda.shfl_xor_sync(ALL, largest, 16 >> step) -> other = largest
+        the largest meet and the totals do not: exchange both
+            total * math.exp(largest - new) + other_total * math.exp(other - new) -> total
+        largest = new is missing where lanes meet
+            (other - new)\n            largest = new -> (other - new)
+        the other lane's total is multiplied by your own factor; it has its own
+            math.exp(other - new) -> math.exp(largest - new)
+        each lane adds the whole row; its columns are lane, lane + 32, lane + 64, ...
+            range(lane, x.shape[1], 32):\n            value
+            -> range(x.shape[1]):\n            value
+    """) | {"the sum is infinite: is a power relative to LOWEST? It is exp(value - new), never "
+        "exp(value - the largest before)": lambda x: np.zeros_like(x),},
+)  # fmt: skip

@@ -1,0 +1,425 @@
+"""Exercises of lesson 12: bytes of a plan, a steady sum, the last batch, two laws, batch sizes."""
+
+import math
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Tolerance
+from course.streams.overlap import amdahl, gustafson
+from course_lessons.cases import table
+from course_lessons.edits import edits
+from course_lessons.lesson12.judges import deal_anew, judge_steady
+from course_lessons.lesson12.toy_cluster import play_cluster
+
+# --- bytes of a plan ------------------------------------------------------------------------------
+
+
+def _bytes(plan, images, batch, factors, back, passes):
+    there = {
+        "send": passes * images * factors,
+        "keep": images * factors,
+        "make": 64 * math.ceil(images / batch),
+    }
+    return there[plan] + passes * images * back
+
+
+FunctionExercise.declare(
+    name="network-bytes",
+    lesson=12,
+    title="Bytes over the network",
+    reference=_bytes,
+    cases=table(
+        "plan images batch factors back passes",
+        ("one batch is sent", "send", 10, 10, 1000, 8, 1),
+        ("ten batches are sent", "send", 100, 10, 1000, 64, 1),
+        ("sent in each of 3 passes", "send", 100, 10, 1000, 64, 3),
+        ("kept for 3 passes", "keep", 100, 10, 1000, 64, 3),
+        ("made there for 3 passes", "make", 100, 10, 1000, 64, 3),
+        ("made there, the last batch is shorter", "make", 1003, 25, 102600, 8, 1),
+        ("made there, images come back", "make", 1003, 100, 102600, 262144, 2),
+        ("kept, digests come back", "keep", 1003, 100, 102600, 8, 7),
+    ),
+    hints={
+        "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
+        "64 bytes for each batch, once (make). Back: `back` for each image in each pass.",
+        "wrong-shape": "Return one number: the bytes there and back together.",
+        "raised": "`plan` is one of the texts 'send', 'keep' and 'make'; the rest are numbers.",
+    },
+    mistakes=edits("""
+        the results are missing: they travel, too
+             + passes * images * back ->
+        the results of one pass only are counted; each pass gives results
+            passes * images * back -> images * back
+        only the results are counted; something goes there, too, a recipe at least
+            there[plan] + ->
+        everything is counted in one pass only
+            first: passes = 1
+        what is kept is counted in each pass; 'keep' sends it once. (`plan == "send" or "keep"`
+        is always true: write `plan == ...` twice)
+            "keep": images -> "keep": passes * images
+        this plan is counted as 'keep', with the factors once
+            [plan] -> ['keep']
+        what is made there is counted as nothing; a recipe travels for each batch
+            64 * -(-images // batch) -> 0
+        the last, shorter batch has no recipe: round up
+            -(-images // batch) -> (images // batch)
+        the number of batches is below 0: -(-images // batch) needs its brackets
+            -(-images // batch) -> -images // batch
+        the last, shorter batch has a part of a recipe: round up
+            // -> /
+        a recipe is counted for each image; there is one for each batch
+            first: batch = 1
+        one recipe is counted for all batches; each has its own
+            first: batch = images
+        recipes are sent in each pass: what was made is still there
+            64 * -> passes * 64 *
+        you count one batch, not all of them
+            first: images = batch
+        `factors` and `back` are bytes already: do not multiply by 4 once more
+            first: factors, back = 4 * factors, 4 * back
+        `factors` and `back` are those of an image: times the images of a batch, times the
+        batches
+            first: images, batch = -(-images // batch), 1
+        the last, shorter batch is counted as a full one
+            first: images = batch * -(-images // batch)
+        images // batch + 1 counts one batch too many where nothing is left over
+            -(-images // batch) -> (images // batch + 1)
+        the factors travel beside their recipes; a recipe replaces them
+            64 * -> images * factors + 64 *
+        a recipe is counted for each image, in each pass; there is one for each batch
+            -(-images // batch) -> images * passes
+        recipes are counted by the images of a batch; asked is how many batches there are
+            -(-images // batch) -> batch
+        passes are counted twice: what is sent in all passes is not multiplied once more
+            there[plan] -> passes * there[plan]
+        `factors` are those of an image, not of a batch: times the images
+            passes * images * factors -> passes * -(-images // batch) * factors
+            "keep": images -> "keep": -(-images // batch)
+        `back` is the result of an image, not of a batch: times the images
+            passes * images * back -> passes * -(-images // batch) * back
+        this plan is counted as 'make'. After `if`, the next one needs `elif`
+            [plan] -> ['make']
+        'send' is counted as 'make', too: after `if`, the next one needs `elif`
+            [plan] -> ['make' if plan == 'send' else plan]
+        you return bits, or multiply by 8 for digests: all is given in bytes
+            return 8 * {}
+        you return megabytes
+            return {} / 1e6
+    """),
+)
+
+# --- a steady sum ---------------------------------------------------------------------------------
+
+
+def _arrivals(name, sums):
+    """Sums of so many batches, as one worker delivers them."""
+
+    def arguments(rng):
+        return {"arrivals": [(n, 0, np.float32(value)) for n, value in enumerate(sums(rng))]}
+
+    return Case(name, arguments)
+
+
+def _many_sizes(rng):
+    return rng.choice([-1, 1], 97) * 10.0 ** rng.uniform(-3, 3, 97)
+
+
+def _opposites(rng):
+    """Some with their opposite, some twice: neither an order by size nor a set is enough."""
+    pairs, single = (10.0 ** rng.uniform(0, 0.8, 40) for _ in range(2))
+    single *= rng.choice([-1, 1], 40)
+    return rng.permutation([*pairs, *-pairs, *single, *single[:5]])
+
+
+def _cancelling(rng):
+    """Where an addition in float64 rounds as well."""
+    large = 2.0**60 * (1 + rng.random(6).astype(np.float32))
+    return rng.permutation([*large, *-large, *rng.standard_normal(11)])
+
+
+FunctionExercise.declare(
+    name="steady-sum",
+    lesson=12,
+    title="A sum that does not depend on the workers",
+    judge=judge_steady,
+    caller=deal_anew,
+    cases=[
+        _arrivals("three batches", lambda rng: [2.5, 4.75, -1.5]),
+        _arrivals("one batch", lambda rng: [1.5]),
+        _arrivals("97 batches of all sizes", _many_sizes),
+        _arrivals("29 batches", lambda rng: rng.random(29)),
+        _arrivals("some with their opposite, some twice", _opposites),
+        _arrivals("large ones that cancel", _cancelling),
+    ],
+    hints={
+        "wrong-result": "Bring the sums into an order that is always the same, that of the "
+        "batches' numbers, and add them one after the other.",
+        "raised": "arrivals is a list of triples: for number, worker, value in sorted(arrivals)"
+        ". (arrivals.sort() returns None, and changes the list that you were given.)",
+        "input-modified": "arrivals.sort() changes the list that you were given; "
+        "sorted(arrivals) makes a new one.",
+    },
+)
+
+# --- the last batch -------------------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="last-batch",
+    lesson=12,
+    title="When the last batch is done",
+    reference=lambda milliseconds, workers: play_cluster(milliseconds, workers).milliseconds,
+    cases=table(
+        "milliseconds workers",
+        ("one worker", [2.5, 3.5, 1.0, 3.25], 1),
+        ("equal batches", [2.0] * 12, 3),
+        ("seven for three", [2.0, 2.0, 2.25, 2.125, 2.75, 2.0625, 2.0], 3),
+        ("long and short in turns", [4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0], 2),
+        ("long ones first", [7.0, 6.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.5, 1.0, 1.0], 3),
+        ("a long one in the middle", [1.0, 1.25, 1.0, 1.0, 6.5, 1.0, 1.0, 1.0, 1.5], 3),
+        ("a long one at the end", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.25], 4),
+        ("more workers than batches", [1.5, 2.5], 5),
+    ),
+    tolerance=Tolerance(64, "a dozen sums", magnitude=lambda milliseconds: sum(milliseconds)),
+    hints={
+        "wrong-result": "A list with the time at which each worker is free, at first 0 for "
+        "all. Each batch, in its order, goes to the smallest of them, which grows by it. The "
+        "largest of them, at the end, is the answer.",
+        "endless-loop": "`for time in milliseconds` ends by itself; in a `while` the place in "
+        "the list must grow.",
+        "raised": "free = [0.0] * workers; free.index(min(free)) is a worker that is free first.",
+        "input-modified": "Go through the list with `for time in milliseconds`; leave it as it is.",
+        "wrong-shape": "Return one number: when the last batch is done [ms].",
+    },
+    mistakes=edits("""
+        you divide the work evenly, sum / workers. That is a bound: a batch cannot be cut
+            return sum(milliseconds) / workers
+        you take the larger of two bounds, sum / workers and the longest batch
+            return max(sum(milliseconds) / workers, *milliseconds)
+        all batches are done one after the other: each goes to the `min` of the list, and the
+        `max` of it is the answer. (In `[[]] * workers` all lists are the same one)
+            return sum(milliseconds)
+        you return 0: a place in the list, or the list stays as it was. Write `free[worker] +=
+        time`; a number that you took out of a list is no longer a part of it
+            return 0.0
+        you return the last of a sorted list, which was sorted before the last batch came to it:
+        take the `max`
+            free[free.index(min(free))] -> free.sort(); free[0]
+            max(free) -> free[-1]
+        there is one worker too many
+            first: workers += 1
+        there are always three workers: use `workers`
+            first: workers = 3
+        the first batches, one for each worker, are counted twice
+            [0.0] * workers -> (milliseconds + [0.0] * workers)[:workers]
+        the longest batch is taken: its worker may have done others before
+            return max(milliseconds)
+        batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first
+            return max(sum(milliseconds[w::workers]) for w in range(workers))
+        the workers wait for each other after each round
+            first: every = range(0, len(milliseconds), workers)
+            return sum(max(milliseconds[start : start + workers]) for start in every)
+        batches are sorted, the longest first: here they come in the order of the list
+            in milliseconds -> in sorted(milliseconds)[::-1]
+        batches are sorted, the shortest first: here they come in the order of the list
+            in milliseconds -> in sorted(milliseconds)
+        the list is gone through from its end
+            in milliseconds -> in milliseconds[::-1]
+        you return the end of the batch that was given out last; another may end later
+            free[free.index(min(free))] -> at = free.index(min(free)); free[at]
+            max(free) -> free[at]
+        you return when the first worker has nothing left to do; the last one counts
+            max(free) -> min(free)
+        you return after the first batch: `return` stands in the loop
+            return milliseconds[0]
+        the last batch replaces what its worker did before: add with `+=`
+            += -> =
+        times are cut to whole milliseconds: begin with 0.0, not with 0, in an array
+            += time -> += int(time)
+        the batches that len // workers leaves over are forgotten
+            first: each = len(milliseconds) // workers
+            return max(sum(milliseconds[w * each :][:each]) for w in range(workers))
+        the first batches, one for each worker, are forgotten
+            in milliseconds -> in milliseconds[workers:]
+        each round takes as long as the first batch
+            return -(-len(milliseconds) // workers) * milliseconds[0]
+        each round takes as long as the longest batch of all
+            return -(-len(milliseconds) // workers) * max(milliseconds)
+        each round takes as long as the mean batch
+            return -(-len(milliseconds) // workers) * sum(milliseconds) / len(milliseconds)
+        you return the start of the batch that was given out last
+            free[free.index(min(free))] -> begun = min(free); free[free.index(begun)]
+            max(free) -> begun
+    """)
+    | {
+        "each worker gets a share beforehand: a batch goes to who is free first": (
+            lambda milliseconds, workers: (
+                play_cluster(milliseconds, workers, beforehand=True).milliseconds
+            )
+        )
+    },
+)
+
+
+# --- two laws -------------------------------------------------------------------------------------
+
+
+def _laws(start, working, gathering, workers):
+    serial = (start + gathering) / (start + working + gathering)
+    return amdahl(serial, workers), gustafson(serial, workers)
+
+
+FunctionExercise.declare(
+    name="two-laws",
+    lesson=12,
+    title="Two laws from one run",
+    reference=_laws,
+    cases=table(
+        "start working gathering workers",
+        ("one worker", 10.0, 75.0, 20.0, 1),
+        ("a tenth is serial", 30.0, 900.0, 70.0, 4),
+        ("start-up only", 25.0, 75.0, 0.0, 2),
+        ("gathering only", 0.0, 300.0, 40.0, 8),
+        ("nothing is serial", 0.0, 12.0, 0.0, 16),
+        ("many workers", 3.0, 500.0, 9.0, 64),
+    ),
+    tolerance=Tolerance(64, "a few sums and divisions, each of which rounds"),
+    hints={
+        "wrong-result": "serial = (start + gathering) / (start + working + gathering); the same"
+        " work: 1 / (serial + (1 - serial) / workers); as much work each: workers - serial * "
+        "(workers - 1)."
+    },
+    mistakes=edits(r"""
+        the second is the first: with as much work for each worker the serial part stays, and
+        the work grows
+            work, as_much_each -> work, same_work
+        the two are swapped: first the same work, then as much work for each. (Or is working
+        multiplied by the workers in f? It is what one worker did)
+            return {}[::-1]
+        gathering is left out: nobody works then, either
+            (start + gathering) -> start
+        start is left out: nobody works then, either
+            (start + gathering) -> gathering
+        the serial time is divided by the working time: divide by all of it
+            (start + working + gathering) -> working
+        you took the part that is divided for the one that is not
+            (start + gathering) -> working
+        you return milliseconds: asked is how many times
+            return (start + working / workers + gathering, start + working + gathering)
+        the second is `workers`: but one worker that does all of the work has the serial part
+        once, not as many times
+             - serial * (workers - 1) ->
+        brackets are missing: (start + gathering) / (start + working + gathering)
+            (start + gathering) -> start + gathering
+        brackets are missing: start + gathering is divided by all three together
+            (start + gathering) -> start + gathering
+            (start + working + gathering) -> start + working + gathering
+        brackets are missing in the first: 1 / (f + (1 - f) / workers)
+            (serial + (1 - serial) / workers) -> serial + (1 - serial) / workers
+        brackets are missing around 1 - f in the first
+            (1 - serial) -> 1 - serial
+        a bracket ends too early in the first: divided by the workers is 1 - f alone
+            (1 - serial) / -> 1 - serial) /
+            workers)\n -> workers\n
+        the serial share is in percent: leave it a fraction, 0.1 for a tenth
+            = (start -> = 100 * (start
+        the first is turned over: the time that is left. The speed-up is 1 / it
+            1 / (serial -> (serial
+        a sign or a bracket is wrong in the second: workers - f * (workers - 1)
+            workers - serial -> workers + serial
+        a sign or a bracket is missing in the second: workers - f * (workers - 1)
+            (workers - 1) -> workers - 1
+        a bracket is resolved wrongly in the second: - f * (workers - 1) is - f * workers + f
+            (workers - 1) -> workers + 1
+        brackets are missing in the second: f * (workers - 1) is taken from the workers
+            workers - serial -> (workers - serial)
+        the second is turned over: one worker takes longer than all of them
+            work, as_much_each -> work, 1 / as_much_each
+        the second is divided by the time of the same work. With as much work for each, all of
+        them take as long as the one did
+            work, as_much_each -> work, as_much_each * same_work
+        you rounded: return them as they are
+            return tuple(round(each, 1) for each in {})
+        you return efficiencies: do not divide by the workers
+            return tuple(each / workers for each in {})
+        you return percent: asked is how many times
+            return tuple(100 * each for each in {})
+        you return the limits, for endlessly many workers
+            return (1 / serial, workers)
+        you return the ideal: the serial part counts. (`//` makes a share 0)
+            return (workers, workers)
+        the serial part is forgotten in the second: workers * (1 - serial) lacks it
+            (workers - 1) -> workers
+    """),
+)
+
+# --- how large a batch must be --------------------------------------------------------------------
+
+FunctionExercise.declare(
+    name="batch-size",
+    lesson=12,
+    title="How large must a batch be?",
+    reference=lambda image, cost, share: math.ceil(cost * (1 - share) / (share * image)),
+    cases=table(
+        "image cost share",
+        ("20%", 0.07, 2.3, 0.2),
+        ("5%", 0.07, 2.3, 0.05),
+        ("half of the time", 0.3, 2.0, 0.5),
+        ("exactly half of the time", 0.5, 2.0, 0.5),
+        ("exactly a quarter of it", 0.75, 1.5, 0.25),
+        ("5%, quick images", 0.0003, 1.3, 0.05),
+        ("1%", 0.7, 0.4, 0.01),
+        ("one image is enough", 50.0, 0.5, 0.05),
+        ("20%, slow images", 3.1, 5.0, 0.2),
+    ),
+    hints={
+        "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "
+        "(cost + n * image) at most `share`? Solve it for n and round up. (If you count: quick "
+        "images need many, so give the loop no end, and begin with 1.)",
+        "wrong-shape": "Return one whole number.",
+        "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share. The "
+        "cost is paid once for a batch, not for each image.",
+    },
+    mistakes=edits("""
+        you compare the cost with the images' time; `share` is of the whole time, the cost
+        included
+            share * (cost + images * image) -> share * images * image
+        you round down; then the share may be too large
+            return int(cost * (1 - share) / (share * image))
+        you round to the nearest number; then the share may be too large
+            return round(cost * (1 - share) / (share * image))
+        you take one image more where the cost is exactly the share: that is at most the share, too
+            return int(cost * (1 - share) / (share * image)) + 1
+        you do not round up to a whole image
+            return cost * (1 - share) / (share * image)
+        you return one image more than needed. A cost of exactly the share is at most the share,
+        too
+            return {} + 1
+        you return the batch's milliseconds, not its images
+            return cost / share
+        you return the milliseconds of the images, not their number
+            return cost * (1 - share) / share
+        you return 1. If you count up: go on *while* the cost is more than its share. If you
+        divide: a costlier batch must be larger
+            return 1
+        `share` is what the images get: it is what the cost may take
+            first: share = 1 - share
+        you divide by 1 - share. That is the images' part: n * image is (1 - share) / share
+        times the cost
+            return int(-(-cost // ((1 - share) * image)))
+        a sign is wrong: cost - share * cost is at most share * n * image
+            share * (cost + images * image) -> share * (images * image - cost)
+        you compare the images' time with a share of the cost. It is the cost that may take a
+        share, of the whole time
+            return int(-(-share * cost // image))
+        you double the number in each step: smaller ones that are enough are left out
+            images += 1 -> images *= 2
+        you count in steps of 10: smaller numbers that are enough are left out
+            images += 1 -> images += 10
+        you leave the share out: that is where cost and images take as long as each other
+            return int(-(-cost // image))
+        you leave the image's time out
+            return int(-(-cost * (1 - share) // share))
+        `share` is no percentage: 0.05 are 5%
+            return int(-(-cost * (1 - share / 100) // (share / 100 * image)))
+    """),
+)

@@ -1,0 +1,438 @@
+"""Exercises of lesson 14: bytes of a fusion, launches in time, frames, staged weights, banks."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.rivals import Rivals
+from course.checks.verdicts import count
+from course.models.spectral.network import gelu
+from course_lessons.cases import CANCELS, drawn, empty, normal, table
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson14.judges import judge_bytes
+from course_lessons.lesson14.own_network import EXERCISE as OWN_NETWORK
+
+# --- bytes of a fusion ----------------------------------------------------------------------------
+
+#: Three networks: (launches, numbers of a sample, numbers of weights, results).
+_CHAIN = (
+    [(("x", "w"), "a"), (("a",), "b"), (("b", "v"), "y")],
+    {"x": 64, "a": 128, "b": 96, "y": 10},
+    {"w": 8192, "v": 960},
+    ["y"],
+)
+_TIED = (
+    [(("x", "basis"), "code"), (("code",), "active"), (("active", "basis"), "y"),
+     (("x", "y"), "errors")],
+    {"x": 320, "code": 32, "active": 32, "y": 320, "errors": 1},
+    {"basis": 10240},
+    ["y", "errors"],
+)  # fmt: skip
+_AGAIN = (
+    [(("image", "w"), "h"), (("h",), "g"), (("g", "image", "w"), "sum"), (("sum", "mask"), "y")],
+    {"image": 50, "h": 20, "g": 20, "sum": 50, "mask": 50, "y": 30},
+    {"w": 1000},
+    ["sum", "y"],
+)
+_ONE = ([(("x",), "y")], {"x": 7, "y": 5}, {}, ["y"])
+
+
+FunctionExercise.declare(
+    name="fused-bytes",
+    lesson=14,
+    title="Bytes of many launches, and of one",
+    judge=judge_bytes,
+    cases=table(
+        "launches of_a_sample of_weights results batch",
+        ("one launch, batch 3", *_ONE, 3),
+        ("three in a row, batch 32", *_CHAIN, 32),
+        ("a basis that is read twice, batch 7", *_TIED, 7),
+        ("a basis that is read twice, batch 4096", *_TIED, 4096),
+        ("three in a row, batch 1", *_CHAIN, 1),
+        ("two inputs, one of them read twice, batch 5", *_AGAIN, 5),
+    ),
+    hints={
+        "raised": "A launch is (what it reads, what it writes): a tuple of names, and one "
+        "name. A name stands either in of_a_sample or in of_weights. Networks have other names "
+        "than x and y, too: take them from the launches."
+    },
+)
+
+# --- launches in time -----------------------------------------------------------------------------
+
+
+def _until_done(launch, works):
+    now = done = 0.0
+    for work in works:
+        now += launch
+        done = max(now, done) + work
+    return done
+
+
+FunctionExercise.declare(
+    name="time-of-launches",
+    lesson=14,
+    title="When the last kernel is done",
+    reference=_until_done,
+    cases=table(
+        "launch works",
+        ("one kernel", 0.03, [0.5]),
+        ("ten short ones", 0.03, [0.004] * 10),
+        ("ten long ones", 0.03, [0.4] * 10),
+        ("a long one in front", 0.02, [0.09, 0.001, 0.001, 0.001, 0.001, 0.001]),
+        ("a long one at the end", 0.02, [0.001, 0.001, 0.09]),
+        ("a long one in the middle", 0.02, [0.001, 0.001, 0.06, 0.001, 0.001]),
+        ("long and short in turns", 0.01, [0.025, 0.002, 0.03, 0.001, 0.001, 0.02]),
+        ("no kernels at all", 0.03, []),
+    ),
+    tolerance=Tolerance(64, "a dozen sums", magnitude=lambda launch, works: 1.0),
+    hints={
+        "wrong-result": "Two clocks: one for the host, which goes on by `launch` at each, and "
+        "one for when the GPU is done. A kernel begins when it is launched and the one before "
+        "it is done, whichever is later.",
+        "raised": "`works` is a list of numbers, and it may be empty: then the answer is 0.",
+        "wrong-shape": "Return one number: when the last kernel is done.",
+        "input-modified": "Go through `works` with `for work in works`; leave the list as it is.",
+    },
+    mistakes=edits("""
+        launches and work are added: the host launches the next one while the GPU works
+            return sum(works) + launch * len(works)
+        only the work counts: before the first kernel works, it must be launched
+            return sum(works)
+        only the launches count: after the last one its kernel has to work
+            return launch * len(works)
+        the kernels are not made to wait for each other
+            max(now, done) + work -> max(done, now + work)
+        only the first launch is waited for
+            return launch + sum(works) if works else 0.0
+        only the first and the last launch are looked at: the GPU may wait, or be late, in
+        between
+            return max(launch + sum(works), launch * len(works) + works[-1]) if works else 0.0
+        a kernel begins with its launch's begin: it can begin when the launch is done
+            return {} - launch if works else 0.0
+        of each kernel the larger of launch and work is counted: a long one gives the next
+        launches time to be made meanwhile
+            return launch + sum(max(launch, work) for work in works) if works else 0.0
+        the host waits until the kernel before is done: it launches the next one meanwhile
+            now += launch -> now = max(now + launch, done)
+            max(now, done) -> now
+        only the first kernel is counted (a `return` in the loop?)
+            return launch + works[0] if works else 0.0
+        the result is in s: `launch` and `works` are in ms
+            return {} / 1e3
+    """),
+)
+
+# --- LayerNorm, a warp a frame --------------------------------------------------------------------
+
+
+def _normalised(x, axis=2, count=5):
+    """LayerNorm of each of so many frames; over other axes, what mistakes make of it."""
+    frames = x.reshape(len(x), count, -1)
+    mean, variance = (of(axis=axis, keepdims=True) for of in (frames.mean, frames.var))
+    return ((frames - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
+
+
+def _far_from_zero(x):
+    """Frames whose mean is large beside their spread."""
+    frames = x.reshape(len(x), 5, 64)
+    far = np.abs(frames.mean(2, keepdims=True)) > 30 * frames.std(2, keepdims=True)
+    return np.repeat(far, 64, axis=2).reshape(x.shape)
+
+
+def _frames(batch, level=0.0, spread=2.0, measured=False):
+    """Spectra of a spread beside which epsilon counts for nothing, or of a small one."""
+
+    def arguments(rng):
+        x = rng.standard_normal((batch, 320), dtype=np.float32)
+        x *= (spread * (1 + rng.random((batch, 1)))).astype(np.float32)
+        return {"x": x + np.float32(level), "out": np.empty((batch, 320), np.float32)}
+
+    plural = "spectra" if batch > 1 else "spectrum"
+    at = f", all levels near {level:g}" if level else ""
+    quiet = f", spread about {spread:g}" if spread < 1 else ""
+    return Case(f"{batch} {plural}{at}{quiet}", arguments, block=160, grid=batch, measured=measured)
+
+
+_LOADED_ONCE = (
+    "Each number of x is needed once from memory: keep it in a variable, and let shuffles add up "
+    "what other lanes have."
+)
+_SHUFFLES = "Shuffles need no shared memory: a warp has a frame by itself."
+
+LessonKernel.declare(
+    name="normalise-frames",
+    rivals=Rivals(
+        torch=lambda torch, x: torch.nn.functional.layer_norm(x.view(-1, 5, 64), (64,)),
+        timed=_frames(4096),
+    ),
+    lesson=14,
+    title="LayerNorm of five frames, a warp each",
+    outputs=("out",),
+    reference=_normalised,
+    cases=[
+        _frames(1),
+        _frames(3),
+        _frames(2, level=200.0, spread=0.5),
+        _frames(2, spread=0.002),
+        _frames(7, measured=True),
+    ],
+    tolerance=Tolerance(
+        24,
+        "sums of 64, a difference, a root and a quotient; what a level is rounded by is "
+        "divided by the frame's spread",
+        magnitude=lambda x: 4 + np.abs(x).max() / x.reshape(len(x), 5, 64).std(axis=2).min(),
+    ),
+    forbidden={"float64", "uncoalesced", "negative-index", "same-value-race"},
+    limits=[
+        Limit("global", "load", "lanes", "element", 1, _LOADED_ONCE),
+        Limit("shared", "store", "requests", "launch", 0, _SHUFFLES),
+    ],
+    cancels={CANCELS: _far_from_zero},
+    hints={
+        "unwritten-output": "Block b has spectrum b: row cuda.blockIdx.x. Warp f has the frame "
+        "that begins at column 64 * f, and each lane two of its numbers: lane and lane + 32.",
+        "same-value-race": "Several warps write the same frame. Warp f, of the threads 32 * f "
+        "to 32 * f + 31, has frame f alone.",
+        "wrong-result": "The mean is the sum of 64 numbers, two of each lane, / 64; the "
+        "variance is the mean of (value - mean) squared, and 1e-5 is added to it, under the "
+        "root. Every lane needs both sums: shfl_xor_sync gives them to all, shfl_down_sync to "
+        "lane 0 alone.",
+        "out-of-bounds": "The row is cuda.blockIdx.x. The frame is threadIdx.x // 32, from 0 "
+        "to 4, and its first column is 64 * frame.",
+        "race": "Two lanes write one number. Warp f begins at column 64 * f; its lanes have "
+        "the columns + lane and + lane + 32.",
+        "not-parallel": "Five frames, five warps, all at the same time: warp threadIdx.x // 32 "
+        "has one frame, and each of its lanes two of the numbers.",
+        "barrier-divergence": "All 32 lanes make a shuffle together: keep it out of `if`, "
+        "and of loops that end sooner for some.",
+        "float64": "Write float32(1e-5) and float32(0): bare literals are float64. And a "
+        "float32 / 64 is one, too: divide by float32(64).",
+        "uncoalesced": "Neighbouring lanes take neighbouring numbers: lane and lane + 32, not "
+        "2 * lane and 2 * lane + 1.",
+    },
+    mistakes=edits(r"""
+        each lane sums one of its two numbers only
+            a + b -> a
+            + (b - mean) * (b - mean) ->
+            total / float32(64) -> total / float32(32)
+            square / float32(64) -> square / float32(32)
+        the variance is not divided by 64
+            square / float32(64) -> square
+        the variance is divided by 63: LayerNorm divides by 64
+            square / float32(64) -> square / float32(63)
+        the root is missing
+            math.sqrt( -> (
+        epsilon is missing
+            + float32(1e-5) ->
+        epsilon is added to the root: it belongs under it, to the variance
+            math.sqrt(square / float32(64) + float32(1e-5))
+            -> (math.sqrt(square / float32(64)) + float32(1e-5))
+        epsilon is added to the sum of the squares: divide by 64 first
+            square / float32(64) + float32(1e-5) -> (square + float32(1e-5)) / float32(64)
+        the sums are divided by 32 (a frame has 64 numbers), or a sixth step doubles them (a
+        warp has 32 lanes, five steps)
+            total / float32(64) -> total / float32(32)
+            square / float32(64) -> square / float32(32)
+        it is multiplied by the root, not divided
+            float32(1) / ->
+        the sums stop at 16 lanes: it takes five steps, 1, 2, 4, 8, 16
+            range(5):\n        total -> range(4):\n        total
+            range(5) -> range(4)
+        lanes `step` apart are added: they must be 1 << step apart
+            total, 1 << step -> total, step
+            square, 1 << step -> square, step
+        the sum is subtracted, not the mean: divide it by 64
+            total / float32(64) -> total
+        what a shuffle returns takes the place of the sum: add it, `+=`
+            total += -> total =
+            square += -> square =
+        the squares of the values are summed: it is those of value - mean
+            (a - mean) * (a - mean) + (b - mean) * (b - mean) -> a * a + b * b
+        of a lane's two numbers only the first one's square is summed
+            + (b - mean) * (b - mean) ->
+        the squares are not summed over the warp
+            square += cuda.shfl_xor_sync(0xFFFFFFFF, square, 1 << step) -> pass
+        a thread takes columns t and t + 160, and a warp numbers of two frames: warp f has
+        columns 64 f to 64 f + 63
+            cuda.threadIdx.x // 32 * 64 + lane -> cuda.threadIdx.x
+            x[row, column + 32 -> x[row, column + 160
+            out[row, column + 32 -> out[row, column + 160
+        the mean is not subtracted in the result
+            (a - mean) * scale -> a * scale
+            (b - mean) * scale -> b * scale
+    """)
+    | {
+        "each half of a frame is normalised by itself": lambda x: _normalised(x, count=10),
+        "a spectrum is normalised as a whole: each frame has its own mean": (
+            lambda x: _normalised(x, axis=(1, 2))
+        ),
+        "the mean over the frames is taken, not over the bands": (lambda x: _normalised(x, axis=1)),
+    },
+)
+
+# --- weights staged once a block ------------------------------------------------------------------
+
+
+def _gelu_by_tanh(z, weight, bias):
+    x = z @ weight + bias
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _encoder(rows, blocks, warps=4, measured=False):
+    def weight(rng):
+        return normal(64, 64)(rng) / np.float32(8)
+
+    arguments = drawn(z=normal(rows, 64), weight=weight, bias=normal(64), out=empty(rows, 64))
+    plural = "blocks" if blocks > 1 else "block"
+    name = f"{count(rows, 'frame')}, {blocks} {plural} of {count(warps, 'warp')}"
+    return Case(name, arguments, block=32 * warps, grid=blocks, measured=measured)
+
+
+_STORED_ONCE = "Each result is stored once, when it is done: keep the sum in a variable."
+_ALL_COPY = (
+    "All threads of the block copy weights, 32 each, not one warp or one thread alone: thread t "
+    "every blockDim.x-th, from t on."
+)
+_STAGED = (
+    "Weights that each block reads once make a quarter of a sector, and a warp that reads a "
+    "number of z together two at most: copy the weights to shared memory with all threads of the "
+    "block, before the loop over rows."
+)
+
+LessonKernel.declare(
+    name="staged-weights",
+    rivals=Rivals(
+        torch=lambda torch, z, weight, bias: torch.nn.functional.gelu(z @ weight + bias),
+        operations=lambda z, **_: 2 * 64 * z.size,
+        timed=_encoder(20_480, 132),
+    ),
+    lesson=14,
+    title="A Linear and GELU, weights read once a block",
+    outputs=("out",),
+    reference=lambda z, weight, bias: gelu(z @ weight + bias),
+    cases=[
+        _encoder(1, 1),
+        _encoder(12, 6, warps=2),
+        _encoder(5, 1),
+        _encoder(7, 3),
+        _encoder(5, 1, warps=2),
+        _encoder(32, 1, measured=True),
+    ],
+    tolerance=Tolerance(
+        48,
+        "64 products and sums, a bias, and a GELU that is off by 1e-7 of its argument",
+        magnitude=lambda z, weight, bias: np.abs(z) @ np.abs(weight) + np.abs(bias) + 1,
+    ),
+    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index", "same-value-race"},
+    limits=[
+        Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
+        Limit("global", "load", "sectors", "element", 3, _STAGED),
+        Limit("shared", "store", "lanes", "thread", 64, _ALL_COPY),
+    ],
+    hints={
+        "barrier-divergence": "Warps of a block have different numbers of rows. Copy the "
+        "weights and wait **before** the loop over rows; inside it a warp needs no other one.",
+        "not-parallel": "All threads of a block copy the weights, a part each: thread t every "
+        "blockDim.x-th from t on. Each warp of the grid has rows of its own.",
+        "race": "Is it the weights? Some read what others are still copying: "
+        "cuda.syncthreads() between the copying and the loop over rows. Other shared numbers? "
+        "Give each warp its own; no barrier may stand in the loop.",
+        "uninitialised-read": "Some weights are read that nobody has copied to this block's "
+        "shared memory. Each block copies all 4,096: thread t every blockDim.x-th from t on, "
+        "also where its warp has no row.",
+        "same-value-race": "Some do the work of others again. Each weight is copied by one "
+        "thread of the block, and each row belongs to one warp of the whole grid.",
+        "unwritten-output": "A lane has two columns, lane and lane + 32, and a warp every row "
+        "from its own number on, in steps of all warps of the grid.",
+        "out-of-bounds": "In z and out compare the row with z.shape[0]: not every warp has "
+        "one. The weights are 64 x 64, in shared memory, too: number n of the 4,096 is row "
+        "n // 64, column n % 64.",
+        "wrong-result": "Column j of the result is the sum over k of z[row, k] * weight[k, j], "
+        "plus bias[j], and then gelu. Each row's sums begin anew.",
+        "float64": "A sum that begins with 0.0 is float64, and so is all that is made of it, "
+        "GELU too. Begin the sums with bias[lane] and bias[lane + 32], and let the shared "
+        "array hold float32. (A GELU of your own? 0.5 and math.sqrt(2) are float64; the "
+        "package's `gelu` has none.)",
+        "uncoalesced": "A warp has a row together: its lanes read the same number of z, and "
+        "neighbouring lanes neighbouring columns, lane and lane + 32, of weight, bias and out.",
+        "bank-conflict": "Lay the weights down as they come, and let neighbouring lanes read "
+        "neighbouring columns.",
+    },
+    mistakes={
+        "GELU is missing": lambda z, weight, bias: z @ weight + bias,
+        "the bias is missing": lambda z, weight, bias: gelu(z @ weight),
+        "GELU is made with tanh: use the package's `gelu`, with erf": _gelu_by_tanh,
+        "the bias is added for each input, 64 times": lambda z, weight, bias: gelu(
+            z @ weight + 64 * bias
+        ),
+        "the weights are turned: weight[k, j], not weight[j, k]": (
+            lambda z, weight, bias: gelu(z @ weight.T + bias)
+        ),
+        "GELU is made of each product: it comes once, after the sum": (
+            lambda z, weight, bias: gelu(z[:, :, None] * weight).sum(axis=1) + bias
+        ),
+        "lane + 32 gets the bias of lane: its own is bias[lane + 32]": (
+            lambda z, weight, bias: gelu(z @ weight + np.tile(bias[:32], 2))
+        ),
+        "the bias is added after GELU": lambda z, weight, bias: gelu(z @ weight) + bias,
+        "half of the inputs are missing: k goes to 64": lambda z, weight, bias: gelu(
+            z[:, :32] @ weight[:32] + bias
+        ),
+    },
+)
+
+# --- two Linears folded into one ------------------------------------------------------------------
+
+
+def _folded(basis, weight):
+    frames = basis.reshape(len(basis), -1, weight.shape[1])
+    return (frames @ weight.T).reshape(len(basis), -1)
+
+
+def _two_linears(rows, frames, wide, outputs):
+    arguments = drawn(basis=normal(rows, frames * wide), weight=normal(outputs, wide))
+    plural = "frames" if frames > 1 else "frame"
+    name = f"basis {rows} x {frames * wide}, {frames} {plural}, {outputs} outputs"
+    return Case(name, arguments)
+
+
+FunctionExercise.declare(
+    name="folded-decoder",
+    lesson=14,
+    title="Two Linears folded into one",
+    reference=_folded,
+    cases=[
+        _two_linears(3, 1, 4, 4),
+        _two_linears(32, 5, 64, 64),
+        _two_linears(7, 3, 5, 2),
+        _two_linears(1, 2, 3, 6),
+    ],
+    tolerance=Tolerance(
+        80,
+        "sums of up to 64 products",
+        magnitude=lambda basis, weight: _folded(np.abs(basis), np.abs(weight)),
+    ),
+    hints={
+        "wrong-shape": "The result has a row for each row of the basis, and `outputs` columns "
+        "for each frame.",
+        "wrong-result": "Column o of frame f is the sum over b of basis[row, wide * f + b] * "
+        "weight[o, b].",
+        "raised": "Take the sizes from the arguments: the basis has all frames side by side, "
+        "weight.shape[1] columns for each; cut its rows into frames first, basis.reshape(rows, "
+        "frames, wide). The result has weight.shape[0] columns for each frame.",
+    },
+    mistakes=edits("""
+        the weight is not turned: it is (outputs, inputs), so `frames @ weight.T`
+            weight.T -> weight
+        every frame has the columns of the first
+            (frames @ -> (np.repeat(frames[:, :1], frames.shape[1], axis=1) @
+        a frame is taken to be every so-manyth column; its columns stand side by side
+            -1, weight.shape[1]) -> weight.shape[1], -1).swapaxes(1, 2)
+        the columns are ordered by output, and within that by frame
+            (frames @ weight.T) -> (frames @ weight.T).swapaxes(1, 2)
+    """),
+)
+
+# --- a network in one kernel ----------------------------------------------------------------------
+
+LessonKernel.declare(**OWN_NETWORK)

@@ -1,0 +1,620 @@
+"""Exercises of lesson 16: BCE and its slope, a code's sample, Adam, an epilogue, launches."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.models.vae import reference
+from course_lessons.cases import covering, drawn, empty, normal, table, unit
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson16 import rivals
+from course_lessons.lesson16.judges import judge_launches
+from course_lessons.lesson16.toy_launches import STEP, Work
+
+THREADS = 128
+
+# --- BCE of a logit, and its slope ----------------------------------------------------------------
+
+SCALE = np.float32(1 / 32)
+
+
+def _logits(size, spread, scale=SCALE, measured=False):
+    def logits(rng):
+        return np.float32(spread) * rng.standard_normal(size, dtype=np.float32)
+
+    arguments = drawn(
+        logits=logits, targets=unit(size), scale=scale, values=empty(size), slopes=empty(size)
+    )
+    name = f"{size:,} logit{'s' * (size > 1)} with a spread of {spread:g}"
+    name += ", another scale" * bool(scale != SCALE)
+    return Case(name, arguments, block=THREADS, measured=measured)
+
+
+def _far(rng):
+    return np.float32([0, 20, -20, 100, -100, 1000, -1000, 0.5])
+
+
+def _far_targets(rng):
+    return np.float32([0, 0, 1, 0.25, 1, 0, 1, 1])
+
+
+def _bce(logits, targets, scale):
+    e = np.exp(-np.abs(logits))
+    return {
+        "values": np.maximum(logits, 0) - logits * targets + np.log1p(e),
+        "slopes": scale * (np.where(logits >= 0, 1, e) / (1 + e) - targets),
+    }
+
+
+LessonKernel.declare(
+    name="bce-of-logits",
+    rivals=rivals.of_bce(_logits(2**22, 8)),
+    lesson=16,
+    title="BCE of a logit, and its slope",
+    outputs=("values", "slopes"),
+    reference=_bce,
+    cases=[
+        _logits(128, 1),
+        _logits(1_003, 8, scale=np.float32(1 / 3)),
+        Case(
+            "logits as far out as 1,000",
+            drawn(logits=_far, targets=_far_targets, scale=SCALE, values=empty(8), slopes=empty(8)),
+            block=THREADS,
+        ),
+        _logits(1, 1),
+        _logits(4_096, 4, measured=True),
+    ],
+    tolerance=Tolerance(
+        8, "a product, three sums, a logarithm", magnitude=lambda logits: 1 + np.abs(logits)
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    limits=[
+        Limit("global", "load", "lanes", "element", 2, "Load logit and target once each, into "
+              "variables."),
+        Limit("global", "store", "lanes", "element", 2, "Store each result once."),
+    ],
+    hints={
+        "wrong-result": "With l the logit, x the target and e = exp(-|l|): the loss is max(l, 0) - "
+        "l x + log(1 + e). The slope is (sigmoid(l) - x) scale, where sigmoid(l) is 1 / (1 + e) "
+        "for l >= 0, and e / (1 + e) below. Where only logits far from 0 are wrong, something "
+        "overflows or rounds to 1.",
+        "out-of-bounds": "The last block has threads without a logit: if i < logits.size.",
+        "float64": "In your own lines: 1.0, 0.0 and 1 beside a float32 make float64. Write "
+        "float32(1), float32(0).",
+        "unwritten-output": "Each thread stores two numbers: values[i] and slopes[i]. Its place i "
+        "counts the threads of all blocks, i = cuda.grid(1), and each i < logits.size has a logit.",
+        "not-parallel": "Thread i = cuda.grid(1) has one logit.",
+        "uncoalesced": "Thread i takes logit i: neighbours read neighbours.",
+        "typing": "Write math.exp and math.log; abs and max need no module.",
+        "race": "Each thread stores at its own place, i = cuda.grid(1).",
+    },
+    mistakes=edits(r"""
+        1 / (1 + e) is taken for all logits; for a negative one the sigmoid is e / (1 + e)
+            (float32(1) if logit >= float32(0) else e) -> float32(1)
+        the two ways of the sigmoid have changed places
+            logit >= float32(0) -> logit < float32(0)
+        the target is not subtracted from the sigmoid
+            (share - x) -> share
+        the slope's sign is turned round: it is sigmoid - target
+            (share - x) -> (x - share)
+        the scale is fixed at 1/32, that of the first case
+            scale * (share - x) -> (share - x) * float32(1 / 32)
+        the slope is not multiplied by scale
+            scale * (share - x) -> (share - x)
+        the loss is multiplied by scale, too; only the slope is
+            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> = scale * (max(logit, float32(0)) - logit * x + math.log(float32(1) + e))
+        the logit times the target is missing in the loss
+            - logit * x ->
+        the logit times the target is added; it is subtracted
+            - logit * x -> + logit * x
+        x and 1 - x have changed places in the loss
+            logit * x + math -> logit * (float32(1) - x) + math
+        1 - e stands in the logarithm; it is 1 + e
+            math.log(float32(1) + e) -> math.log(float32(1) - e)
+        max(l, 0) is missing
+            max(logit, float32(0)) - logit * x -> -logit * x
+        |l| stands in place of max(l, 0)
+            max(logit, float32(0)) -> abs(logit)
+        l stands in place of max(l, 0)
+            max(logit, float32(0)) -> logit
+        the logarithm is missing
+            + math.log(float32(1) + e) ->
+        log(1 + e) is subtracted; it is added
+            + math.log( -> - math.log(
+        log(e) is taken, not log(1 + e)
+            math.log(float32(1) + e) -> math.log(e)
+        the sign in the exponential is missing: e is exp(-|l|)
+            math.exp(-abs(logit)) -> math.exp(abs(logit))
+        the exponential is of -l, not of -|l|: for negative logits it overflows
+            math.exp(-abs(logit)) -> math.exp(-logit)
+        the exponential is of l, not of -|l|: for large logits it overflows
+            math.exp(-abs(logit)) -> math.exp(logit)
+        the slope is sigmoid (1 - sigmoid), that of the sigmoid alone
+            scale * (share - x) -> scale * share * (float32(1) - share)
+        the loss takes the target for the logit, and the logit for the target
+            = max(logit, float32(0)) - -> = max(x, float32(0)) -
+        BCE is written by the sigmoid: where that rounds to 1, the logarithm of what is left loses
+        its digits, and then is infinite
+            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> = -x * math.log(float32(1) / (float32(1) + math.exp(-logit))) - (float32(1) - x) * (
+            ) - (float32(1) - x) * (
+            -> ) - (float32(1) - x) * math.log(
+            * math.log(\n -> * math.log(float32(1) - float32(1) / (float32(1) + math.exp(-logit)))\n
+        log(1 + exp(l)) overflows for large logits: with e = exp(-|l|) it is max(l, 0) + log(1 + e)
+            max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> math.log(float32(1) + math.exp(logit)) - logit * x
+        the loss is divided by the number of logits; each one's own is wanted
+            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
+            -> = (max(logit, float32(0)) - logit * x + math.log(float32(1) + e)) / (
+            + e)) / ( -> + e)) / float32(logits.size)
+        logits and targets have changed places
+            logit, x = logits[i], targets[i] -> logit, x = targets[i], logits[i]
+        values and slopes have changed places
+            values[i] = -> a =
+            slopes[i] = scale * (share - x)
+            -> values[i] = scale * (share - x)\n        slopes[i] = a
+    """),
+)  # fmt: skip
+
+# --- a sample of a code ---------------------------------------------------------------------------
+
+
+def _codes(size, blocks, seed=5, step=11, measured=False):
+    arguments = drawn(
+        mean=normal(size), log_variance=normal(size), counter=np.array([seed, step]),
+        z=empty(size), noise=empty(size),
+    )  # fmt: skip
+    name = f"{size:,} number{'s' * (size > 1)}, {blocks} block{'s' * (blocks > 1)}"
+    name += ", another seed and step" * ((seed, step) != (5, 11))
+    return Case(name, arguments, block=32, grid=blocks, measured=measured)
+
+
+def _sample(mean, log_variance, counter):
+    seed, step = map(int, counter)
+    e = reference.noise(1, mean.size, step, seed)[0]
+    return {"z": mean + np.exp(log_variance / 2) * e, "noise": e}
+
+
+LessonKernel.declare(
+    name="sample-code",
+    rivals=rivals.of_sample(_codes(2**22, 2**22 // 128)),
+    lesson=16,
+    title="A sample of a code, from a counter",
+    outputs=("z", "noise"),
+    reference=_sample,
+    cases=[
+        _codes(128, 1),
+        _codes(1_000, 8),
+        _codes(1_000, 2),
+        _codes(1_000, 12, seed=3 << 40, step=2),
+        _codes(37, 1),
+        _codes(1, 1),
+        _codes(4_096, 32, measured=True),
+    ],
+    tolerance=Tolerance(
+        128,
+        "fast logarithm and cosine of a GPU are good to 1e-5",
+        magnitude=lambda log_variance: 1 + np.exp(log_variance / 2),
+    ),
+    forbidden={"float64", "negative-index", "same-value-race"},
+    limits=[
+        Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
+        Limit("global", "load", "lanes", "element", 3, "Each number needs its mean and log "
+              "variance, and each four the counter's two: one thread draws a group's four numbers, "
+              "once."),
+    ],
+    hints={
+        "wrong-result": "Group g has the numbers 4 g to 4 g + 3, in the order in which normal4(g, "
+        "step, seed) returns them; counter[0] is the seed, counter[1] the step. And z = mean + "
+        "exp(log variance / 2) times the noise.",
+        "out-of-bounds": "The last group may stick out: ask if i < z.size for each number. There "
+        "are (z.size + 3) // 4 groups, and four[n] has n from 0 to 3.",
+        "float64": "log_variance[i] / 2 and 0.5 * log_variance[i] are float64: write "
+        "float32(0.5) * log_variance[i].",
+        "unwritten-output": "There are (z.size + 3) // 4 groups, the last of them not whole; and "
+        "there may be more groups than threads: begin at cuda.grid(1), go on by cuda.gridsize(1).",
+        "uninitialised-read": "Store the noise that normal4 returned, then use that variable.",
+        "not-parallel": "Thread t begins with group cuda.grid(1), and goes on by cuda.gridsize(1).",
+        "typing": "normal4 returns four numbers: four = normal4(group, step, seed), then four[n]. "
+        "The exponential is math.exp.",
+        "race": "A group has four places of its own, from 4 * group on.",
+        "same-value-race": "Each group is one thread's: begin at cuda.grid(1), go on by "
+        "cuda.gridsize(1).",
+    },
+    mistakes=edits("""
+        the log variance is not halved: a deviation is the root of a variance
+            float32(0.5) * log_variance[i] -> log_variance[i]
+        the log variance is doubled, not halved
+            float32(0.5) * log_variance[i] -> float32(2) * log_variance[i]
+        half of the log variance is taken for the deviation: exp is missing
+            math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * log_variance[i]
+        the log variance itself is taken for the deviation: exp is missing
+            math.exp(float32(0.5) * log_variance[i]) -> log_variance[i]
+        the sign in the exponential is turned round
+            math.exp(float32(0.5) -> math.exp(-float32(0.5)
+        the exponential is halved, not the log variance
+            math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * math.exp(log_variance[i])
+        the mean is missing
+            mean[i] + ->
+        the noise is subtracted; it is added
+            mean[i] + math -> mean[i] - math
+        the noise is missing in z
+            * four[n]\\n -> \\n
+        the noise alone is stored in z
+            z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * four[n] -> z[i] = four[n]
+        noise holds what is added to the mean; it must hold the normal number alone
+            noise[i] = four[n] -> noise[i] = math.exp(float32(0.5) * log_variance[i]) * four[n]
+        seed and step have changed places: normal4(group, step, seed)
+            normal4(group, counter[1], counter[0]) -> normal4(group, counter[0], counter[1])
+        the step is not used: each step would draw the same noise
+            normal4(group, counter[1], -> normal4(group, 0,
+        the seed is not used
+            counter[1], counter[0]) -> counter[1], 0)
+        the seed is cut to 32 bits: normal4 takes all 64 of it
+            counter[1], counter[0]) -> counter[1], counter[0] & 0xFFFFFFFF)
+        the counter is the thread's number, so a thread's second group gets the noise of its first
+            normal4(group, -> normal4(cuda.grid(1),
+        the counter is the number's place, 4 group; it is the group
+            normal4(group, -> normal4(4 * group,
+        all four numbers of a group get the first one's noise
+            noise[i] = four[n] -> noise[i] = four[0]
+            * four[n] -> * four[0]
+        the four numbers of a group are a quarter of the array apart; they are neighbours
+            i = 4 * group + n -> i = group + n * groups
+        the four numbers are stored in turned order
+            i = 4 * group + n -> i = 4 * group + 3 - n
+    """),
+)  # fmt: skip
+
+# --- a step of Adam -------------------------------------------------------------------------------
+
+
+def _weights(size, step=3, more=0, measured=False):
+    """Moments as they are after some steps; `more` blocks of threads that have no weight."""
+
+    def second(rng):
+        return rng.random(size, dtype=np.float32) * np.float32(0.1) + np.float32(0.01)
+
+    sizes = 0.1 / (1 - 0.9**step), 1 / (1 - 0.999**step)
+    arguments = drawn(
+        w=normal(size), gradient=normal(size), first=normal(size), second=second,
+        corrected=np.array(sizes, np.float32),
+    )  # fmt: skip
+    name = f"{size:,} weight{'s' * (size > 1)}, step {step}" + f", {more} blocks more" * (more > 0)
+    grid = -(-size // THREADS) + more
+    return Case(name, arguments, block=THREADS, grid=grid, measured=measured)
+
+
+def _tiny(size):
+    """Gradients beside which epsilon counts."""
+
+    def small(rng):
+        return np.float32(1e-7) * (rng.random(size, dtype=np.float32) - np.float32(1.2))
+
+    arguments = drawn(
+        w=normal(size), gradient=small, first=small, second=lambda rng: small(rng) ** 2,
+        corrected=np.array([0.1, 4], np.float32),
+    )  # fmt: skip
+    return Case(f"{size} weights with gradients near 1e-7", arguments, block=THREADS)
+
+
+def _adam(w, gradient, first, second, corrected):
+    first = first + 0.1 * (gradient - first)
+    second = second + 0.001 * (gradient**2 - second)
+    step = corrected[0] * first / (np.sqrt(second * corrected[1]) + 1e-8)
+    return {"w": w - step, "first": first, "second": second}
+
+
+LessonKernel.declare(
+    name="adam-step",
+    rivals=rivals.of_adam(_weights(2**22)),
+    lesson=16,
+    title="A step of Adam, in place",
+    updated=("w", "first", "second"),
+    reference=_adam,
+    cases=[
+        _weights(256),
+        _weights(1_000),
+        _weights(256, step=1, more=3),
+        _tiny(100),
+        _weights(5, step=1000),
+        _weights(1),
+        _weights(4_096, measured=True),
+    ],
+    tolerance=Tolerance(
+        8,
+        "a dozen operations, of which the last adds a small step to a weight",
+        magnitude=lambda w, gradient, first, second: (
+            1 + np.abs(w) + np.abs(gradient) + np.abs(first) + gradient**2
+        ),
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    limits=[
+        Limit("global", "load", "lanes", "element", 12, "Weight, gradient and two moments are "
+              "loaded into variables, and the two corrections."),
+        Limit("global", "store", "lanes", "element", 3, "Store weight and moments once each."),
+    ],
+    hints={
+        "wrong-result": "First the moments: first += 0.1 (g - first), second += 0.001 (g² - "
+        "second). Then, with the new ones: w -= corrected[0] * first / (sqrt(second * "
+        "corrected[1]) + 1e-8).",
+        "out-of-bounds": "The last blocks have threads without a weight: if i < w.size. And "
+        "`corrected` has two numbers for all: corrected[0] and corrected[1].",
+        "float64": "0.1, 0.001, 0.999 and 1e-8 are float64: write float32(0.1) and so on.",
+        "unwritten-output": "Three stores: w[i], first[i] and second[i].",
+        "race": "Each thread has one weight, of its own: i is cuda.grid(1). One without a weight "
+        "must not touch another one's, not even to read it, since that one is changing. So idle "
+        "threads do nothing: if i < w.size, around all of it.",
+        "same-value-race": "Thread i has weight i, and threads without one store nothing.",
+        "not-parallel": "Thread i = cuda.grid(1) has one weight.",
+        "uncoalesced": "Thread i takes weight i: neighbours read neighbours.",
+        "typing": "The root is math.sqrt; w is an array, w[i] a number.",
+        "input-modified": "Only w, first and second change; the gradient stays.",
+    },
+    mistakes=edits("""
+        the weight changes before its moments do; moments come first, and it moves by the new ones
+            corrected[0] * m -> corrected[0] * first[i]
+            math.sqrt(v * -> math.sqrt(second[i] *
+        the old first moment is used for the weight's step; take the new one
+            corrected[0] * m -> corrected[0] * first[i]
+        the old second moment is used for the weight's step; take the new one
+            math.sqrt(v * -> math.sqrt(second[i] *
+        the gradient itself is used for the step, not the first moment
+            corrected[0] * m -> corrected[0] * g
+        the gradient is not squared in the second moment
+            (g * g - v) -> (g - v)
+        the factors of the moments have changed places: 0.1 of the first, 0.001 of the second
+            float32(0.1) -> float32(0.5)
+            float32(0.001) -> float32(0.1)
+            float32(0.5) -> float32(0.001)
+        0.9 of the new gradient is taken and 0.1 kept; it is 0.1 of the new one
+            float32(0.1) -> float32(0.9)
+        0.999 of the new square is taken and 0.001 kept; it is 0.001 of the new one
+            float32(0.001) -> float32(0.999)
+        corrected[0] is missing: it holds the rate, and the first moment's correction
+            corrected[0] * m -> m
+        the second correction is missing
+            v * corrected[1] -> v
+        the two corrections have changed places
+            corrected[0] * m -> corrected[1] * m
+            v * corrected[1] -> v * corrected[0]
+        the second correction is divided by; the second moment is multiplied by it
+            v * corrected[1] -> v / corrected[1]
+        the root is missing
+            math.sqrt(v * corrected[1]) -> (v * corrected[1])
+        epsilon, 1e-8, is missing
+            + float32(1e-8) ->
+        epsilon is 1e-7, as in Keras; here it is 1e-8
+            1e-8 -> 1e-7
+        epsilon is 1e-6; here it is 1e-8
+            1e-8 -> 1e-6
+        epsilon is added below the root; it is added to the root
+            math.sqrt(v * corrected[1]) + float32(1e-8)
+            -> math.sqrt(v * corrected[1] + float32(1e-8))
+        epsilon is added before the second correction, as in the paper's shorter form; here it is
+        added to the corrected root
+            math.sqrt(v * corrected[1]) + float32(1e-8)
+            -> math.sqrt(corrected[1]) * (math.sqrt(v) + float32(1e-8))
+        the second correction is taken outside of the root; it belongs below it
+            math.sqrt(v * corrected[1]) -> math.sqrt(v) * corrected[1]
+        the step is added; a weight goes against its gradient
+            w[i] -= -> w[i] +=
+        it is multiplied by the root, not divided
+            m / (math.sqrt -> m * (math.sqrt
+        the corrected first moment is stored; the moments are kept as they are
+            first[i], second[i] = m, v -> first[i], second[i] = corrected[0] * m, v
+        the corrected second moment is stored; the moments are kept as they are
+            first[i], second[i] = m, v -> first[i], second[i] = m, v * corrected[1]
+        the moments are not stored: the next step begins at the old ones
+            first[i], second[i] = m, v -> pass
+        the two moments are stored in each other's place
+            first[i], second[i] = m, v -> first[i], second[i] = v, m
+        the first moment is not decayed: the new gradient is added to all of the old moment
+            (g - m) -> g
+        the second moment is not decayed: the new square is added to all of the old moment
+            (g * g - v) -> g * g
+    """),
+)  # fmt: skip
+
+# --- a product, its bias and activation in the epilogue -------------------------------------------
+
+TILE = 32
+
+
+def _layer(rows, depth, columns, measured=False):
+    arguments = drawn(
+        x=normal(rows, depth), weight=normal(columns, depth), bias=normal(columns),
+        out=empty(rows, columns),
+    )  # fmt: skip
+    grid = covering(columns, (TILE,)) + covering(rows, (TILE,))
+    name = f"{rows} x {depth} to {columns}"
+    return Case(name, arguments, (TILE, TILE), grid, measured=measured)
+
+
+def _hidden(x, weight, bias):
+    y = x @ weight.T + bias
+    return np.where(y > 0, y, 0.2 * y)
+
+
+def _bent(x, weight, bias):
+    """What comes out where LeakyReLU follows each tile."""
+    total = np.zeros((len(x), len(weight)))
+    for start in range(0, x.shape[1], TILE):
+        k = slice(start, start + TILE)
+        total = _hidden(x[:, k], weight[:, k], total)
+    return np.where(total + bias > 0, total + bias, 0.2 * (total + bias))
+
+
+LessonKernel.declare(
+    name="product-epilogue",
+    rivals=rivals.of_layer(_layer(128, 784, 400)),
+    lesson=16,
+    title="A product with bias and LeakyReLU in its epilogue",
+    outputs=("out",),
+    reference=_hidden,
+    cases=[
+        _layer(32, 32, 32),
+        _layer(32, 96, 64),
+        _layer(13, 75, 37),
+        _layer(5, 3, 1),
+        _layer(1, 1, 1),
+        _layer(64, 64, 96, measured=True),
+    ],
+    tolerance=Tolerance(
+        104,
+        "a product and a sum for each of up to 96 numbers, a bias and a slope",
+        magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
+    ),
+    forbidden={"float64", "negative-index", "bank-conflict", "same-value-race"},
+    barriers="A round has two: one when the tiles are filled, one when they are read. The loop "
+    "over n needs none.",
+    limits=[
+        Limit("global", "store", "lanes", "element", 1, "Each result is stored once, when bias and "
+              "LeakyReLU are done: until then it is in a register."),
+        Limit("global", "load", "lanes", "element", 9, "The tiles are given; besides them a thread "
+              "loads one bias. What it has summed it still has: nothing is read back from out."),
+    ],
+    hints={
+        "race": "Two barriers a round: one between filling the tiles and reading them, one "
+        "between reading them and filling them again.",
+        "barrier-divergence": "All threads meet at each barrier, also those without a result: "
+        "guard the store alone, and let none return before.",
+        "out-of-bounds": "At the edges blocks stick out: store, and read the bias, only where "
+        "row < out.shape[0] and column < out.shape[1]. Inside a tile all indices are below 32.",
+        "wrong-result": "After each filling: total += x_tile[j, n] * w_tile[i, n], for n from 0 to "
+        "31. After the last round: y = total + bias[column], and y or float32(0.2) * y is stored.",
+        "unwritten-output": "After the loop each thread with a result stores it: out[row, column].",
+        "float64": "0.2 and 0.0 are float64: write float32(0.2), float32(0).",
+        "not-parallel": "Each thread has one result: row and column are given.",
+        "bank-conflict": "Lanes differ in i. Rows of a tile are 33 numbers apart, so w_tile[i, n] "
+        "is in another bank for each, and x_tile[j, n] is one number for all.",
+        "uninitialised-read": "n goes from 0 to 31: what a row of a tile has beyond that is "
+        "padding, and nobody fills it. Each thread fills a place of either tile for the others, "
+        "also those without a result: none may return before the loop is done.",
+    },
+    mistakes=edits(r"""
+        the bias is missing
+            total + bias[column] -> total
+        the bias is that of the row; each column has one
+            bias[column] -> bias[min(row, bias.size - 1)]
+        the bias is that of i, the column within the block; it is bias[column]
+            bias[column] -> bias[min(i, bias.size - 1)]
+        the bias comes after LeakyReLU; it comes before
+            y = total + bias[column] -> y = total
+            y if y > float32(0) else float32(0.2) * y
+            -> (y if y > float32(0) else float32(0.2) * y) + bias[column]
+        LeakyReLU is missing
+            y if y > float32(0) else float32(0.2) * y -> y
+        it is ReLU: below 0 LeakyReLU keeps a fifth
+            float32(0.2) * y -> float32(0)
+        the two sides of LeakyReLU have changed places
+            y > float32(0) -> y <= float32(0)
+        the slope is 0.01, PyTorch's default; here it is 0.2
+            float32(0.2) -> float32(0.01)
+        LeakyReLU asks for the sign of the sum without its bias
+            y if y > -> y if total >
+        the last product alone is kept: each is added, total +=
+            total += -> total =
+        only the last tile is used: total starts again in every round
+            total += x_tile[j, n] * w_tile[i, n]
+            -> total = (total if n else float32(0)) + x_tile[j, n] * w_tile[i, n]
+        the rows of the two tiles have changed places: x_tile[j, n] * w_tile[i, n]
+            x_tile[j, n] * w_tile[i, n] -> x_tile[i, n] * w_tile[j, n]
+        w_tile is read down a column; its rows are the weights' rows, w_tile[i, n]
+            w_tile[i, n] -> w_tile[n, i]
+        both tiles are read in row j; w_tile is read in row i, that of the result's column
+            w_tile[i, n] -> w_tile[j, n]
+        x_tile is read down a column; x_tile[j, n] is wanted
+            x_tile[j, n] -> x_tile[n, j]
+        threads without a result return inside the loop: the others need what they fill
+            cuda.syncthreads()\n        for n
+            -> if row >= out.shape[0] or column >= out.shape[1]: return\n        for n
+            : return\n        for n -> : return\n        cuda.syncthreads()\n        for n
+        half of each tile is left out
+            range(TILE) -> range(16)
+        the last number of each row of a tile is left out
+            range(TILE) -> range(TILE - 1)
+        below 0 it is multiplied by 5; it is divided
+            float32(0.2) -> float32(5)
+    """)
+    | {
+        "the bias is added in each round of the loop; it is added once, after it": (
+            lambda x, weight, bias: _hidden(x, weight, bias * -(-x.shape[1] // TILE))
+        ),
+        "LeakyReLU is taken in each round of the loop; only the whole sum is bent": _bent,
+    },
+)  # fmt: skip
+
+# --- launches in order ----------------------------------------------------------------------------
+
+_TWO_LAYERS = (
+    Work("y", ("x", "A"), ("y",)),
+    Work("d_y", ("y", "x"), ("d_y",)),
+    Work("update A", ("d_y", "x", "A"), ("A",)),
+    Work("next y", ("x", "A"), ("y",)),
+)
+_APART = (Work("a", ("x",), ("a",)), Work("b", ("x",), ("b",)), Work("c", ("y",), ("c",)))
+_IN_PLACE = (
+    Work("product", ("x", "W"), ("y",)),
+    Work("bias", ("y", "b"), ("y",)),
+    Work("leaky", ("y",), ("y",)),
+    Work("new W", ("x", "g"), ("W",)),
+    Work("new b", ("g",), ("b",)),
+)
+_TWICE = (
+    Work("first sum", ("x",), ("total",)),
+    Work("note", ("total",), ("history",)),
+    Work("second sum", ("z",), ("total",)),
+    Work("count", ("step",), ("step",)),
+    Work("report", ("total", "step"), ("line",)),
+)
+_OVERWRITTEN = (
+    Work("zeros", (), ("grid", "rest")),
+    Work("half", ("x",), ("grid",)),
+    Work("all", ("y",), ("grid",)),
+    Work("show", ("grid", "rest"), ("picture",)),
+)
+_TWO_READERS = (
+    Work("move", ("x",), ("y",)),
+    Work("look", ("y", "v"), ("z",)),
+    Work("glance", ("v",), ("a",)),
+    Work("change", ("g",), ("b", "v")),
+    Work("tell", ("v",), ("c",)),
+)
+_LATE = (
+    Work("move x", ("x",), ("x",)),
+    Work("use v", ("v", "x"), ("a",)),
+    Work("change v", ("g",), ("v",)),
+    Work("use w", ("w",), ("c",)),
+    Work("change w", ("g",), ("w",)),
+)
+
+
+def _plain(works):
+    return [tuple(its) for its in works]
+
+
+FunctionExercise.declare(
+    name="order-the-launches",
+    lesson=16,
+    title="As few launches as the order allows",
+    judge=judge_launches,
+    cases=table(
+        "work",
+        ("a layer, its gradient, its update, its next result", _plain(_TWO_LAYERS)),
+        ("three that have nothing in common", _plain(_APART)),
+        ("one operation", _plain(_APART[:1])),
+        ("bias and LeakyReLU in place, then an update", _plain(_IN_PLACE)),
+        ("a sum that is written twice", _plain(_TWICE)),
+        ("an array that three write before one reads it", _plain(_OVERWRITTEN)),
+        ("an array that is changed after its last reader", _plain(_LATE)),
+        ("an array that is read late, then early, and changed after both", _plain(_TWO_READERS)),
+        ("a VAE's step", _plain(STEP)),
+    ),
+    hints={
+        "raised": "`work` is a list of (name, reads, writes), where reads and writes are tuples of "
+        "names. Keep the launches that you have so far as lists of these triples, and return the "
+        "names alone.",
+        "input-modified": "Leave `work` as it is: go through it with a loop.",
+    },
+)

@@ -1,0 +1,432 @@
+"""Exercises of lesson 17: products on tensor cores, two halves, tiles and their order."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course_lessons.cases import table
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson17 import hopper, judges
+
+AMPERE = "A100"  # the oldest GPU that has m16n8k16
+
+# --- a number in two halves -----------------------------------------------------------------------
+
+
+def _to_split(name, scale):
+    return Case(name, lambda rng: {"x": (scale * rng.uniform(-1, 1, (9, 7))).astype(np.float32)})
+
+
+def _with_a_large_negative(rng):
+    x = rng.uniform(-1, 1, (9, 7)).astype(np.float32)
+    x[3, 4] = -5000
+    return {"x": x}
+
+
+FunctionExercise.declare(
+    name="split-in-halves",
+    lesson=17,
+    title="A float32 in two halves",
+    judge=judges.split,
+    cases=[
+        _to_split("numbers up to 1", 1.0),
+        _to_split("numbers up to 8,000", 8e3),
+        _to_split("numbers up to a millionth", 1e-6),
+        _to_split("numbers up to 10 millions", 1e7),
+        Case("-5,000 among numbers up to 1", _with_a_large_negative),
+    ],
+    hints={
+        "raised": "np.frexp(largest) gives a number below 1 and an exponent: "
+        "largest = number * 2**exponent. Take 2.0 ** (14 - exponent)."
+    },
+)
+
+# --- a product on tensor cores --------------------------------------------------------------------
+
+OWN_SHARE = (
+    "A lane hands over its own numbers alone, 8 of a and 4 of b in all: the tensor cores bring "
+    "them together."
+)
+OWN_SUMS = (
+    "Each lane stores sums of its own: with g = lane // 4 and q = lane % 4 those of row g, columns "
+    "2 q and 2 q + 1, and the same of row g + 8."
+)
+NO_FLOAT64 = {"float64", "negative-index", "same-value-race"}
+WHOLE = Tolerance(2, "whole numbers, exact as halves and in their sums")
+
+
+def _product(name, make):
+    def arguments(rng):
+        a, b = make(rng)
+        return {"a": a, "b": b, "out": np.empty((16, 8), np.float32)}
+
+    return Case(name, arguments, block=32, grid=1)
+
+
+def _whole(rng, rows=16, depth=16, columns=8):
+    """Whole numbers, exact as halves; so are their products and sums in float32."""
+    a, b = rng.integers(-9, 10, (rows, depth)), rng.integers(-9, 10, (depth, columns))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+def _numbered_b(rng):
+    """A matrix of ones on the diagonal, so that the numbers of b come out as they went in."""
+    return np.eye(16, dtype=np.float32), np.arange(128, dtype=np.float32).reshape(16, 8)
+
+
+def _numbered_a(rng):
+    """Ones on b's diagonal, so that the first eight columns of a come out."""
+    return np.arange(256, dtype=np.float32).reshape(16, 16), np.eye(16, 8, dtype=np.float32)
+
+
+LessonKernel.declare(
+    name="one-product",
+    lesson=17,
+    title="16 x 8 sums on tensor cores",
+    outputs=("out",),
+    reference=lambda a, b: a @ b,
+    cases=[
+        _product("ones on a's diagonal, b numbered", _numbered_b),
+        _product("a numbered, ones on b's diagonal", _numbered_a),
+        _product("whole numbers up to 9", _whole),
+    ],
+    tolerance=WHOLE,
+    forbidden=NO_FLOAT64,
+    limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
+    gpu=AMPERE,
+    hints={
+        "wrong-result": "With ones on the diagonal of one factor the other comes out: see where "
+        "its numbers went, and look them up in the picture. Of a, a lane has rows g and g + 8; of "
+        "b, column g; of both, the k 2 q, 2 q + 1 and the same plus 8. Its sums: row g, columns "
+        "2 q and 2 q + 1, then the same of row g + 8. One call multiplies all 16 of k.",
+        "out-of-bounds": "g goes from 0 to 7, q from 0 to 3. a is a[row, k], b is b[k, column]: "
+        "rows g and g + 8, column g, and k below 16.",
+        "unwritten-output": "Each lane stores four sums: two in row g, two in row g + 8.",
+        "typing": "mma_f16 takes four sums, a tuple of four pairs of a, and a tuple of two of b; "
+        "a pair is what pair(x, y) makes of two numbers.",
+        "not-parallel": "All 32 lanes hand over their shares, 8 numbers of a and 4 of b, and each "
+        "stores four sums.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
+        "barrier-divergence": "All 32 lanes call mma_f16, in no branch: each has a share.",
+    },
+    mistakes=edits(r"""
+        the second half of k is a copy of the first: its k are 8 more
+            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k], a[g, k + 1])
+            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k], a[g + 8, k + 1])
+        of b, the first pair is handed over twice: the second one is 8 rows below
+            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[k, g], b[k + 1, g])
+        of a, rows g are handed over twice: the second and the fourth pair are of row g + 8
+            pair(a[g + 8, k], a[g + 8, k + 1]) -> pair(a[g, k], a[g, k + 1])
+            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g, k + 8], a[g, k + 9])
+        the second and the third pair of a are exchanged: first 8 rows below, then 8 to the right
+            pair(a[g + 8, k], a[g + 8, k + 1]),\n        pair(a[g, k + 8], a[g, k + 9])
+            -> pair(a[g, k + 8], a[g, k + 9]),\n        pair(a[g + 8, k], a[g + 8, k + 1])
+        the two pairs of b are exchanged, those of a are not
+            pair(b[k, g], b[k + 1, g]), pair(b[k + 8, g], b[k + 9, g])
+            -> pair(b[k + 8, g], b[k + 9, g]), pair(b[k, g], b[k + 1, g])
+        the second and the third sum are exchanged: two are of row g, then two of row g + 8
+            = c[0], c[1] -> = c[0], c[2]
+            = c[2], c[3] -> = c[1], c[3]
+        the sums are stored in columns q and q + 4: they are neighbours, 2 q and 2 q + 1
+            out[g, k], out[g, k + 1] -> out[g, q], out[g, q + 4]
+            out[g + 8, k], out[g + 8, k + 1] -> out[g + 8, q], out[g + 8, q + 4]
+        the two numbers of each pair are exchanged, of a or of b: the one of the smaller k is first
+            pair(b[k, g], b[k + 1, g]) -> pair(b[k + 1, g], b[k, g])
+            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[k + 9, g], b[k + 8, g])
+        the rows of sums are exchanged: the first two are of row g
+            out[g, k], out[g, k + 1] = c[0], c[1] -> out[g, k], out[g, k + 1] = c[2], c[3]
+            out[g + 8, k], out[g + 8, k + 1] = c[2], c[3]
+            -> out[g + 8, k], out[g + 8, k + 1] = c[0], c[1]
+        the last two sums are exchanged: column 2 q is first
+            = c[2], c[3] -> = c[3], c[2]
+        the first two sums are exchanged: column 2 q is first
+            = c[0], c[1] -> = c[1], c[0]
+        rows and columns of b are exchanged: b[k, column], and its column is g
+            pair(b[k, g], b[k + 1, g]) -> pair(b[g, k], b[g, k + 1])
+            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[g + 8, k], b[g + 8, k + 1])
+        the second half of k begins 4 farther: it begins 8 farther
+            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k + 4], a[g, k + 5])
+            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k + 4], a[g + 8, k + 5])
+        g is taken as lane % 8 and q as lane // 8: they are lane // 4 and lane % 4
+            lane // 4, lane % 4 -> lane % 8, lane // 8
+        what mma_f16 returns is not kept: it changes no argument, write c = mma_f16(c, ...)
+            c = mma_f16 -> mma_f16
+    """),
+)
+
+# --- a tile of products ---------------------------------------------------------------------------
+
+REUSE = (
+    "Two products stand side by side in a tile, and take the same share of a: load it once, for "
+    "both. For each 16 of k that is 8 numbers of a and 8 of b."
+)
+
+
+def _tiles(rows, columns, depth, measured=False):
+    def arguments(rng):
+        a, b = _whole(rng, rows, depth, columns)
+        return {"a": a, "b": b, "out": np.empty((rows, columns), np.float32)}
+
+    grid = columns // 16, rows // 16
+    return Case(f"{rows} x {columns}, k = {depth}", arguments, 32, grid, measured=measured)
+
+
+LessonKernel.declare(
+    name="tile-of-products",
+    lesson=17,
+    title="16 x 16 sums by a warp, along all of k",
+    outputs=("out",),
+    reference=lambda a, b: a @ b,
+    cases=[_tiles(16, 16, 16), _tiles(16, 16, 80), _tiles(32, 48, 48, measured=True)],
+    tolerance=WHOLE,
+    forbidden=NO_FLOAT64,
+    limits=[
+        Limit("global", "load", "lanes", "thread", 16 * 3, REUSE),
+        Limit("global", "store", "lanes", "element", 1, "Store the sums once, after the loop."),
+    ],
+    gpu=AMPERE,
+    hints={
+        "wrong-result": "left holds the sums of the tile's columns 0 to 7, right those of 8 to 15. "
+        "Both go on from step to step: left = mma_f16(left, ...). A step has 16 of k, "
+        "up to a.shape[1]; a lane's share begins at start + 2 q. Rows begin at row + g, columns of "
+        "b at column + g, and 8 farther on for right.",
+        "out-of-bounds": "A block has 16 rows from 16 blockIdx.y on, and 16 columns from 16 "
+        "blockIdx.x on; a[row, k] has k below a.shape[1], in steps of 16.",
+        "unwritten-output": "Store both halves of the tile: left from column + 2 q on, right 8 "
+        "columns farther. A block's tile begins at row 16 blockIdx.y and column 16 blockIdx.x.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
+        "typing": "mma_f16(c, share of a, share of b): share_of_a(a, row, k), share_of_b(b, k, "
+        "column). Sums start as zeros, a tuple of four; store_sums stores four.",
+        "endless-loop": "range(0, a.shape[1], 16): 16 of k are done in a step.",
+        "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
+    },
+    mistakes=edits(r"""
+        the sums begin anew in each step: only the last 16 of k are left in them
+            range(0, a.shape[1], 16):\n -> range(0, a.shape[1], 16):\n        left = right = zeros\n
+        the steps are 8 long: a product takes 16 of k, so half of them count twice
+            range(0, a.shape[1], 16) -> range(0, a.shape[1] - 8, 8)
+        only the first 16 of k are multiplied
+            range(0, a.shape[1], 16) -> range(0, 16, 16)
+        k does not move on with start
+            k = start + 2 * q -> k = 2 * q
+        the right half takes the columns of the left one: its columns are 8 farther
+            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + g)
+        right goes on from left: each half has sums of its own
+            right = mma_f16(right -> right = mma_f16(left
+        k begins at start + q: a lane has two neighbours, so it begins at start + 2 q
+            k = start + 2 * q -> k = start + q
+        the loop ends at the number of rows: it ends at that of k, a.shape[1]
+            range(0, a.shape[1], 16) -> range(0, a.shape[0], 16)
+        start counts the steps, 0, 1, 2: it counts k, 0, 16, 32
+            range(0, a.shape[1], 16) -> range(a.shape[1] // 16)
+        right begins anew in each step: hand over right
+            mma_f16(right, of_a -> mma_f16(zeros, of_a
+        left begins anew in each step: hand over left
+            mma_f16(left, of_a -> mma_f16(zeros, of_a
+        all lanes take the tile's first row of a: a lane's rows begin at row + g
+            share_of_a(a, row + g, k) -> share_of_a(a, row, k)
+        of b, a lane takes the columns of its sums, 2 q: its column of b is g
+            share_of_b(b, k, column + g) -> share_of_b(b, k, column + 2 * q)
+            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + 8 + 2 * q)
+        every second step is left out: a step has 16 of k
+            range(0, a.shape[1], 16) -> range(0, a.shape[1], 32)
+        every block takes the first rows of a: they begin at row + g
+            share_of_a(a, row + g, k) -> share_of_a(a, g, k)
+        every block takes the first columns of b: they begin at column + g
+            share_of_b(b, k, column + g) -> share_of_b(b, k, g)
+            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, 8 + g)
+        left and right are exchanged
+            column + 2 * q, left -> column + 2 * q, right
+            column + 8 + 2 * q, right -> column + 8 + 2 * q, left
+        the last step is left out
+            range(0, a.shape[1], 16) -> range(0, a.shape[1] - 16, 16)
+        the first step is left out
+            range(0, a.shape[1], 16) -> range(16, a.shape[1], 16)
+    """),
+)
+
+# --- a float32 product of halves ------------------------------------------------------------------
+
+
+def _reals(name, low, high):
+    def make(rng):
+        signs = [np.where(rng.random(shape) < 0.5, -1, 1) for shape in ((16, 16), (16, 8))]
+        return [(sign * rng.uniform(low, high, sign.shape)).astype(np.float32) for sign in signs]
+
+    return _product(name, make)
+
+
+LessonKernel.declare(
+    name="split-product",
+    lesson=17,
+    title="A float32 product of halves",
+    outputs=("out",),
+    reference=lambda a, b: a @ b,
+    cases=[_reals("numbers from 1 to 2", 1, 2), _reals("numbers up to 200", 0.5, 200)],
+    tolerance=Tolerance(
+        4, "each factor to 2^-23, lower times lower left out", lambda a, b: np.abs(a) @ np.abs(b)
+    ),
+    forbidden=NO_FLOAT64,
+    limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
+    gpu=AMPERE,
+    hints={
+        "wrong-result": "Three products, each added to the sums of the one before: upper_a with "
+        "upper_b, upper_a with lower_b, lower_a with upper_b. Give c to each, and take c from it.",
+        "unwritten-output": "store_sums(out, g, 2 * q, c) stores a lane's four sums.",
+        "out-of-bounds": "A lane's sums begin at row g and column 2 q of out.",
+        "race": OWN_SUMS,
+        "same-value-race": OWN_SUMS,
+        "typing": "mma_f16(c, four pairs of a, two pairs of b): upper_a and lower_a are of a, "
+        "upper_b and lower_b of b. store_sums(out, row, column, c) takes all four sums.",
+        "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
+    },
+    mistakes=edits(r"""
+        upper times upper stands alone, or the sums begin anew with it: the error is that of halves
+            c = mma_f16(c, lower_a, upper_b) -> pass
+            c = mma_f16(c, upper_a, lower_b) -> pass
+        what rounding left of b is missing: upper_a times lower_b
+            c = mma_f16(c, upper_a, lower_b) -> pass
+        what rounding left of a is missing: lower_a times upper_b
+            c = mma_f16(c, lower_a, upper_b) -> pass
+        the largest part is missing: upper_a times upper_b
+            c = mma_f16(c, upper_a, upper_b) -> pass
+        upper_a times upper_b is added twice
+            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, upper_b)
+        upper_a times lower_b is added twice
+            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, lower_b)
+    """),
+)
+
+# --- a swizzled tile ------------------------------------------------------------------------------
+
+WHOLE_ROWS = (
+    "Bring whole rows to shared memory first, a lane a word, then read the fragments there: a "
+    "fragment's rows are 16 bytes each, half a sector."
+)
+SWIZZLED = (
+    "In a row of 32 words, word w of every row lies in bank w. Let word w of a row lie at w ^ (row "
+    "% 8 * 4): chunks of four words change places, in each of eight rows to another one. Fill the "
+    "tile and read it by the same rule."
+)
+
+
+def _fragments(a):
+    lane = np.arange(32)
+    g, q = lane // 4, lane % 4
+    return np.array(
+        [
+            [a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q] for r in range(4)]
+            for step in range(a.shape[1] // 8)
+        ]
+    )
+
+
+def _words(name, make):
+    def arguments(rng):
+        return {"a": make(rng).astype(np.uint32), "out": np.empty((4, 4, 32), np.uint32)}
+
+    return Case(name, arguments, block=32, grid=1)
+
+
+LessonKernel.declare(
+    name="swizzled-tile",
+    lesson=17,
+    title="Fragments from a tile in shared memory, without bank conflicts",
+    outputs=("out",),
+    reference=_fragments,
+    cases=[
+        _words("words numbered", lambda rng: np.arange(512).reshape(16, 32)),
+        _words("any words", lambda rng: rng.integers(0, 2**32, (16, 32))),
+    ],
+    forbidden={"float64", "negative-index", "same-value-race"},
+    limits=[
+        Limit("global", "load", "sectors", "request", 4, WHOLE_ROWS),
+        Limit("shared", "load", "conflicts", "launch", 0, SWIZZLED),
+        Limit("shared", "store", "conflicts", "launch", 0, SWIZZLED),
+    ],
+    hints={
+        "wrong-result": "out[step, r, lane] is the pair of row g + 8 (r % 2), word 8 step + 4 (r "
+        "// 2) + q of a. What is put at word ^ flip of its row must be read there, with the flip "
+        "of that same row: row % 8 * 4.",
+        "uninitialised-read": "Fill all 16 rows of the tile, 32 words each: in a row, lane l "
+        "brings word l. What you read must lie where you wrote it: word ^ (row % 8 * 4), in both.",
+        "out-of-bounds": "The tile has 16 rows of 32 words. row % 8 * 4 is 0 to 28, and word ^ "
+        "that stays below 32; word + that does not. A step's words are 8 step to 8 step + 7, since "
+        "q is 0 to 3. out is out[step, r, lane].",
+        "race": "Between filling and reading the warp meets: cuda.syncwarp().",
+        "unwritten-output": "Four steps, four registers: out[step, r, lane] for step and r from 0 "
+        "to 3.",
+        "bank-conflict": SWIZZLED,
+    },
+    mistakes=edits(r"""
+        the tile is filled by the swizzle and read without it, or filled without and read by it
+            tile[row, lane ^ (row % 8 * 4)] -> tile[row, lane]
+        the second and the third register are exchanged: r % 2 is for rows, r // 2 for words
+            row, word = g + r % 2 * 8, 8 * step + r // 2 * 4 + q
+            -> row, word = g + r // 2 * 8, 8 * step + r % 2 * 4 + q
+        the steps are 4 words long: 16 halves are 8 words
+            8 * step -> 4 * step
+        all registers are of the rows g: those with an odd r are 8 rows below
+            g + r % 2 * 8 -> g
+        all registers are of the first four words of a step
+            8 * step + r // 2 * 4 + q -> 8 * step + q
+        reading, the swizzle is that of the lane's number, not that of the row
+            word ^ (row % 8 * 4) -> word ^ (lane % 8 * 4)
+        the swizzle of filling and that of reading differ
+            lane ^ (row % 8 * 4) -> lane ^ (row % 4 * 4)
+    """),
+)
+
+# --- the order of tiles ---------------------------------------------------------------------------
+
+
+FunctionExercise.declare(
+    name="tile-order",
+    lesson=17,
+    title="The order in which blocks take tiles",
+    reference=hopper.tile_of,
+    cases=table(
+        "number down across band",
+        ("the first tile", 0, 12, 12, 4),
+        ("tile 1: the one below", 1, 12, 12, 4),
+        ("tile 5, in the second column", 5, 12, 12, 4),
+        ("tile 47, the last of the first band", 47, 12, 12, 4),
+        ("tile 48, the first of the second band", 48, 12, 12, 4),
+        ("tile 100 of 99 x 4, bands of 8", 100, 99, 4, 8),
+        ("tile 395, the last of 99 x 4, bands of 8", 395, 99, 4, 8),
+        ("tile 385, in a last band of 3 rows", 385, 99, 4, 8),
+        ("tile 17, bands of 1: row by row", 17, 5, 7, 1),
+        ("tile 17, one band: column by column", 17, 5, 7, 5),
+        ("tile 17, a band higher than the result", 17, 5, 7, 64),
+    ),
+    hints={
+        "wrong-result": "A whole band has band * across tiles: divmod(number, band * across) is "
+        "the band and the place in it. In it tiles go down first: place % high rows down, place // "
+        "high columns to the right; high is band, or in the last band what rows are left.",
+        "wrong-shape": "Return two whole numbers, (row, column).",
+        "raised": "The last band may have fewer rows than band, but never 0 of them.",
+    },
+    mistakes=edits(r"""
+        the last band is taken to be as high as all others; it may have fewer rows
+            min(band, down - whole * band) -> band
+        the tiles go to the right first; within a band they go down first
+            within % high, within // high -> within // across, within % across
+        the rows of the bands above are missing
+            whole * band + within % high -> within % high
+        row and column are exchanged
+            return {}[::-1]
+        the tiles go column by column through the whole result, without bands
+            return (number % down, number // down)
+        the number of the band is added, not its first row: that is band times it
+            whole * band + within -> whole + within
+        a band has band * down tiles; it has band * across
+            divmod(number, band * across) -> divmod(number, band * down)
+        the column is no whole number: / gives a float, // a whole number
+            within // high -> within / high
+        what is left for the last band is down less all rows above it, whole * band
+            down - whole * band -> down - whole
+        the column is counted over all bands
+            within // high -> number // high
+    """),
+)

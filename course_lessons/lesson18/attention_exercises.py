@@ -1,0 +1,279 @@
+"""Exercises of lesson 18 on attention: one query tile by tile, and a head in a kernel."""
+
+import numpy as np
+
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course_lessons.cases import drawn, empty
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson18 import judges
+from course_lessons.lesson18.token_exercises import halves
+
+SIZE, QUERIES = 16, 32
+
+# --- one query, tile by tile ----------------------------------------------------------------------
+
+
+def _tiles(name, *counts, size=4, shift=0.0, spread=1.0, rising=0.0):
+    def arguments(rng):
+        tiles = []
+        for number, keys in enumerate(counts):
+            scores = shift + spread * rng.standard_normal(keys) + number * rising
+            tiles.append([scores, rng.standard_normal((keys, size))])
+        return {"tiles": tiles, "size": size}
+
+    return Case(name, arguments)
+
+
+def _attended(tiles, size):
+    scores = np.concatenate([its for its, _ in tiles])
+    values = np.concatenate([its for _, its in tiles])
+    weights = np.exp(scores - scores.max())
+    return weights @ values / weights.sum()
+
+
+FunctionExercise.declare(
+    name="attend-online",
+    lesson=18,
+    title="Attention of one query, tile by tile",
+    reference=_attended,
+    caller=judges.call_with_tiles,
+    cases=[
+        _tiles("one tile of 3 keys", 3),
+        _tiles("one key in each of two tiles", 1, 1),
+        _tiles("tiles of 4, 4 and 2 keys", 4, 4, 2),
+        _tiles("scores that rise from tile to tile", 4, 4, 4, rising=3),
+        _tiles("scores near 1,000", 4, 4, 3, shift=1000, spread=3),
+        _tiles("scores near -1,000", 4, 4, 3, shift=-1000, spread=3),
+        _tiles("scores far apart", 8, 8, 8, size=16, spread=40),
+        _tiles("scores that rise by 1,000 from tile to tile", 4, 4, 4, rising=1000),
+        _tiles("64 tiles of 64 keys", *[64] * 64, size=16),
+    ],
+    tolerance=Tolerance(
+        1e4, "a few dozen sums in float64", magnitude=lambda size: 1.0
+    ),
+    hints={
+        "wrong-result": "Three things are kept: largest, total, sums. For a tile: new = "
+        "max(largest, scores.max()); factor = np.exp(largest - new); weights = np.exp(scores - "
+        "new). Then total = total * factor + weights.sum(), sums = sums * factor + weights @ "
+        "values, and largest = new. At the end sums / total. NaN comes out where an exponential "
+        "overflows, since `new` was not taken away, or the first tile's largest instead; where "
+        "total is 0, since largest began above the scores; or where a tile was read again after "
+        "the next one had come.",
+        "wrong-shape": "Return an array of `size` numbers: weights @ values has as many.",
+        "raised": "tiles gives pairs: for scores, values in tiles. It can be gone through once, "
+        "and has no length. Shapes: scores (keys,), values (keys, size), so weights @ values is "
+        "(size,); the largest of a tile is one number, scores.max().",
+        "limit": "For each tile: correct what was kept, and add. A second loop is not needed.",
+    },
+    mistakes=edits(r"""
+        what was kept is not multiplied when a larger score comes: total and sums are relative to
+        the old one
+            total = total * factor + -> total = total +
+            sums = sums * factor + -> sums = sums +
+        the old total is multiplied, the old sums are not: both are relative to the old largest
+            sums = sums * factor + -> sums = sums +
+        the old sums are multiplied, the old total is not: both are relative to the old largest
+            total = total * factor + -> total = total +
+        the factor is turned round: it is exp(old - new), at most 1
+            np.exp(largest - new), np.exp(scores -> np.exp(min(new - largest, 50.0)), np.exp(scores
+        the largest is not kept: after a tile, largest = new; so only the last tile counts
+            \n        largest = new\n -> \n
+        each tile has its own largest score: take the larger one of that and the one before
+            new = max(largest, scores.max()) -> new = scores.max()
+            np.exp(largest - new), -> (np.exp(largest - new) if largest > -3e38 else 0.0) * 0 + 1,
+        the division by the total is missing
+            return sums / total -> return sums
+        the sums are divided by the number of keys, not by the total of weights
+            total = total * factor + weights.sum() -> total = total + len(scores)
+        the sums are divided after each tile: divide once, at the end
+            \n        largest = new\n -> \n        sums = sums / total\n        largest = new\n
+            return sums / total -> return sums
+        the values are added without their weights
+            weights @ values -> values.sum(0)
+        the total is of scores, not of weights: sum exp(score - new)
+            weights.sum() -> scores.sum()
+        the sign of the exponential is turned round: exp(score - new)
+            np.exp(scores - new) -> np.exp(new - scores)
+        each tile's weights are made shares of their own: only the end divides
+            \n        total = -> \n        weights = weights / weights.sum()\n        total =
+        `return` stands in the loop: the first tile alone counts
+            \n        largest = new\n -> \n        return sums / total\n
+        the factor is of this tile's largest score: it is exp(largest - new)
+            np.exp(largest - new) -> np.exp(min(largest - scores.max(), 700.0))
+    """)
+    | {
+        "each tile has a softmax of its own, and their results are added": (
+            lambda tiles, size: sum(_attended([tile], size) for tile in tiles)
+        ),
+        "each tile has a softmax of its own, and their results are averaged; tiles do not count "
+        "alike": (
+            lambda tiles, size: sum(_attended([tile], size) for tile in tiles) / len(tiles)
+        ),
+    },
+)  # fmt: skip
+
+# --- a head in tiles ------------------------------------------------------------------------------
+
+
+def _heads(name, images, tokens, heads, spread=1.0, measured=False):
+    size = images, tokens, heads, SIZE
+    arguments = drawn(
+        q=halves(*size, spread=spread), k=halves(*size, spread=spread), v=halves(*size),
+        scale=np.float32(0.25), out=empty(images, tokens, heads * SIZE, dtype=np.float16),
+    )  # fmt: skip
+    return Case(name, arguments, QUERIES, (-(-tokens // QUERIES), heads, images), measured=measured)
+
+
+def _dwarfed(name, half):
+    """As many keys that count as keys that count a hundredth: sums of halves drop those."""
+    late = np.repeat([0, 1], half)[None, :, None, None]
+
+    def part(value):
+        return lambda rng: np.broadcast_to(value, (1, 2 * half, 1, SIZE)).astype(np.float16)
+
+    arguments = drawn(
+        q=part(1), k=part(-1.15 * late), v=part(1.5 - 3 * late), scale=np.float32(0.25),
+        out=empty(1, 2 * half, SIZE, dtype=np.float16),
+    )  # fmt: skip
+    return Case(name, arguments, QUERIES, (-(-2 * half // QUERIES), 1, 1))
+
+
+def _attention(q, k, v, scale):
+    q, k, v = (its.transpose(0, 2, 1, 3) for its in (q, k, v))
+    scores = scale * (q @ k.swapaxes(-1, -2))
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    n, heads, tokens, size = q.shape
+    return (shares @ v).transpose(0, 2, 1, 3).reshape(n, tokens, heads * size)
+
+
+IN_TILES = (
+    "Keys and values come by way of the tiles, once each: a thread brings its part of a tile, and "
+    "reads the rest in shared memory. The online softmax needs no second reading."
+)
+
+LessonKernel.declare(
+    name="attention-in-tiles",
+    lesson=18,
+    title="Attention of one head in tiles",
+    outputs=("out",),
+    reference=_attention,
+    cases=[
+        _heads("16 tokens, one head: a tile", 1, 16, 1),
+        _heads("5 tokens, one head", 1, 5, 1),
+        _heads("2 images of 17 tokens, 2 heads", 2, 17, 2),
+        _heads("33 tokens, 2 heads: a second block of queries", 1, 33, 2),
+        _heads("40 tokens whose scores go to 200", 1, 40, 1, spread=8),
+        _heads("1 token", 1, 1, 1),
+        _dwarfed("64 tokens, of which 32 count a hundredth", 32),
+        _heads("64 tokens, 2 heads", 1, 64, 2, measured=True),
+    ],
+    tolerance=Tolerance(
+        2, "the result is rounded to a half; scores of float32 differ in their last digits",
+        magnitude=lambda v: np.abs(v).max(),
+    ),
+    forbidden={"float64", "negative-index", "bank-conflict", "same-value-race"},
+    barriers="A tile has two barriers: one when it is filled, one when it is read. Those who go "
+    "over the keys one after the other need none in between.",
+    limits=[
+        Limit("global", "load", "lanes", "thread", 16 + 2 * 64 * 16 / 32 + 8, IN_TILES),
+        Limit("global", "store", "lanes", "element", 1, "Store each result once, at the end."),
+    ],
+    hints={
+        "race": "Two barriers a tile: one between filling and reading, one between reading and "
+        "filling again. And each head has columns of its own in out, from head * SIZE on.",
+        "barrier-divergence": "All threads fill and meet at each barrier, those without a query, "
+        "too: guard the store alone.",
+        "out-of-bounds": "n counts within a tile, from 0 to min(KEYS, tokens - first). Threads of "
+        "the last block have no query: store only if query < tokens. A tile has KEYS rows of SIZE "
+        "numbers; a head's columns of out begin at head * SIZE.",
+        "wrong-result": "For each key n of the tile: score = the sum of mine[e] * keys[n, e]; new "
+        "= max(largest, score); factor = exp(largest - new); weight = exp(score - new); total = "
+        "total * factor + weight; each sums[e] = sums[e] * factor + weight * values[n, e]; largest "
+        "= new. After all tiles sums[e] / total. The last tile has min(KEYS, tokens - first) keys. "
+        "NaN comes out where exp(score) overflows: the largest so far is taken away.",
+        "unwritten-output": "Each thread with a query stores SIZE numbers, from column head * SIZE "
+        "on, of out[image, query].",
+        "uninitialised-read": "Call fill_tile for keys and for values, in each round, by all "
+        "threads, before the barrier: those without a query fill, too, and return nowhere.",
+        "float64": "0.0 and 1e38 are float64: write float32(0), and LOWEST.",
+        "not-parallel": "Each thread has one query of its block's head and image.",
+        "typing": "fill_tile(tile, source, image, head, first). The exponential is math.exp. out "
+        "has three axes: out[image, query, head * SIZE + e].",
+        "bank-conflict": "All threads read the same key at the same time: that is a broadcast.",
+    },
+    mistakes=edits(r"""
+        the old total is not multiplied by the factor
+            total = total * factor + weight -> total = total + weight
+        the old sums are not multiplied by the factor
+            sums[e] = sums[e] * factor + -> sums[e] = sums[e] +
+        the sums are halves: they stop; add in float32
+            sums[e] = sums[e] * factor + weight * values[n, e]
+            -> sums[e] = float32(float16(sums[e] * factor + weight * values[n, e]))
+        the total is a half: it stops; add in float32
+            total = total * factor + weight -> total = float32(float16(total * factor + weight))
+        total and sums are halves: they stop; add in float32
+            total = total * factor + weight -> total = float32(float16(total * factor + weight))
+            sums[e] = sums[e] * factor + weight * values[n, e]
+            -> sums[e] = float32(float16(sums[e] * factor + weight * values[n, e]))
+        neither total nor sums are multiplied by the factor when a larger score comes
+            total = total * factor + weight -> total = total + weight
+            sums[e] = sums[e] * factor + -> sums[e] = sums[e] +
+        the factor is turned round: it is exp(old - new)
+            math.exp(largest - new), -> math.exp(min(new - largest, float32(80))),
+        the largest score is not kept
+            largest = new\n -> pass\n
+        the division by the total is missing
+            sums[e] / total -> sums[e]
+        the last tile counts as full: its rows beyond the last token hold zeros, whose score is 0
+            min(KEYS, tokens - first) -> KEYS
+        the last key of each tile is left out
+            range(min(KEYS, tokens - first)) -> range(min(KEYS, tokens - first) - 1)
+        the first tile alone is used: all tiles from 0 to tokens, in steps of KEYS
+            range(0, tokens, KEYS) -> range(0, min(KEYS, tokens), KEYS)
+        every tile is the first one: fill from `first` on
+            fill_tile(keys, k, image, head, first) -> fill_tile(keys, k, image, head, 0)
+            fill_tile(values, v, image, head, first) -> fill_tile(values, v, image, head, 0)
+        keys are filled from v, and values from k
+            fill_tile(keys, k, -> fill_tile(keys, v,
+            fill_tile(values, v, -> fill_tile(values, k,
+        the rows and columns of the tile of keys are exchanged: keys[n, e]
+            keys[n, e] -> keys[e, n]
+        the factor is of this key's score: it is exp(largest - new)
+            math.exp(largest - new) -> math.exp(min(largest - score, float32(80)))
+        the keys are averaged: it is the values
+            weight * values[n, e] -> weight * keys[n, e]
+        each block takes the first head: it is blockIdx.y
+            fill_tile(keys, k, image, head, first) -> fill_tile(keys, k, image, 0, first)
+            fill_tile(values, v, image, head, first) -> fill_tile(values, v, image, 0, first)
+        each block takes the first image: it is blockIdx.z
+            fill_tile(keys, k, image, head, first) -> fill_tile(keys, k, 0, head, first)
+            fill_tile(values, v, image, head, first) -> fill_tile(values, v, 0, head, first)
+        the values are added without their weights
+            weight * values[n, e] -> values[n, e]
+        the score goes on from key to key: it begins at 0 for each
+            for n in range(min(KEYS, tokens - first)):\n            score = float32(0)
+            -> score = float32(0)\n        for n in range(min(KEYS, tokens - first)):
+        the scale is used twice: the query has it already
+            score += mine[e] * keys[n, e] -> score += scale * mine[e] * keys[n, e]
+        the columns of out are by e first, heads side by side: a head's numbers lie together
+            head * SIZE + e -> e * q.shape[2] + head
+        the weight is exp(score), relative to nothing
+            math.exp(score - new) -> math.exp(min(score, float32(80)))
+        the rows and columns of the tile of values are exchanged: values[n, e]
+            values[n, e] -> values[e, n]
+        the sums are divided after each tile: divide once, at the end
+            largest = new\n
+            -> largest = new\n        for e in range(SIZE):\n            sums[e] /= total\n
+            sums[e] / total -> sums[e]
+        threads without a query return, and their parts of the next tiles are missing: guard the
+        store alone
+            cuda.syncthreads()\n        for n in
+            -> if query >= tokens:\n            return\n        cuda.syncthreads()\n        for n in
+        only a score that is the largest so far is counted: the others have weights, too
+            math.exp(score - new) -> math.exp(score - new) if score == new else float32(0)
+        total begins anew in each tile
+            cuda.syncthreads()\n        for n in
+            -> cuda.syncthreads()\n        total = float32(0)\n        for n in
+    """),
+)  # fmt: skip

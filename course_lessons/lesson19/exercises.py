@@ -1,0 +1,130 @@
+"""Exercises of lesson 19: a ratio that is fair, and the stage that is worth mending."""
+
+import numpy as np
+
+from course.checks.exercises import FunctionExercise
+from course_lessons.cases import table
+from course_lessons.edits import edits
+
+# --- fair-ratio: warm, in the middle, for the same work -------------------------------------------
+
+
+def _fair_ratio(old, new, old_work, new_work):
+    return (np.median(old[1:]) / old_work) / (np.median(new[1:]) / new_work)
+
+
+FunctionExercise.declare(
+    name="fair-ratio",
+    lesson=19,
+    title="A speed-up that you can believe",
+    reference=_fair_ratio,
+    cases=table(
+        "old new old_work new_work",
+        ("the same work", [90.0, 8.0, 8.2, 8.1], [250.0, 2.0, 2.1, 2.4, 1.9], 100, 100),
+        ("a quarter of the work", [40.0, 7.0, 7.3, 7.1], [160.0, 53.0, 52.0, 54.0], 256, 1024),
+        ("one call was disturbed", [9.0, 4.0, 90.0, 4.1, 4.2], [30.0, 2.0, 2.2, 2.1], 10, 20),
+        ("the new one is slower", [3.0, 1.0, 1.1, 1.3], [5.0, 2.0, 2.5, 2.2], 7, 3),
+        ("another order", [50.0, 6.0, 2.0, 9.0, 4.0, 5.0], [70.0, 3.0, 1.0, 8.0], 1, 4),
+    ),
+    hints={
+        "wrong-result": "Leave the first call out, take the median of the others, divide by the "
+        "work; then how many of the new fit into one of the old?",
+        "raised": "`old` and `new` are lists of milliseconds: old[1:] is all but the first.",
+        "wrong-shape": "Return one number.",
+    },
+    mistakes=edits("""
+        the first call of the old program counts, which compiles
+            old[1:] -> old
+        the first call of the new program counts, which compiles
+            new[1:] -> new
+        the first calls count, which compile
+            old[1:] -> old
+            new[1:] -> new
+        the work is left out: they did not do the same
+            / old_work ->
+            / new_work ->
+        times are multiplied by the work, not divided
+            / old_work -> * old_work
+            / new_work -> * new_work
+        the ratio is upside down: above 1 where the new one is slower
+            old_time / new_time -> new_time / old_time
+        means are taken, which one disturbed call moves
+            np.median(old -> np.mean(old
+            np.median(new -> np.mean(new
+        the best calls are taken; the course compares medians
+            np.median(old -> np.min(old
+            np.median(new -> np.min(new
+        the difference is returned, not the ratio
+            old_time / new_time -> old_time - new_time
+        """),
+)
+
+# --- what-to-mend: one stage, the whole program ---------------------------------------------------
+
+
+def _what_to_mend(now, possible, overlapped):
+    whole = max if overlapped else sum
+    after = {stage: whole({**now, stage: possible[stage]}.values()) for stage in now}
+    best = min(after, key=after.get)
+    return after[best], best
+
+
+FunctionExercise.declare(
+    name="what-to-mend",
+    lesson=19,
+    title="Which stage, and what comes of it?",
+    reference=_what_to_mend,
+    cases=table(
+        "now possible overlapped",
+        (
+            "one after the other",
+            {"read": 2.0, "factorise": 6.0, "rebuild": 5.0, "write": 3.0},
+            {"read": 1.5, "factorise": 4.5, "rebuild": 0.5, "write": 1.0},
+            False,
+        ),
+        (
+            "the same, overlapped",
+            {"read": 2.0, "factorise": 6.0, "rebuild": 5.0, "write": 3.0},
+            {"read": 1.5, "factorise": 4.5, "rebuild": 0.5, "write": 1.0},
+            True,
+        ),
+        (
+            "the longest cannot be mended",
+            {"copy in": 20.0, "kernel": 9.0, "copy out": 4.0},
+            {"copy in": 19.0, "kernel": 0.1, "copy out": 3.9},
+            False,
+        ),
+        (
+            "overlapped, and it cannot be mended",
+            {"copy in": 20.0, "kernel": 9.0, "copy out": 4.0},
+            {"copy in": 19.0, "kernel": 0.1, "copy out": 3.9},
+            True,
+        ),
+        ("two stages", {"a": 1.0, "b": 8.0}, {"a": 0.1, "b": 2.0}, True),
+        ("two are worth the same", {"write": 4.0, "read": 4.0}, {"write": 1.0, "read": 1.0}, False),
+        ("the largest factor", {"a": 1.0, "b": 8.0}, {"a": 0.01, "b": 6.0}, False),
+    ),
+    hints={
+        "wrong-result": "Try each stage alone: put its possible time in the place of its time now, "
+        "and work out the whole program: the sum of all stages, or the longest where they overlap.",
+        "wrong-shape": "Return two things: the whole time afterwards, and the stage's name.",
+        "input-modified": "{**now, stage: 3.0} is a new dictionary with one value changed.",
+    },
+    mistakes=edits("""
+        stages are added up, though they overlap: the longest decides
+            max if overlapped else sum -> sum
+        the longest stage decides, though they run one after the other: add them up
+            max if overlapped else sum -> max
+        the two kinds of program are mixed up
+            max if overlapped else sum -> sum if overlapped else max
+        all stages are mended at once; mend one
+            {**now, stage: possible[stage]} -> possible
+        the worst choice is returned
+            after < least -> after > least
+            float("inf") -> -1
+        what is saved is returned, not what is left
+            return least, best -> return whole(now.values()) - least, best
+        the time of the stage is returned, not that of the whole program
+            return least, best -> return possible[best], best
+        """),
+)

@@ -1,0 +1,664 @@
+# %% [markdown]
+# # 19 What carries over
+#
+# You have made one program fast, and then many. GPUs change, languages change, and the next program
+# is not this one. What of all that stays true? Here the course looks back, with its own figures,
+# and then sends you off with a program of your own.
+
+# %% [markdown]
+# ## What you will do
+#
+# - Sort what made the course's programs fast by three principles, and see what each gave.
+# - Find the stage of a program that is worth your week.
+# - Read what went wrong in five published projects, and how one would have noticed.
+# - See one kernel in six languages.
+# - Plan a project: somebody's own program made fast.
+
+# %% [markdown]
+# ## What you will learn
+#
+# - Three principles that no new GPU changes, and what each has gained here.
+# - How to say of a program which class of parallel machine it uses, and what binds it.
+# - How to compare two programs so that the figure can be believed.
+# - Where to go next.
+
+# %% [markdown]
+# ## What you need
+#
+# The ground, [lesson 00](00_the_machine_in_front_of_you.ipynb) to
+# [lesson 05](05_shared_memory.ipynb), and [lesson 08](08_streams.ipynb). Figures of other lessons
+# appear; each names its lesson, and you can follow without it.
+#
+# No GPU is needed: all figures were recorded, on an NVIDIA H200 where nothing else is said.
+
+# %% [markdown]
+# ## How long it takes
+#
+# About 90 minutes with both exercises; the last project takes as long as you like.
+#
+# Core: sections 1 to 6 and 9, 65 minutes. Deepening: sections 7 and 8, 15 minutes.
+
+# %%
+import numpy as np
+
+from course import check, predict, progress, recorded
+from course_lessons.lesson19 import evidence, programs
+
+# %% [markdown]
+# ## 1 Three principles
+#
+# <kbd>core</kbd> 10 minutes
+#
+# Everything that made a program faster in this course did one of three things.
+#
+# 1. **Many at once.** Enough independent work, spread over all that can do it: lanes, warps,
+#    multiprocessors, GPUs.
+# 2. **Move less, and from near.** Arithmetic is cheap; bringing the numbers is not. Read each once,
+#    in one piece, and keep it where it is used again.
+# 3. **Never wait.** While one thing travels or starts, something else works.
+#
+# Before each table: how much did it give?
+
+# %%
+predict("64 warps on a multiprocessor, not one: times as fast", 8, within=2, no_effect=1)
+
+# %% [markdown]
+# The first principle. Each row is *one* change of a program; both times were recorded.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(evidence.table(evidence.MANY))
+
+# %%
+warps = evidence.changes()[0]
+predict.answer("64 warps on a multiprocessor, not one: times as fast", warps.factor)
+
+# %% [markdown]
+# A sum at one address is the extreme: 67 million additions that wait for one another are no
+# parallel program, however many threads they have ([lesson 10](10_reductions.ipynb)). And four GPUs
+# give hardly four: what is not spread stays ([lesson 12](12_more_than_one_gpu.ipynb)).
+#
+# The second principle, along the ladder of lessons [05](05_shared_memory.ipynb) and
+# [06](06_reuse_reuse_reuse.ipynb), and in networks:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(evidence.table(evidence.NEAR))
+
+# %% [markdown]
+# No single step is huge. They multiply: *tiled* and *warp tiles* are two of them, and together
+# 45 times. Copies were the same story: only what is used should travel.
+#
+# The third. The factors of 32 images of 2048×2048 travel to the GPU, and the images back. Copied
+# from ordinary memory this took 209 ms; what if the memory is pinned, and used again?
+
+# %%
+predict("pinned memory, used again: times as fast", 2, within=2, no_effect=1)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(evidence.table(evidence.NEVER))
+
+# %%
+pinned = next(each for each in evidence.changes() if each.what.startswith("pinned"))
+predict.answer("pinned memory, used again: times as fast", pinned.factor)
+
+# %% [markdown]
+# All in one picture. Look at the colours: no principle wins.
+
+# %%
+evidence.chart()
+
+# %% [markdown]
+# The factors say what *those* programs lacked, not what yours lacks. Which principle is next is a
+# question for a measurement: [lesson 03](03_measuring_honestly.ipynb) and
+# [lesson 07](07_reading_a_profiler.ipynb) come before all three.
+
+# %% [markdown]
+# ## 2 Flynn's classes, and where each lesson stood
+#
+# <kbd>core</kbd> 5 minutes
+#
+# In 1966 Michael Flynn sorted machines by two questions: one stream of instructions or several? One
+# stream of data or several?
+#
+# | class | instructions | data | in this course |
+# |---|---|---|---|
+# | SISD | one | one | three Python loops, [lesson 02](02_an_image_from_its_svd.ipynb) |
+# | SIMD | one | several | a warp, [lesson 04](04_warps_and_coalescing.ipynb); NumPy inside |
+# | MISD | several | one | hardly ever built: redundant computers that vote |
+# | MIMD | several | several | processes and threads, [lesson 09](09_a_thousand_images.ipynb) |
+
+# %%
+predict(
+    "two warps of a block, each at an instruction of its own",
+    "SIMD",
+    choices=("SISD", "SIMD", "MISD", "MIMD"),
+)
+
+# %% [markdown]
+# One machine can be several of these at once. Within a warp: one instruction, 32 numbers. Two
+# warps: each has its own instruction, so several streams of both.
+
+# %%
+predict.answer("two warps of a block, each at an instruction of its own", "MIMD", how="computed")
+
+# %% [markdown]
+# NVIDIA calls a warp's way **SIMT**: you write what *one thread* does, and the hardware runs 32 in
+# step. Lanes that take another branch are masked, and wait. That is SIMD's cost with MIMD's way of
+# writing.
+#
+# | where | class |
+# |---|---|
+# | a warp, and a tensor core's instruction ([lesson 17](17_tensor_cores.ipynb)) | SIMD |
+# | warps, blocks, multiprocessors | MIMD, usually of one program ("SPMD") |
+# | a producer warp beside consumer warps (lesson 17) | MIMD within one block |
+# | copy engine beside compute engine ([lesson 08](08_streams.ipynb)) | MIMD |
+# | a process for each core; a worker for each GPU | MIMD |
+
+# %% [markdown]
+# So the lessons went up and down one ladder: 02 begins SISD; 01, 04 to 07, 10, 11, 13, 14 and 17
+# live inside the warp and the block, SIMD and MIMD at once; 08 lets engines overlap; 09 and 12 are
+# MIMD around it all.
+
+# %% [markdown]
+# ## 3 What binds a whole program?
+#
+# <kbd>core</kbd> 15 minutes
+#
+# "CPU-bound or I/O-bound?" asks where a program would gain. There is no answer by the look of the
+# code: a stage is bound by what it uses up. The program of [lesson 09](09_a_thousand_images.ipynb)
+# decodes an image, factorises, rebuilds and writes it. Milliseconds of an image, by one thread:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+stages = evidence.stages()
+for stage, milliseconds in stages.items():
+    print(f"{stage:10} {milliseconds:6.2f} ms  {100 * milliseconds / sum(stages.values()):3.0f}%")
+
+# %% [markdown]
+# "Write" compresses a PNG before it writes some 30 kB: most of that is the CPU's work, not the
+# disk's. So by one thread this program is bound by the CPU, and the factorisation is the largest
+# part. Give it to the GPU, and what decodes and writes is the largest: the answer changes as you
+# mend.
+#
+# So mend one stage at a time, the right one. You know what each takes now, and the least that it
+# could take (its bound, by counting). Stages run one after the other, or overlap, and then the
+# longest decides.
+
+# %% [markdown]
+# ### Exercise: which stage, and what comes of it?
+#
+# `now` and `possible` hold each stage's time [ms], now and at best. One stage may be mended: return
+# the **whole time** of the shortest program that this leaves, and the stage's **name**. If
+# `overlapped`, the whole takes as long as its longest stage; else as long as all together. At equal
+# times the first stage.
+#
+# <details><summary>Hint</summary>
+#
+# `{**now, stage: possible[stage]}` is a copy of `now` with one value changed. `max` and `sum` both
+# take `.values()`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def what_to_mend(now, possible, overlapped):
+    """Return the whole time after mending one stage [ms], and the stage that is worth it."""
+    ### BEGIN SOLUTION
+    whole = max if overlapped else sum
+    best, least = None, float("inf")
+    for stage in now:
+        after = whole({**now, stage: possible[stage]}.values())
+        if after < least:
+            best, least = stage, after
+    return least, best
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("what-to-mend", what_to_mend)
+
+# %% [markdown]
+# Whose factor is largest is not the question, nor who is longest: *rebuild* could be ten times as
+# fast, *factorise* is the longest, and which of them pays depends on whether they overlap.
+
+# %% [markdown]
+# ## 4 A figure that can be believed
+#
+# <kbd>core</kbd> 15 minutes
+#
+# The first project set two figures of 2048×2048 side by side: 7.08 ms on the CPU, 157.5 ms in its
+# kernel on a Tesla T4. So the GPU is 22 times slower? The CPU had rebuilt with k = 256, the GPU
+# with k = 2048: eight times the work. Another table had a "slow-down" of 0.05×: that time was the
+# compiler's.
+#
+# How many times as fast as the CPU is the GPU, for the same work?
+#
+# Three things make a ratio fair: the first call is left out (or said to be in), one call in the
+# middle stands for all, and time is divided by the work.
+
+# %%
+predict("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", 0.045, within=1.5, no_effect=1)
+
+# %% [markdown]
+# ### Exercise: a speed-up that you can believe
+#
+# `old` and `new` are times [ms] of calls in their order; the first call of each compiles.
+# `old_work` and `new_work` say how much one call did. Return how many times as fast the new program
+# does the same work: by medians, without the first calls.
+#
+# <details><summary>Hint</summary>
+#
+# `np.median(old[1:]) / old_work` is the old program's time for one unit of work.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def fair_ratio(old, new, old_work, new_work):
+    """Return how many times as fast the new program does the same work."""
+    ### BEGIN SOLUTION
+    old_time = np.median(old[1:]) / old_work
+    new_time = np.median(new[1:]) / new_work
+    return old_time / new_time
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("fair-ratio", fair_ratio)
+
+# %%
+ratio = (7.08 / 256) / (157.5 / 2048)
+predict.answer("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", ratio, how="computed")
+
+# %% [markdown]
+# A third as fast, for the same work: a kernel that brings every number from far away, beside a
+# library on warm cores. That is bad enough, and not what the table said. What the kernel could have
+# been is [lesson 06](06_reuse_reuse_reuse.ipynb).
+
+# %% [markdown]
+# ## 5 What went wrong in five projects
+#
+# <kbd>core</kbd> 10 minutes
+#
+# The course grew out of five projects that students and engineers published. Each worked hard, and
+# each told itself something that was not so.
+
+# %% [markdown]
+# First **the SVD** on a Tesla T4, its kernel:
+#
+# - *"8×8 and 16×16 threads are alike."* The sum began as `0.0`, which is float64 in Numba; at a
+#   T4's rate that, very probably, bound both. **Noticed by** the trace, which names the line
+#   ([lesson 02](02_an_image_from_its_svd.ipynb)).
+# - *"32×32 spills registers."* 44 to 49 registers, no spill. A warp's load touched 32 rows, and one
+#   block filled a multiprocessor. **Noticed by** asking the compiler, and counting sectors
+#   ([lesson 04](04_warps_and_coalescing.ipynb)).
+# - *"Shared memory hardly helps."* x walked down the rows, and tiles were read with eight-way
+#   conflicts. **Noticed by** counting wavefronts ([lesson 05](05_shared_memory.ipynb)).
+
+# %% [markdown]
+# The same project, its measurements:
+#
+# - *"0.05 times as fast at size 512."* The compiler, in the first call. **Noticed by** a second
+#   call.
+# - *"CuPy is slower than Numba."* CuPy's first call. **Noticed by** the same.
+# - *"157.5 ms beside 7.08."* Eight times the work. **Noticed by** writing k beside each time.
+# - *"I/O bound."* 53.2 of 69.2 ms were the kernel's. **Noticed by** adding up the parts:
+
+# %%
+predict("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", 30, within=1.1)
+
+# %%
+share = 100 * 53.2 / 69.2
+predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", share, how="computed")
+
+# %% [markdown]
+# Its copies, its streams and its text:
+#
+# - *"The matrices must travel."* A quarter of their columns was used, or less. **Noticed by**
+#   counting the bytes that are needed.
+# - *"A significant speedup"* by streams. Its own table says 0.84 times: pageable memory, allocated
+#   anew, every copy back at the end. **Noticed by** reading the table before writing the sentence,
+#   and by a timeline ([lesson 08](08_streams.ipynb)). Pinned and in order, the same idea gave
+#   others 10.8 times, on 50 small images.
+# - *"The outputs of this notebook."* Ten images of 1024², beside code for 32 of 2048². **Noticed
+#   by** running all cells, and keeping what comes.
+
+# %% [markdown]
+# **The VAE** in CUDA:
+#
+# - *"This kernel is far below its bandwidth."* The bytes of its random numbers' state were not
+#   counted. **Noticed by** listing all that a kernel reads and writes.
+# - *"Padding will help the tile."* Its reads had no conflicts. **Noticed by** wavefronts, before.
+# - *"`volatile` keeps a warp in step."* Not since Volta: lanes may part. **Noticed by** the guide
+#   of that GPU; `syncwarp` or shuffles do it ([lesson 10](10_reductions.ipynb)).
+# - *"So many % of peak."* Of another GPU's datasheet, which bends every roofline. **Noticed by**
+#   measuring the roof ([lesson 03](03_measuring_honestly.ipynb)).
+
+# %% [markdown]
+# **The spectral autoencoder**, one fused kernel:
+#
+# - *"As fast as PyTorch, 0.97 to 1.02 times."* The "native" path called the extension: a kernel was
+#   timed against itself. **Noticed by** breaking one of the two on purpose: does the other change?
+# - *"0.07 ms, at every batch size."* The launch; nobody waited for the GPU. **Noticed by** this: a
+#   time that does not grow with the work is not the work's.
+#
+# [Lesson 14](14_a_network_in_one_kernel.ipynb) has the speed-up that was there to be had.
+
+# %% [markdown]
+# **The vision transformer**:
+#
+# - *NaN in attention and LayerNorm.* Sums in float16, whose largest number is 65,504. **Noticed
+#   by** comparing with float64, block by block; store halves, add in float32.
+# - *Slow kernels.* One launch for each dot product: millions. **Noticed by** counting launches,
+#   times some µs.
+# - *"The bias is fused."* It read a full matrix, so nothing was saved. **Noticed by** counting
+#   bytes.
+
+# %% [markdown]
+# **Activations and norms**, three ways:
+#
+# - *"Swish 1.87 times as fast as PyTorch."* As `x * sigmoid(x)`, two kernels and 2.5 times the
+#   bytes. **Noticed by** timing the library's own `silu`.
+# - *"Fused: 1.38 times as fast."* The bytes promised more, so one half was slow. **Noticed by** a
+#   bound beside each time.
+# - *"Inference takes ..."* with the compiler in it. **Noticed by** a second call.
+# - *"E[x²] − mean² saves a pass."* Digits cancel. **Noticed by** data with a mean far from 0
+#   ([lesson 13](13_normalisation_and_fusion.ipynb)).
+
+# %% [markdown]
+# Five projects, and five habits that would have caught all of it:
+#
+# 1. Work out the figure **before** you measure. What is far off is a mistake in one of the two.
+# 2. Call twice; wait for the GPU; take the median; write down machine, size and work.
+# 3. Count bytes and operations, all of them, and put the bound beside the time.
+# 4. Compare with the best that is there, on the same data, and check the result against float64.
+# 5. Let the figure write the sentence, not the wish.
+
+# %% [markdown]
+# ## 6 Questions to answer in your own words
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Two sentences each, before you unfold. These are the first project's own questions.
+#
+# **Which three principles made the programs fast?**
+#
+# <details><summary>A model answer</summary>
+#
+# Many at once: a kernel gives each pixel a thread, and thousands of warps hide each other's waits.
+# Move less, and from near: tiles in shared memory and sums in registers, so that each number
+# loaded serves many products; only k columns travel. Never wait: pinned buffers, made once, and
+# streams in which copies and kernels overlap. In our figures the second gave 45 times between the
+# naive kernel and the last step, the third 20 times for a batch.
+#
+# </details>
+
+# %% [markdown]
+# **Which of Flynn's classes did you use, and where?**
+#
+# <details><summary>A model answer</summary>
+#
+# SISD: the three loops in Python. SIMD: NumPy's inner loops on the CPU, and each warp on the GPU,
+# 32 lanes at one instruction (NVIDIA says SIMT, since lanes may be masked). MIMD: the pool of
+# processes that rebuilds many images on the CPU's cores; on the GPU the warps and blocks among
+# themselves; and the copy engines beside the compute engine. MISD not at all.
+#
+# </details>
+
+# %% [markdown]
+# **Is your program CPU-bound or I/O-bound?**
+#
+# <details><summary>A model answer</summary>
+#
+# It depends on the stage, so measure stages. One image on the GPU: neither; the kernel took 53 of
+# 69 ms on the T4, bound very probably by float64 arithmetic. With a good kernel the copies over the
+# bus are the longest, and the program is bound by that transfer. A thousand images from files: on
+# the CPU the factorisation binds, and compressing the PNG; with the factorisation on the GPU the
+# decoding and compressing, which is CPU work again.
+#
+# </details>
+
+# %% [markdown]
+# **Design a producer–consumer program for many images.**
+#
+# <details><summary>A model answer</summary>
+#
+# Stages with short queues between them: readers decode and factorise, one consumer gathers a batch
+# in pinned memory, copies and launches on streams, writers take what comes back. Queues are
+# bounded, so that a fast stage waits instead of filling the memory. Each image carries its name; a
+# broken one is set aside with its reason. A stage ends by an end mark in its queue, and an error in
+# one stage stops the others. What was built, in [lesson 09](09_a_thousand_images.ipynb): one
+# process a core that decodes, factorises or hands to the GPU, rebuilds and writes, with a batch in
+# turn at the GPU; it records what is finished, so that a run that was killed goes on with the same
+# bytes. Its component diagram is there.
+#
+# </details>
+
+# %% [markdown]
+# **What matters most on a GPU?**
+#
+# <details><summary>A model answer</summary>
+#
+# First that there is enough independent work. Then memory: whether the numbers travel at all, how
+# often, and in how large pieces. Arithmetic comes last, unless it has the wrong type. And the
+# kernel is a part of a program: compile once, allocate once, copy little, overlap the rest.
+# Whatever your list is, its order must come from a measurement of *your* program.
+#
+# </details>
+
+# %% [markdown]
+# **What went wrong, and why?**
+#
+# <details><summary>A model answer</summary>
+#
+# Ours: a literal `0.0` made the sum float64; x walked down the rows, so a warp touched many
+# sectors; streams shared pageable memory and allocated anew, so nothing overlapped; times had the
+# compiler in them, and were compared at different k. Why: the result was right, and a right result
+# hides a slow way to it; and a sentence was written before its figure was read. What would have
+# helped: a bound worked out first, a second call, and a trace.
+#
+# </details>
+
+# %% [markdown]
+# ## 7 One kernel, six languages
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# SiLU of every element, `x / (1 + exp(-x))`, as [lesson 13](13_normalisation_and_fusion.ipynb)
+# knows it. First the course's own way:
+
+# %%
+print(programs.text("Numba"))
+
+# %% [markdown]
+# **numba-cuda-mlir** is to follow numba-cuda. What changes are the imports:
+
+# %%
+ours, theirs = (set(programs.text(name).splitlines()) for name in ("Numba", "numba-cuda-mlir"))
+print("\n".join(sorted(theirs - ours)))
+
+# %% [markdown]
+# **CUDA C++**, compiled through CuPy. Index, guard and formula are the same; types stand at each
+# name:
+
+# %%
+print(programs.text("CUDA C++"))
+
+# %% [markdown]
+# **CuPy** makes index and guard itself. You give the formula:
+
+# %%
+print(programs.text("CuPy"))
+
+# %% [markdown]
+# **Triton** has no threads. A program takes a *block* of elements, and a mask is the guard:
+
+# %%
+print(programs.text("Triton"))
+
+# %% [markdown]
+# **PyTorch** has it. Look there first:
+
+# %%
+print(programs.text("PyTorch"))
+
+# %% [markdown]
+# Those that can run here, against float64:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(programs.compared())
+
+# %% [markdown]
+# And how fast? 2²⁶ elements have to be read and written, whoever does it. Up to 2% is *alike*; of
+# Numba's kernels take the best.
+
+# %%
+predict("which is fastest", "CUDA C++", choices=("Numba", "CUDA C++", "Triton", "PyTorch", "alike"))
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+names = {"each": "Numba, as above", "wide": "Numba, four a thread", "torch": "PyTorch"}
+where = {"kernel": "silu", "shape": "67108864", "dtype": "float32", "gpu": "H200"}
+for figure in recorded("activation", **where):
+    rate = figure.gigabytes_per_second
+    print(f"{names.get(figure.variant, figure.variant):22} {figure.amount:>9} {rate:6,.0f} GB/s")
+
+# %%
+times = {figure.variant: figure.median for figure in recorded("activation", **where)}
+best = {"Numba": "wide", "CUDA C++": "CUDA C++", "Triton": "Triton", "PyTorch": "torch"}
+ordered = sorted(best, key=lambda name: times[best[name]])
+alike = times[best[ordered[-1]]] < 1.02 * times[best[ordered[0]]]
+predict.answer("which is fastest", "alike" if alike else ordered[0])
+
+# %% [markdown]
+# (The recorded CUDA C++ loads four numbers a thread, too. CuPy's and numba-cuda-mlir's were not
+# recorded.) Memory binds, and memory does not know your language. What differs:
+#
+# | | you decide | it decides |
+# |---|---|---|
+# | CUDA C++, Numba, its successor | each thread, each barrier | registers, instructions |
+# | Triton | blocks, and what a block loads | threads, shared memory, barriers |
+# | CuPy's elementwise, PyTorch | the formula | all else |
+#
+# Take the highest level that reaches the bound. Go down where it does not.
+
+# %% [markdown]
+# ## 8 Where to go next
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# | you want to | go to |
+# |---|---|
+# | products and convolutions at full speed | CUTLASS and its Python side, CuTe |
+# | your own layers in training | `torch.compile`, Triton's tutorials |
+# | several GPUs and machines | NCCL, `torch.distributed`, MPI |
+# | simulations on meshes and particles | Warp, JAX, and CUDA C++ |
+# | other makers' GPUs | HIP and ROCm, SYCL, WebGPU: the same three principles, other names |
+# | to read how others did it | the profiler on the library that beats you |
+
+# %% [markdown]
+# Other names: a warp is a *wavefront* at AMD (32 or 64 lanes) and a *subgroup* in WebGPU; shared
+# memory is *LDS* or *workgroup memory*; a multiprocessor is a *compute unit*. On a CPU it is vector
+# registers, the L1 cache and cores. What carries over is the question: how many bytes, from where,
+# and who waits?
+
+# %% [markdown]
+# ## 9 The last project: somebody's own program
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Take a program that somebody uses: yours, best of all. It takes a minute or more. Hand in:
+#
+# 1. **The question.** What it does, for whom, on which data; how you know that a result is right.
+# 2. **The baseline.** Stages and times, warm, medians; machine and sizes.
+# 3. **The plan.** Bytes and operations of each stage, the bound, what you expect, and which stage
+#    you mend first.
+# 4. **The steps.** One change each: predicted, measured, kept or taken back.
+# 5. **The end.** What binds now, and what the next step would be.
+
+# %% [markdown]
+# The rubric, for you and for whoever reads it:
+#
+# | | 0 | 1 | 2 |
+# |---|---|---|---|
+# | right | not tested | some inputs | float64, awkward sizes, each step |
+# | honest | first calls, other work | medians, machine named | and beside the best there is |
+# | bound | none | for the kernel | for the program, before measuring |
+# | steps | one large one | several | each predicted, one taken back with its reason |
+# | told | a figure without a sentence | what was done | what binds now, and why |
+#
+# Ten points.
+
+# %% [markdown]
+# A program that is no faster, with all of this, has eight; one that is ten times as
+# fast without it has two.
+
+# %% [markdown]
+# Three to begin with, if you have none: blur a thousand photographs; find each point's ten nearest
+# of a million; simulate a pile of particles. The simulator runs your kernels as they are
+# (`python -m course run --trace program.py`), and `doctor()` knows the machine.
+
+# %%
+progress(19)
+
+# %% [markdown]
+# ## What you should be able to say now
+#
+# - Many at once, move less, never wait; and which of them my program lacks.
+# - A warp is SIMD, the warps among themselves are MIMD.
+# - A program is bound by a stage, a stage by what it uses up, and both change as I mend.
+# - A ratio without work, warmth and machine says nothing.
+# - The language matters where it keeps me from the bound, and nowhere else.
+
+# %% [markdown]
+# ## Questions
+#
+# 1. Your kernel runs at 95% of the memory's bandwidth. Is there anything left to do?
+# 2. A colleague's program is 40 times as fast on a GPU. What do you ask first?
+# 3. Which of the three principles does a CUDA graph follow? Fusion? A batch?
+# 4. Why may a stage that is made ten times as fast change nothing?
+# 5. What would you measure first in a program that you have never seen?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Yes: move fewer bytes. Fuse it with its neighbours, or store halves.
+# 2. As fast as what? On how many cores, warm, with the copies, for the same work and result?
+# 3. Never wait; move less; many at once.
+# 4. Others run beside it and take longer, or it was a small part.
+# 5. The time of each stage, warm, on real data: a timeline.
+#
+# </details>
+
+# %% [markdown]
+# ## Exercises on your own
+#
+# - Sort the factors of section 1 by hours of your work per factor. Which was the cheapest?
+# - Write SiLU's gradient in the two languages of section 7 that you do not know.
+# - Take a published speed-up that you believe, and look for the five habits in it.
+# - Find the sixth project: your own first GPU program. What did it say that was not so?
+
+# %% [markdown]
+# ## Common misconceptions
+#
+# - *"CUDA C++ is faster than Python."* The same kernel is compiled to the same instructions, or
+#   nearly; the launch costs a Python program some microseconds more.
+# - *"A new GPU makes all this obsolete."* It moves the roofs. Bytes stay bytes.
+# - *"Mend the longest stage."* Mend the one whose mending leaves the shortest program.
+# - *"A speed-up is a property of a program."* Of two programs, a machine and a size.
+# - *"GPU programs are SIMD."* Their warps are.
+# - *"The result is right, so the program is good."* Most results of the five projects were right.
+
+# %% [markdown]
+# ## What to read next
+#
+# - M. J. Flynn, [Some computer organizations and their
+#   effectiveness](https://doi.org/10.1109/TC.1972.5009071), 1972: the classes, by their author.
+# - S. Williams, A. Waterman, D. Patterson, [Roofline: an insightful visual performance
+#   model](https://doi.org/10.1145/1498765.1498785), 2009.
+# - T. Hoefler, R. Belli, [Scientific benchmarking of parallel computing
+#   systems](https://doi.org/10.1145/2807591.2807644), 2015: twelve rules for honest figures.
+# - NVIDIA, [CUDA C++ best practices
+#   guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html).

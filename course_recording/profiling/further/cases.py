@@ -1,0 +1,29 @@
+"""A kernel and its launch, noted where the kernel is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from course_recording.profiling.counter_cases import Case, filled
+
+
+class Cases(list[Case]):
+    """A list of cases that is called as a decorator: with the launch and the arguments."""
+
+    def __call__(self, grid: Any, block: Any, *values: Any) -> Callable:
+        """Note a kernel; arrays among ``values`` go to the device, or it is a function for that."""
+
+        def note(kernel):
+            made = values[0] if callable(values[0]) else filled(*values)
+            self.append(Case(kernel.__name__, kernel, grid, block, made))
+            return kernel
+
+        return note
+
+
+def zeros(shape: Any, kind: str = "f4") -> np.ndarray:
+    """Room for results."""
+    return np.zeros(shape, kind)

@@ -1,0 +1,267 @@
+"""Record what Nsight Compute says of kernels: utilisation, occupancy, stalls.
+
+``python -m course_recording.profiling.record_profile data/measurements/<gpu>-profile.csv`` on a
+machine with a GPU and Nsight Compute. One process launches each step of the ladder under ``ncu``,
+at the size of the ladder's times; the file has the form of all recorded figures, the metrics' names
+are in its header. With ``--subject norm`` and ``<gpu>-profile-norm.csv`` it is the kernels of
+`course_lessons.lesson13.profile`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from course.measure.recorded import Figure, write
+from course_lessons.lesson07.profile import METRICS, STALLS, stall_metric
+from course_recording.profiling.hardware_counters import CountersNotRead, printed_report, rows_of
+
+STEPS = (
+    "original", "float32", "naive", "tiled", "column", "square", "wide", "buffered", "warp tiles",
+)  # fmt: skip
+LAUNCHES = 3
+#: ncu's unit -> the file's unit and a factor.
+UNITS = {
+    "nsecond": ("ms", 1e-6), "ns": ("ms", 1e-6), "usecond": ("ms", 1e-3), "us": ("ms", 1e-3),
+    "msecond": ("ms", 1.0), "ms": ("ms", 1.0), "second": ("ms", 1e3), "s": ("ms", 1e3),
+    "byte": ("bytes", 1.0), "%": ("%", 1.0),
+}  # fmt: skip
+
+
+SUBJECTS = ("ladder", "norm")
+Named = tuple[str, str, str]  # a kernel, its variant and its shape, as in the rows
+
+
+# ---------------------------------------------------------------------- what is profiled
+def named(subject: str, shape: str) -> list[Named]:
+    """What each of the launched kernels is; `shape` is rows x columns x k of the ladder."""
+    if subject == "ladder":
+        return [("reconstruct", step, shape) for step in STEPS]
+    from course_lessons.lesson13.profile import CASES
+
+    return [(case.kernel, case.variant, case.shape) for case in CASES.values()]
+
+
+def ladder_calls(shape: str) -> Iterator[Callable[[], None]]:
+    """A launch of each step of the ladder."""
+    from course.backend import cuda
+    from course_lessons.lesson06.ladder import prepared
+
+    rows, columns, k = map(int, shape.split("x"))
+    rng = np.random.default_rng(0)
+    u, s, vt = (
+        cuda.to_device(rng.random(size, dtype=np.float32) - np.float32(0.5))
+        for size in ((rows, k), k, (k, columns))
+    )
+    out = cuda.device_array((rows, columns), np.float32)
+    for name in STEPS:
+        call = prepared(name, u, s, vt, k, out)
+        yield lambda call=call: call(u, s, vt, k, out)
+
+
+def row_calls() -> Iterator[Callable[[], None]]:
+    """A launch of each kernel of `course_lessons.lesson13.profile`."""
+    from course_lessons.lesson13.profile import CASES, ROWS
+
+    for case in CASES.values():
+        call, arguments = case.launch(ROWS)
+        yield lambda call=call, arguments=arguments: call(*arguments)
+
+
+# ---------------------------------------------------------------------- the launching process
+def launch(facts: Path, subject: str, shape: str) -> None:
+    """Launch every kernel, compiled before; write which GPU and versions did it."""
+    from course import backend
+    from course.measure.recorded import header
+
+    if backend.gpu() is None:
+        raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
+    cuda = backend.cuda
+    for call in ladder_calls(shape) if subject == "ladder" else row_calls():
+        call()
+        cuda.synchronize()
+        cuda.profile_start()
+        for _ in range(LAUNCHES):
+            call()
+        cuda.synchronize()
+        cuda.profile_stop()
+    command = "python -m course_recording.profiling.record_profile" + f" --subject {subject}" * (
+        subject != "ladder"
+    )
+    found = header(backend.gpu(), None, command)
+    facts.write_text(json.dumps(found), encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- Nsight Compute
+def wanted() -> dict[str, str]:
+    """Every figure's name and Nsight Compute's metric for it."""
+    return METRICS | {f"stall {reason}": stall_metric(reason) for reason in STALLS}
+
+
+def known_metrics(ncu: str) -> set[str]:
+    """The metrics that this ncu has for this GPU, without suffixes; empty where it does not say."""
+    done = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, check=False)
+    return set(re.findall(r"^(\w+__\w+) ", done.stdout, re.MULTILINE))
+
+
+def run_nsight_compute(
+    ncu: str, subject: str, shape: str
+) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str], list[str]]:
+    """Launch the kernels of a subject under ``ncu``.
+
+    Returns
+    -------
+    rows, units : list of dict, dict
+        ncu's rows, one a launch, and the units of its columns.
+    facts : dict
+        The file's header.
+    left_out : list of str
+        Figures whose metric this ncu does not have.
+
+    Raises
+    ------
+    CountersNotRead
+        When ncu fails or is not allowed to read counters; the message ends with what it said.
+    """
+    metrics, left_out = wanted(), []
+    with tempfile.TemporaryDirectory() as folder:
+        report, facts = Path(folder, "profile.ncu-rep"), Path(folder, "facts.json")
+
+        def profile() -> subprocess.CompletedProcess[str]:
+            asked = ",".join(metric for name, metric in metrics.items() if name not in left_out)
+            command = [
+                ncu, "--profile-from-start", "off", "--clock-control", "none",
+                "--metrics", asked, "--export", str(report), "--force-overwrite",
+                sys.executable, "-m", "course_recording.profiling.record_profile",
+                "--launch", str(facts), "--subject", subject, "--shape", shape,
+            ]  # fmt: skip
+            return subprocess.run(command, capture_output=True, text=True, check=False)
+
+        done = profile()
+        if not report.exists() and (known := known_metrics(ncu)):
+            left_out = [n for n, metric in metrics.items() if metric.split(".")[0] not in known]
+            done = profile() if left_out else done
+        if done.returncode != 0 or not report.exists():
+            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            if "ERR_NVGPUCTRPERM" in said:
+                said += "\nrecording/profiling/README.md says how to be allowed to read counters"
+            raise CountersNotRead(f"{ncu} gave no counters:\n{said}")
+        printed, version = printed_report(ncu, report)
+        found = json.loads(facts.read_text(encoding="utf-8"))
+    found["ncu"] = version
+    return rows_of(printed), units_of(printed), found, left_out
+
+
+def units_of(printed: str) -> dict[str, str]:
+    """The units that ``ncu --csv --page raw`` prints below its columns' names."""
+    import csv
+    import io
+
+    lines = [line for line in printed.splitlines() if line.startswith('"')]
+    names, units = list(csv.reader(io.StringIO("\n".join(lines[:2]))))
+    return dict(zip(names, units, strict=True))
+
+
+def figures(
+    rows: list[dict[str, str]], units: dict[str, str], launched: list[Named], left_out: list[str]
+) -> list[Figure]:
+    """The figures of all kernels: median and quartiles of each one's launches.
+
+    A metric that is no number for a kernel, such as the hit rate of a cache that it does not use,
+    has no figure.
+
+    Raises
+    ------
+    CountersNotRead
+        When a launch is missing.
+    """
+    made = len(launched) * LAUNCHES
+    if len(rows) != made:
+        raise CountersNotRead(f"{made} launches were made, {len(rows)} profiled")
+    found = []
+    for number, (kernel, variant, shape) in enumerate(launched):
+        launches = rows[number * LAUNCHES : (number + 1) * LAUNCHES]
+        if len({row["Kernel Name"] for row in launches}) != 1:
+            raise CountersNotRead(f"{kernel} {variant}: its launches are of several kernels")
+        for name, metric in wanted().items():
+            if name in left_out:
+                continue
+            values = [number_in(row, metric) for row in launches]
+            if not all(map(math.isfinite, values)):
+                continue
+            unit, factor = UNITS.get(units.get(metric, ""), ("", 1.0))
+            unit = unit or unit_of(name)
+            spread = np.percentile(values, (25, 50, 75)) * factor
+            if unit in ("count", "bytes"):
+                spread = spread.round()
+            q1, median, q3 = map(float, spread)
+            found.append(
+                Figure(kernel, variant, shape, "float32", name, unit, median, q1, q3, LAUNCHES)
+            )
+    return found
+
+
+def unit_of(name: str) -> str:
+    """The unit of a figure for which ncu has none: clocks, warps, or a count."""
+    if name.startswith("stall") or name == "clocks between instructions":
+        return "clocks"
+    if name in ("active warps", "eligible warps"):
+        return "warps"
+    return "instructions" if name == "issued a clock" else "count"
+
+
+def number_in(row: dict[str, str], metric: str) -> float:
+    """A metric of a launch; NaN where it is no number."""
+    try:
+        return float(row.get(metric, "").replace(",", ""))
+    except ValueError:
+        return math.nan
+
+
+def main() -> None:
+    """Command line."""
+    from course_lessons.lesson06.ladder import SHAPE
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("output", nargs="?", type=Path, help="the file to write")
+    parser.add_argument("--subject", choices=SUBJECTS, default=SUBJECTS[0], help="which kernels")
+    parser.add_argument(
+        "--shape", default="x".join(map(str, SHAPE)), help="of the ladder: rows x columns x k"
+    )
+    parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
+    parser.add_argument("--raw", type=Path, help="keep what ncu printed in this file, as JSON")
+    parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.launch:
+        launch(chosen.launch, chosen.subject, chosen.shape)
+        return
+    if chosen.output is None:
+        parser.error("which file shall be written?")
+    if shutil.which(chosen.ncu) is None:
+        raise SystemExit(f"there is no {chosen.ncu}: install Nsight Compute, or give --ncu PATH")
+    try:
+        rows, units, facts, left_out = run_nsight_compute(chosen.ncu, chosen.subject, chosen.shape)
+        if chosen.raw:
+            chosen.raw.write_text(json.dumps([rows, units, facts, left_out]), encoding="utf-8")
+        launched = named(chosen.subject, chosen.shape)
+        found = figures(rows, units, launched, left_out)
+    except CountersNotRead as error:
+        raise SystemExit(str(error)) from None
+    if left_out:
+        facts["left out"] = ", ".join(left_out)
+    write(chosen.output, facts | {k: v for k, v in wanted().items() if k not in left_out}, found)
+    print(f"{chosen.output}: {len(launched)} kernels, {len(found)} figures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Read a GPU's counters of TMA and tensor cores for the ladder of products of halves.
+
+``python -m course_recording.profiling.role_counters data/measurements/<gpu>-role_counters.csv`` on
+a machine with compute capability 9.0 and Nsight Compute; ``--launch`` is the profiled process. The
+test beside the file holds the simulator to it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course import __version__
+from course.files import write_whole
+from course.kernels.halves.products import TAUGHT, gemm
+from course_recording.profiling.hardware_counters import (
+    COLUMNS,
+    CountersNotRead,
+    printed_report,
+    rows_of,
+    versions,
+)
+
+#: Nsight Compute's names of what is compared; all are sums over the GPU.
+COUNTERS = {
+    "tma_loads": "smsp__inst_executed_op_tma_ld.sum",
+    "tma_stores": "smsp__inst_executed_op_tma_st.sum",
+    "tma_load_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld_dest_self.sum",
+    "tma_store_sectors": "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum",
+    "copy_sectors":
+        "sm__sass_l1tex_m_xbar2l1tex_read_sectors_mem_global_op_ldgsts_cache_bypass.sum",
+    "tensor_operations": "sm__ops_path_tensor_src_fp16.sum",
+    "wgmma": "sm__sass_inst_executed_op_shared_gmma.sum",
+    "wgmma_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    "wgmma_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_gmma.sum",
+    "mma": "sm__inst_executed_pipe_tensor_op_hmma.sum",
+    "ldmatrix_wavefronts": "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum",
+    "bank_reads": "l1tex__data_bank_reads.sum",
+    "bank_writes": "l1tex__data_bank_writes.sum",
+}  # fmt: skip
+#: Rows, columns and depth: whole tiles, and tiles whose ends lie outside.
+SHAPES = ((256, 512, 512), (200, 264, 328))
+METHODS = ("plain", "roles", *TAUGHT)
+CASES = [(method, *shape) for method in METHODS for shape in SHAPES]
+
+
+def prepared(method: str, rows: int, columns: int, depth: int) -> tuple[Any, tuple]:
+    """A kernel, ready to be called, and its arguments, on the device."""
+    from course import cuda
+
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal(s).astype(np.float16) for s in ((rows, depth), (columns, depth)))
+    out = cuda.to_device(np.zeros((rows, columns), np.float16))
+    arrays = cuda.to_device(a), cuda.to_device(b)
+    (its,) = gemm.ladder.launches(*arrays, None, None, out, layout="nt", method=method)
+    return its.configured(), its.arguments
+
+
+def launch(facts: Path) -> None:
+    """Launch every case once; write which GPU and versions did it."""
+    from course import backend
+
+    for case in CASES:
+        kernel, arguments = prepared(*case)
+        backend.cuda.synchronize()
+        backend.cuda.profile_start()
+        kernel(*arguments)
+        backend.cuda.synchronize()
+        backend.cuda.profile_stop()
+    facts.write_text(json.dumps(versions(backend.gpu(), backend.cuda)), encoding="utf-8")
+
+
+def measure(path: Path, ncu: str = "ncu") -> None:
+    """Launch all cases under ``ncu`` and write the file.
+
+    Raises
+    ------
+    CountersNotRead
+        When there are none, or those of other launches.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report, facts = Path(folder, "counters.ncu-rep"), Path(folder, "facts.json")
+        program = [sys.executable, "-m", "course_recording.profiling.role_counters", "--launch"]
+        profiled = [
+            ncu, "--profile-from-start", "off", "--clock-control", "none", "--metrics",
+            ",".join(COUNTERS.values()), "--export", str(report), "--force-overwrite", *program,
+            str(facts),
+        ]  # fmt: skip
+        done = subprocess.run(profiled, capture_output=True, text=True, check=False)
+        if done.returncode or not report.exists():
+            raise CountersNotRead(f"{ncu} gave no counters:\n{done.stdout[-2000:]}{done.stderr}")
+        printed, version = printed_report(ncu, report)
+        found = {**json.loads(facts.read_text(encoding="utf-8")), "ncu": version}
+        found |= {"course": __version__, "date": datetime.date.today().isoformat()}
+    rows = rows_of(printed)
+    if len(rows) != len(CASES):
+        raise CountersNotRead(f"{len(CASES)} cases were launched, {len(rows)} profiled")
+    lines = [f"# {key}={value}" for key, value in {**found, **COUNTERS}.items()]
+    lines.append(",".join(COLUMNS))
+    for (method, *shape), row in zip(CASES, rows, strict=True):
+        name, kernel = f"{method} {'x'.join(map(str, shape))}", f"product_{method}"
+        if kernel not in row["Kernel Name"]:
+            raise CountersNotRead(f"{name}: launch {row['ID']} is {row['Kernel Name']}")
+        grid, block = (
+            "x".join(row[f"{w} Size"].strip("()").split(", ")) for w in ("Grid", "Block")
+        )
+        for counter, metric in COUNTERS.items():
+            value = int(float(row[metric].replace(",", "")))
+            if value:
+                lines.append(f"{name},{kernel},{grid},{block},{counter},{value}")
+    write_whole(path, "\n".join([*lines, ""]).encode())
+
+
+def main(words: list[str]) -> int:
+    """Command line."""
+    if words[:1] == ["--launch"]:
+        launch(Path(words[1]))
+    elif len(words) == 1:
+        measure(Path(words[0]))
+    else:
+        print(__doc__)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""Sum, maximum and the softmax of rows, both ways: ladders beside CuPy, PyTorch and Triton.
+
+The numbers to be summed are whole and small, so that every order of adding gives the same sum and a
+result must be exact; how far each step is off with fractions is kept apart. At the small sizes
+launches decide: there every program has the rows of `course_recording.launch_costs`, too.
+"""
+
+import numpy as np
+
+from course.kernels import reduce, softmax
+from course.kernels.steps import configured
+from course_recording import launch_costs, peers
+
+SMALL, ORIGINAL = 1 << 20, (4096, 1024)  # where launches are taken apart
+SIZES = (SMALL, 1 << 26)
+#: Rows and columns; the last one's rows begin anywhere, so that none is read four at a time.
+SHAPES = (ORIGINAL, (16384, 4096), (65536, 768), (16384, 4095))
+#: Largest relative Frobenius error of a softmax: float16's results are rounded to 11 bits.
+LIMITS = {"float32": 1e-6, "float16": 6e-4}
+SPREAD = np.float32(8)
+CHARTS = True  # beside the file
+
+
+def run(bench):
+    """Check and time the steps and their peers."""
+    for size in bench.parts(SIZES):
+        for kind in reduce.KINDS:
+            one_reduction(bench, size, kind)
+        fractions(bench, size)
+    for rows, columns in bench.parts(SHAPES):
+        for stored in LIMITS:
+            one_softmax(bench, rows, columns, stored)
+
+
+def one_reduction(bench, size, kind):
+    """All steps and peers on whole numbers from -4 to 4, the maximum but once 5."""
+    x = np.rint(bench.random(size) * SPREAD)
+    x[size // 3] = 5
+    there, out = bench.cuda.to_device(x), bench.cuda.device_array(1, np.float32)
+    found = x.sum(dtype=np.float64) if kind == "sum" else x.max().astype(np.float64)
+    work = {"expected": np.array([found]), "shape": str(size), "limit": 0, "bytes": x.nbytes}
+    work["small"] = size == SMALL
+    for name in reduce.LADDER:
+
+        def queued(stream, name=name):
+            calls = configured(reduce.LADDER.launches(there, out, kind=kind, method=name), stream)
+
+            def call(x, out):
+                for launch, arguments in calls:
+                    launch(*arguments)
+
+            return call
+
+        launch_costs.variant(
+            bench, kind, name, queued(0), (there, out), out=out, queued=queued, **work
+        )
+    if cupy := bench.peer("cupy"):
+        there = (cupy.asarray(x),)
+        launch_costs.variant(
+            bench, kind, "cupy", lambda x: getattr(x, kind)().reshape(1), there, **work
+        )
+    if torch := bench.peer("torch"):
+        one = torch.from_numpy(x).cuda()
+
+        def torch_call(x):
+            return getattr(x, kind)().reshape(1)
+
+        launch_costs.variant(bench, kind, "torch", torch_call, (one,), **work)
+        if made := peers.torch_compiled(bench, torch_call, one):
+            launch_costs.variant(bench, kind, "torch.compile", made, (one,), **work)
+
+
+def fractions(bench, size):
+    """How far a float32 sum of positive fractions is off, relative to the sum in float64."""
+    x = bench.random(size) + np.float32(0.5)
+    exact = x.sum(dtype=np.float64)
+    there = bench.cuda.to_device(x)
+    for name in reduce.LADDER:
+        off = abs(float(reduce.reduction(there, "sum", method=name)) - exact) / exact
+        bench.figure("sum", name, str(size), "float32", "error of fractions", "relative", off)
+
+
+def one_softmax(bench, rows, columns, stored):
+    """All steps and peers on one matrix."""
+    x = (bench.random(rows, columns) * SPREAD).astype(stored)
+    cupy, torch = bench.peer("cupy"), bench.peer("torch")
+    library = cupy or np
+    powers = library.exp(library.asarray(x).astype(np.float64))  # of at most 4
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    work = {
+        "expected": expected, "shape": f"{rows}x{columns}", "dtype": stored,
+        "limit": LIMITS[stored], "bytes": 2 * x.nbytes,
+        "small": (rows, columns) == ORIGINAL and stored == "float32",
+    }  # fmt: skip
+    there = bench.cuda.to_device(x)
+    out = bench.cuda.device_array(x.shape, x.dtype)
+    for name in softmax.LADDER:
+
+        def queued(stream, name=name):
+            (launch,) = softmax.LADDER.launches(there, out, method=name)
+            return launch.configured(stream)
+
+        launch_costs.variant(
+            bench, "softmax", name, queued(0), (there, out), out=out, queued=queued, **work
+        )
+    softmax_gradient(bench, library, expected, work)
+    if torch is None:
+        return
+    one = torch.from_numpy(x).cuda()
+
+    def torch_call(x):
+        return torch.softmax(x, -1)
+
+    launch_costs.variant(bench, "softmax", "torch", torch_call, (one,), **work)
+    if made := peers.torch_compiled(bench, torch_call, one):
+        launch_costs.variant(bench, "softmax", "torch.compile", made, (one,), **work)
+    if triton := peers.triton_programs(bench):
+        pair = one, torch.empty_like(one)
+        launch_costs.variant(bench, "softmax", "Triton", triton.softmax, pair, out=pair[1], **work)
+
+
+def softmax_gradient(bench, library, result, work):
+    """The way back, from a result in float64: the steps, PyTorch, and its formula compiled."""
+    y = result.astype(work["dtype"])
+    y = y.get() if hasattr(y, "get") else y  # CuPy's
+    dy = bench.random(*y.shape, dtype=y.dtype)
+    wide = [library.asarray(array).astype(np.float64) for array in (dy, y)]
+    expected = wide[1] * (wide[0] - (wide[0] * wide[1]).sum(axis=1, keepdims=True))
+    work = work | {"expected": expected, "bytes": 3 * y.nbytes}
+    args = (*map(bench.cuda.to_device, (dy, y)), bench.cuda.device_array(y.shape, y.dtype))
+    for name in softmax.BACKWARD:
+
+        def queued(stream, name=name):
+            (launch,) = softmax.BACKWARD.launches(*args, method=name)
+            return launch.configured(stream)
+
+        launch_costs.variant(
+            bench, "softmax gradient", name, queued(0), args, out=args[-1], queued=queued, **work
+        )
+    if torch := bench.peer("torch"):
+        pair = tuple(torch.from_numpy(array).cuda() for array in (dy, y))
+
+        def torch_call(dy, y):
+            return torch.ops.aten._softmax_backward_data(dy, y, -1, y.dtype)
+
+        launch_costs.variant(bench, "softmax gradient", "torch", torch_call, pair, **work)
+        if made := peers.torch_compiled(bench, torch_call, *pair):
+            launch_costs.variant(bench, "softmax gradient", "torch.compile", made, pair, **work)

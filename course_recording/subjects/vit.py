@@ -1,0 +1,362 @@
+"""A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
+
+All have the same weights, and are called through front doors with PyTorch's arrays, in CUDA graphs
+of PyTorch that are replayed by turns, as `course_recording.subjects.halves` says. "eager" and
+"compiled" are PyTorch's; ratios over 1 say how much faster than the named peer ours is. Errors are
+relative, against PyTorch's model in float64 with the weights that float16 holds.
+
+=============  =====================================================================================
+kernel         what is measured
+=============  =====================================================================================
+``whole``      images to scores, by batches; ``flags``: the same with flags that are no default
+``block``      tokens to tokens, one block
+others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
+``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
+``image``      whole, 8 images of other sizes
+``streams``    whole, from pinned memory and back, a part of the images after the other on so many
+               streams, by the host's clock; with a timeline of each beside the file
+``pillow``     JPEG files of 500 x 375 pixels to what a model takes, by the host's clock, a thread
+=============  =====================================================================================
+
+The metric ``first`` of ``whole`` is the first call of a process, by the host's clock, the model and
+images on the GPU: kernels compiled anew, or those that a process before has kept.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from course import backend
+from course.door.door import Door
+from course.kernels import attention
+from course.kernels.halves import apart
+from course.kernels.halves.products import gemm
+from course.kernels.norm import layer_norm
+from course.kernels.patches import WAYS
+from course.measure.recorded import Figure
+from course.measure.roofline import refuse_impossible
+from course.models.vit import reference
+from course.models.vit.images import read_images
+from course.models.vit.network import ViT
+from course.models.vit.shape import EPSILON, Flags, ViTShape
+from course.models.vit.weights import Weights, initial
+from course_recording.frame import WrongResult
+from course_recording.peers.vit_torch import network
+from course_recording.roofline_table import keep_roofs
+from course_recording.subjects.halves import METRIC, by_turns, captured
+from course_recording.vit_first import first_calls
+from course_recording.vit_streams import clocked, on_streams
+
+CHARTS = "course_recording.vit_charts"  # beside the file
+BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
+SIZES = (64, 128, 224, 384)  # pixels of a side
+STREAMS = (1, 2, 4, 8)
+SHAPE = ViTShape()
+LIMIT = 5e-3
+#: What one flag is worth: the whole with another.
+OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
+          {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
+SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
+
+
+def run(bench):
+    """Time everything that is chosen."""
+    if not (torch := bench.peer("torch")):
+        return
+    torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    weights = initial(SHAPE)
+    three = Three.of(torch, SHAPE, weights)
+    keep_roofs(bench)
+    kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
+    kinds += ["streams", *[f"whole {n}" for n in BETWEEN], *[f"image {n}" for n in SIZES]]
+    kinds += ["flags", "patches", "pillow", "first"]
+    for part in bench.parts(kinds):
+        try:
+            measured(bench, torch, three, *part.split())
+        except Exception as problem:  # the other parts are still measured
+            bench.failures.append(f"{part}: {backend.one_line(problem, 400)}")
+            bench.say(f"  FAILED {bench.failures[-1]}")
+        torch.cuda.empty_cache()
+
+
+class Three(NamedTuple):
+    """A vision transformer of ours, PyTorch's, and that in float64; their shape and weights."""
+
+    ours: ViT
+    eager: Any
+    exact: Any
+    shape: ViTShape
+    weights: Weights
+
+    @classmethod
+    def of(cls, torch: Any, shape: ViTShape, weights: Weights) -> Three:
+        models = (network(torch, shape, weights) for _ in range(2))
+        return cls(ViT(shape, weights), next(models), next(models).double(), shape, weights)
+
+
+def resized(shape: ViTShape, weights: Weights) -> Weights:
+    """The weights for another size of images: all but the positions are the same."""
+    rng = np.random.default_rng(0)
+    positions = 0.02 * rng.standard_normal(shape.parameters["pos_embed"], np.float32)
+    return weights | {"pos_embed": positions}
+
+
+def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0") -> None:
+    """One part."""
+    if what == "image":
+        shape = replace(SHAPE, image=int(number))
+        other = Three.of(torch, shape, resized(shape, three.weights))
+        whole(bench, torch, other, 8, "image", compiled=False)
+    elif what == "patches":
+        patches(bench, three.weights)
+    elif what == "pillow":
+        pillow(bench)
+    elif what == "first":
+        first_calls(bench, three.shape, BATCHES[0])
+    elif what == "streams":
+        on_streams(bench, torch, three.ours, BATCHES[0], STREAMS)
+    elif what == "flags":
+        flags(bench, torch, three)
+    elif what == "whole":
+        whole(bench, torch, three, int(number), compiled=int(number) in BATCHES)
+    else:
+        {"block": block, "components": components}[what](bench, torch, three, int(number))
+
+
+Programs = dict[str, tuple[Callable[[int], Any], Any]]  # name -> call, what is right
+
+
+def timed(
+    bench: Any, torch: Any, kernel: str, name: str, programs: Programs, calls: int = 1,
+    operations: float | None = None, bytes: float | None = None, limit: float = LIMIT,
+) -> None:  # fmt: skip
+    """Check programs, replay their graphs by turns, keep times, errors, ratios to "ours"."""
+    graphs = {}
+    for variant, (call, expected) in programs.items():
+        try:
+            found = call(0).double()
+            error = float((found - expected).norm() / expected.norm())
+            if not error <= limit:
+                raise WrongResult(f"the relative error is {error:.3g}; {limit:.3g} is allowed")
+            graphs[variant] = captured(torch, call, calls, SETS)
+            bench.figure(kernel, variant, name, "float16", "error", "relative", error)
+        except Exception as problem:  # the others are still measured
+            bench.failures.append(f"{variant} {kernel} {name}: {backend.one_line(problem, 400)}")
+            bench.say(f"  FAILED {bench.failures[-1]}")
+    times = by_turns(torch, graphs, calls)
+    work = {"tensor_float16": operations} if operations else None
+    for variant, its in times.items():
+        q1, median, q3 = statistics.quantiles(its, n=4)
+        refuse_impossible(median, None, work, bench.roofs, what=variant)
+        bench.rows.append(Figure(kernel, variant, name, "float16", METRIC, "ms", median, q1, q3,
+                                 len(its), bytes, operations))  # fmt: skip
+    told = [f"{variant} {1e3 * statistics.median(its):.2f} µs" for variant, its in times.items()]
+    for peer in ("eager", "compiled"):
+        if peer in times and "ours" in times:
+            ratios = [x / y for x, y in zip(times[peer], times["ours"], strict=True)]
+            q1, median, q3 = statistics.quantiles(ratios, n=4)
+            bench.rows.append(Figure(kernel, f"{peer} / ours", name, "float16", "ratio", "ratio",
+                                     median, q1, q3, len(ratios)))  # fmt: skip
+            told.append(f"{peer} / ours {median:.3f}")
+    bench.say(f"  {kernel} {name}: {', '.join(told)}")
+
+
+def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
+    """Arrays of random numbers that take turns."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    return [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(SETS)]
+
+
+def whole(
+    bench: Any, torch: Any, three: Three, batch: int, kernel: str = "whole", compiled: bool = True
+) -> None:
+    """Images to scores; and the memory that each takes at its peak besides weights and images."""
+    vit, model, exact, shape, _ = three
+    images = some(torch, batch, shape.channels, shape.image, shape.image)
+    right = exact(images[0].double())
+    programs: Programs = {"ours": (lambda i: vit(images[i]), right),
+                          "eager": (lambda i: model(images[i]), right)}  # fmt: skip
+    if compiled:
+        torch._dynamo.reset()
+        fast = torch.compile(model, dynamic=False)
+        programs["compiled"] = lambda i: fast(images[i]), right
+    name = f"{batch}x{shape.image}x{shape.image}"
+    for variant, (call, _) in programs.items():
+        call(0)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call(0)
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        bench.figure(kernel, variant, name, "float16", "peak memory", "bytes", peak)
+    timed(bench, torch, kernel, name, programs, operations=shape.operations(batch))
+
+
+def flags(bench: Any, torch: Any, three: Three, batch: int = 64) -> None:
+    """The whole, with other flags."""
+    images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    exact = three.exact(images[0].double())
+    programs: Programs = {}
+    for other in ({}, *OTHERS):
+        vit = ViT(SHAPE, three.weights, Flags(**other)) if other else three.ours
+        words = ", ".join(f"{name} {value}" for name, value in other.items())
+        programs[f"ours, {words}" if words else "ours"] = lambda i, vit=vit: vit(images[i]), exact
+    name = f"{batch}x{SHAPE.image}x{SHAPE.image}"
+    timed(bench, torch, "flags", name, programs, operations=SHAPE.operations(batch))
+
+
+def block(bench: Any, torch: Any, three: Three, batch: int) -> None:
+    """One block, eager and compiled beside ours."""
+    x = some(torch, batch, SHAPE.tokens, SHAPE.width)
+    vit, model = three.ours, three.eager.blocks[0]
+    exact = three.exact.blocks[0](x[0].double())
+    torch._dynamo.reset()
+    fast = torch.compile(model, dynamic=False)
+    programs: Programs = {
+        "ours": (lambda i: vit.block(0, x[i]), exact),
+        "eager": (lambda i: model(x[i]), exact),
+        "compiled": (lambda i: fast(x[i]), exact),
+    }
+    name = f"{batch}x{SHAPE.tokens}x{SHAPE.width}"
+    timed(bench, torch, "block", name, programs, calls=4)
+
+
+def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
+    """Each part of a block, and the patch embedding."""
+    functional, d, rows = torch.nn.functional, SHAPE.width, batch * SHAPE.tokens
+    half = {name: torch.from_numpy(its).cuda().half() for name, its in three.weights.items()
+            if name.startswith("blocks.0.")}  # fmt: skip
+    x, wide, other = (some(torch, rows, n, seed=n) for n in (d, SHAPE.mlp, d))
+    qkv = some(torch, batch, SHAPE.tokens, 3, SHAPE.heads, SHAPE.head)
+    images = some(torch, batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    vit, model, exact_model = three[:3]
+
+    def of(layer: str) -> tuple[Any, Any]:
+        return half[f"blocks.0.{layer}.weight"], half[f"blocks.0.{layer}.bias"]
+
+    def attend(i: int, double: bool = False) -> Any:
+        three = (qkv[i].double() if double else qkv[i]).permute(2, 0, 3, 1, 4)
+        heads = functional.scaled_dot_product_attention(*three)
+        return heads.transpose(1, 2).reshape(batch, SHAPE.tokens, d)
+
+    def linear(layer: str, given: list, residual: bool, gelu: bool) -> tuple[Callable, Callable]:
+        weight, bias = of(layer)
+
+        def theirs(i: int, double: bool = False) -> Any:
+            parts = given[i], weight, bias, other[i]
+            a, w, b, r = (part.double() for part in parts) if double else parts
+            y = functional.linear(a, w, b)
+            y = functional.gelu(y) if gelu else y
+            return y + r if residual else y
+
+        def ours(i: int) -> Any:
+            return gemm(given[i], weight, "nt", bias, "gelu" if gelu else "",
+                           other[i] if residual else None)  # fmt: skip
+
+        return ours, theirs
+
+    def apart_from(layer: str, given: list, gelu: bool) -> Callable[[int], Any]:
+        """The same with what follows the product in a kernel of its own."""
+
+        def launches(x: Any, w: Any, b: Any, r: Any, out: Any) -> list:
+            first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
+            product = gemm.ladder.launches(x, w, first, None, out, layout="nt")
+            return [*product, *apart.launches(out, *last)]
+
+        names = "x", "weight", "bias", "other"
+        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches,
+                    options=())  # fmt: skip
+        return lambda i: door.enter((given[i], *of(layer), other[i]))
+
+    def normed(i: int, double: bool = False) -> Any:
+        parts = (x[i], *of("norm1"))
+        a, w, b = (part.double() for part in parts) if double else parts
+        return functional.layer_norm(a, (d,), w, b, EPSILON)
+
+    def embedded(i: int, double: bool = False) -> Any:
+        return exact_model.tokens(images[i].double()) if double else model.tokens(images[i])
+
+    pixels = SHAPE.channels * SHAPE.patch**2
+    ends = {"attention": 4 * batch * SHAPE.tokens**2 * d, "norm": 0,
+            "patch embedding": 2 * batch * (SHAPE.tokens - 1) * d * pixels}  # fmt: skip
+    parts = {
+        "norm": (lambda i: layer_norm(x[i], *of("norm1"), EPSILON), normed),
+        "qkv": linear("attn.qkv", x, False, False),
+        "attention": (lambda i: attention.attention(*qkv[i].unbind(2)), attend),
+        "proj + residual": linear("attn.proj", x, True, False),
+        "fc1 + GELU": linear("mlp.fc1", x, False, True),
+        "fc2 + residual": linear("mlp.fc2", wide, True, False),
+        "patch embedding": (lambda i: vit.tokens(images[i]), embedded),
+    }
+    less = {
+        "attention": {"ours, online": lambda i: attention.attention(*qkv[i].unbind(2),
+                                                                    method="online")},
+        "proj + residual": {"ours, apart": apart_from("attn.proj", x, False)},
+        "fc1 + GELU": {"ours, apart": apart_from("mlp.fc1", x, True)},
+        "fc2 + residual": {"ours, apart": apart_from("mlp.fc2", wide, False)},
+    }  # fmt: skip
+    layers = {"qkv": "attn.qkv", "proj + residual": "attn.proj", "fc1 + GELU": "mlp.fc1",
+              "fc2 + residual": "mlp.fc2"}  # fmt: skip
+    wides = {"norm": 2 * d, "qkv": 4 * d, "attention": 4 * d, "proj + residual": 3 * d,
+             "fc1 + GELU": d + SHAPE.mlp, "fc2 + residual": SHAPE.mlp + 2 * d}  # fmt: skip
+    for name, (ours, theirs) in parts.items():
+        exact = theirs(0, True)
+        weight = of(layers[name])[0].numel() if name in layers else 0
+        work = ends[name] if name in ends else 2 * rows * weight
+        if name in wides:
+            moved = 2 * (rows * wides[name] + weight)
+        else:  # pixels in, tokens out, weights and positions
+            moved = 2 * (images[0].numel() + (rows + SHAPE.tokens + pixels) * d)
+        calls = max(4, min(40, int(WORK / max(work, WORK / 40))))
+        programs = {"ours": (ours, exact), "eager": (theirs, exact)}
+        programs |= {variant: (call, exact) for variant, call in less.get(name, {}).items()}
+        timed(bench, torch, name, f"{batch} images", programs, calls, work or None, moved)
+
+
+def patches(bench: Any, weights: Weights, batch: int = 8) -> None:
+    """The five ways from images on the host to tokens on the host; and what each counts."""
+    images = np.random.default_rng(0).standard_normal(
+        (batch, SHAPE.channels, SHAPE.image, SHAPE.image)
+    )
+    images, vit = images.astype(np.float16), ViT(SHAPE, weights)
+    exact = reference.tokens(SHAPE, weights, images).reshape(-1, SHAPE.width)
+    for way in WAYS:
+        for streams in STREAMS if way == "streams" else (1,):
+
+            def call(way: str = way, streams: int = streams) -> Any:
+                return vit.embedding.embed(images, way, streams)
+
+            found, counts = call()
+            error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+            if not error <= LIMIT:
+                bench.failures.append(f"patches {way}: the error is {error:.3g}")
+                continue
+            variant = f"streams, {streams}" if way == "streams" else way
+            median = clocked(bench, "patches", variant, f"{batch} images", call)
+            for what in ("launches", "synchronisations", "to_gpu", "to_host"):
+                unit = "bytes" if what.startswith("to") else what
+                bench.figure("patches", variant, f"{batch} images", "float16", what, unit,
+                             getattr(counts, what))  # fmt: skip
+            bench.say(f"  patches {variant}: {median:.3f} ms, {counts}")
+
+
+def pillow(bench: Any, count: int = 16) -> None:
+    """Images from files, to be compared with the time that the network takes for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{n}.jpg") for n in range(count)]
+        for n, path in enumerate(paths):
+            levels = np.random.default_rng(n).integers(0, 256, (25, 20, 3), np.uint8)
+            Image.fromarray(levels).resize((500, 375), Image.Resampling.BICUBIC).save(path)
+        median = clocked(bench, "pillow", "read_images", f"{count}x500x375",
+                         lambda: read_images(paths))  # fmt: skip
+    bench.say(f"  pillow: {median / count:.3f} ms an image")

@@ -1,0 +1,85 @@
+"""The first forward pass of a process: of ours, whose kernels are compiled or kept, and PyTorch's.
+
+A process of its own makes the model and images on the GPU, then times two calls by the host's
+clock, each until its scores are there: ``python -m course_recording.vit_first compiled`` prints
+both.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from course.models.vit.shape import TOY, ViTShape
+from course.models.vit.weights import initial
+from course_recording.first_calls import told
+
+WAYS = ("ours", "eager", "compiled")
+
+
+def first_calls(bench: Any, shape: ViTShape, batch: int) -> None:
+    """Keep the first call of each way: without and with what a process before it has kept."""
+    name = f"{batch}x{shape.image}x{shape.image}"
+    for way in WAYS:
+        toy = ["toy"] * (shape == TOY)
+        made = told(
+            bench, "course_recording.vit_first", way, str(batch), *toy, compiles=way != "eager"
+        )
+        for kept, (first, second) in made.items():
+            variant = ", ".join(filter(None, (way, kept)))
+            bench.figure("whole", variant, name, "float16", "first", "ms", first)
+            bench.say(f"  the first call of a process, {variant}: {first:.1f} ms; "
+                      f"the second {second:.2f}")  # fmt: skip
+
+
+def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A call, and what waits for it: ours, which needs no PyTorch."""
+    import numpy as np
+
+    from course.backend import cuda
+    from course.models.vit.network import ViT
+
+    vit = ViT(shape, initial(shape))
+    size = batch, shape.channels, shape.image, shape.image
+    images = cuda.to_device(np.random.default_rng(0).standard_normal(size).astype(np.float16))
+    return lambda: vit(images), cuda.synchronize
+
+
+def theirs(
+    shape: ViTShape, batch: int, compiled: bool
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A call, and what waits for it: PyTorch's."""
+    import torch
+
+    from course_recording.peers.vit_torch import network
+
+    model = network(torch, shape, initial(shape))
+    size = batch, shape.channels, shape.image, shape.image
+    images = torch.randn(*size, device="cuda", dtype=torch.half)
+    model = torch.compile(model, dynamic=False) if compiled else model
+
+    def call() -> Any:
+        with torch.no_grad():
+            return model(images)
+
+    return call, torch.cuda.synchronize
+
+
+def main() -> None:
+    """Command line: the way, how many images, and "toy" for a small transformer."""
+    way, batch, shape = sys.argv[1], int(sys.argv[2]), TOY if sys.argv[3:] else ViTShape()
+    call, wait = ours(shape, batch) if way == "ours" else theirs(shape, batch, way == "compiled")
+    times = []
+    for _ in range(2):
+        wait()
+        begun = time.perf_counter()
+        call()
+        wait()
+        times.append(1e3 * (time.perf_counter() - begun))
+    print(*times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A serial program in place of a kernel is refused, by words on who does the work.
+
+The loop that a NumPy programmer writes first has right values: it once passed three of four checks.
+"""
+
+import re
+
+import pytest
+
+from course.checks import check
+from course.checks.comparing import wrong_elements
+from course.checks.exercises import KernelExercise, call_with_named, exercises
+from course.checks.simulating import values_of
+from tests.course_lessons.serial_twins import TWINS, WHO, twins
+
+KERNELS = {name: each for name, each in exercises().items() if isinstance(each, KernelExercise)}
+# Where there are fewer items than lanes, a warp or a block is a few threads.
+FEW = r"one of \d+ threads does|one warp does|one of \d+ blocks does|\d+ of \d+ threads do"
+WORDS = dict.fromkeys(WHO, FEW) | {"every thread does all": "each thread does the work of many"}
+
+LONG = {"one-kernel"}  # a network: seconds for a twin, so one each time, others with the slow
+
+
+def slow(name, who=""):
+    return pytest.mark.slow if name in LONG and who != "one thread does all" else ()
+
+
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [pytest.param(name, who, id=f"{name}/{who}", marks=slow(name, who)) for name, who in twins()],
+)
+def test_a_serial_twin_is_refused_for_who_does_the_work(name, who):
+    verdict = check(name, TWINS[name].answer(name, who))
+    assert verdict.kind == "not-parallel", verdict
+    said = " ".join(verdict.message.split())
+    assert re.search(WORDS[who], said.replace(",", "")), verdict
+    assert "The result is right, but" in said and "Hint: " in said
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, id=f"{name}/", marks=slow(name)) for name in KERNELS]
+)
+def test_a_serial_twin_is_right_by_the_reference(name):
+    """Run by a block, which is quick; the check has compared the others before it refuses them."""
+    answer = TWINS[name].answer(name, "one block does all")
+    for number in range(min(2, len(KERNELS[name].cases))):
+        assert faults(KERNELS[name], number, answer) == {}
+
+
+def faults(exercise, number, answer):
+    """How many elements of each result are wrong in a case, where any are."""
+    arguments = exercise.arguments(number)
+    right = call_with_named(exercise.reference, arguments)
+    if not isinstance(right, dict):
+        right = {(exercise.outputs + exercise.updated)[0]: right}
+    found = {}
+    for name, values in values_of(exercise, number, answer).items():
+        allowed = exercise.tolerance.allowed(arguments, right[name], values.dtype)
+        if wrong := int(wrong_elements(values, right[name], allowed).sum()):
+            found[name] = wrong
+    return found
+
+
+def test_a_twin_that_is_wrong_would_be_told():
+    exercise, twin = KERNELS["scale-add"], TWINS["fix-the-guard"]
+    text = twin.source("scale-add", "one thread does all")
+    assert "x[j] + 1" in text
+    wrong = TWINS["fix-the-guard"].answer("scale-add", "one thread does all")
+    assert faults(exercise, 0, wrong) == {"out": 8}
+
+
+def test_every_kernel_exercise_has_a_twin_and_what_is_left_out_has_its_reason():
+    assert list(TWINS) == list(KERNELS)
+    assert len(KERNELS) >= 36
+    for name, twin in TWINS.items():
+        assert set(twin.without) < set(WHO), name
+        assert all(reason.strip() for reason in twin.without.values()), name
+    assert len(twins()) >= 170

@@ -1,0 +1,300 @@
+"""Wrong answers to the exercises of lesson 01 as students write them, and unusual right ones."""
+
+from numba import float32
+
+from course import cuda
+from tests.course_lessons.wrong_answers import answers_to
+
+THREE = ["float32(float32, float32, float32)"]
+
+
+# --- square-map ------------------------------------------------------------------------------
+
+wrong, right = answers_to("square-map")
+wrong("unwritten-output", "out[128]", "blockIdx.x * blockDim.x + threadIdx.x")(
+    {" cuda.blockIdx.x * cuda.blockDim.x +": ""}
+)
+wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({".x * cuda.blockDim": ""})
+wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({"blockDim": "gridDim"})
+wrong("out-of-bounds", "1,003 elements", "x[1003]")({"i < out.size": "True"})
+wrong("wrong-result", "when x is doubled")({"] * x": "] + x"})
+wrong("wrong-result", "the index is squared")({"x[i] * x[i]": "i * i"})
+wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
+wrong("wrong-result", "integer division or type")({"x[i] * x[i]": "int32(x[i] * x[i])"})
+right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
+right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
+
+
+# --- launch-1d -------------------------------------------------------------------------------
+
+wrong, right = answers_to("launch-1d")
+wrong("wrong-result", "without a thread", "round up")("return n // 128, 128")
+wrong("wrong-result", "the last block has nothing to do")("return n // 128 + 1, 128")
+wrong("wrong-result", "whole numbers")("return n / 128, 128")
+wrong("wrong-result", "1,024 are allowed")({"(n + threads - 1) // threads, threads": "1, n"})
+wrong("wrong-result", "more than needed", "the grid first")("return 128, (n + 127) // 128")
+wrong("wrong-result", "Return two things, grid and block")({"threads, threads": "128"})
+wrong("wrong-result", "returns None", "return")("print((n + 127) // 128, 128)")
+wrong("wrong-result", "without a thread")("return max(1, round(n / 128)), 128")
+right("return math.ceil(n / 256), 256")
+right("return -(-n // 64), 64")
+right("return ((n + 31) // 32,), (32,)")
+right({"= 128": "= min(n, 1024)", "(n + threads - 1) // threads": "int(np.ceil(n / threads))"})
+
+
+# --- shift-right -----------------------------------------------------------------------------
+
+wrong, right = answers_to("shift-right")
+wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|comes round to the front")(
+    {" == 0:\n        out[0] = 0\n    elif i": ""}
+)
+wrong("unwritten-output", "out[0]", "needs a value: 0")(
+    {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
+)
+wrong("wrong-result", "out[0] is a copy of x[0]")({"0] = 0": "i] = x[0]"})
+wrong("out-of-bounds", "writes out[8]", "Every index needs its own guard")({"] = x": " + 1] = x"})
+wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1": "i + 1"})
+wrong("wrong-result", "everything moves to the left")(
+    {"== 0:": "== out.size - 1:", "out[0": "out[i", "i - 1": "i + 1"}
+)
+wrong("out-of-bounds", "i for out, i - 1 or i + 1")(
+    {"i - 1]": "i - 1]\n    else:\n        out[i] = 0"}
+)
+right({"] = 0": "] = float32(0)", "elif i < out": "if i + 1 < x", "] = x[i - 1": " + 1] = x[i"})
+right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 else float32(0)"})
+
+
+# --- add-images ------------------------------------------------------------------------------
+
+wrong, right = answers_to("add-images")
+wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
+    {"shape[1": "shape[0", "0] and": "1] and"}
+)
+wrong("out-of-bounds", "13 x 37")({"row < out.shape[0] and column < out.shape[1]": "True"})
+wrong("out-of-bounds", "axis 1 of a has size 37")({" and column < out.shape[1]": ""})
+wrong("unwritten-output", "Is x the column? column, row = cuda.grid(2)")(
+    {"column, row": "row, column"}
+)
+wrong("uncoalesced", "The result is right; the cost is not", "Let it be the column")(
+    {"column, row": "first_row, first_column"},
+    {"if row <": "row_step, column_step = cuda.gridsize(2)\n    for row in range(first_row,"},
+    {" and column <": ", row_step):\n        for column in range(first_column,"},
+    {":\n        out": ", column_step):\n            out"},
+)
+wrong("wrong-result", "when b is subtracted")({"] + b": "] - b"})
+wrong("unwritten-output", "out.shape[0]")({"grid(2)": "threadIdx.x, cuda.threadIdx.y"})
+wrong("typing", "cuda.grid(2) gives two numbers")({"column, row": "row"})
+wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
+    {"row <": "row >=", "column <": "column >=", "out[row": "return\n    out[row"}
+)
+wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")({"] and": "] or"})
+right(
+    {
+        "column, row = cuda.grid(2)": (
+            "column = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x\n"
+            "    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y"
+        )
+    }
+)
+
+
+# --- rotate-image ----------------------------------------------------------------------------
+
+wrong, right = answers_to("rotate-image")
+wrong("wrong-result", "turned the other way round")(
+    {"image.shape[0] - 1 - column,": "column, image.shape[1] - 1 -"}
+)
+wrong("wrong-result", "mirrored at its diagonal")({"image.shape[0] - 1 - column": "column"})
+wrong("out-of-bounds", "reads image[3, 0]", "image.shape[0] - 1")({"- 1 -": "-"})
+wrong("out-of-bounds", "guard them with out.shape")(
+    {"row < out": "row < image", "column < out": "column < image"}
+)
+wrong("out-of-bounds|wrong-result", "out.shape|A column of out is a row")({"[0] -": "[1] -"})
+wrong("wrong-result", "mirrored at its other diagonal")({", row]": ", image.shape[1] - 1 - row]"})
+wrong("unwritten-output")(
+    {"out[row": "if row < image.shape[0] and column < image.shape[1]:\n            out[row"}
+)
+right(
+    "column, row = cuda.grid(2)\nif column < image.shape[0] and row < image.shape[1]:\n"
+    "    out[row, image.shape[0] - 1 - column] = image[column, row]"
+)
+
+
+# --- strided-scale-add -----------------------------------------------------------------------
+
+wrong, right = answers_to("strided-scale-add")
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "1"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.grid(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x", "cuda.grid(1)": "cuda.threadIdx.x"}
+)
+wrong("unwritten-output", "cuda.gridsize(1)")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
+    "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
+)
+wrong("out-of-bounds|unwritten-output", "cuda.gridsize(1)|range stop")({"grid(1)": "threadIdx.x"})
+wrong("out-of-bounds", "Let range stop at out.size")({"size,": "size + 1,"})
+wrong("unwritten-output", "cuda.gridsize(1)")({"size,": "size - 1,"})
+wrong("uncoalesced", "stride by the whole grid")(
+    "length = (out.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
+    "first = cuda.grid(1) * length\n"
+    "for i in range(first, min(first + length, out.size)):\n    out[i] = a * x[i] + y[i]"
+)
+wrong("wrong-result", "a * x[i] + y[i]")({" + y[i]": ""})
+wrong("out-of-bounds", "range stop at out.size")(
+    "step = cuda.gridsize(1)\nfor turn in range((out.size + step - 1) // step):\n"
+    "    i = cuda.grid(1) + turn * step\n    out[i] = a * x[i] + y[i]"
+)
+right(
+    "i = cuda.grid(1)\nwhile i < out.size:\n    out[i] = a * x[i] + y[i]\n    i += cuda.gridsize(1)"
+)
+right(
+    "threads = cuda.gridDim.x * cuda.blockDim.x\n"
+    "for i in range(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x, len(out), "
+    "threads):\n"
+    "    out[i] = a * x[i] + y[i]"
+)
+
+
+# --- clip ------------------------------------------------------------------------------------
+
+wrong, right = answers_to("clip")
+
+
+@wrong("wrong-result", "Only values below low are changed.")
+@cuda.vectorize(THREE)
+def clip_below(x, low, high):
+    return max(x, low)
+
+
+wrong("wrong-result", "Only values above high are changed.")(
+    {" < low:\n        return low\n    if x": ""}
+)
+wrong("wrong-result", "low and high are mixed up.")(
+    {
+        "return low\n    if x > high:\n        return high": (
+            "return high\n    if x > high:\n        return low"
+        )
+    }
+)
+wrong("wrong-result", "you return 0, right is")({"return low": "return float32(0)"})
+wrong("raised", "exact types")(
+    {'"float32(float32, float32, float32)"': '"float64(float64, float64, float64)"'}
+)
+wrong("typing", "no index, no x.size")({"return x": "return min(max(x[i], low), high)"})
+wrong("raised", "Is @cuda.vectorize([...]) still")(
+    {'@cuda.vectorize(["float32(float32, float32, float32)"])\n': ""}
+)
+
+
+@right
+@cuda.vectorize(THREE)
+def clip_by_min_and_max(x, low, high):
+    return min(max(x, low), high)
+
+
+@right
+@cuda.vectorize(THREE)
+def clip_by_expression(x, low, high):
+    return low if x < low else (high if x > high else x)
+
+
+# --- to-grey ---------------------------------------------------------------------------------
+
+wrong, right = answers_to("to-grey")
+wrong("limit", "no function of yours is called", "device function")(
+    "column, row = cuda.grid(2)\nif row < out.shape[0] and column < out.shape[1]:\n"
+    "    pixel = rgb[row, column]\n"
+    "    out[row, column] = float32(0.299) * pixel[0] + float32(0.587) * pixel[1] "
+    "+ float32(0.114) * pixel[2]"
+)
+
+
+@cuda.jit(device=True)
+def grey_in_float64(red, green, blue):
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+wrong("float64", "The result is right; the cost is not", "float32(0.299)")(
+    {"= luminance": "= grey_in_float64"}
+)
+wrong("wrong-result", "red, green and blue count alike")(
+    {"]\n        out": ", 0] + rgb[row, column, 1] + rgb[row, column, 2]\n        out"},
+    {"luminance(pixel[0], pixel[1], pixel[2]": "pixel / float32(3"},
+)
+wrong("wrong-result", "red and blue are swapped")(
+    {"pixel[0], pixel[1], pixel[2]": "pixel[2], pixel[1], pixel[0]"}
+)
+wrong("out-of-bounds", "axis 2 of rgb has size 3")({"pixel[2": "rgb[row, column, 3"})
+
+
+@cuda.jit(device=True)
+def grey_of(red, green, blue):
+    return float32(0.299) * red + float32(0.587) * green + float32(0.114) * blue
+
+
+@wrong("out-of-bounds", "13 x 37 x 3")
+@cuda.jit
+def to_grey_without_guard(out, rgb):
+    column, row = cuda.grid(2)
+    out[row, column] = grey_of(rgb[row, column, 0], rgb[row, column, 1], rgb[row, column, 2])
+
+
+def plain_grey(red, green, blue):
+    return float32(0.299) * red + float32(0.587) * green + float32(0.114) * blue
+
+
+wrong("typing", "@cuda.jit(device=True)")({"= luminance": "= plain_grey"})
+
+
+@cuda.jit(device=True)
+def grey_without_return(red, green, blue):
+    float32(0.299) * red + float32(0.587) * green + float32(0.114) * blue
+
+
+wrong("typing", "and a return")({"= luminance": "= grey_without_return"})
+
+
+@cuda.jit(device=True)
+def grey_of_a_row(out, row, pixels, first, step):
+    for column in range(first, out.shape[1], step):
+        pixel = pixels[column]
+        out[row, column] = grey_of(pixel[0], pixel[1], pixel[2])
+
+
+right(
+    "column, row = cuda.grid(2)\nwide, high = cuda.gridsize(2)\n"
+    "for i in range(row, out.shape[0], high):\n"
+    "    grey_of_a_row(out, i, rgb[i], column, wide)"
+)
+
+
+# --- histogram -------------------------------------------------------------------------------
+
+wrong, right = answers_to("histogram")
+wrong("race|wrong-result", "cuda.atomic.add(counts, index, 1)")(
+    {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] += 1"}
+)
+wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
+wrong("wrong-result", "Is every value visited")({"values.": "counts."})
+wrong("wrong-result", "the values are added up instead of counted")({"], 1)": "], values[i])"})
+wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})
+wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
+    {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
+)
+wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
+    {"values.": "counts.size:\n        counts[i] = 1\n    if i < values."}
+)
+right(
+    "for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):\n"
+    "    cuda.atomic.add(counts, values[i], 1)"
+)
+wrong("not-parallel", "one warp does the work")(
+    "for bin_number in range(cuda.grid(1), counts.size, cuda.gridsize(1)):\n"
+    "    for i in range(values.size):\n        if values[i] == bin_number:\n"
+    "            counts[bin_number] += 1"
+)

@@ -1,0 +1,237 @@
+"""Wrong answers to the exercises of lesson 02 as students write them, and unusual right ones."""
+
+from numba import float32
+
+from course import cuda
+from tests.course_lessons.wrong_answers import answers_to
+
+# --- psnr ------------------------------------------------------------------------------------
+
+wrong, right = answers_to("psnr")
+wrong("wrong-shape", "one number")({"** 2)": "** 2, axis=0)"})
+wrong("wrong-result", "return")("print(-10 * np.log10(np.mean((image - approximation) ** 2)))")
+wrong("raised", "Line 2", "a square is x ** 2")({"** 2)": "^ 2)"})
+wrong("input-modified", "image")("image -= approximation\nreturn -10 * np.log10(np.mean(image**2))")
+right(
+    "mean_squared_error = 0.0\n"
+    "for a, b in zip(image.ravel(), approximation.ravel(), strict=True):\n"
+    "    mean_squared_error += (a - b) ** 2\n"
+    "return 10 * math.log10(image.size / mean_squared_error)"
+)
+right("return -20 * np.log10(np.linalg.norm(image - approximation) / np.sqrt(image.size))")
+
+
+# --- break-even ------------------------------------------------------------------------------
+
+wrong, right = answers_to("break-even")
+wrong("wrong-result")({"+ 1 +": "+ 2 +"})
+wrong("wrong-result")({"(rows * columns - 1)": "(rows * columns)", "+ 1 +": "+ 2 +"})
+wrong("wrong-arguments", "rows, columns")({"rows, columns": "shape"})
+right(
+    "numbers_a_layer = 0\n"
+    "while (numbers_a_layer + 1) * (rows + columns + 1) < rows * columns:\n"
+    "    numbers_a_layer += 1\nreturn numbers_a_layer"
+)
+right("return math.ceil(rows * columns / (rows + columns + 1)) - 1")
+
+
+# --- energy-rank -----------------------------------------------------------------------------
+
+wrong, right = answers_to("energy-rank")
+wrong("wrong-shape", "one number, k")({"energy =": "return"})
+right(
+    {
+        (" = np.cumsum(s**2)\n    return int(np.argmax(energy >= share * energy[-1])) + 1"): (
+            ", sofar = share * float(np.sum(s.astype(np.float64) ** 2)), 0.0\n"
+            "    for k, value in enumerate(s, start=1):\n"
+            "        sofar += float(value) ** 2\n        if sofar >= energy:\n"
+            "            return k\n    return len(s)"
+        )
+    }
+)
+right(
+    "energy = np.cumsum(s.astype(np.float64) ** 2)\n"
+    "return np.searchsorted(energy, share * energy[-1]) + 1"
+)
+
+
+# --- one-loop --------------------------------------------------------------------------------
+
+wrong, right = answers_to("one-loop")
+wrong("wrong-result", "vt is read as if it were V")({"vt[i]": "vt[:, i]"})
+wrong("wrong-result", "transpose of the right one")({"u[:, i], vt[i]": "vt[i], u[:, i]"})
+wrong("wrong-result", "u and vt have changed places")({"u[:, i], vt": "vt[:, i], u"})
+wrong("wrong-dtype", "float64", "dtype=np.float32")({", dtype=np.float32": ""})
+wrong("raised", "Line 4", "the i-th row is vt[i]")({"(len(u), vt.shape[1])": "u.shape"})
+wrong("wrong-result", "a layer needs np.outer")({"np.outer(u[:, i], vt[i])": "u[:, i] * vt[i]"})
+wrong("input-modified", "u is an input")({"out += s[i] *": "u[:, i] *= s[i]\n        out +="})
+right({"len(u)": "u.shape[0]", "np.outer(u[:, i], vt[i])": "u[:, i : i + 1] * vt[i : i + 1]"})
+right("return np.array([(row[:k] * s[:k]) @ vt[:k] for row in u], dtype=np.float32)")
+right(
+    "out = np.zeros((u.shape[0], vt.shape[1]), dtype=np.float64)\n"
+    "for i in reversed(range(k)):\n"
+    "    out += np.outer(u[:, i].astype(np.float64) * s[i], vt[i])\n"
+    "return out.astype(np.float32)"
+)
+
+
+# --- reconstruct -----------------------------------------------------------------------------
+
+wrong, right = answers_to("reconstruct")
+wrong("out-of-bounds", "Compare row with")({"row < out.shape[0] and col < out.shape[1]": "True"})
+wrong("unwritten-output", "the last 24 columns of 37", "col with out.shape[1]")(
+    {"shape[1": "shape[0"}
+)
+wrong("out-of-bounds", "shape")({"shape[1": "shape[0", "0] and": "1] and"})
+wrong("out-of-bounds", "out")({"row <": "row <=", "col <": "col <="})
+wrong("unwritten-output", "cuda.grid(2)")(
+    {"] and": "] - 1 and", ":\n        total": " - 1:\n        total"}
+)
+wrong("unwritten-output", "cuda.grid(2)")({"grid(2)": "threadIdx.x, cuda.threadIdx.y"})
+wrong("wrong-result", "vt is read as if it were V")({"i, col": "col, i"})
+wrong("wrong-result", "u is read as if it were transposed")({"row, i": "i, row"})
+wrong("wrong-result", "u and vt have changed places")({"u[row": "vt[row", "* vt[": "* u["})
+wrong("wrong-result", "transpose of the right one")({"row, col]": "col, row]"})
+wrong("uninitialised-read", "do not add to it")(
+    {"total +=": "out[row, col] +=", "\n        out[row, col] = total": ""}
+)
+wrong("input-modified", "u is an input")(
+    {"= total": "= total\n        if col == 0:\n            u[row, 0] = total"}
+)
+wrong("not-parallel", "each thread does the work of many", "take both indices")(
+    {"col, row =": "row =", "grid(2": "grid(1"},
+    {
+        " and col < out.shape[1]:\n        total = 0.0\n": (
+            ":\n        for col in range(out.shape[1]):\n            total = float32(0)\n    "
+        )
+    },
+    {"total +=": "    total +=", "]\n        out": "]\n            out"},
+)
+wrong("typing", "Line 7", "A kernel works on single numbers")(
+    {"= total": "= (u[row, :k] * s[:k]) @ vt[:k, col]"}
+)
+wrong("typing", "Line 6")({"row, i": "row"})
+wrong("wrong-arguments", "this exercise gives 5 arguments: u, s, vt, k, out")({"vt, k": "vt"})
+wrong("not-a-kernel", "@cuda.jit")({"@cuda.jit\n": ""})
+wrong("out-of-bounds", "Compare row with")(
+    {"row < out.shape[0] and col": "row < out.shape[0] or col"}
+)
+wrong("uninitialised-read", "total[0]", "starts at 0")(
+    {"= 0.0": "= cuda.local.array(1, float32)", "total +=": "total[0] +=", "= total": "= total[0]"}
+)
+wrong("typing", "'total' is used before it is set")({"total = 0.0\n        ": ""})
+right({"= 0.0": "= float64(0)", "u[row, i]": "float64(u[row, i])"})
+right({"col, row =": "row, col =", "= 0.0": "= np.float32(0)", "total +=": "total = total +"})
+
+
+# --- reconstruct-columns ---------------------------------------------------------------------
+
+wrong, right = answers_to("reconstruct-columns")
+wrong("float64", "float32(0)")({"float32(0)": "0.0"})
+wrong("limit", "6 sectors per request", "col, row = cuda.grid(2)")({"col, row": "row, col"})
+wrong("wrong-result", "transpose of the right one")({"row, col": "col, row"})
+wrong("out-of-bounds", "Compare row with")({"row <": "col <"})
+wrong("limit", "Each pixel is stored once")(
+    {"total =": "out[row, col] ="},
+    {"total +=": "out[row, col] +=", "\n        out[row, col] = total": ""},
+)
+right({"float32": "np.float32", "total +=": "total = total +"})
+
+
+# --- reconstruct-float32 ---------------------------------------------------------------------
+
+wrong, right = answers_to("reconstruct-float32")
+wrong("float64", "Line 6: total += ", "float32(0)", "Line 6")({"float32(0)": "0.0"})
+wrong("float64", "so is total = 0")({"float32(0)": "0"})
+wrong("float64", "Line 6")({"= float32": "= float"})
+wrong("float64", "Line 6")({"total +=": "total += 1.0 *"})
+wrong("wrong-result", "fractions are lost")({"= total": "= int32(total)"})
+right({"row, col =": "col, row =", "= float32": "= np.float32", "total +=": "total = total +"})
+
+
+# --- reconstruct, reconstruct-float32 --------------------------------------------------------
+
+_, right = answers_to("reconstruct", "reconstruct-float32")
+
+
+@right
+@cuda.jit
+def kernel_early_return(u, s, vt, k, out):
+    row, col = cuda.grid(2)
+    if row >= out.shape[0] or col >= out.shape[1]:
+        return
+    total = float32(0)
+    for i in range(k):
+        total += u[row, i] * s[i] * vt[i, col]
+    out[row, col] = total
+
+
+@right
+@cuda.jit
+def kernel_sum_in_out(u, s, vt, k, out):
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = 0
+        for i in range(k):
+            out[row, col] += u[row, i] * s[i] * vt[i, col]
+
+
+# --- reconstruct, reconstruct-float32, reconstruct-columns -----------------------------------
+
+_, right = answers_to("reconstruct", "reconstruct-float32", "reconstruct-columns")
+
+
+@right
+@cuda.jit
+def kernel_first_layer_first(u, s, vt, k, out):
+    col, row = cuda.grid(2)
+    if row < u.shape[0] and col < vt.shape[1]:
+        total = u[row, 0] * s[0] * vt[0, col]
+        for i in range(1, k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+@right
+@cuda.jit
+def kernel_while_backwards(u, s, vt, k, out):
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    if row < out.shape[0]:
+        if col < out.shape[1]:
+            total = float32(0)
+            i = k - 1
+            while i >= 0:
+                total += u[row, i] * (s[i] * vt[i, col])
+                i -= 1
+            out[row, col] = total
+
+
+@right
+@cuda.jit
+def kernel_grid_stride(u, s, vt, k, out):
+    first_col, first_row = cuda.grid(2)
+    step_col, step_row = cuda.gridsize(2)
+    for row in range(first_row, out.shape[0], step_row):
+        for col in range(first_col, out.shape[1], step_col):
+            total = float32(0)
+            for i in range(k):
+                total += u[row, i] * s[i] * vt[i, col]
+            out[row, col] = total
+
+
+@cuda.jit(device=True)
+def pixel(u, s, vt, k, row, col):
+    """Sum of the first k layers at one pixel."""
+    total = float32(0)
+    for i in range(k):
+        total += u[row, i] * s[i] * vt[i, col]
+    return total
+
+
+@right
+@cuda.jit
+def kernel_with_device_function(u, s, vt, k, out):
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        out[row, col] = pixel(u, s, vt, k, row, col)

@@ -1,0 +1,609 @@
+"""Wrong answers to the exercises of lesson 03 as students write them, and unusual right ones."""
+
+from statistics import (
+    mean,  # noqa: F401
+    median,
+)
+
+import numpy as np
+
+from course.measure.occupancy import occupancy
+from course_lessons.lesson03.toy_gpu import ToyGPU
+from tests.course_lessons.wrong_answers import answers_to
+
+TOY = ToyGPU()  # as the lesson's own, which stands in the notebook when a student writes
+
+
+# --- time-a-launch ---------------------------------------------------------------------------
+
+wrong, right = answers_to("time-a-launch")
+wrong("wrong-result", "You launched 1 time. Needed are")(
+    "start = clock()\nlaunch()\nsynchronize()\nreturn 1e3 * (clock() - start)"
+)
+wrong("wrong-result", "You timed the launch, not the work")({"()\n        synchronize": ""})
+
+
+@wrong("wrong-result", "That is seconds")
+def time_in_seconds(launch, synchronize, clock):
+    launch()
+    times = []
+    for _ in range(20):
+        synchronize()
+        start = clock()
+        launch()
+        synchronize()
+        times.append(clock() - start)
+    return median(times)
+
+
+wrong("wrong-result", "the median does not")({"np.median": "mean"})
+wrong("wrong-result", "Compiling is in it")(
+    {":\n    launch": ":\n    start = clock"},
+    {"21):\n        synchronize()\n        start = clock()": "20):"},
+    {")\n        synchronize": ")\n    synchronize"},
+    {"    times.append(1e3": "return 1e3", ")\n    return np.median(times)": " / 20"},
+)
+wrong("wrong-result", "the shortest of your samples")({"np.median": "min"})
+
+
+@wrong("wrong-result", "Some of the work was not over")
+def time_minus_launch_cost(launch, synchronize, clock):
+    times = []
+    for number in range(22):
+        start = clock()
+        launch()
+        launched = clock()
+        synchronize()
+        if number:
+            times.append(1e3 * (clock() - launched) - 10 * 1e3 * (launched - start))
+    return median(times)
+
+
+wrong("wrong-result", "Return one number")({"range(21": "range(20", "np.median(times)": "times"})
+wrong("raised", "a million times")({")\n        launch()": ")\n    while clock() - start < 1:"})
+
+
+def samples_of(launch, synchronize, clock, count=13):
+    """Right samples [s], for answers that go wrong after them."""
+    launch()
+    samples = []
+    for _ in range(count):
+        synchronize()
+        start = clock()
+        launch()
+        synchronize()
+        samples.append(clock() - start)
+    return samples
+
+
+for how in ("[len(samples) // 2]", "[(len(samples) - 1) // 2]", "[0]"):
+    for count in (7, 12, 20, 21, 33):
+        wrong(
+            "wrong-result",
+            "one of your samples. The median is the middle|the shortest of your samples",
+        )(f"samples = samples_of(launch, synchronize, clock, {count})\nreturn 1e3 * samples{how}")
+for count in (5, 6, 11, 20, 21, 34):
+    right(
+        f"samples = sorted(samples_of(launch, synchronize, clock, {count}))\n"
+        "return 1e3 * samples[len(samples) // 2]"
+    )
+wrong("wrong-result", "That is µs")("return 1e6 * median(samples_of(launch, synchronize, clock))")
+wrong("wrong-result", "You divided")("return median(samples_of(launch, synchronize, clock)) / 1000")
+wrong("wrong-result", "below 0")("return -1e3 * median(samples_of(launch, synchronize, clock))")
+wrong("wrong-result", "rounded to whole ms")(
+    "return median(int(1e3 * sample) for sample in samples_of(launch, synchronize, clock))"
+)
+wrong("wrong-result", "That is one of your samples")(
+    "times = samples_of(launch, synchronize, clock)\nreturn 1e3 * times[len(times) // 2]"
+)
+wrong("wrong-result", "the shortest of your samples")(
+    "return 1e3 * np.percentile(samples_of(launch, synchronize, clock), 0.5)"
+)
+wrong("wrong-result", "the longest of your samples")(
+    "return 1e3 * max(samples_of(launch, synchronize, clock))"
+)
+wrong("wrong-result", "never called", "not another toy's")(
+    "return 1e3 * median(samples_of(TOY.launch, TOY.synchronize, TOY.clock))"
+)
+wrong("wrong-result", "Return one number", "got '2.04 ms'")(
+    'return f"{1e3 * median(samples_of(launch, synchronize, clock)):.2f} ms"'
+)
+wrong("wrong-result", "Your result is nan. Was the list of samples empty?")(
+    {"np.median(times": 'float("nan"'}
+)
+wrong("wrong-result", "Return one number", "got 2 values")({"times)": "times), times"})
+time_in_a_row_undivided = wrong("wrong-result", "That is all launches together")(
+    {"times = []": "synchronize()\n    start = clock()"},
+    {"21):\n        synchronize()\n        start = clock()": "20):"},
+    {")\n        synchronize": ")\n    synchronize"},
+    {"    times.append(1e3": "return 1e3", ")\n    return np.median(times)": ""},
+)
+wrong("wrong-result", "That is 2 launches")({"= clock": "= clock()\n        launch"})
+wrong("wrong-result", "no difference of two readings", "brackets")(
+    {"1e3 * (clock() - start)": "1e3 * clock() - start"}
+)
+wrong("wrong-result", "You never called clock()")(
+    "return 1e3 * median(samples_of(launch, synchronize, time.perf_counter))"
+)
+wrong("wrong-result", "You timed the launch, not the work")(
+    {"()\n        times": "\n        times"}
+)
+wrong("wrong-result", "You launched 2 times", "behind the loop")(
+    {"times.append(1e3": "return 1e3", ")\n    return np.median(times)": ""}
+)
+wrong("wrong-result", "You launched 5 times")(
+    "return 1e3 * median(samples_of(launch, synchronize, clock, count=4))"
+)
+wrong("raised", "Line 4", "take no arguments; clock() gives seconds")(
+    "launch()\nstart = clock\nreturn 1e3 * (clock - start)"
+)
+wrong("wrong-result", "the median does not", base=time_in_a_row_undivided)(
+    {"range(20": "range(21", "start)": "start) / 21"}
+)
+right(
+    {"times)": "times) * 1e3", "start)": "start"},
+    {
+        "1e3 * (": "",
+        "(21):": (
+            "(3):\n        launch()\n    synchronize()\n    begin, times = clock(), []\n"
+            "    while len(times) < 9 or clock() - begin < 0.2:"
+        ),
+        "launch()\n    times = []\n    ": "",
+    },
+)
+right(
+    {"launch()\n    times": "times"},
+    {"range(21": "range(30", "np.median(times)": "sorted(times)[len(times) // 2]"},
+)
+right({"np.median(times)": "round(float(np.median(times)), 2)"})
+right(
+    {"times = [": "synchronize()\n    times = [clock()"},
+    {"21):\n        synchronize()\n        start = clock()": "15):"},
+    {"1e3 * (clock() - start": "clock("},
+    {"np.median(times)": "1e3 * float(np.median(np.diff(times)))"},
+)
+
+
+# --- needed-factors --------------------------------------------------------------------------
+
+wrong, right = answers_to("needed-factors")
+wrong("wrong-result", "That is the whole factor")(
+    "return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)"
+)
+wrong("wrong-result", "u is float64, not float32")(
+    "return np.ascontiguousarray(u[:, :k]), s[:k].copy(), vt[:k].copy()"
+)
+wrong("wrong-result", "u is a view of a larger array")(
+    "return u.astype(np.float32)[:, :k], s.astype(np.float32)[:k], vt.astype(np.float32)[:k]"
+)
+wrong("wrong-result", "lies column by column")(
+    "return tuple(part.astype(np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
+)
+wrong("wrong-result", "vt has the shape (8, 3)")({"parts)": "(u[:, :k], s[:k], vt[:, :k]))"})
+wrong("wrong-result", "u has other values")({"k], s": "k] * s[:k], s"})
+wrong("wrong-result", "These are rows of u")({", :k]": "k]"})
+
+
+def as_float32(*parts):
+    """Parts as they should travel, for answers that take other parts."""
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
+
+
+wrong("wrong-result", "These are rows of vt: return u, s, vt")(
+    {"parts = (u[:, :": "return as_float32(vt[:"}
+)
+wrong("wrong-result", "It is turned")({", s[:": ".T, s[:"})
+wrong("wrong-result", "s is no matrix")({"s[:k]": "np.diag(s[:k])"})
+wrong("wrong-result", "s has the shape (8,)", "That is the whole factor")({"[:k],": ","})
+wrong("wrong-result", "u has the shape (8, 2); (8, 3) is needed")({"k], s": " k - 1], s"})
+wrong("wrong-result", "u has other values than the first 3")({", :k]": ", -k:]"})
+wrong("wrong-result", "u is float16")(
+    'return tuple(part.astype(np.float16, order="C") for part in (u[:, :k], s[:k], vt[:k]))'
+)
+wrong("wrong-result", "lies column by column")(
+    "return tuple(np.asfortranarray(part, np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
+)
+wrong("wrong-result", "got 2 values")({", s[:": " * s[:"})
+wrong("wrong-result", "got one ndarray")(
+    "return np.ascontiguousarray((u[:, :k] * s[:k]) @ vt[:k], dtype=np.float32)"
+)
+wrong("wrong-result", "u is no NumPy array")(
+    {"parts = (u[:, :k]": "return u[:, :k].tolist()", ")\n    return": ".tolist()\n    return"}
+)
+right('return [np.array(part, dtype="f4", order="C") for part in (u[:, :k], s[:k], vt[:k, :])]')
+right(
+    "parts = np.empty((len(u), k), np.float32), np.empty(k, np.float32), None\n"
+    "parts[0][:], parts[1][:] = u[:, :k], s[:k]\n"
+    "return parts[0], parts[1], vt[:k].astype(np.float32)"
+)
+right("return tuple(part.copy().astype(np.float32) for part in (u[:, :k], s[:k], vt[:k]))")
+
+
+# --- effective-rates -------------------------------------------------------------------------
+
+wrong, right = answers_to("effective-rates")
+wrong("wrong-result", "the image that is written is left out")({" + rows * columns": ""})
+wrong("wrong-result", "you count numbers, not bytes")({"4 * (rows": "rows", "columns)": "columns"})
+wrong("wrong-result", "you took it as seconds")({"* 1e-6": "/ 1e9"})
+wrong("wrong-result", "GB are 10⁹")({"milliseconds * 1e-6": "(milliseconds / 1e3) / 2**30"})
+wrong("wrong-result", "one operation for each pixel and layer")({", 2 *": ","})
+wrong("wrong-result", "every load of every thread is counted")(
+    {"(rows * k + k + k * columns + rows * columns": "rows * columns * (3 * k + 1"}
+)
+wrong("wrong-result", "Return two values")({"* 1e-6, 2 * rows * columns * k / moved": "/ 1e6"})
+wrong("wrong-result", "the k numbers of s are left out")({"+ k *": "*"})
+wrong("wrong-result", "s is taken for a matrix of k × k")({"+ k *": "* k + k *"})
+wrong("wrong-result", "the image is counted twice")({"+ rows": "+ 2 * rows"})
+wrong("wrong-result", "the image is counted once for each layer")({"columns)": "columns * k)"})
+wrong("wrong-result", "put the sum in brackets")({"(rows *": "rows *", "columns)": "columns"})
+
+
+def effective(moved, operations, milliseconds):
+    return moved / milliseconds / 1e6, operations / moved
+
+
+wrong("wrong-result", "1000 x 700", "for a square one")(
+    "moved = 4 * (2 * rows * k + k + rows * rows)\n"
+    "return effective(moved, 2 * rows * rows * k, milliseconds)"
+)
+wrong("wrong-result", "you count bits")({"4 * (": "32 * ("})
+wrong("wrong-result", "8 bytes a number")({"4 * (": "8 * ("})
+wrong("wrong-result", "you multiply by the time")(
+    {"milliseconds * 1e-6": "1e9 * (milliseconds / 1e3)"}
+)
+wrong("wrong-result", "is 1000 times the right one", "1 GB = 10⁹ bytes")(
+    {"milliseconds * 1e-6": "1e6 / (milliseconds / 1e3)"}
+)
+wrong("wrong-result", "is 1e-06 times the right one")(
+    {"milliseconds * 1e-6": "1e9 / (milliseconds * 1e3)"}
+)
+wrong("wrong-result", "you count three operations")({", 2 *": ", 3 *"})
+
+
+def needed_bytes(rows, columns, k):
+    return 4 * (rows * k + k + k * columns + rows * columns)
+
+
+wrong("wrong-result", "k is left out of the operations")(
+    "return effective(needed_bytes(rows, columns, k), 2 * rows * columns, milliseconds)"
+)
+wrong("wrong-result", "by numbers, not by bytes")({"/ moved": "/ (moved / 4)"})
+wrong("wrong-result", "the intensity is upside down")({", 2 *": ", moved / (2 *", " / moved": ")"})
+wrong("wrong-result", "the intensity has no time in it")(
+    "moved = 2 * rows * columns * k / milliseconds / 1e6\n"
+    "return needed_bytes(rows, columns, k) / milliseconds / 1e6, moved"
+)
+wrong("wrong-result", "10 is rounded")(
+    "moved = effective(needed_bytes(rows, columns, k), 2 * rows * columns * k, "
+    "milliseconds)\n"
+    "return tuple(map(round, moved))"
+)
+wrong("wrong-result", "The two have changed places")(
+    "moved = effective(needed_bytes(rows, columns, k), 2 * rows * columns * k, "
+    "milliseconds)\n"
+    "return moved[::-1]"
+)
+right(
+    "moved = k * (rows + 1 + columns) + rows * columns\n"
+    "return np.array([moved / (milliseconds * 250_000), k * rows * columns / (2 * "
+    "moved)])"
+)
+right(
+    "moved = 4 * (k * (rows + columns + 1) + rows * columns)\n"
+    "return np.array([moved / 1e9 / (milliseconds / 1e3), rows * columns * k * 2 / "
+    "moved]).tolist()"
+)
+
+
+# --- least-time ------------------------------------------------------------------------------
+
+wrong, right = answers_to("least-time")
+wrong("wrong-result", "you add the two times")({"max(memory, arithmetic)": "memory + arithmetic"})
+wrong("wrong-result", "the shorter of the two")({"return max": "return min"})
+wrong("wrong-result", "you return seconds")(
+    {" = bytes": ", arithmetic = bytes", "* 1e-6\n    arithmetic =": "/ 1e9,", "* 1e-9": "/ 1e12"}
+)
+wrong("wrong-result", "you look at the memory only")('return bytes / bandwidth / 1e6, "memory"')
+wrong("wrong-result", "TFLOP/s are taken for GFLOP/s", "you return µs")({"* 1e-9": "/ 1e6"})
+wrong("wrong-result", "the name is that of the shorter time")({"memory >": "memory <"})
+wrong("wrong-result", "the shorter of the two")(
+    'return min((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9, "arithmetic"))'
+)
+wrong("wrong-result", "you look at the arithmetic only")(
+    'return operations / rate / 1e9, "arithmetic"'
+)
+wrong("wrong-result", "a softmax", "the name is that of the shorter time")(
+    {"memory > arithmetic": "bytes > operations"}
+)
+wrong("wrong-result", "the name is that of the shorter time")(
+    {"memory > arithmetic": "operations / bytes < rate / bandwidth"}
+)
+wrong("raised", "Line 4", "A copy has 0 operations")({"memory >": "bytes / operations >"})
+wrong("wrong-result", "one of the two times is in seconds")(
+    {" = bytes": ", arithmetic = bytes", "* 1e-6\n    arithmetic =": "/ 1e9,"}
+)
+wrong("wrong-result", "a copy", "GB are 10⁹")(
+    "memory, arithmetic = 1e3 * bytes / (bandwidth * 2**30), operations / rate / 1e9\n"
+    'return max(memory, arithmetic), "memory" if memory > arithmetic else "arithmetic"'
+)
+wrong("wrong-result", "1e+09 times the right one", "1 TFLOP = 10¹²")({" * 1e-9": ""})
+wrong("wrong-result", "each operation is counted twice")(
+    {" = bytes": ", arithmetic = bytes", "* 1e-6\n    arithmetic =": "/ 1e6, 2 *"}
+)
+wrong("wrong-result", "0.27 is rounded")(
+    {"return max": "return round(max", "arithmetic)": "arithmetic), 2)"}
+)
+wrong("wrong-result", "'compute' is none of 'memory', 'arithmetic'")({'"arithmetic"': '"compute"'})
+wrong("wrong-result", "is none of 'memory', 'arithmetic'")(
+    {"memory =": "return", "* 1e-6\n    arithmetic =": "/ 1e6,"}
+)
+wrong("wrong-result", "is none of 'memory', 'arithmetic'")(
+    "memory = np.array([bytes / bandwidth / 1e6, operations / rate / 1e9])\n"
+    "return memory.max(), memory"
+)
+wrong("wrong-result", "got {'milliseconds'", "'arithmetic…")(
+    {
+        "max(memory, arithmetic),": '{"milliseconds": max(memory, arithmetic), "binding":',
+        'else "arithmetic"': 'else "arithmetic"}',
+    }
+)
+wrong("wrong-result", "inf is no figure")({"max(memory, arithmetic": 'float("inf"'})
+wrong("wrong-result", "'memory' is no number")(
+    'memory = {"memory": bytes / bandwidth / 1e6, "arithmetic": operations / rate / '
+    "1e9}\n"
+    "return max(memory), max(memory.values())"
+)
+wrong("wrong-result", "The two have changed places")(
+    {" max(memory, arithmetic),": "", '"arithmetic"': '"arithmetic", max(memory, arithmetic)'}
+)
+right(
+    "if operations / bytes > rate * 1e3 / bandwidth:\n"
+    '    return operations / (rate * 1e12) * 1e3, "arithmetic"\n'
+    'return bytes / (bandwidth * 1e9) * 1e3, "memory"'
+)
+right('return max((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9, "arithmetic"))')
+
+
+# --- impossible-figures ----------------------------------------------------------------------
+
+wrong, right = answers_to("impossible-figures")
+wrong("wrong-result", "'my matmul'", "not in your list")(
+    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds / 1e6 > bandwidth]"
+)
+wrong("wrong-result", "not in your list", "you look at the operations only")(
+    "return [name for name, bytes, operations, milliseconds in figures if operations "
+    "/ milliseconds / 1e9 > rate]"
+)
+wrong("wrong-result", "not in your list", "above both roofs")(
+    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds / 1e6 > bandwidth and operations / milliseconds / 1e9 > rate]"
+)
+wrong("wrong-result", "It is possible, but in your list")(
+    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds / 1e6 < bandwidth / 10 or bytes / milliseconds / 1e6 > bandwidth]"
+)
+wrong("wrong-result", "It is possible, but in your list")(
+    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds / 1e3 > bandwidth or operations / milliseconds / 1e9 > rate]"
+)
+wrong("wrong-result", "none of the names")(
+    "return [name for name, (_, operations, milliseconds, found) in "
+    "enumerate(figures) if operations / found / 1e6 > bandwidth]"
+)
+wrong("wrong-result", "'image of 16 layers'", "but they overlap")(
+    "return [name for name, bytes, operations, milliseconds in figures if "
+    "milliseconds < bytes / bandwidth / 1e6 + operations / rate / 1e9]"
+)
+wrong("wrong-result", "'better copy'", "not in your list", "GB are 10⁹")(
+    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds * 1e3 / 2**30 > bandwidth or operations / milliseconds / 1e9 > rate]"
+)
+wrong("wrong-result", "'fast image' is 2 times in your list")(
+    "found = [name for name, bytes, operations, milliseconds in figures if bytes / "
+    "milliseconds / 1e6 > bandwidth]\n"
+    "return found + [name for name, operations, f, milliseconds in figures if f / "
+    "milliseconds / 1e9 > rate]"
+)
+wrong("wrong-result", "the comparison is turned round")({"< max": "> max"})
+wrong("wrong-result", "ms are taken for seconds")({"found =": "return"})
+wrong("wrong-result", "'fast copy'", "not in your list", "`return` stands in the loop")(
+    {"found.append(name)": "return [name]"}
+)
+
+
+def least_as_the_larger_pair(bytes, operations, bandwidth, rate):
+    return max((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9, "arithmetic"))
+
+
+wrong("raised", "least_time(...)[0]")(
+    {"< max": "< least_as_the_larger_pair", " / rate": ", bandwidth, rate"}
+)
+wrong("raised", "'float' and 'str'", "least_time(...)[0]")(
+    "return [name for name, bytes, operations, milliseconds in figures if "
+    "milliseconds < least_as_the_larger_pair(bytes, operations, bandwidth, rate)[1]]"
+)
+
+
+def impossible_as_a_set(figures, bandwidth, rate):
+    found = set()
+    for name, count, operations, milliseconds in figures:
+        least = max(count / bandwidth / 1e6, operations / rate / 1e9)
+        if milliseconds < least:
+            found.add(name)
+    return found
+
+
+wrong("wrong-result", "figures of a T4, all possible", "returns None")(
+    "return [*impossible_as_a_set(figures, bandwidth, rate)] or None"
+)
+wrong("wrong-result", "got a dict")(
+    {"return found": "return {name: name in found for name, *_ in figures}"}
+)
+wrong("wrong-result", "Return a list of names", "got 'better copy, ")(
+    {"return found": 'return ", ".join(name for name, *_ in figures if name in found)'}
+)
+wrong("wrong-result", "('better copy', 536870912, 0, 0.1235) is none of")(
+    {"return found": "return [figure for figure in figures if figure[0] in found]"}
+)
+wrong("wrong-result", "'copy', in 138 µs", "It is possible, but")({"< max": "< 2 * max"})
+right(
+    {"found = []": "found = set()", "* 1e-6": "/ 1000000.0"},
+    {"* 1e-9": "/ 1000000000.0", "append": "add"},
+)
+right(
+    "found = impossible_as_a_set(figures, bandwidth, rate)\n"
+    "return np.array([name for name, *_ in reversed(figures) if name in found])"
+)
+
+
+# --- fullest-block ---------------------------------------------------------------------------
+
+wrong, right = answers_to("fullest-block")
+wrong("wrong-result", "32 warps", "There is a size that gives 40")("return 1024")
+wrong("wrong-result", "No block of 1024 threads can start: too much is asked of registers")(
+    "return 64 if registers == 44 else 1024"
+)
+wrong("wrong-result", "24 warps", "There is a size that gives 28")("return 256")
+wrong("wrong-result", "limited by shared memory", "whole block, `shared * threads`")(
+    {"warps)": 'lambda n: occupancy("H200", n, registers, 0).warps)'}
+)
+wrong("wrong-result", "There is a size that gives|can start")(
+    {"warps)": 'lambda n: occupancy("H200", n, registers, shared).warps)'}
+)
+wrong("wrong-result", "whole warps")(
+    'return max(occupancy("H200", n, registers, shared * n).warps for n in range(32, 1025, 32)) - 1'
+)
+wrong("wrong-result", "Return one whole number")("return (16, 16)")
+
+
+def warps_of(threads, registers, shared):
+    return occupancy("H200", threads, registers, shared * threads).warps
+
+
+wrong("wrong-result", "There is a size that gives 40")(
+    {"range": "n for n in range", ", key=warps)": " if warps_of(n, registers, shared))"}
+)
+wrong("wrong-result", "24 registers", "There is a size that gives 36")(
+    "return max((32, 64, 128, 256, 512, 1024), key=lambda n: warps_of(n, registers, shared))"
+)
+wrong("wrong-result", "limited by blocks", "compare .warps, and not .blocks")(
+    "sizes = range(warps, 1025, warps)\n"
+    'return max(sizes, key=lambda n: occupancy("H200", n, registers, shared * n).blocks)'
+)
+wrong("wrong-result", "There is a size that gives", 'Is "H200" the GPU')(
+    {"warps)": 'lambda n: occupancy("T4", n, registers, shared * n).warps)'}
+)
+wrong("wrong-result", "40 threads", "Or are these warps? Return the threads")(
+    "return max(warps_of(n, registers, shared) for n in range(32, 1025, 32))"
+)
+wrong("wrong-result", "take a multiple of 32", "whole warps")(
+    "return int(np.argmax([warps_of(n, registers, shared) for n in range(32, 1025, 32)]))"
+)
+wrong("wrong-result", "take a multiple of 32", "whole warps")({"32, 1025": "1, 1025"})
+wrong("wrong-result", "There is a size that gives 40")(
+    "return min(range(32, 1025, 32), key=lambda n: warps_of(n, registers, shared))"
+)
+wrong("wrong-result", "There is a size that gives 40")(
+    "return min(1024, 65536 // registers // 32 * 32)"
+)
+wrong("wrong-result", "There is a size that gives 48")(
+    {
+        "def warps(threads": "best = warps\n    for threads in range(64, 1025, warps",
+        'return occupancy("H200", threads': "if warps_of(threads",
+        " * threads).warps": (
+            ") < warps_of(best, registers, shared):\n            break\n        best = threads"
+        ),
+        "max(range(32, 1025, 32), key=warps)": "best",
+    }
+)
+wrong("raised", "block 0 has 0 threads", "Line 4", "shared * block")({"32, 1025": "0, 1025"})
+wrong("raised", "'Occupancy' and 'Occupancy'", "Line 6")(
+    {"warps)": 'lambda n: occupancy("H200", n, registers, shared * n))'}
+)
+right(
+    "best, warps = 32, 0\nfor threads in range(32, 1025, 32):\n"
+    '    found = occupancy("H200", threads, registers, threads * shared)\n'
+    "    if found.fraction >= warps:\n        best, warps = threads, found.fraction\nreturn best"
+)
+right(
+    "sizes = np.arange(1024, 0, -32)\n"
+    "return sizes[np.argmax([warps_of(int(n), registers, shared) for n in sizes])]"
+)
+
+
+# --- crossing --------------------------------------------------------------------------------
+
+wrong, right = answers_to("crossing")
+
+
+def times_of(n, cpu, gpu, link, start, moved):
+    k = n // 8
+    operations = 2 * n * n * k
+    on_gpu = start + moved(n, k) / link / 1e6 + operations / gpu / 1e6
+    return operations / cpu / 1e6, on_gpu
+
+
+def first_where(sizes, *rates, moved):
+    for n in sizes:
+        on_cpu, on_gpu = times_of(n, *rates, moved)
+        if on_gpu < on_cpu:
+            return n
+    return 0
+
+
+wrong("wrong-result", "returns None")(
+    "operations = lambda n, k: 4 * (2 * n * k + k + n * n)\n"
+    "return first_where(sizes, cpu, gpu, link, start, moved=operations) or None"
+)
+
+
+def needed_by(n, k):
+    return 4 * (2 * n * k + k + n * n)
+
+
+wrong("wrong-result", "the last size at which the CPU still wins")(
+    "found = first_where(sizes, cpu, gpu, link, start, moved=needed_by)\n"
+    "return sizes[sizes.index(found) - 1] if found else 0"
+)
+wrong("wrong-result", "you count numbers, not bytes")(
+    "return first_where(sizes, cpu, gpu, link, start, moved=lambda n, k: 2 * n * k + k + n * n)"
+)
+
+
+@wrong("wrong-result", "as for float64")
+def crossing_in_float64(sizes, *rates):
+    return first_where(sizes, *rates, moved=lambda n, k: 8 * (2 * n * k + k + n * n))
+
+
+wrong("wrong-result", "all bytes twice")(
+    "return first_where(sizes, cpu, gpu, link, start, moved=lambda n, k: 2 * needed_by(n, k))"
+)
+wrong("wrong-result", "only the copy back is counted")(
+    "return first_where(sizes, cpu, gpu, link, start, moved=lambda n, k: 4 * n * n)"
+)
+wrong("wrong-result", "`return 0` stands behind it")(
+    "for n in sizes:\n    on_cpu, on_gpu = times_of(n, cpu, gpu, link, start, needed_by)\n"
+    "    if on_gpu < on_cpu:\n        return n\n    return 0"
+)
+wrong("wrong-result", "the position in sizes")(
+    "found = first_where(sizes, cpu, gpu, link, start, moved=needed_by)\n"
+    "return sizes.index(found) if found else 0"
+)
+wrong("wrong-result", "right is 0", "-1 for none")(
+    "return first_where(sizes, cpu, gpu, link, start, moved=needed_by) or -1"
+)
+wrong("wrong-shape", "Return one number, the first size")(
+    "wins = [n for n in sizes if np.diff(times_of(n, cpu, gpu, link, start, needed_by))[0] < 0]\n"
+    "return wins"
+)
+right(
+    "n = np.array(sizes, dtype=np.float64)\nk = n // 8\n"
+    "work, data = 2 * n**2 * k, 4 * (n * n + 2 * n * k + k)\n"
+    "wins = start / 1e3 + data / (link * 1e9) + work / (gpu * 1e9) < work / (cpu * 1e9)\n"
+    "return int(n[wins.argmax()]) if wins.any() else 0"
+)
+right(
+    "wins = (n for n in sizes if np.diff(times_of(n, cpu, gpu, link, start, needed_by))[0] < 0)\n"
+    "return min(wins, default=0)"
+)

@@ -1,0 +1,274 @@
+"""Wrong answers to the exercises of lesson 04 as students write them, and unusual right ones."""
+
+from tests.course_lessons.wrong_answers import answers_to
+
+# --- count-sectors ---------------------------------------------------------------------------
+
+wrong, right = answers_to("count-sectors")
+wrong("wrong-shape", "Return one number")("return np.unique(indices * itemsize // 32)")
+wrong("raised", "Line 3")({"unique": "uniqe"})
+right("return len({int(sectors) * itemsize // 32 for sectors in indices})")
+right(
+    "sectors = np.zeros(1_000, dtype=bool)\nsectors[(indices * itemsize) >> 5] = True\n"
+    "return sectors.sum()"
+)
+
+
+# --- total-by-strides ------------------------------------------------------------------------
+
+wrong, right = answers_to("total-by-strides")
+wrong("limit", "32 sectors per request", "32 neighbours")(
+    {
+        "mine =": (
+            "piece = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
+            "    first = cuda.grid(1) * piece\n    mine ="
+        ),
+        "cuda.grid(1), x.size, cuda.gridsize(1": "first, min(first + piece, x.size",
+    }
+)
+wrong("wrong-result", "more values than threads")(
+    "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
+)
+wrong("limit", "add to total once", "128 are enough")({"mine += x[i]\n    ": "", "mine)": "x[i])"})
+wrong("race", "cuda.atomic.add(total, 0, mine)")(
+    {"cuda.atomic.add(total, 0, mine)": "total[0] += mine"}
+)
+wrong("wrong-result", "Each element is added exactly once")({"gridsize(1)": "blockDim.x"})
+wrong("float64", "Start your sum with float32(0)")({"float32(0)": "0.0"})
+wrong("out-of-bounds", "range(first, x.size, step)")({"size,": "size + 1,"})
+wrong("uninitialised-read", "mine[0]", "set it first")(
+    {"float32(0": "cuda.local.array(1, float32", "mine +=": "mine[0] +=", "mine)": "mine[0])"}
+)
+wrong("race", "cuda.atomic.add(total, 0, mine)")(
+    {"cuda.atomic.add(total, 0, mine)": "total[0] = mine"}
+)
+right(
+    {"mine =": "i = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x\n    mine ="},
+    {"for i in range(cuda.grid(1), x.size, cuda.gridsize(1))": "while i < x.size"},
+    {"+= x[i]": "+= x[i]\n        i += cuda.blockDim.x * cuda.gridDim.x"},
+    {"cuda.atomic": "if mine > float32(0):\n        cuda.atomic"},
+)
+right(
+    {
+        "mine =": (
+            "piece = (x.size + cuda.gridDim.x - 1) // cuda.gridDim.x\n"
+            "    first = cuda.blockIdx.x * piece\n    mine ="
+        ),
+        "cuda.grid(1), x.size, cuda.gridsize(1)": (
+            "first + cuda.threadIdx.x, min(first + piece, x.size), cuda.blockDim.x"
+        ),
+    }
+)
+right({"+= x[i": "+= x[x.size - 1 - i"})
+
+
+# --- one-layer -------------------------------------------------------------------------------
+
+wrong, right = answers_to("one-layer")
+wrong(
+    "limit",
+    "global stores need 32 sectors per request",
+    "its last index",
+    "Neighbours in x should store neighbours",
+)({"j, i =": "i, j ="})
+wrong("out-of-bounds", "Guard the row with out.shape[0]")(
+    {"i < out.shape[0] and j < out.shape[1]": "True"}
+)
+wrong("out-of-bounds", "13 x 37")({"shape[1": "shape[0", "0] and": "1] and"})
+wrong("out-of-bounds", "13 x 37")({" and j < out.shape[1]": ""})
+wrong("typing", "it has no index")({" * row": "[i] * row"})
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
+    "j, i = cuda.grid(2)\nif i < out.shape[0]:\n    for other in range(out.shape[1]):\n"
+    "        out[i, other] = column[i] * weight * row[other]"
+)
+wrong("unwritten-output", "cuda.grid(2) gives both indices")(
+    "n = cuda.grid(1)\nif n < out.size:\n    i, j = n // out.shape[1], n % out.shape[1]\n"
+    "    out[i, j] = column[i] * weight * row[j]"
+)
+wrong("out-of-bounds", "13 x 37", "the column with out.shape[1]")(
+    {"if i <": "if i >=", "j < out": "j >= out", "out[i": "return\n    out[i"}
+)
+wrong("uninitialised-read", "Store the result with `=`")({"= column": "+= column"})
+wrong("typing", "`column` and `row` stand for a whole array")(
+    {"column[i]": "(column", "* row": "* row)"}
+)
+right(
+    {
+        "j, i = cuda.grid(2)": (
+            "j = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x\n"
+            "    i = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y"
+        )
+    }
+)
+right(
+    {"j, i =": "first_column, first_row ="},
+    {"if i <": "columns, rows = cuda.gridsize(2)\n    for i in range(first_row,"},
+    {" and j <": ", rows):\n        for j in range(first_column,"},
+    {":\n        out": ", columns):\n            out"},
+)
+
+
+# --- two-jobs --------------------------------------------------------------------------------
+
+wrong, right = answers_to("two-jobs")
+right(
+    "t = cuda.threadIdx.x\nnumber = cuda.grid(1) // 64 * 32 + t % 32\nif number < x.size:\n"
+    "    if t // 32 % 2 == 0:\n        squares[number] = x[number] * x[number]\n"
+    "    else:\n        roots[number] = math.sqrt(y[number])"
+)
+jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one job")(
+    {"i = cuda": "thread = cuda", ")\n    if": ")\n    i = thread // 2\n    if"},
+    {"squares[": "if thread % 2 == 0:\n            squares["},
+    {"elif i < 2 * x.size:\n": "    else:\n    "},
+)
+wrong("out-of-bounds", "y[", "i - x.size")({"elif i < 2 * x.size": "else", " - x.size])": "])"})
+wrong("out-of-bounds", "Threads from 2 * x.size on have no job")({"elif i < 2 * x.size": "else"})
+wrong("unwritten-output", "roots", "which the roots?")(
+    {"\n    elif i < 2 * x.size:\n        roots[i - x.size] = math.sqrt(y[i - x.size])": ""}
+)
+wrong("unwritten-output", "roots")({":\n        roots": " - 1:\n        roots"})
+wrong("wrong-result", "squares and roots are exchanged")({"x[i] * x[i]": "math.sqrt(y[i])"})
+wrong("wrong-result", "the roots are those of x")({"sqrt(y": "sqrt(x"})
+wrong("typing", "math.sqrt(number)")({"[i - x.size])": ")"})
+wrong("out-of-bounds", "y[8]", "Threads from 2 * x.size on have no job")({"< 2 *": "<= 2 *"})
+wrong("unwritten-output", "squares", "All of them may be in one block")({"2 * x": "x"})
+wrong("unwritten-output", "roots[0]")({"elif i": "if i > x.size and i"})
+wrong("limit", "Give whole warps one job", base=jobs_by_lane)(
+    {"thread // 2": "thread // 32 * 16 + thread % 16", "2 == 0": "32 < 16"}
+)
+right(
+    "i = cuda.grid(1)\nif i < x.size:\n    squares[i] = x[i] ** 2\n"
+    "    roots[i] = y[i] ** float32(0.5)"
+)
+right(
+    {"i = cuda": "n = y.shape[0]\n    i = cuda"},
+    {"< x.size": ">= 2 * n", "squares[i] = x[i] * x[i]": "return"},
+    {"elif i < 2 * x.size": "if i < n", " - x.size] =": "] ="},
+    {" - x.size])": "])\n        return\n    squares[i - n] = x[i - n] * x[i - n]"},
+)
+right(
+    {
+        "i = cuda": "warp, lane = cuda",
+        ")\n    if": ") // 32, cuda.laneid\n    i = warp // 2 * 32 + lane\n    if",
+        "squares[": "if warp % 2 == 0:\n            squares[",
+        "elif i < 2 * x.size:\n        roots[i - x.size": "    else:\n            roots[i",
+        " - x.size])": (
+            "])\n"
+            "    if i < x.size and warp % 2 == 0 and (warp + 1) * 32 >= "
+            "cuda.gridsize(1):\n        roots[i] = math.sqrt(y[i])"
+        ),
+    }
+)
+right({"i - x.size] =": "2 * x.size - 1 - i] =", "i - x.size])": "2 * x.size - 1 - i])"})
+
+
+# --- block-shape -----------------------------------------------------------------------------
+
+wrong, right = answers_to("block-shape")
+right({"return grid, block": "return (*grid, 1), block"})
+right({"return grid, block": "return (*grid, 1), (*block, 1)"})
+wrong("wrong-result", "give 2 numbers")({"return grid, block": "return (*grid, 2), block"})
+
+
+def ceiling(a, b):
+    return (a + b - 1) // b
+
+
+wrong("wrong-result", "walks both sides", "16 active lanes")(
+    "return (ceiling(columns, 16), ceiling(rows, 16)), (16, 16)"
+)
+wrong("wrong-result", "walks both sides")(
+    "return (ceiling(columns, 8), ceiling(rows, 32)), (8, 32)"
+)
+wrong("wrong-result", "has 32 threads", "stays half empty")(
+    "return (ceiling(columns, 32), rows), (32, 1)"
+)
+wrong("wrong-result", "without a thread|more than needed")(
+    {"block =": "return (ceiling(rows, 32), ceiling(columns, 8)),"}
+)
+wrong("wrong-result", "without a thread")({"block =": "return (columns // 32, max(1, rows // 8)),"})
+wrong("wrong-result", "at most 1,024 are allowed")(
+    "return (ceiling(columns, 64), ceiling(rows, 32)), (64, 32)"
+)
+wrong("wrong-result", "give 2 numbers")("return ceiling(columns * rows, 256), 256")
+wrong("wrong-result", "the last block has nothing to do")(
+    {"block =": "return (columns // 32 + 1, rows // 8 + 1),"}
+)
+wrong("wrong-result", "24 active lanes", "lies over several rows")(
+    "return ((columns + 47) // 48, (rows + 1) // 2), (48, 2)"
+)
+wrong("wrong-result", "Grid and block are exchanged")(
+    "return (32, 8), ((columns + 31) // 32, (rows + 7) // 8)"
+)
+right("return (ceiling(columns, 256), rows), (256, 1)")
+right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")
+right("x, block = 32, 4\nreturn (math.ceil(columns / x), math.ceil(rows / block)), (x, block)")
+
+
+# --- transpose-write -------------------------------------------------------------------------
+
+wrong, right = answers_to("transpose-write")
+wrong("limit", "stores need 32 sectors per request", "The loads will pay")(
+    "column, row = cuda.grid(2)\nif row < image.shape[0] and column < image.shape[1]:\n"
+    "    out[column, row] = image[row, column]"
+)
+wrong("out-of-bounds", "13 x 37", "the axis on which you use it")(
+    {"row < out": "row < image", "column < out": "column < image"}
+)
+wrong("out-of-bounds", "image|out")({"row < out.shape[0] and column < out.shape[1]": "True"})
+wrong("wrong-result", "transpose of the right one|It holds image, unchanged")(
+    {"column, row]": "row, column]"}
+)
+wrong("wrong-result", "turned by a quarter")({"[column": "[image.shape[0] - 1 - column"})
+wrong("input-modified", "image")(
+    {"out[row": "image[column, row] = out[row", " = image[column, row]": ""}
+)
+wrong("unwritten-output", "Which shape do you guard with?")(
+    "column, row = cuda.grid(2)\nside = min(out.shape[0], out.shape[1])\n"
+    "if row < side and column < side:\n    out[row, column] = image[column, row]"
+)
+wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
+    "column, row = cuda.grid(2)\nif row < out.shape[0]:\n"
+    "    for other in range(out.shape[1]):\n        out[row, other] = image[other, row]"
+)
+wrong("out-of-bounds", "13 x 37", "the axis on which you use it")({"] and": "] or"})
+wrong("limit", "Let x be the last index of out")({"column, row =": "row, column ="})
+right({"row < out": "column < image", "column < out": "row < image", ", row]": "][row]"})
+right(
+    {
+        "column, row =": "x, y =",
+        "if row < out.shape[0] and column <": (
+            "width, height = cuda.gridsize(2)\n"
+            "    for number in range(y * width + x, out.size, width * height):\n"
+            "        row, column = number //"
+        ),
+        ":\n        out": ", number % out.shape[1]\n        out",
+    }
+)
+
+
+# --- split-records ---------------------------------------------------------------------------
+
+wrong, right = answers_to("split-records")
+wrong("wrong-result", "still 12 bytes", "a view into the records")(
+    'return points["x"], points["y"], points["z"]'
+)
+wrong("wrong-result", "Return three arrays")('return np.ascontiguousarray(points["x"])')
+wrong("wrong-result", "y[0] is", "points[0].y")({'"y", "z"': '"z", "y"'})
+wrong("wrong-dtype", "float64")(
+    {"points[name]) for": "[float(point[name]) for point in points]) for"}
+)
+wrong("wrong-result", "must be an array")(
+    {"np.ascontiguousarray(points[name])": "[point[name] for point in points]"}
+)
+wrong("wrong-result", "still 12 bytes")({"ascontiguousarray": "asarray"})
+wrong("raised", "points['x']")({"tuple": "points.x.copy"})
+wrong("wrong-result", "x[1] is", "points[1].x")(
+    "return tuple(points.view(np.float32).reshape(3, -1))"
+)
+wrong("wrong-result", "still 12 bytes")(
+    "flat = points.view(np.float32)\nreturn flat[0::3], flat[1::3], flat[2::3]"
+)
+right('return points["x"].copy(), points["y"].copy(), points["z"].copy()')
+right("return np.ascontiguousarray(points.view(np.float32).reshape(-1, 3).T)")
+right('return np.array([points["x"], points["y"], points["z"]])')

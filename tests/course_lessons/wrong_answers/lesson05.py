@@ -1,0 +1,614 @@
+"""Wrong answers to the exercises of lesson 05 as students write them, and unusual right ones."""
+
+import numpy as np
+from numba import float32
+
+from course import cuda
+from tests.course_lessons.wrong_answers import answers_to
+
+BLOCK = 64
+RADIUS = 3
+WINDOW = 2 * RADIUS + 1
+WITH_HALO = BLOCK + 2 * RADIUS
+SIDE = 32
+PADDED_SIDE = SIDE + 1
+FULL = 0xFFFFFFFF
+ZERO = np.float32(0)
+ONE_SEVENTH = np.float32(1 / WINDOW)
+
+
+# --- reverse-blocks --------------------------------------------------------------------------
+
+wrong, right = answers_to("reverse-blocks")
+wrong("race", "buffer[63]", "cuda.syncthreads()", "Line 9")({"cuda.syncthreads()\n    ": ""})
+wrong("race", "thread (63, 0, 0) reads too", "Line 10", "into the buffer")({"= buffer": "= x"})
+wrong("race")({"syncthreads": "syncwarp"})
+wrong("barrier-divergence", "100 elements", "let all threads wait")(
+    {"]\n    cuda": "]\n        cuda", "()\n    if t < count:": "()"}
+)
+wrong("out-of-bounds", "100 elements", "count")(
+    {"t < count:\n        buffer": "True:\n        buffer"}
+)
+wrong("uninitialised-read", "100 elements", "count - 1 - t")({"[count": "[BLOCK"})
+wrong("out-of-bounds", "buffer[64]")({"1 - t": "t"})
+wrong("out-of-bounds", "192 elements", "buffer[64]")({"buffer[t": "buffer[i"})
+wrong("race", "192 elements", "of block (0, 0, 0)")({"= x[i": "= x[t"})
+wrong("typing", "compile-time constant")({"array(BLOCK": "array(cuda.blockDim.x"})
+wrong("out-of-bounds", "buffer has size 32")({"array(BLOCK": "array(32"})
+wrong("wrong-result", "It holds x, unchanged")({"buffer[t": "buffer[count - 1 - t"})
+wrong("race", "buffer[63]", "cuda.syncthreads()", "Line 8")(
+    {"\n    cuda.syncthreads()\n    if t < count:": ""}
+)
+wrong("race", "192 elements", "Each block keeps to its own elements")(
+    {"buffer[t] = x[i]": "buffer[t] = x[x.size - 1 - i]", "buffer[count - 1 - t]": "buffer[t]"}
+)
+wrong("typing", "compile-time constant", "count is neither")(
+    {"first)": "cuda.blockIdx.x * BLOCK)\n    buffer = cuda.shared.array(count, float32)"}
+)
+wrong("out-of-bounds", "192 elements", "min(BLOCK, x.size - first)")(
+    {"first =": "count = x.size -", "\n    count = min(BLOCK, x.size - first)": ""}
+)
+
+
+@right
+@cuda.jit
+def reverse_by_swapping(x):
+    first = cuda.blockIdx.x * BLOCK
+    count = min(BLOCK, x.size - first)
+    t = cuda.threadIdx.x
+    if t < count // 2:
+        left, right_one = x[first + t], x[first + count - 1 - t]
+        x[first + t], x[first + count - 1 - t] = right_one, left
+
+
+right(
+    {
+        (
+            "first = cuda.blockIdx.x * BLOCK\n    count = min(BLOCK, x.size - first)\n"
+            "    if t < count"
+        ): "if i >= x.size",
+        "buffer[t": "return\n    buffer[t",
+    },
+    {"if t < count:\n        x": "x", "[count": "[min(BLOCK, x.size - cuda.blockIdx.x * BLOCK)"},
+)
+right(
+    {"= buffer[count - 1 - t]": "= buffer[t]", "buffer[t] = x[i]": "buffer[count - 1 - t] = x[i]"}
+)
+right(
+    {
+        (
+            "\n    buffer = cuda.shared.array(BLOCK, float32)\n"
+            "    i, t = cuda.grid(1), cuda.threadIdx.x"
+        ): "",
+        "first)": "first)\n    t = cuda.threadIdx.x\n    buffer = float32(0)",
+        "[t] = x[i": " = x[first + count - 1 - t",
+        "i] = buffer[count - 1 - t]": "first + t] = buffer",
+    }
+)
+
+
+@right
+@cuda.jit
+def reverse_in_two_steps_with_syncwarp(x):
+    """Each warp turns its own 32 places, then the two warps of a full block change places."""
+    buffer = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    count = min(BLOCK, x.size - cuda.blockIdx.x * BLOCK)
+    if count < BLOCK:
+        if t < count // 2:
+            j = i - t + count - 1 - t
+            x[i], x[j] = x[j], x[i]
+        return
+    buffer[t] = x[i]
+    cuda.syncwarp()
+    turned = buffer[t ^ 31]
+    cuda.syncthreads()
+    x[i - t + (t ^ 32)] = turned
+
+
+# --- blur-halo -------------------------------------------------------------------------------
+
+wrong, right = answers_to("blur-halo")
+wrong("wrong-result|uninitialised-read", "halo|3 on either side")(
+    {
+        "for place in range(t, WITH_HALO, BLOCK):": (
+            "for place in range(t + RADIUS, t + RADIUS + 1):"
+        )
+    }
+)
+wrong("race", "cuda.syncthreads()")(
+    {
+        "if 0 <= element < x.size:\n            ": "",
+        "\n        else:\n            tile[place] = 0\n    cuda.syncthreads(": (
+            " if 0 <= element < x.size else float32(0"
+        ),
+    }
+)
+wrong("out-of-bounds", "x ends at x.size - 1")({"element]": "element + place]"})
+wrong("out-of-bounds", "tile has size 64", "64 + 6 places")({"(WITH_HALO": "(BLOCK"})
+wrong("uninitialised-read", "All 70 places")({"\n        else:\n            tile[place] = 0": ""})
+wrong("barrier-divergence", "1,003 elements")(
+    {"cuda.syncthreads()\n    if i < out.size:": ("if i < out.size:\n        cuda.syncthreads()")}
+)
+
+
+@wrong("limit", "into the tile")
+@cuda.jit
+def blur_without_tile(out, x):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = float32(0)
+        for element in range(max(0, i - RADIUS), min(x.size, i + RADIUS + 1)):
+            total += x[element]
+        out[i] = total / float32(WINDOW)
+
+
+wrong("float64", "float32(7)")({"float32(WINDOW)": "7"})
+wrong("input-modified", "x is an input", "write to out instead")({"out[i": "x[i"})
+wrong("uninitialised-read", "1,003 elements", "tile[64]", "All 70 places")(
+    {"BLOCK": "cuda.gridsize(1)"}
+)
+wrong("float64", "0.0 is float64")({"float32(0)": "0.0"})
+wrong("wrong-result", "Only the first block")({"i - t - RADIUS + place": "place - RADIUS"})
+
+
+@right
+@cuda.jit
+def blur_halo_by_the_outer_threads(out, x):
+    tile = cuda.shared.array(WITH_HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    tile[t + RADIUS] = x[i] if i < x.size else ZERO
+    if t < RADIUS:
+        left, beyond = i - RADIUS, i + BLOCK
+        tile[t] = x[left] if left >= 0 else ZERO
+        tile[t + RADIUS + BLOCK] = x[beyond] if beyond < x.size else ZERO
+    cuda.syncthreads()
+    if i >= out.size:
+        return
+    total = float32(0)
+    for offset in range(-RADIUS, RADIUS + 1):
+        total += tile[t + RADIUS + offset]
+    out[i] = total * ONE_SEVENTH
+
+
+@right
+@cuda.jit
+def blur_halo_from_global_memory(out, x):
+    tile = cuda.shared.array(BLOCK, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        tile[t] = x[i]
+    cuda.syncthreads()
+    if i < x.size:
+        total = float32(0)
+        for offset in range(-RADIUS, RADIUS + 1):
+            if 0 <= i + offset < x.size:
+                if 0 <= t + offset < BLOCK:
+                    total += tile[t + offset]
+                else:
+                    total += x[i + offset]
+        out[i] = total / float32(WINDOW)
+
+
+# --- reconstruct-tiled -----------------------------------------------------------------------
+
+wrong, right = answers_to("reconstruct-tiled")
+wrong("race", "Two barriers")(
+    {"vt_tile[y, x] = 0\n        if start + y < k and": "inside ="},
+    {":\n            vt_tile": " and start + y < k\n        vt_tile"},
+    {"col]\n        cuda.syncthreads()": "col] if inside else float32(0)"},
+)
+wrong("race", "16 x 16, k = 32", "Two barriers")({"    cuda.syncthreads()\n    if": "if"})
+wrong("barrier-divergence", "Guard the loads and the last store")(
+    {
+        "        cuda.syncthreads()\n        for i": (
+            "        if row < out.shape[0] and col < out.shape[1]:\n"
+            "            cuda.syncthreads()\n        for i"
+        )
+    }
+)
+wrong("barrier-divergence", "32 x 16, k = 5")(
+    {"vt_tile[y, x] = 0": "    cuda.syncthreads()", ", col]\n": ", col]\n    "}
+)
+wrong("uninitialised-read", "Threads without a pixel fill, too")(
+    {"total =": "if row >= out.shape[0] or col >= out.shape[1]:\n        return\n    total ="}
+)
+wrong("uninitialised-read", "0 beyond the edges of u and vt")({"u_tile[y, x] = 0\n        ": ""})
+wrong("wrong-result", "filled anew")(
+    {"for start": "u_tile[y, x] = 0\n    vt_tile[y, x] = 0\n    for start"},
+    {"\n        u_tile[y, x] = 0": "", "vt_tile[y, x] = 0\n        ": ""},
+)
+wrong("out-of-bounds", "k = 33")(
+    {
+        "u_tile[y, x] = 0\n        if row < u.shape[0] and start + x < k:\n    ": (
+            "first, second = start + x <= k, start + y < k\n"
+        ),
+        ("\n        vt_tile[y, x] = 0\n        if start + y < k and col < vt.shape[1]:\n    "): (
+            " if row < u.shape[0] and first else float32(0)\n"
+        ),
+        "y, col]": "y, col] if col < vt.shape[1] and second else float32(0)",
+    }
+)
+wrong("wrong-result", "u_tile[y, i] * vt_tile[i, x]")(
+    {"y, i] * vt_tile[i, x": "i, y] * vt_tile[x, i"}
+)
+wrong("float64", "float32(0)")({"float32(0)": "0.0"})
+wrong("out-of-bounds", "axis 0 of u_tile has size 8", "16 x 16 threads")(
+    {"TILE, TILE), float32)\n    vt_tile": "8, TILE), float32)\n    vt_tile"}
+)
+wrong("limit", "the inner loop reads nothing but the two tiles")(
+    {" * s[start + x]": "", "range(TILE)": "range(min(TILE, k - start))"},
+    {"u_tile[y, i] *": "u_tile[y, i] * s[start + i] *"},
+)
+
+
+@wrong("limit", "only where you fill the tiles")
+@cuda.jit
+def tiled_not_at_all(u, s, vt, k, out):
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        total = float32(0)
+        for i in range(k):
+            total += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total
+
+
+wrong("bank-conflict", "8.0 wavefronts", "Let x be the last index")(
+    {
+        "x, y = cuda.threadIdx.x, cuda.threadIdx.y": "y, x = cuda.threadIdx.x, cuda.threadIdx.y",
+        "col, row = cuda.grid(2)": (
+            "col, row = cuda.blockIdx.x * TILE + x, cuda.blockIdx.y * TILE + y"
+        ),
+    }
+)
+wrong("bank-conflict", "Let x be the last index")(
+    {"vt_tile[y, x] = 0": "vt_tile[x, y] = 0"},
+    {"vt_tile[y, x] = vt": "vt_tile[x, y] = vt", "vt_tile[i, x]": "vt_tile[x, i]"},
+)
+
+
+@wrong("race")
+@cuda.jit
+def tiled_sum_in_one_shared_place(u, s, vt, k, out):
+    total = cuda.shared.array(1, float32)
+    col, row = cuda.grid(2)
+    total[0] = 0
+    cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        for i in range(k):
+            total[0] += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total[0]
+
+
+wrong("uninitialised-read", "u_tile[0, 16]", "Every place of both tiles")(
+    {"TILE), float32)\n    vt_tile": "32), float32)\n    vt_tile"},
+    {"TILE, TILE), float32)\n    x": "32, TILE), float32)\n    x", "(TILE)": "(32)"},
+)
+wrong("wrong-result", "transpose of the right one")({"row, col": "col, row"})
+wrong("out-of-bounds", "u_tile[16, 0]", "indices are y, x and i")(
+    {"0\n        if row": "row", ":\n            u_tile[y": "\n        u_tile[row"}
+)
+wrong("out-of-bounds", "u_tile[0, 16]", "all below 16")({"(TILE)": "(k)"})
+wrong("limit", "Each pixel is stored once, after the last tile")(
+    {"\n    if row < out.shape": "\n        if row < out.shape"},
+    {"        out[row": "            out[row"},
+)
+wrong("race", "vt_tile[0, 0]", "Two barriers")(
+    {"vt_tile[y, x] = 0\n        if start + y < k and": "cuda.syncthreads()\n        inside ="},
+    {":\n            vt_tile": " and start + y < k\n        vt_tile"},
+    {"col]\n        cuda.syncthreads()": "col] if inside else float32(0)"},
+)
+wrong("out-of-bounds", "13 x 37", "start + x < k")({"and start +": "and"})
+right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y, col]"})
+right(
+    {"cuda.syncthreads()\n    if": "now = 1 - now\n    if"},
+    {"y, i] * vt_tile[i": "now, 0, y, i] * u_tile[now, 1, i"},
+    {"y, col]": "y, col] if vt_tile else float32(0)"},
+    {":\n            vt_tile[y": " and start + y < k\n        u_tile[now, 1, y"},
+    {"[y, x] = 0\n        if start + y < k and": " ="},
+    {"\n        vt_tile": " if vt_tile else float32(0)\n        vt_tile"},
+    {":\n            u_tile[y": "\n        u_tile[now, 0, y"},
+    {"u_tile[y, x] = 0\n        if": "vt_tile =", "for start": "now = 0\n    for start"},
+    {"TILE, TILE), float32)\n    vt_tile = cuda.shared.array((TILE": "2, 2, TILE"},
+)
+right(
+    {
+        ":\n        u_tile": (
+            ":\n        cuda.syncthreads()\n        u_tile[y, x] = 0\n        vt_tile"
+        ),
+        "vt_tile[y, x] = 0\n        if start + y < k and": "if",
+        ":\n            vt_tile": " and start + y < k:\n            vt_tile",
+        "    cuda.syncthreads()\n    if": "if",
+    }
+)
+right(
+    {"u_tile[y, x] = 0": "depth = min(TILE, k - start)"},
+    {"start + x < k": "x < depth", "vt_tile[y, x] = 0\n        if start + y < k and": "if"},
+    {":\n            vt_tile": " and y < depth:\n            vt_tile"},
+    {"for i": "if row < out.shape[0] and col < out.shape[1]:\n            for i"},
+    {"(TILE):\n": "(depth):\n    "},
+)
+right(
+    {
+        "total =": (
+            "near_row, near_col = min(row, u.shape[0] - 1), min(col, vt.shape[1] - 1)\n    total ="
+        ),
+        "u_tile[y, x] = 0\n        if row < u.shape[0] and start + x < k:\n    ": (
+            "left, above = min(start + x, k - 1), min(start + y, k - 1)\n"
+        ),
+        "row, start + x] * s[start + x": "near_row, left] * s[left",
+        (
+            "0\n        if start + y < k and col < vt.shape[1]:\n"
+            "            vt_tile[y, x] = vt[start + y, col"
+        ): "vt[above, near_col",
+        "(TILE)": "(min(TILE, k - start))",
+    }
+)
+
+
+# --- block-sums ------------------------------------------------------------------------------
+
+wrong, right = answers_to("block-sums")
+wrong("race", "after filling the buffer")({"cuda.syncthreads()\n    step": "step"})
+wrong("race", "after every round")({"cuda.syncthreads()\n        ": ""})
+wrong("barrier-divergence", "outside of the if")({"step]\n": "step]\n    "})
+wrong("race", "only the threads with t < step add")({"< step": "+ step < cuda.blockDim.x"})
+wrong("out-of-bounds", "part[64]", "t < step")({"t < step": "True"})
+wrong("uninitialised-read", "1,000 elements", "fill in a 0")(
+    {"\n    else:\n        part[t] = 0": ""}
+)
+wrong("out-of-bounds", "x[1000]", "Guard i")({"i < x.size": "True"})
+wrong("limit", "Let many threads add at once")(
+    {
+        (
+            "step = cuda.blockDim.x // 2\n    while step > 0:\n        if t < step:\n"
+            "            part[t] += part[t + step]\n        cuda.syncthreads()\n"
+            "        step //= 2\n    if t == 0:"
+        ): (
+            "if t == 0:\n        total = float32(0)\n"
+            "        for place in range(cuda.blockDim.x):\n"
+            "            total += part[place]"
+        ),
+        "part[0]": "total",
+    }
+)
+wrong("race")({"t] +=": "0] +="})
+wrong("unwritten-output", "cuda.blockIdx.x")({"t == 0": "i == 0"})
+wrong("out-of-bounds", "one element a block: out[cuda.blockIdx.x]")(
+    {"out[cuda.blockIdx.x]": "out[i]"}
+)
+wrong("out-of-bounds|race", "size 32|part[")({"array(0": "array(32"})
+
+
+@wrong("uninitialised-read", "total[0]", "starts at 0")
+@cuda.jit
+def sums_without_a_start(out, x):
+    total = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        cuda.atomic.add(total, 0, x[i])
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = total[0]
+
+
+wrong("barrier-divergence", "the mask 0xffff does not name its lane, 16")(
+    {
+        (
+            "if i < x.size:\n        part[t] = x[i]\n    else:\n        part[t] = 0\n"
+            "    cuda.syncthreads()"
+        ): (
+            "part = cuda.shared.array(32, float32)\n    value = x[i] if i < x.size else float32(0)"
+        ),
+        "if t < step:\n            part[t] += part[t + step]\n        cuda.syncthreads(": (
+            "value += cuda.shfl_down_sync(65535, value, step"
+        ),
+    }
+)
+wrong("barrier-divergence", "1,000 elements", "A shuffle waits, too")(
+    {
+        "part[t] = x[i]\n    else:": (
+            "value = x[i]\n        step = 16\n        while step > 0:\n"
+            "            value += cuda.shfl_down_sync(4294967295, value, step)\n"
+            "            step //= 2"
+        ),
+        "part[t] = 0": "if t % 32 == 0:\n            part[t // 32] = value",
+        (
+            "step = cuda.blockDim.x // 2\n    while step > 0:\n        if t < step:\n"
+            "            part[t] += part[t + step]\n        cuda.syncthreads()\n"
+            "        step //= 2\n    if t == 0:"
+        ): (
+            "if t == 0:\n        total = float32(0)\n"
+            "        for warp in range((cuda.blockDim.x + 31) // 32):\n"
+            "            total += part[warp]"
+        ),
+        "part[0]": "total",
+    }
+)
+wrong("race", "part[1]", "nobody writes what another one reads")(
+    {"+= part[t + step": "= part[2 * t] + part[2 * t + 1"}
+)
+wrong("race", "out[0]", "thread 0 alone stores")({"if t == 0:\n        ": "", "part[0": "part[t"})
+wrong("endless-loop", "while step > 0")({"step >": "step >="})
+wrong("typing", "halve it with //")({".x //": ".x /"})
+wrong("out-of-bounds", "part[64]", "t < step")({"x // 2": "x"})
+
+
+@right
+@cuda.jit
+def sums_by_shuffles(out, x):
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part = cuda.shared.array(32, float32)
+    value = x[i] if i < x.size else ZERO
+    step = min(cuda.blockDim.x, 32) // 2
+    while step > 0:
+        value += cuda.shfl_down_sync(FULL, value, step)
+        step //= 2
+    if t % 32 == 0:
+        part[t // 32] = value
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for warp in range((cuda.blockDim.x + 31) // 32):
+            total += part[warp]
+        out[cuda.blockIdx.x] = total
+
+
+wrong("race", "total[0]", "cuda.syncthreads()", base=sums_without_a_start)(
+    {"cuda.syncthreads()\n    ": ""},
+    {"i < x": "t == 0:\n        total[0] = 0\n    cuda.syncthreads()\n    if i < x"},
+)
+wrong(
+    "uninitialised-read",
+    "1 element, grid 1, block 16",
+    "lane 16, which the block does not have",
+    base=sums_by_shuffles,
+)(
+    {":\n    i": ":\n    part = cuda.shared.array(0, float32)\n    i"},
+    {"else ZERO": "else float32(0)"},
+    {"min(cuda.blockDim.x, 32) // 2": "16", "FULL,": "4294967295,"},
+)
+right(
+    {"step =": "step = 1\n    while step <", " // 2\n    while step > 0": ""},
+    {"< step": "% (2 * step) == 0", "//= 2": "*= 2"},
+)
+right(
+    {"\n        cuda.syncthreads()": ""},
+    {":\n        if": ":\n        cuda.syncthreads()\n        if"},
+    {"cuda.syncthreads()\n    step": "step"},
+)
+right(
+    {
+        "step > 0": "step >= 32",
+        "== 0:": (
+            "< 32:\n        while step > 0:\n            cuda.syncwarp()\n"
+            "            if t < step:\n"
+            "                part[t] = part[t] + part[t + step] if t < step else "
+            "float32(0)\n            cuda.syncwarp()\n            step //= 2\n"
+            "    if t == 0:"
+        ),
+    }
+)
+right(
+    {"array(0": "array(1", "i < x.size": "t == 0"},
+    {
+        "t] = x[i]\n    else:\n        part[t": "0",
+        "step = cuda.blockDim.x // 2\n    while step > 0": "if i < x.size",
+        "if t < step:\n            part[t] += part[t + step]\n    ": (
+            "cuda.atomic.add(part, 0, x[i])\n"
+        ),
+        "\n        step //= 2": "",
+    },
+)
+right(
+    {"if i < x.size:\n        ": ""},
+    {"\n    else:\n        part[t] = 0": " if i < x.size else float32(0)"},
+    {"if t == 0:\n        ": ""},
+)
+
+
+# --- bank-wavefronts -------------------------------------------------------------------------
+
+wrong, right = answers_to("bank-wavefronts")
+wrong("wrong-result", "result is 4, right is 2")(
+    "return math.ceil(32 / len(np.unique(words % 32)))"
+)
+wrong("wrong-shape|wrong-result", "one number|most different words")({".max()": ""})
+right(
+    "banks = {}\nfor word in words:\n    banks.setdefault(word % 32, set()).add(word)\n"
+    "return max(len(kept) for kept in banks.values())"
+)
+
+
+# --- tiled-transpose -------------------------------------------------------------------------
+
+wrong, right = answers_to("tiled-transpose")
+wrong("uncoalesced", "32.0 sectors", "What turns is the tile")(
+    "column, row = cuda.grid(2)\nif row < image.shape[0] and column < image.shape[1]:\n"
+    "    out[column, row] = image[row, column]"
+)
+wrong("uncoalesced", "What turns is the tile")(
+    {"column = cuda.blockIdx.y * SIDE + x": "row, column = column, row"},
+    {"\n    row = cuda.blockIdx.x * SIDE + y": "", "tile[x, y]": "tile[y, x]"},
+)
+wrong("race", "tile[0, 1]|tile[1, 0]", "cuda.syncthreads()")({"cuda.syncthreads()\n    ": ""})
+wrong("out-of-bounds", "33 x 70", "Two guards")(
+    {"row < out.shape[0] and column < out.shape[1]": "True"}
+)
+wrong("uninitialised-read|unwritten-output", "33 x 70", "guard")(
+    {")\n    if": ")\n    inside ="},
+    {":\n        tile": "\n    if inside:\n        tile", "row < out": "inside and row < out"},
+)
+wrong("out-of-bounds", "33 x 70", "the store with out.shape")(
+    {
+        "cuda.syncthreads()": (
+            "if row >= image.shape[0] or column >= image.shape[1]:\n        return\n"
+            "    cuda.syncthreads()"
+        ),
+        "row < out.shape[0] and column < out.shape[1]": "True",
+    }
+)
+right({"column =": "column, row =", "\n    row =": ","})
+
+
+# --- padded-transpose ------------------------------------------------------------------------
+
+wrong, right = answers_to("padded-transpose")
+wrong("limit", "Is the tile float32?")({"PADDED), float32": "PADDED), np.float64"})
+wrong("race", "cuda.syncthreads()")({"cuda.syncthreads()\n    ": ""})
+wrong("barrier-divergence", "in neither")({"column]\n    cuda": "column]\n        cuda"})
+wrong("bank-conflict", "32.0 wavefronts", "One more column")({"PADDED": "SIDE"})
+wrong("bank-conflict", "One more column")({"(SIDE, PADDED)": "(PADDED, SIDE)"})
+wrong("typing", "SIDE + 1", "Compute it outside")({"PADDED": "SIDE + 1"})
+wrong("unwritten-output", "64 x 64", "out[0, 32]")(
+    {"SIDE + x": "PADDED + x", "SIDE + y": "PADDED + y"}
+)
+wrong("uninitialised-read", "tile[0, 32]", "reads tile[x, y]")({"x, y]": "x, y + 1]"})
+right({"SIDE,": "PADDED,"})
+
+
+# --- tiled-transpose, padded-transpose -------------------------------------------------------
+
+_, right = answers_to("tiled-transpose", "padded-transpose")
+
+
+@right
+@cuda.jit
+def transpose_turns_while_filling(out, image):
+    tile = cuda.shared.array((SIDE, PADDED_SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[x, y] = image[row, column]
+    cuda.syncthreads()
+    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[y, x]
+
+
+@right
+@cuda.jit
+def transpose_by_shifted_columns(out, image):
+    tile = cuda.shared.array((SIDE, SIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[y, (x + y) % SIDE] = image[row, column]
+    cuda.syncthreads()
+    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[x, (x + y) % SIDE]
+
+
+@right
+@cuda.jit
+def transpose_with_two_more_columns_and_a_flat_tile(out, image):
+    tile = cuda.shared.array(1120, float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    if row < image.shape[0] and column < image.shape[1]:
+        tile[35 * y + x] = image[row, column]
+    cuda.syncthreads()
+    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = tile[35 * x + y]

@@ -1,0 +1,284 @@
+"""Wrong answers to the exercises of lesson 06 as students write them, and unusual right ones."""
+
+import numpy as np
+from numba import float32
+
+from course import cuda
+from course.kernels.reconstruct import register_tiles
+from tests.course_lessons.wrong_answers import answers_to
+
+ZERO = np.float32(0)
+ROWS, COLUMNS, DEPTH, RESULTS = 64, 64, 8, 8
+SQUARE, SIDE, THREADS = 128, 8, 256
+ACROSS = SQUARE // SIDE
+
+
+# --- shared-reads ----------------------------------------------------------------------------
+
+wrong, right = answers_to("shared-reads")
+wrong("wrong-result", "2 whatever the tile|product of every pair")("return 2.0")
+right({"(rows + columns) / (rows * columns)": "1 / columns + 1 / rows"})
+
+
+# --- smallest-block --------------------------------------------------------------------------
+
+wrong, right = answers_to("smallest-block")
+wrong("wrong-result", "1000 * teraflops")({"ridge:": "teraflops / gigabytes_per_second:"})
+wrong("wrong-result", "Operations / bytes must reach the ridge")(
+    "return int(np.ceil(4 * gigabytes_per_second / (1000 * teraflops) / 16)) * 16"
+)
+right("return int(np.ceil(4000 * teraflops / gigabytes_per_second / 16)) * 16")
+
+
+# --- largest-square --------------------------------------------------------------------------
+
+wrong, right = answers_to("largest-square")
+wrong("wrong-result", "registers = 120")({"other <=": "other <"})
+right("return int((registers - other + 1) ** 0.5 - 1)")
+
+
+# --- free-pitch ------------------------------------------------------------------------------
+
+wrong, right = answers_to("free-pitch")
+right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
+
+
+# --- column-tile -----------------------------------------------------------------------------
+
+wrong, right = answers_to("column-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours", "t % DEPTH")(
+    {"y, i = t // DEPTH, t % DEPTH": "y, i = t % ROWS, t // ROWS"}
+)
+wrong("limit", "global loads for each element", "where you fill the tiles")(
+    "for n in range(RESULTS):\n"
+    "    row = cuda.blockIdx.y * ROWS + cuda.threadIdx.x // COLUMNS * RESULTS + n\n"
+    "    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x % COLUMNS\n"
+    "    if row < out.shape[0] and column < out.shape[1]:\n"
+    "        total = float32(0)\n"
+    "        for i in range(k):\n"
+    "            total += u[row, i] * s[i] * vt[i, column]\n"
+    "        out[row, column] = total"
+)
+wrong("race", "Two barriers")({"cuda.syncthreads()\n        ": ""})
+wrong("race", "Two barriers", "k = 32")({"b\n        cuda.syncthreads()": "b"})
+wrong("out-of-bounds", "128 x 64|13 x 37|2 x 330", "store only pixels")(
+    {
+        (
+            "if first_row + row + n < out.shape[0] and first_column + column < "
+            "out.shape[1]:\n            "
+        ): ""
+    }
+)
+wrong("uninitialised-read", "which no thread has written")({"\n        u_tile[y, i] = 0": ""})
+wrong("wrong-result", "s is left out")({"s[start + i]": "float32(1)"})
+wrong("race", "look at its row and column")({"[first_row + row": "[row"})
+wrong("limit", "Store once, after the last round")(
+    {
+        "b\n        cuda": (
+            "b\n        for n in range(RESULTS):\n"
+            "            if first_row + row + n < out.shape[0] and first_column + "
+            "column < out.shape[1]:\n"
+            "                out[first_row + row + n, first_column + column] = total[n]\n"
+            "        cuda"
+        )
+    }
+)
+wrong("wrong-result|unwritten-output", "The last tile is left out|the last tile is")(
+    {"k, DEPTH": "k - 8, DEPTH"}
+)
+wrong("limit", "9 reads for 8 products")({"] * b": "] * vt_tile[i, column]"})
+
+
+@wrong("limit", "once for the block")
+@cuda.jit
+def column_without_tiles(u, s, vt, k, out):
+    total = cuda.local.array(RESULTS, float32)
+    t = cuda.threadIdx.x
+    row = cuda.blockIdx.y * ROWS + t // COLUMNS * RESULTS
+    column = cuda.blockIdx.x * COLUMNS + t % COLUMNS
+    for n in range(RESULTS):
+        total[n] = float32(0)
+    if column < out.shape[1]:
+        for i in range(k):
+            b = s[i] * vt[i, column]
+            for n in range(RESULTS):
+                if row + n < out.shape[0]:
+                    total[n] += u[row + n, i] * b
+        for n in range(RESULTS):
+            if row + n < out.shape[0]:
+                out[row + n, column] = total[n]
+
+
+wrong("barrier-divergence", "Guard the loads and the stores")(
+    {
+        "cuda.syncthreads()\n        for i": (
+            "if first_column + column < out.shape[1]:\n            cuda.syncthreads()\n"
+            "        for i"
+        )
+    }
+)
+wrong("wrong-result", "one sum is written|One sum is written")({"] = total[n]": "] = total[0]"})
+right(register_tiles.reconstruct_column)
+
+
+# --- square-tile -----------------------------------------------------------------------------
+
+wrong, right = answers_to("square-tile")
+wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
+    {"y, i = number // DEPTH, number % DEPTH": "y, i = number % BLOCK, number // BLOCK"}
+)
+wrong("race", "Two barriers", "k = 16")(
+    {"total[m, n] += a[m] * b[n]\n        cuda.syncthreads()": "total[m, n] += a[m] * b[n]"}
+)
+wrong("uninitialised-read", "Every place")(
+    {"range(t, BLOCK * DEPTH, THREADS)": "range(t, BLOCK * DEPTH, BLOCK * DEPTH)"}
+)
+wrong("unwritten-output", "out")({"first_column + column + n] =": "first_column + column] ="})
+wrong("wrong-result", "s[start + i]", "k = 16")({"* s[start + i]": "* s[i]"})
+wrong("limit", "16 reads for 64 products")({"a[m] * b[n]": "u_tile[row + m, i] * b[n]"})
+wrong("float64", "float32(0)")({"+= a[m] * b[n]": "+= 0.0 + a[m] * b[n]"})
+
+
+@wrong("limit", "once for the block")
+@cuda.jit
+def square_without_tiles(u, s, vt, k, out):
+    total = cuda.local.array((SIDE, SIDE), float32)
+    t = cuda.threadIdx.x
+    row = cuda.blockIdx.y * SQUARE + t // ACROSS * SIDE
+    column = cuda.blockIdx.x * SQUARE + t % ACROSS * SIDE
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] = float32(0)
+    for i in range(k):
+        for m in range(SIDE):
+            for n in range(SIDE):
+                if row + m < out.shape[0] and column + n < out.shape[1]:
+                    total[m, n] += u[row + m, i] * s[i] * vt[i, column + n]
+    for m in range(SIDE):
+        for n in range(SIDE):
+            if row + m < out.shape[0] and column + n < out.shape[1]:
+                out[row + m, column + n] = total[m, n]
+
+
+right(register_tiles.reconstruct_square)
+right({"@cuda.jit(max_registers=128)": "@cuda.jit"})
+
+
+# --- wide-tile -------------------------------------------------------------------------------
+
+wrong, right = answers_to("wide-tile")
+wrong("bank-conflict", "PITCH")({"PITCH": "128"})
+wrong("misaligned", "multiple of 4")({"PITCH": "129"})
+wrong("bank-conflict", "half a tile after the first")(
+    {"t // ACROSS * 4, t % ACROSS * 4": "t // ACROSS * 8, t % ACROSS * 8"},
+    {"row + FAR)": "row + 4)", "(i, column + FAR)": "(i, column + 4)"},
+    {"m - 4 + FAR": "m", "column if n == 0 else column + FAR": "column + n"},
+)
+wrong("limit", "Read the tiles with load4")(
+    {
+        (
+            "a[0], a[1], a[2], a[3] = load4(u_tile, (i, row))\n"
+            "            a[4], a[5], a[6], a[7] = load4(u_tile, (i, row + FAR))"
+        ): (
+            "for m in range(4):\n"
+            "                a[m], a[m + 4] = u_tile[i, row + m], u_tile[i, row + m "
+            "+ FAR]"
+        )
+    }
+)
+wrong("race", "Two barriers")(
+    {"four = (four": "store4(vt_tile, (i, x), (four"},
+    {"\n        store4(vt_tile, (i, x), four)\n        cuda.syncthreads(": ""},
+)
+wrong("wrong-result", "s is left out")({"s[start + i]": "float32(1)"})
+wrong("out-of-bounds", "The tile of u is turned")({"i + e, y": "y, i + e"})
+
+
+@wrong("limit|bank-conflict", "The result is right")
+@cuda.jit
+def wide_as_the_square(u, s, vt, k, out):
+    u_tile = cuda.shared.array((SQUARE, DEPTH), float32)
+    vt_tile = cuda.shared.array((DEPTH, SQUARE), float32)
+    total = cuda.local.array((SIDE, SIDE), float32)
+    t = cuda.threadIdx.x
+    first_row, first_column = cuda.blockIdx.y * SQUARE, cuda.blockIdx.x * SQUARE
+    row, column = t // ACROSS * SIDE, t % ACROSS * SIDE
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] = ZERO
+    for start in range(0, k, DEPTH):
+        for number in range(t, SQUARE * DEPTH, THREADS):
+            y, i = number // DEPTH, number % DEPTH
+            u_tile[y, i] = 0
+            if first_row + y < u.shape[0] and start + i < k:
+                u_tile[y, i] = u[first_row + y, start + i] * s[start + i]
+            i, x = number // SQUARE, number % SQUARE
+            vt_tile[i, x] = 0
+            if start + i < k and first_column + x < vt.shape[1]:
+                vt_tile[i, x] = vt[start + i, first_column + x]
+        cuda.syncthreads()
+        for i in range(DEPTH):
+            for m in range(SIDE):
+                for n in range(SIDE):
+                    total[m, n] += u_tile[row + m, i] * vt_tile[i, column + n]
+        cuda.syncthreads()
+    for m in range(SIDE):
+        for n in range(SIDE):
+            if first_row + row + m < out.shape[0] and first_column + column + n < out.shape[1]:
+                out[first_row + row + m, first_column + column + n] = total[m, n]
+
+
+right(register_tiles.wide_tiles(True))
+right({"(DEPTH, PITCH)": "(DEPTH, 140)"})
+right(
+    {"(max_registers=128)": ""},
+    {"u_tile[": "scale = s[start + i + e] if start + i < k else zero\n            u_tile["},
+    {"]\n        i": "] * scale\n        i"},
+    {"scale, four = zero,": "four =", "scale = s[start + i]\n            ": ""},
+    {(")\n        four = (four[0] * scale, four[1] * scale, four[2] * scale, four[3] * scale"): ""},
+    {"(row + m if m < 4 else row + m - 4 + FAR)": "row + m % 4 + m // 4 * FAR"},
+    {"0, SIDE, 4": "SIDE", "(column if n == 0 else column + FAR)": "column + n % 4 + n // 4 * FAR"},
+    {
+        "store4(\n                    out": "\n                    out",
+        (
+            ", (y, x), (total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3])\n"
+            "                )"
+        ): "[y, x] = total[m, n]",
+    },
+)
+
+
+# --- two-buffers -----------------------------------------------------------------------------
+
+wrong, right = answers_to("two-buffers")
+wrong("limit", "barriers; 2 are enough", "one barrier a round")(
+    {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
+)
+right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
+wrong("race", "One barrier at the start")({"cuda.syncthreads()\n        ": ""})
+wrong("race", "which may be filled now")({", 1 -": ","})
+wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})
+wrong("wrong-result", "stage is never swapped")({"\n        stage = 1 - stage": ""})
+wrong("wrong-result", "the first tile is filled again")({"TILE, k + TILE": "0, k"})
+wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
+wrong("unwritten-output", "Nothing was written|unwritten")(
+    {"\n    if row < out.shape[0] and col < out.shape[1]:\n        out[row, col] = total": ""}
+)
+
+
+# --- lane-place ------------------------------------------------------------------------------
+
+wrong, right = answers_to("lane-place")
+wrong("wrong-result", "Lane 1 stands below lane 0", "right is 4")(
+    {"lane // 16 * 2 + lane % 2": "lane // 2 % 8", "across = lane // 2 % 8": "across = lane % 2"}
+)
+wrong("wrong-result", "laid out row by row")(
+    "row, column = divmod(lane, 8)\nreturn 4 * row, 4 * column"
+)
+wrong("wrong-result", "you divide with /")({"lane // 16 * 2": "lane / 16 * 2"})
+wrong("raised", "Return two numbers for each lane")({"return 4 * down, 4 * across": "return down"})
+right("return [(lane >> 4 << 3) + ((lane & 1) << 2), (lane >> 1 & 7) << 2]")
+right(
+    "half, eight = divmod(lane, 16)\nquarter, inside = divmod(eight, 8)\n"
+    "return np.array([8 * half + 4 * (inside % 2), 16 * quarter + inside // 2 * 4])"
+)

@@ -1,0 +1,311 @@
+"""Wrong answers to the exercises of lesson 08 as students write them, and unusual right ones."""
+
+import contextlib
+import io
+
+import numpy as np
+
+from tests.course_lessons.wrong_answers import answers_to
+
+STEPS = ("copy in", "kernel", "copy out")
+SESSION = {}
+
+
+# --- fill-the-queues -------------------------------------------------------------------------
+
+wrong, right = answers_to("fill-the-queues")
+wrong("wrong-result", "You use 1 of 3 streams")(
+    "return [(step, image, 0) for image in range(images) for step in STEPS]"
+)
+wrong("wrong-result", "overwrites image 0, which stream 0 has not copied out")(
+    "return [(step, image, image % streams) for step in STEPS for image in range(images)]"
+)
+wrong("wrong-result", "overwrites image 0")(
+    {
+        'for step in ("copy in", "kernel", "copy out"):\n            ': "",
+        "step,": '"copy in", image, image % streams))\n        queue.append(("kernel",',
+        "return queue": (
+            'return queue + [("copy out", image, image % streams) for image in range(images)]'
+        ),
+    }
+)
+wrong("wrong-result", "nothing makes it wait")(
+    "return [(step, image, place % streams) for image in range(images) for place, "
+    "step in enumerate(STEPS)]"
+)
+wrong("wrong-result", "The copy out of image 0 is missing")(
+    "return [(step, image, image % streams) for image in range(images) for step in STEPS[:2]]"
+)
+wrong("wrong-result", "is queued before its copy in")(
+    {'"copy in", "kernel"': '"kernel", "copy in"'}
+)
+wrong("wrong-result", "there is no stream 3; they are 0 to 2")(
+    "return [(step, image, image) for image in range(images) for step in STEPS]"
+)
+wrong("wrong-result", "no whole number")(
+    "return [(step, image, image / streams) for image in range(images) for step in STEPS]"
+)
+wrong("wrong-result", "the step must be one of")({'"copy in"': '"in"'})
+wrong("wrong-result", "it must have three parts")(
+    "return [(step, image) for image in range(images) for step in STEPS]"
+)
+wrong("wrong-result", "is queued 2 times")({"return queue": "return queue + queue"})
+wrong("wrong-result", "there is no image 6")(
+    "return [(step, image, image % streams) for image in range(1, images + 1) for step in STEPS]"
+)
+wrong("wrong-result", "You use 2 of 3 streams")(
+    "return [(step, image, image % min(streams, 2)) for image in range(images) for step in STEPS]"
+)
+wrong("wrong-result", "Give the streams an image each in turns|The busiest")(
+    "return [(step, image, max(image - images + streams, 0)) for image in "
+    "range(images) for step in STEPS]"
+)
+wrong("wrong-result", "The copy in of image 6 is missing")(
+    "return [(step, image * streams + stream, stream) for image in range(images // "
+    "streams) for stream in range(streams) for step in STEPS]"
+)
+wrong("wrong-result", "leave `yield` out")(
+    {"queue.append((step": "yield step", "))\n    return queue": ""}
+)
+wrong("wrong-result", "The copy in of image 1 is missing")(
+    {'for step in ("copy in", "kernel", "copy out"):\n            queue.append(': ("queue += [")},
+    {"streams))": "streams) for step in STEPS]\n        return queue"},
+)
+wrong("wrong-result", "You use 2 of 3 streams")(
+    "return [(step, image, image // streams) for image in range(images) for step in STEPS]"
+)
+right(
+    "queue = -(-images // streams)\n"
+    "return [(step, image, image // queue) for image in range(images) for step in STEPS]"
+)
+right(
+    "return [(step, image, stream) for stream in range(streams) for image in "
+    "range(stream, images, streams) for step in STEPS]"
+)
+right(
+    {"image in range(images": "first in range(0, images, streams"},
+    {'("copy in", "kernel", "copy out")': "STEPS", ".append((": " += [["},
+    {"% streams))": "- first] for image in range(first, min(first + streams, images))]"},
+    {"return queue": "return tuple(queue)"},
+)
+
+
+# --- enough-streams --------------------------------------------------------------------------
+
+wrong, right = answers_to("enough-streams")
+
+
+def enough_by_trying(copy_in, kernel, copy_out):
+    streams = 1
+    while streams * max(copy_in, kernel, copy_out) < copy_in + kernel + copy_out:
+        streams += 1
+    return streams
+
+
+wrong("wrong-shape", "one whole number")("return [enough_by_trying(copy_in, kernel, copy_out)]")
+right(
+    "streams = 1\n"
+    "while streams * max(copy_in, kernel, copy_out) < copy_in + kernel + copy_out:\n"
+    "    streams += 1\nreturn streams"
+)
+
+
+# --- pack-factors ----------------------------------------------------------------------------
+
+wrong, right = answers_to("pack-factors")
+wrong("wrong-result", "You never called take()")(
+    "return np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()]).astype(np.float32)"
+)
+wrong("wrong-result", "new memory, and that is pageable")(
+    "buffer = take(u.shape[0] * k + k + k * vt.shape[1])\n"
+    "buffer = np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()])\nreturn buffer"
+)
+wrong("wrong-result", "You copy the whole factors")(
+    {"sum(part.size for part in parts)": "u.size + s.size + vt.size"}
+)
+wrong("wrong-result", "You took 3 buffers")(
+    "buffers = []\nfor part in (u[:, :k], s[:k], vt[:k]):\n    buffers.append(take(part.size))\n"
+    "    buffers[-1][:] = part.ravel()\nreturn buffers[0]"
+)
+wrong("wrong-result", "Nothing was written to|were never written")(
+    "rows, columns = u.shape[0], vt.shape[1]\nbuffer = take(rows * k + k + k * columns)\n"
+    "buffer[: rows * k] = u[:, :k].ravel()\nbuffer[rows * k + k :] = vt[:k].ravel()\nreturn buffer"
+)
+wrong("wrong-result", "Where u[:, :k] belongs stands vt[:k]|the order is u, s, vt")(
+    {"u[:, :": "vt[:"}
+)
+wrong("wrong-result", "column by column; it must be row by row")({", s[:": ".T, s[:"})
+wrong("wrong-result", "Where u[:, :k] belongs stands u[:k].")({"u[:, :k]": "u[:k]"})
+wrong("wrong-result", "not n bytes")({"(sum(": "(4 * sum("})
+wrong("wrong-result", "Return the buffer, an array; got tuple")(
+    {"return buffer": "return buffer, buffer.size"}
+)
+wrong("wrong-result", "Nothing was written to numbers 0 to 11")(
+    {"parts = (u[:, :k], s[:k], vt[:k": "return take(u.shape[0] * k + k + k * vt.shape[1"}
+)
+wrong("wrong-result", "A part begins where the one before it ends")(
+    {"\n        start += part.size": ""}
+)
+wrong("wrong-result", "lends n numbers, not n bytes")({"size for": "size * 4 for"})
+wrong("wrong-result", "return the part that you filled, buffer[:26]")(
+    "part = np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()])\n"
+    "buffer = take(part.size + 100)\nbuffer[: part.size] = part\nreturn buffer"
+)
+
+
+def pack_part_by_part(u, s, vt, k, take):
+    rows, columns = u.shape[0], vt.shape[1]
+    buffer = take((rows + 1 + columns) * k)
+    there = 0
+    for part in (u[:, :k], s[:k], vt[:k]):
+        np.copyto(buffer[there : there + part.size].reshape(part.shape), part, casting="same_kind")
+        there += part.size
+    return buffer
+
+
+wrong("wrong-result", "Where u[:, :k] belongs stands u[:, :k] * s[:k]")(
+    {"parts = (u[:, :k], s[:k], vt[:k]": "return pack_part_by_part(u * s, s[:k], vt, k, take"}
+)
+wrong("wrong-result", "new memory, and that is pageable")(
+    "return pack_part_by_part(u, s, vt, k, take).copy()"
+)
+wrong("raised", "could not broadcast", "rows · k of them")(
+    "buffer = take(u.shape[0] * k + k + k * vt.shape[1])\n"
+    "buffer[: u.shape[0] * k] = u[:, :k]\nreturn buffer"
+)
+right(pack_part_by_part)
+right(
+    "parts = [u[:, :k].ravel(), s[:k], vt[:k].ravel()]\nused = sum(map(len, parts))\n"
+    'buffer = take(used + 100)[:used]\nnp.concatenate(parts, out=buffer, casting="same_kind")\n'
+    "return buffer"
+)
+
+
+# --- serial-fractions ------------------------------------------------------------------------
+
+wrong, right = answers_to("serial-fractions")
+
+
+def by_rule(rule):
+    def answer(workers, milliseconds):
+        return [
+            rule(milliseconds[0] / time, count)
+            for count, time in zip(workers[1:], milliseconds[1:], strict=True)
+        ]
+
+    return answer
+
+
+wrong("wrong-shape|raised", "One fraction for each|begin at the second")({"workers[1:]": "workers"})
+wrong("raised", "begin at the second")(
+    "return [(time / milliseconds[0] - 1 / count) / (1 - 1 / count) for count, time "
+    "in zip(workers, milliseconds, strict=True)]"
+)
+
+
+def fractions_by_the_other_form(workers, milliseconds):
+    count, time = np.array(workers[1:]), np.array(milliseconds[1:])
+    return (count * time / milliseconds[0] - 1) / (count - 1)
+
+
+wrong("input-modified", "belongs to the caller")(
+    "speedup = milliseconds.pop(0)\nworkers.pop(0)\n"
+    "return [(time / speedup - 1 / count) / (1 - 1 / count) for count, time in "
+    "zip(workers, milliseconds, strict=True)]"
+)
+wrong("wrong-shape", "One fraction for each")(
+    "return fractions_by_the_other_form(workers, milliseconds)[-1]"
+)
+right(
+    "count, time = np.array(workers[1:]), np.array(milliseconds[1:])\n"
+    "return (count * time / milliseconds[0] - 1) / (count - 1)"
+)
+
+
+# --- graph-pays ------------------------------------------------------------------------------
+
+wrong, right = answers_to("graph-pays")
+
+
+def saved_by(kernels, launch, replay, node):
+    return kernels * launch - replay - kernels * node
+
+
+wrong("raised", "meet a 0")(
+    {"\n    if saved <= 0:\n        return 0": "", ") + 1": ") + 1 if saved >= 0 else 0"}
+)
+right(
+    "if replay + kernels * node >= kernels * launch:\n    return 0\nruns = 1\n"
+    "while capture + runs * (replay + kernels * node) >= runs * kernels * launch:\n    runs += 1\n"
+    "return runs"
+)
+
+
+# --- stale-outputs ---------------------------------------------------------------------------
+
+wrong, right = answers_to("stale-outputs")
+wrong("raised", "images")({"names)": "{})"})
+wrong("wrong-result", "you count from 1")({"enumerate(cells": "enumerate(cells, 1"})
+wrong("wrong-result", "which are the cells that do print what is saved")({"!= saved": "== saved"})
+wrong("wrong-result", "does not print what is saved")({"names, found = {},": "return"})
+
+
+def printed(source, names):
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        exec(source, names)
+    return text.getvalue()
+
+
+wrong("wrong-result", "Run the cells in the order|compare each with its own")(
+    "names = {}\nfor source, _ in cells:\n    printed(source, names)\n"
+    "return [n for n, (source, saved) in enumerate(cells) if printed(source, names) != saved]"
+)
+wrong("wrong-result", "compare each with its own output alone")(
+    'names, everything, found = {}, "", []\nfor place, (source, saved) in enumerate(cells):\n'
+    "    everything += printed(source, names)\n    if everything != saved:\n"
+    "        found.append(place)\nreturn found"
+)
+wrong("wrong-result", "Return a list of places")(
+    "names = {}\nreturn sum(printed(source, names) != saved for source, saved in cells)"
+)
+wrong("wrong-result", "compare the whole text")(
+    "names = {}\n"
+    "return [n for n, (source, saved) in enumerate(cells) if saved not in printed(source, names)]"
+)
+wrong("wrong-result", "a new one for each notebook")({"names)": "SESSION)"})
+wrong("raised", "comes before the loop")({", found": ""})
+
+
+@wrong("input-modified", "belongs to the caller")
+def stale_and_mended(cells):
+    names, found = {}, []
+    for place, (source, saved) in enumerate(cells):
+        text = printed(source, names)
+        if text != saved:
+            cells[place] = (source, text)
+            found.append(place)
+    return found
+
+
+wrong("wrong-result", "Places are whole numbers")(
+    "names = {}\nreturn [source for source, saved in cells if printed(source, names) != saved]"
+)
+wrong("wrong-result", "does not print what is saved")({"return found": "return []"})
+
+
+@right
+def stale_by_running_all_before_anew(cells):
+    found = []
+    for place, (source, saved) in enumerate(cells):
+        names = {}
+        for earlier, _ in cells[:place]:
+            printed(earlier, names)
+        if printed(source, names) != saved:
+            found.append(place)
+    return found
+
+
+right(
+    'names = {"__name__": "__main__"}\n'
+    "return np.flatnonzero([printed(source, names) != saved for source, saved in cells])"
+)

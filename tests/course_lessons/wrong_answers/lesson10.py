@@ -1,0 +1,433 @@
+"""Wrong answers to the exercises of lesson 10 as students write them, and unusual right ones."""
+
+import math
+
+import numpy as np
+from numba import float32
+
+from course import cuda
+from course.kernels.reduce import KINDS, pieces
+from tests.course_lessons.wrong_answers import answers_to
+
+ALL = 0xFFFFFFFF
+LOWEST = np.finfo(np.float32).min
+warp_sum, block_sum = pieces(KINDS["sum"], 8)
+
+
+# --- warp-row-sum ----------------------------------------------------------------------------
+
+wrong, right = answers_to("warp-row-sum")
+wrong("barrier-divergence", "All 32 lanes make every shuffle")(
+    {"shape[0": "shape[0] and lane < x.shape[1"}
+)
+wrong("out-of-bounds", "warps without a row")({"row < x.shape[0]": "True"})
+wrong("same-value-race", "one stores it")({"lane == 0": "True"})
+wrong("race", "writes out")({"shfl_xor_sync": "shfl_down_sync", "if lane == 0:\n            ": ""})
+wrong("uncoalesced", "Lane l takes the columns l, l + 32")(
+    {"total =": "total, part =", ")\n        for": "), (x.shape[1] + 31) // 32\n        for"},
+    {", x.shape[1], 32": " * part, min((lane + 1) * part, x.shape[1])"},
+)
+wrong("float64", "float32(0)")({"float32(0)": "0.0"})
+wrong("limit", "shuffles do without shared memory")(
+    {
+        "out):": "out):\n    sums = cuda.shared.array(128, float32)",
+        "column]": "column]\n    sums[t] = total\n    half = 16\n    while half > 0:",
+        (
+            "for step in range(5):\n            total += cuda.shfl_xor_sync(ALL, total, 16 >> step"
+        ): "cuda.syncthreads(",
+        "== 0:\n            out[row] = total": (
+            "< half:\n            sums[t] += sums[t + half]\n        half //= 2\n"
+            "    if lane == 0 and row < x.shape[0]:\n        out[row] = sums[t]"
+        ),
+    }
+)
+wrong("wrong-result", "Every element is 2 times")({"range(5": "range(6"})
+wrong("barrier-divergence", "the mask 0xffff does not name")({"(ALL,": "(65535,"})
+wrong("unwritten-output", "Each row has a warp")({"lane ==": "t =="})
+wrong("barrier-divergence", "All 32 lanes make every shuffle")(
+    {"total += cuda": "if lane < step:\n                total += cuda"}
+)
+wrong("limit", "The lanes meet by shuffles")(
+    {
+        "total =": (
+            "if lane == 0:\n            out[row] = 0\n        cuda.syncwarp()\n        total ="
+        ),
+        (
+            "for step in range(5):\n"
+            "            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)\n"
+            "        if lane == 0:\n            out[row] = total"
+        ): "cuda.atomic.add(out, row, total)",
+    }
+)
+wrong("limit", "all 32 at the same time")(
+    {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:"},
+    {"lane, x.shape[1], 32": "x.shape[1]", "range(5)": "range(0)"},
+)
+wrong("limit", "Load each number once")(
+    {"lane, x.shape[1], 32": "x.shape[1]", "range(5)": "range(0)"}
+)
+wrong("float64", "float32(0)")({"float32(0)": "0"})
+wrong("uninitialised-read", "lane 16, which has returned", "no `return`")(
+    {"if row <": "if lane >= x.shape[1]:\n        return\n    if row <"}
+)
+wrong("race", "One lane of each warp stores, at out[row]")({"[row]": "[lane]"})
+wrong("out-of-bounds", "The row is x's first index")({"row, column": "column, row"})
+wrong("barrier-divergence", "a warp needs no cuda.syncthreads()")(
+    {"step)": "step)\n            cuda.syncthreads()"}
+)
+right(
+    {"shfl_xor_sync(ALL, total, 16 >> step)": "shfl_down_sync(ALL, total, 1 << step)"},
+    {"lane == 0": "not lane"},
+)
+right({"x.shape[1]": "end", "for column": "end = x.shape[1]\n        for column"})
+right({"shfl_xor_sync": "shfl_down_sync"})
+right({"shfl_xor_sync": "shfl_up_sync", "== 0:": "== 31:"})
+right({"(ALL,": "(-1,"})
+
+
+@right
+@cuda.jit
+def row_by_asking_every_lane(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    own, total, column = float32(0), float32(0), lane
+    while row < x.shape[0] and column < x.shape[1]:
+        own += x[row, column]
+        column += 32
+    for other in range(32):
+        total += cuda.shfl_sync(ALL, own, other)
+    if row < x.shape[0] and lane == 31:
+        out[row] = total
+
+
+# --- sum-several -----------------------------------------------------------------------------
+
+wrong, right = answers_to("sum-several")
+wrong("race", "then all wait")({"cuda.syncthreads()\n    ": ""})
+wrong("race", "Only atomics may touch out")({"cuda.atomic.add(out, 0, total)": "out[0] += total"})
+wrong("limit", "One thread of each block")(
+    {"total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0": ("if lane == 0")}
+)
+wrong("limit", "One thread of each block")(
+    "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    cuda.atomic.add(out, 0, x[i])"
+)
+wrong("limit", "One lane of each warp stores")(
+    {
+        "array(8": "array(256",
+        "total = warp_sum(total)\n    if lane == 0:\n        sums[warp": "sums[t",
+        "total\n": "total\n    half = 128\n    while half > 0:\n    ",
+        "total = warp_sum(sums[lane] if lane < 8 else float32(0))": (
+            "    if t < half:\n            sums[t] += sums[t + half]\n        half //= 2"
+        ),
+        ", total": ", sums[0]",
+    }
+)
+wrong("barrier-divergence", "outside of every if")(
+    {")\n    total": ")\n    if t < 8:\n        total"}
+)
+wrong("out-of-bounds", "sums has eight places")({" if lane < 8 else float32(0)": ""})
+wrong("race", "then all wait (cuda.syncthreads())")({"syncthreads": "syncwarp"})
+wrong("uninitialised-read", "which has returned", "Line 10: total = warp_sum(total)")(
+    {"t % 32": "t % 32\n    if cuda.grid(1) >= x.size:\n        return"}
+)
+wrong("barrier-divergence", "outside of every if")({"total\n    cuda": "total\n        cuda"})
+wrong("limit", "All threads of the block load")(
+    {
+        "range(cuda.grid(1), x.size, cuda.gridsize(1))": (
+            "range(cuda.blockIdx.x if t == 0 else x.size, x.size, cuda.gridDim.x)"
+        )
+    }
+)
+wrong("uncoalesced", "neighbouring threads read neighbouring elements")(
+    {
+        "total = float32(0)\n": "total, part = float32(0), -(-x.size // cuda.gridsize(1))\n",
+        "range(cuda.grid(1), x.size, cuda.gridsize(1))": (
+            "range(cuda.grid(1) * part, min((cuda.grid(1) + 1) * part, x.size))"
+        ),
+    }
+)
+wrong("float64", "float32(0)")({"float32(0))": "0.0)"})
+wrong("limit", "All warps of all blocks share the elements")(
+    {"for i": "if t < 32:\n        for i"},
+    {"grid(1)": "blockIdx.x * 32 + t", "gridsize(1)):\n": "gridDim.x * 32):\n    "},
+)
+wrong("limit", "All warps of all blocks share the elements")(
+    {
+        "range(cuda.grid(1), x.size, cuda.gridsize(1))": (
+            "range(t if cuda.blockIdx.x == 0 else x.size, x.size, 256)"
+        )
+    }
+)
+wrong("limit", "All warps of all blocks share the elements")(
+    {
+        "range(cuda.grid(1), x.size, cuda.gridsize(1))": (
+            "range(cuda.blockIdx.x * 128 + t if t < 128 else x.size, x.size, cuda.gridDim.x * 128)"
+        )
+    }
+)
+wrong("race", "which holds 0 at the start")(
+    {"t % 32": "t % 32\n    if t == 0:\n        out[0] = 0"}
+)
+wrong("barrier-divergence", "and of the loop over the elements")(
+    {"x[i]\n    total = warp_sum(total": "warp_sum(x[i]"}
+)
+sum_of_several_1448 = right(
+    {", total": ", sums[0]", ")\n    total = warp_sum(sums[lane] if lane < 8 else float32(0)": ""},
+    {"sums[warp] = total": "cuda.atomic.add(sums, 0, total)", "lane ==": "t % 32 =="},
+    {"warp, lane = t // 32, t % 32": "if t == 0:\n        sums[0] = 0\n    cuda.syncthreads()"},
+    {"array(8": "array(1"},
+)
+wrong("limit", "the lanes of a warp meet first", base=sum_of_several_1448)(
+    {"array(1": "array(8", "total = warp_sum(total)\n    if t % 32 == 0:\n        ": ""}
+)
+right({"t == 0": "t < 1"})
+
+
+@right
+@cuda.jit
+def sum_by_the_package(x, out):
+    total = float32(0)
+    i = cuda.grid(1)
+    while i < x.size:
+        total += x[i]
+        i += cuda.gridDim.x * 256
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+right({"t == 0": "t == 0 or (lane == 0 and False)"})
+right(
+    {
+        "\n    warp, lane = t // 32, t % 32": "",
+        "total = warp_sum(total": (
+            "for step in range(5):\n        total += cuda.shfl_down_sync(ALL, total, 16 >> step"
+        ),
+        "lane ==": "t % 32 ==",
+        "warp]": "t // 32]",
+        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:": (
+            "if t == 0:\n        for warp in range(1, 8):\n            total += sums[warp]"
+        ),
+    }
+)
+right(
+    {"\n    warp, lane = t // 32, t % 32": "", "lane ==": "t % 32 =="},
+    {
+        "warp]": "t // 32]",
+        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:\n": (
+            "if t < 8:\n        value = sums[t]\n        for step in range(3):\n"
+            "            value += cuda.shfl_down_sync(0xFF, value, 4 >> step)\n"
+            "        if t == 0:\n    "
+        ),
+        ", total": ", value",
+    },
+)
+right({")\n    total": ")\n    value", "if t ==": "total = value\n    if t =="})
+right({"t == 0": "t == 255"})
+right(
+    {"warp, lane = t // 32, t % 32\n    total =": "own, total = float32(0),", "total +=": "own +="},
+    {
+        "total = warp_sum(total": (
+            "for lane in range(32):\n        total += cuda.shfl_sync(ALL, own, lane"
+        ),
+        "lane ==": "t % 32 ==",
+        "warp]": "t // 32]",
+        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:": (
+            "if t == 0:\n        for warp in range(1, 8):\n            total += sums[warp]"
+        ),
+    },
+)
+
+
+@right
+@cuda.jit
+def sum_of_a_part_for_each_block(x, out):
+    t = cuda.threadIdx.x
+    part = -(-x.size // cuda.gridDim.x)
+    first = cuda.blockIdx.x * part
+    total = float32(0)
+    for i in range(first + t, min(first + part, x.size), cuda.blockDim.x):
+        total += x[i]
+    total = block_sum(total)
+    if t == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+@right
+@cuda.jit
+def sum_of_four_at_a_time(x, out):
+    total, i, step = float32(0), cuda.grid(1), cuda.gridsize(1)
+    while i + 3 * step < x.size:
+        total += x[i] + x[i + step] + x[i + 2 * step] + x[i + 3 * step]
+        i += 4 * step
+    while i < x.size:
+        total += x[i]
+        i += step
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.add(out, 0, total)
+
+
+# --- merge-softmax ---------------------------------------------------------------------------
+
+wrong, right = answers_to("merge-softmax")
+right(
+    "if total == 0:\n    return other_largest, other_total\n"
+    "if other_total == 0:\n    return largest, total\n"
+    "a, b = largest + math.log(total), other_largest + math.log(other_total)\n"
+    "both = max(largest, other_largest)\n"
+    "whole = max(a, b) + math.log(math.exp(a - max(a, b)) + math.exp(b - max(a, b)))\n"
+    "return both, math.exp(whole - both)"
+)
+wrong("wrong-shape", "must be 2 values")(
+    {"factor, other_factor =": "return total *", ", math": " + other_total * math"}
+)
+wrong("raised", "never above 0")(
+    "both = max(largest, other_largest)\n"
+    "factor = total * math.exp(largest) + other_total * math.exp(other_largest)\n"
+    "return both, factor / math.exp(both)"
+)
+right(
+    "both = np.maximum(largest, other_largest)\n"
+    "return [both, total * np.exp(largest - both) + other_total * "
+    "np.exp(other_largest - both)]"
+)
+right(
+    "if largest < other_largest:\n"
+    "    largest, total, other_largest, other_total = other_largest, other_total, largest, total\n"
+    "return largest, total + other_total * math.exp(other_largest - largest)"
+)
+
+
+# --- softmax-online --------------------------------------------------------------------------
+
+wrong, right = answers_to("softmax-online")
+wrong("wrong-result", "begins with LOWEST", "exp(old largest - new largest)")(
+    {"value)\n            total = total *": "value)\n            total *="}
+)
+wrong("wrong-result", "so all need the result")({" * math.exp(other - new)": ""})
+wrong("wrong-result", "begins with LOWEST")({"LOWEST": "np.float32(0.0)"})
+wrong("wrong-result", "exp(old largest - new largest)")(
+    {"largest - new) + math": "new - largest) + math"}
+)
+wrong("wrong-result", "before either is changed")(
+    {"other_total =": "largest = max(largest, other)\n            other_total ="}
+)
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
+    {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:", "range(5)": "range(0)"},
+    {"range(lane, x.shape[1], 32):\n            value": "range(x.shape[1]):\n            value"},
+    {"range(lane, x.shape[1], 32):\n            out": "range(x.shape[1]):\n            out"},
+)
+wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
+    {"largest)": "other)", ", 32):\n            out": "):\n                out"},
+    {
+        "largest = new\n        for column": "for column",
+        "new) + other_total * math.exp(other - new)": "other))\n        if lane == 0:",
+        (
+            "\n            other_total = cuda.shfl_xor_sync(ALL, total, 16 >> step)\n"
+            "            new = max(largest, other)\n            total = total"
+        ): ")\n        total = warp_sum(total",
+        ", largest": ", other",
+    },
+    {"other =": "other = max(other,", "for step": "other = largest\n        for step"},
+)
+wrong("barrier-divergence", "All 32 lanes make every shuffle")(
+    {"largest, total": "if row < x.shape[0] and lane < x.shape[1]:\n        largest, total"},
+    {"\n    if row < x.shape[0]:": ""},
+)
+
+
+@wrong("limit", "Maximum and sum in the same loop")
+@cuda.jit
+def softmax_in_three_readings(x, out):
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    if row < x.shape[0]:
+        largest, total = LOWEST, float32(0)
+        for column in range(lane, x.shape[1], 32):
+            largest = max(largest, x[row, column])
+        for step in range(5):
+            largest = max(largest, cuda.shfl_xor_sync(ALL, largest, 16 >> step))
+        for column in range(lane, x.shape[1], 32):
+            total += math.exp(x[row, column] - largest)
+        total = warp_sum(total)
+        for column in range(lane, x.shape[1], 32):
+            out[row, column] = math.exp(x[row, column] - largest) / total
+
+
+wrong("wrong-result", "LOWEST")(
+    {"largest, total = LOWEST,": "largest, total = float32(0),"},
+    {"max(largest, value)": "float32(0)", "max(largest, other)": "float32(0)"},
+)
+wrong("wrong-result", "is a power relative to LOWEST")({"value - new": "value - largest"})
+wrong("unwritten-output", "not lane 0 alone")(
+    {"other - new)": "other - new)\n        if lane == 0:"},
+    {"largest = new\n        for column": "for column"},
+    {":\n            out": ":\n                out"},
+)
+right(
+    {"value)\n            total = total *": "value)\n            total *="},
+    {" + math": "\n            total += math"},
+)
+right(
+    {
+        "x[row, column] - largest": "value",
+        "out[row": "value = x[row, column] - largest\n            out[row",
+        " + other_total * math.exp(other - new)": "\n            total += other_total",
+        "other)\n            total = total *": (
+            "other)\n            other_total *= math.exp(other - new)\n            total *="
+        ),
+        " + math": "\n            total += math",
+        "value)\n            total = total *": "value)\n            total *=",
+    }
+)
+right(
+    {
+        "largest) / total": "total)",
+        "new\n        for column": (
+            "new\n        total = largest + math.log(total)\n        for column"
+        ),
+        (
+            "new = max(largest, other)\n"
+            "            total = total * math.exp(largest - new) + other_total * "
+            "math.exp(other - new)\n            "
+        ): "",
+        "other_total =": "total *= math.exp(largest - new)\n            total +=",
+        "largest, 16 >> step)": "largest, 16 >> step))",
+    },
+    {"other =": "new = max(largest,", "\n    if row < x.shape[0]:": ""},
+    {"largest, total": "if row < x.shape[0]:\n        largest, total"},
+)
+right(
+    {"largest)": "new)", ":\n            out": ":\n        out"},
+    {
+        " + other_total * math.exp(other - new)\n            largest = new\n    ": ")\n",
+        (
+            "largest, 16 >> step)\n"
+            "            other_total = cuda.shfl_xor_sync(ALL, total, 16 >> step)\n"
+            "            new = max(largest, other)\n            total = total"
+        ): ("new, 1 << step))\n    total = warp_sum(total"),
+        "    other =": "new = max(new,",
+        "value - new)\n            largest = new\n    ": "value - largest)\n    new = largest\n",
+        "new) + math": (
+            "value) + float32(1)\n            largest = value\n        else:\n"
+            "            total += math"
+        ),
+        "    new = max(largest, value)": "if value > largest:",
+    },
+    {"    value": "value", "if row < x.shape[0]:\n        ": ""},
+    {"largest, total": "if row >= x.shape[0]:\n        return\n    largest, total"},
+)
+right({"math.exp(value - new)": "own", "value)": "value)\n            own = math.exp(value - new)"})
+right(
+    {
+        "shfl_xor_sync(ALL, largest": "shfl_down_sync(ALL, largest",
+        "shfl_xor_sync(ALL, total": "shfl_down_sync(ALL, total",
+        "new\n        for column": (
+            "new\n        largest = cuda.shfl_sync(ALL, largest, 0)\n"
+            "        inverse = float32(1) / cuda.shfl_sync(ALL, total, 0)\n"
+            "        for column"
+        ),
+        "/ total": "* inverse",
+    }
+)

@@ -1,0 +1,769 @@
+"""Wrong answers to the exercises of lesson 14 as students write them, and unusual right ones."""
+
+import math
+
+from numba import float32
+
+from course import cuda
+from course.kernels.activation import gelu
+from tests.course_lessons.wrong_answers import answers_to
+
+ALL = 0xFFFFFFFF
+
+
+# --- fused-bytes -----------------------------------------------------------------------------
+
+wrong, right = answers_to("fused-bytes")
+
+
+def bytes_right(launches, of_a_sample, of_weights, results, batch):
+    def size(name):
+        return 4 * (of_weights[name] if name in of_weights else batch * of_a_sample[name])
+
+    unfused, touched, made = 0, set(), set()
+    for reads, written in launches:
+        unfused += size(written)
+        for name in reads:
+            unfused += size(name)
+            if name not in made:
+                touched.add(name)
+        made.add(written)
+    return unfused, sum(map(size, touched)) + sum(map(size, results))
+
+
+wrong("wrong-result", "numbers are counted, not bytes")(
+    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
+    "return unfused // 4, written // 4"
+)
+
+
+@wrong("wrong-result", "read twice counts twice")
+def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    size.update({name: 4 * count for name, count in of_weights.items()})
+    made = [written for _, written in launches]
+    unfused = fused = 0
+    for reads, written in launches:
+        unfused += size[written] + sum(size[name] for name in reads)
+        fused += sum(size[name] for name in reads if name not in made)
+    return unfused, fused + sum(size[name] for name in results)
+
+
+wrong("wrong-result", "lies between the layers")(
+    {"[name] for name in (*(read - made), *results": ".values("}
+)
+wrong("wrong-result", "weights are multiplied by the batch")(
+    "size = {name: batch * count for name, count in of_weights.items()}\n"
+    "return bytes_right(launches, of_a_sample, size, results, batch)"
+)
+wrong("wrong-result", "changed places")(
+    "return bytes_right(launches, of_a_sample, of_weights, results, batch)[::-1]"
+)
+wrong("wrong-result", "Return two values")(
+    "return bytes_right(launches, of_a_sample, of_weights, results, batch)[0]"
+)
+wrong("wrong-result", "Your bytes of one kernel", "nothing that later ones need")(
+    {"(read - made)": "launches[0][0]"}
+)
+wrong("wrong-result", "Your bytes of the launches", "each reads it for itself")(
+    {"return": "unfused = sum(size[name] for name in (*read, *made))\n    return"}
+)
+wrong("wrong-result", "of several results only the last")(
+    "return bytes_right(launches, of_a_sample, of_weights, results[-1:], batch)"
+)
+wrong("wrong-result", "reads its own results")({"launches}": "launches if written not in results}"})
+
+
+def sizes_of(of_a_sample, of_weights, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    return size | {name: 4 * count for name, count in of_weights.items()}
+
+
+wrong("wrong-result", "what the launches write is left out")(
+    "size = sizes_of(of_a_sample, of_weights, batch)\n"
+    "_, count = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
+    "return sum(size[name] for reads, _ in launches for name in reads), count"
+)
+wrong("wrong-result", "the weights are left out")(
+    "unfused = dict.fromkeys(of_weights, 0)\n"
+    "return bytes_right(launches, of_a_sample, unfused, results, batch)"
+)
+wrong("raised", "a tuple of names, and one name")({"written)": "*written)"})
+wrong("raised", "take them from the launches")(
+    {", sum": ', size["x"] + sum', "(read - made)": "of_weights"}
+)
+wrong("wrong-result", "Your bytes of one kernel", "between the layers is taken off")(
+    "size = sizes_of(of_a_sample, of_weights, batch)\n"
+    "unfused = sum(size[name] for reads, written in launches for name in (*reads, "
+    "written))\n"
+    "return unfused, unfused - sum(2 * size[made] for _, made in launches if made "
+    "not in results)"
+)
+wrong("wrong-result", "bits are counted")(
+    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
+    "return 8 * unfused, 8 * written"
+)
+wrong("wrong-result", "Your bytes of the launches", "only the results are written")(
+    "size = sizes_of(of_a_sample, of_weights, batch)\n"
+    "unfused = sum(size[name] for reads, _ in launches for name in reads)\n"
+    "unfused += sum(size[name] for name in results)\n"
+    "return unfused, bytes_right(launches, of_a_sample, of_weights, results, batch)[1]"
+)
+wrong("wrong-result", "also one that a launch reads")(
+    {"(*(read - made), *results))": "read ^ made)"}
+)
+wrong(
+    "wrong-result",
+    "103,424. That is what you get when weights are multiplied by the batch",
+    "46,080. That is what you get when the weights are left out",
+)(
+    "size = {name: batch * count for name, count in of_weights.items()}\n"
+    "unfused, _ = bytes_right(launches, of_a_sample, size, results, batch)\n"
+    "read = dict.fromkeys(of_weights, 0)\n"
+    "return unfused, bytes_right(launches, of_a_sample, read, results, batch)[1]"
+)
+wrong("wrong-result", "right is 46,080. One kernel reads each name that no launch")(
+    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
+    "return unfused, written + 4 * (len(launches) - 1)"
+)
+right(
+    "size = sizes_of(of_a_sample, of_weights, batch)\n"
+    "made = {written for _, written in launches}\n"
+    "unfused = sum(sum(map(size.get, reads)) + size[written] for reads, written in "
+    "launches)\n"
+    "return np.array([unfused, sum(size[name] for name in size if name not in made "
+    "or name in results)])"
+)
+right(bytes_right)
+
+
+# --- time-of-launches ------------------------------------------------------------------------
+
+wrong, right = answers_to("time-of-launches")
+wrong("raised", "it may be empty")(
+    "done = launch + works[0]\nfor place, work in enumerate(works[1:], 2):\n"
+    "    done = max(done, place * launch) + work\nreturn done"
+)
+wrong("input-modified", "leave the list")({"+ work": "+ works.pop(0)"})
+wrong("wrong-shape", "Return one number")({"return": "return now,"})
+right(
+    "now = [launch * (work + 1) + sum(works[work:]) for work in range(len(works))]\n"
+    "return max(now, default=0)"
+)
+
+
+# --- normalise-frames ------------------------------------------------------------------------
+
+wrong, right = answers_to("normalise-frames")
+wrong("not-parallel", "one warp does the work", "Five frames, five warps")(
+    "row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32\n"
+    "if cuda.threadIdx.x < 32:\n"
+    "    for frame in range(5):\n"
+    "        column = frame * 64 + lane\n"
+    "        a, b = x[row, column], x[row, column + 32]\n"
+    "        total = a + b\n"
+    "        for step in range(5):\n"
+    "            total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << step)\n"
+    "        mean = total / float32(64)\n"
+    "        square = (a - mean) * (a - mean) + (b - mean) * (b - mean)\n"
+    "        for step in range(5):\n"
+    "            square += cuda.shfl_xor_sync(0xFFFFFFFF, square, 1 << step)\n"
+    "        scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))\n"
+    "        out[row, column] = (a - mean) * scale\n"
+    "        out[row, column + 32] = (b - mean) * scale"
+)
+wrong("wrong-result", "normalised by itself")(
+    {"column =": "for half in range(2):\n        column ="},
+    {"lane\n    a, b": "32 * half + lane\n        a"},
+    {", x[row, column + 32]\n    total = a + b\n": "\n        total = a\n    "},
+    {"total +=": "    total +=", "mean =": "    mean ="},
+    {"64)\n    square": "32)\n        square", " + (b - mean) * (b - mean)\n": "\n    "},
+    {
+        "square +=": "    square +=",
+        "scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))\n": "",
+        "* scale\n    out[row, column + 32] = (b - mean) * scale": (
+            "/ math.sqrt(square / float32(32) + float32(1e-5))"
+        ),
+    },
+)
+wrong("wrong-result", "E[x²] - mean² is the difference")(
+    {"(a - mean) * (a - mean) + (b - mean) * (b - mean)": "a * a + b * b"},
+    {"square / float32(64) +": "square / float32(64) - mean * mean +"},
+)
+wrong("wrong-result", "shfl_down_sync to lane 0 alone")(
+    {"total += cuda.shfl_xor_sync": "total += cuda.shfl_down_sync", "total, 1 <<": "total, 16 >>"}
+)
+wrong("float64", "bare literals")({"total / float32(64)": "total / 64"})
+wrong("uncoalesced|limit", "lane and lane + 32")(
+    {"+ lane": "+ 2 * lane", "32]\n    total": "1]\n    total", "32] =": "1] ="}
+)
+wrong("limit", "keep it in a variable")(
+    {"(a - mean) * scale": "(x[row, column] - mean) * scale"},
+    {"(b - mean) * scale": "(x[row, column + 32] - mean) * scale"},
+)
+
+
+@wrong("limit", "Shuffles need no shared memory")
+@cuda.jit
+def frames_by_shared_memory(x, out):
+    sums = cuda.shared.array((2, 160), float32)
+    row, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    first, column = thread // 32 * 32, thread // 32 * 64 + thread % 32
+    a, b = x[row, column], x[row, column + 32]
+    sums[0, thread] = a + b
+    cuda.syncthreads()
+    total = float32(0)
+    for other in range(32):
+        total += sums[0, first + other]
+    mean = total / float32(64)
+    sums[1, thread] = (a - mean) * (a - mean) + (b - mean) * (b - mean)
+    cuda.syncthreads()
+    square = float32(0)
+    for other in range(32):
+        square += sums[1, first + other]
+    scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))
+    out[row, column] = (a - mean) * scale
+    out[row, column + 32] = (b - mean) * scale
+
+
+wrong("race", "Warp f begins at column 64")(
+    {"lane =": "column =", " % 32\n    column = cuda.threadIdx.x // 32 * 64 + lane": ""}
+)
+wrong("barrier-divergence", "All 32 lanes make a shuffle together")(
+    {"total +=": "if lane < step:\n            total +="}
+)
+wrong("unwritten-output", "Block b has spectrum b")(
+    {"row, lane = cuda.blockIdx.x,": "row, lane = 0,"}
+)
+wrong("unwritten-output", "begins at column 64 * f")({" cuda.threadIdx.x // 32 * 64 +": ""})
+wrong("not-parallel", "each thread does the work of many", "has one frame")(
+    {
+        "column = cuda.threadIdx.x // 32 * 64 + lane\n": (
+            "for column in range(lane, 320, 64):\n    "
+        )
+    },
+    {"total =": "    total =", "b\n    for": "b\n        for"},
+    {"total +=": "    total +=", "mean =": "    mean ="},
+    {"square =": "    square =", "mean)\n": "mean)\n    "},
+    {"square +=": "    square +=", "scale =": "    scale ="},
+    {")\n    out": ")\n        out", "scale\n    out": "scale\n        out"},
+)
+
+
+@wrong("limit", "let shuffles add up")
+@cuda.jit
+def frames_summed_by_each_lane(x, out):
+    row, frame = cuda.blockIdx.x, cuda.threadIdx.x // 32
+    mean = square = float32(0)
+    for n in range(64):
+        mean += x[row, 64 * frame + n] / float32(64)
+    for n in range(64):
+        square += (x[row, 64 * frame + n] - mean) * (x[row, 64 * frame + n] - mean)
+    deviation = math.sqrt(square / float32(64) + float32(1e-5))
+    for column in (64 * frame + cuda.laneid, 64 * frame + cuda.laneid + 32):
+        out[row, column] = (x[row, column] - mean) / deviation
+
+
+@cuda.jit(device=True)
+def over_the_warp(number):
+    for apart in (16, 8, 4, 2, 1):
+        number += cuda.shfl_xor_sync(ALL, number, apart)
+    return number
+
+
+@right
+@cuda.jit
+def frames_by_a_device_function(x, out):
+    frame, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    numbers = x[cuda.blockIdx.x, frame * 64 : (frame + 1) * 64]
+    a, b = numbers[lane], numbers[lane + 32]
+    mean = over_the_warp(a + b) / float32(64.0)
+    a -= mean
+    b -= mean
+    deviation = math.sqrt(over_the_warp(a * a + b * b) / float32(64.0) + float32(1e-5))
+    out[cuda.blockIdx.x, frame * 64 + lane] = a / deviation
+    out[cuda.blockIdx.x, frame * 64 + lane + 32] = b / deviation
+
+
+@right
+@cuda.jit
+def frames_in_local_arrays(x, out):
+    warp, lane = divmod(cuda.threadIdx.x, 32)
+    row, column = cuda.blockIdx.x, 64 * warp + lane
+    values = cuda.local.array(2, float32)
+    total, square = float32(0), float32(0)
+    for n in range(2):
+        values[n] = x[row, column + 32 * n]
+        total += values[n]
+    for lanes in (1, 2, 4, 8, 16):
+        total += cuda.shfl_xor_sync(-1, total, lanes)
+    for n in range(2):
+        values[n] -= total * float32(0.015625)
+        square += values[n] * values[n]
+    for lanes in (1, 2, 4, 8, 16):
+        square += cuda.shfl_xor_sync(-1, square, lanes)
+    deviation = math.sqrt(square * float32(0.015625) + float32(1e-5))
+    for n in range(2):
+        out[row, column + 32 * n] = values[n] / deviation
+
+
+@right
+@cuda.jit
+def frames_by_shifted_squares(x, out):
+    """One pass: sums of what lies beyond the frame's first number."""
+    lane, frame = cuda.laneid, cuda.threadIdx.x // cuda.warpsize
+    row = x[cuda.blockIdx.x, 64 * frame : 64 * frame + 64]
+    result = out[cuda.blockIdx.x, 64 * frame : 64 * frame + 64]
+    a, b = row[lane], row[lane + 32]
+    shift = cuda.shfl_sync(ALL, a, 0)
+    p, q = a - shift, b - shift
+    total, square = p + q, p * p + q * q
+    for step in (16, 8, 4, 2, 1):
+        total += cuda.shfl_down_sync(ALL, total, step)
+        square += cuda.shfl_down_sync(ALL, square, step)
+    mean = cuda.shfl_sync(ALL, total, 0) * float32(1 / 64)
+    variance = cuda.shfl_sync(ALL, square, 0) * float32(1 / 64) - mean * mean
+    scale = float32(1) / math.sqrt(variance + float32(1e-5))
+    result[lane] = (p - mean) * scale
+    result[lane + 32] = (q - mean) * scale
+
+
+# --- staged-weights --------------------------------------------------------------------------
+
+wrong, right = answers_to("staged-weights")
+wrong("limit", "128 shared stores in one of them", "All threads of the block copy weights")(
+    {
+        "    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):\n        shared": (
+            "    for n in range(cuda.threadIdx.x, 4096 if cuda.threadIdx.x < 32 else 0, 32):\n"
+            "        shared"
+        )
+    }
+)
+wrong("race", "between the copying and the loop")({"cuda.syncthreads()\n    ": ""})
+wrong("barrier-divergence", "before")(
+    {
+        "for n": (
+            "lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n"
+            "    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):\n"
+            "        for n"
+        )
+    },
+    {":\n        shared": ":\n            shared", "]\n    cuda": "]\n        cuda"},
+)
+wrong("limit", "copy the weights to shared memory")(
+    {"left += value * shared": "left += value * weight"}
+)
+wrong("wrong-result", "GELU is missing")(
+    {" = gelu(left)\n        out": ", out", "gelu(right)": "left, right"}
+)
+wrong("uninitialised-read", "nobody has copied")({"4096, cuda": "4032, cuda"})
+wrong("unwritten-output", "every row")(
+    {"lane =": "lane, row =", "\n    for row in range(cuda": ", cuda"},
+    {", z.shape[0], cuda.gridsize(1) // 32)": "\n    if row < z.shape[0]"},
+)
+wrong("bank-conflict", "as they come")(
+    {
+        "// 64, n % 64] =": "% 64, n // 64] =",
+        "value = z[row, k]\n            left += value * shared[k, lane": (
+            "left += z[row, k] * shared[lane, k"
+        ),
+        "value * shared[k, lane + 32": "z[row, k] * shared[lane + 32, k",
+    }
+)
+
+
+@wrong("wrong-result", "made with tanh")
+@cuda.jit
+def staged_with_tanh(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in range(lane, 64, 32):
+            a = bias[column]
+            for k in range(64):
+                a += z[row, k] * shared[k, column]
+            cubed = a + float32(0.044715) * a * a * a
+            t = math.tanh(float32(0.7978845608) * cubed)
+            out[row, column] = float32(0.5) * a * (float32(1) + t)
+
+
+wrong("uninitialised-read", "also where its warp has no row")(
+    {
+        "for n": (
+            "lane, row = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n"
+            "    if row >= z.shape[0]:\n        return\n    for n"
+        )
+    }
+)
+wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
+wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
+    {"gridsize(1)": "blockDim.x"}
+)
+wrong("same-value-race|limit|not-parallel", "by one thread of the block|All threads of the block")(
+    {
+        "for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x": (
+            "lane, n = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n    for k in range(64"
+        ),
+        "n // 64, n % 64] = weight[n // 64, n % 64": (
+            "k, lane] = weight[k, lane]\n        shared[k, lane + 32] = weight[k, lane + 32"
+        ),
+    }
+)
+wrong("limit", "keep the sum in a variable")(
+    {
+        "left, right = bias[lane], bias[lane + 32]\n": (
+            "for right in range(lane, 64, 32):\n            out[row, right] = bias[right]\n    "
+        ),
+        "value = z[row, k]\n            left += value * shared[k, lane": (
+            "    out[row, right] += z[row, k] * shared[k, right"
+        ),
+        (
+            "right += value * shared[k, lane + 32]\n        out[row, lane] = gelu(left)\n"
+            "        out[row, lane + 32] = gelu(right"
+        ): "out[row, right] = gelu(out[row, right]",
+    }
+)
+wrong("float64", "GELU too")(
+    {"left, right = bias[lane], bias[lane + 32]": "left, right = 0.0, 0.0"},
+    {"gelu(left)": "gelu(left + bias[lane])", "gelu(right)": "gelu(right + bias[lane + 32])"},
+)
+
+
+@wrong("not-parallel", "Each warp of the grid has rows of its own")
+@cuda.jit
+def staged_with_a_thread_a_row(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    row = cuda.grid(1)
+    if row < z.shape[0]:
+        for column in range(64):
+            total = bias[column]
+            for k in range(64):
+                total += z[row, k] * shared[k, column]
+            out[row, column] = gelu(total)
+
+
+wrong("wrong-result", "GELU is made of each product")(
+    {"left += value * shared[k, lane]": "left += gelu(value * shared[k, lane])"},
+    {"right += value * shared[k, lane + 32]": "right += gelu(value * shared[k, lane + 32])"},
+    {"gelu(left)": "left", "gelu(right)": "right"},
+)
+wrong("wrong-result", "lane + 32 gets the bias of lane")({"[lane + 32": "[lane"})
+wrong("out-of-bounds", "The weights are 64 x 64, in shared memory, too")({", 64)": ", 32)"})
+wrong("float64", "let the shared array hold float32")({"float32": "np.float64"})
+wrong("race", "Give each warp its own")(
+    {"shared =": "shared, value =", "float32)": "float32), cuda.shared.array(64, float32)"},
+    {
+        "left,": (
+            "value[lane], value[lane + 32] = z[row, lane], z[row, lane + 32]\n"
+            "        cuda.syncwarp()\n        left,"
+        ),
+        "value = z[row, k]\n            ": "",
+    },
+    {"left += value": "left += value[k]", "right += value": "right += value[k]"},
+    {" = gelu(left)\n        out": ", out", "right)": "left), gelu(right)"},
+)
+wrong("float64", "A GELU of your own")(
+    {"gelu(left)": "0.5 * left * (1 + math.erf(left / math.sqrt(2)))"}
+)
+wrong("wrong-result", "the bias is added for each input")(
+    {
+        "left, right = bias[lane], bias[lane + 32]": "left, right = float32(0), float32(0)",
+        "left += value * shared[k, lane]": "left += value * shared[k, lane] + bias[lane]",
+        "right += value * shared[k, lane + 32]": (
+            "right += value * shared[k, lane + 32] + bias[lane + 32]"
+        ),
+    }
+)
+
+
+@wrong("limit", "with all threads of the block")
+@cuda.jit
+def staged_by_one_thread(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    if cuda.threadIdx.x == 0:
+        for k in range(64):
+            for column in range(64):
+                shared[k, column] = weight[k, column]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(64):
+            a += z[row, k] * shared[k, lane]
+            b += z[row, k] * shared[k, lane + 32]
+        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
+
+
+@right
+@cuda.jit
+def staged_in_rounds_of_all_warps(z, weight, bias, out):
+    """Each warp makes as many rounds, so that a barrier may stand in the loop."""
+    shared = cuda.shared.array((64, 64), float32)
+    lane, warp, warps = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32, cuda.blockDim.x // 32
+    for k in range(warp, 64, warps):
+        shared[k, lane], shared[k, lane + 32] = weight[k, lane], weight[k, lane + 32]
+    every = warps * cuda.gridDim.x
+    for turn in range((z.shape[0] + every - 1) // every):
+        cuda.syncthreads()
+        row = turn * every + cuda.blockIdx.x * warps + warp
+        if row < z.shape[0]:
+            a = b = float32(0)
+            for k in range(64):
+                a += z[row, k] * shared[k, lane]
+                b += z[row, k] * shared[k, lane + 32]
+            out[row, lane] = gelu(a + bias[lane])
+            out[row, lane + 32] = gelu(b + bias[lane + 32])
+
+
+right(
+    {", 64)": ", 65)", "4096,": "64 * 64,"},
+    {"// 64, n % 64] =": "% 64, n // 64] =", "lane =": "lane, warp ="},
+    {"\n    for row in range(cuda": ", cuda", "32, z": "32\n    for row in range(warp, z"},
+    {
+        "value = z[row, k]\n            left += value * shared[k, lane": (
+            "left += z[row, k] * shared[lane, k"
+        ),
+        "value * shared[k, lane + 32": "z[row, k] * shared[lane + 32, k",
+    },
+    {" = gelu(left)\n        out": ", out", "right)": "left), gelu(right)"},
+)
+right(
+    {"shared =": "shared, left =", ", 64)": ", 64), float32), cuda.shared.array((4, 64)"},
+    {"4096,": "64 * 64,", "lane =": "lane, own ="},
+    {
+        "x % 32": "x % 32, cuda.threadIdx.x // 32",
+        "left,": (
+            "left[own, lane], left[own, lane + 32] = z[row, lane], z[row, lane + 32]\n"
+            "        cuda.syncwarp()\n        value,"
+        ),
+        "= z[row, k]\n            left += value": "+= left[own, k]",
+        "right += value": "right += left[own, k]",
+        "]\n        out": "]\n        cuda.syncwarp()\n        out",
+    },
+    {" = gelu(left)\n        out": ", out", "right)": "value), gelu(right)"},
+)
+right(
+    {"4096,": "64 * 64,"},
+    {"lane =": "lane, warps, rows =", "x % 32": "x % 32, cuda.gridsize(1) // 32, z.shape[0]"},
+    {", z.shape[0], cuda.gridsize(1) // 32": " * 2, rows, 2 * warps", "left,": "a,"},
+    {"for k": "c, d = a, right\n        other = min(row + 1, rows - 1)\n        for k"},
+    {" = z[row, k]": ", q = z[row, k], z[other, k]", "left += value *": "left, right_ ="},
+    {
+        "\n            right += value *": ",",
+        "]\n        out": (
+            "]\n            a += value * left\n            right += value * right_\n"
+            "            c += q * left\n            d += q * right_\n        out"
+        ),
+        " = gelu(left)\n        out": ", out",
+        "right)": (
+            "a), gelu(right)\n        if row + 1 < rows:\n"
+            "            out[row + 1, lane], out[row + 1, lane + 32] = gelu(c), gelu(d)"
+        ),
+    },
+)
+right(
+    {"4096,": "64 * 64,", "lane =": "lane, row ="},
+    {
+        ("32\n    for row in range(cuda.grid(1) // 32, z.shape[0], cuda.gridsize(1) // 32)"): (
+            "64, cuda.grid(1) // 64\n    while row < z.shape[0]"
+        ),
+        ", right = bias[lane], bias[lane + 32": " = bias[lane",
+        "value = z[row, k]\n            left += value": "left += z[row, k]",
+        "]\n            right += value * shared[k, lane + 32": "",
+        "out[row, lane + 32] = gelu(right)": "row += cuda.gridsize(1) // 64",
+    },
+)
+
+
+@right
+@cuda.jit
+def staged_simply(z, weight, bias, out):
+    shared = cuda.shared.array((64, 64), float32)
+    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):
+        shared[n // 64, n % 64] = weight[n // 64, n % 64]
+    cuda.syncthreads()
+    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
+    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
+        for column in (lane, lane + 32):
+            total = bias[column]
+            for k in range(64):
+                total += z[row, k] * shared[k, column]
+            out[row, column] = gelu(total)
+
+
+@right
+@cuda.jit
+def staged_and_shuffled(z, weight, bias, out):
+    """Each lane keeps two numbers of the row and hands them on by shuffles."""
+    shared = cuda.shared.array(4096, float32)
+    n = cuda.threadIdx.x
+    while n < 64 * 64:
+        shared[n] = weight[n // 64, n % 64]
+        n += cuda.blockDim.x
+    lane = cuda.laneid
+    row = cuda.blockIdx.x * (cuda.blockDim.x // 32) + cuda.threadIdx.x // 32
+    cuda.syncthreads()
+    while row < z.shape[0]:
+        first, second = z[row, lane], z[row, lane + 32]
+        a, b = bias[lane], bias[lane + 32]
+        for k in range(32):
+            p, q = cuda.shfl_sync(ALL, first, k), cuda.shfl_sync(ALL, second, k)
+            a += p * shared[64 * k + lane] + q * shared[64 * (k + 32) + lane]
+            b += p * shared[64 * k + lane + 32] + q * shared[64 * (k + 32) + lane + 32]
+        out[row, lane] = gelu(a)
+        out[row, lane + 32] = gelu(b)
+        row += cuda.gridDim.x * (cuda.blockDim.x // 32)
+
+
+# --- folded-decoder --------------------------------------------------------------------------
+
+wrong, right = answers_to("folded-decoder")
+wrong("wrong-shape", "for each frame")({"frames =": "return"})
+wrong("raised", "cut its rows into frames")(
+    "return basis @ weight.T if basis.shape[1] == 4 else basis @ weight"
+)
+wrong("raised", "Take the sizes from the arguments")(
+    {"frames = basis.reshape(len(basis": "return (basis.reshape(32, 5, 64"}
+)
+wrong("raised", "weight.shape[0] columns for each frame")({" = basis": ", out = basis"})
+wrong("wrong-shape", "for each frame")(
+    "frames = weight.shape[1]\nfor start in range(0, basis.shape[1], frames):\n"
+    "    out = basis[:, start : start + frames] @ weight.T\nreturn out"
+)
+wrong("wrong-shape", "for each frame")({"reshape(len(basis), -1)": "sum(axis=1)"})
+right(
+    "frames = basis.shape[1] // weight.shape[1]\n"
+    "return basis @ np.kron(np.eye(frames, dtype=np.float32), weight.T)"
+)
+right("return (basis.reshape(-1, weight.shape[1]) @ weight.T).reshape(len(basis), -1)")
+right(
+    "outputs, wide = weight.shape\n"
+    "out = np.empty((len(basis), basis.shape[1] // wide * outputs), np.float64)\n"
+    "for frame in range(basis.shape[1] // wide):\n"
+    "    part = basis[:, frame * wide : (frame + 1) * wide].astype(np.float64)\n"
+    "    out[:, frame * outputs : (frame + 1) * outputs] = part @ weight.astype(np.float64).T\n"
+    "return out"
+)
+right({"(frames @ weight.T": 'np.einsum("rfb,ob->rfo", frames, weight', ", -1)": ", -1).tolist()"})
+
+
+# --- one-kernel ------------------------------------------------------------------------------
+
+wrong, right = answers_to("one-kernel")
+wrong("race", "The same warp: cuda.syncwarp()")(
+    {"scale, q * scale\n    cuda.syncwarp()": "scale, q * scale"}
+)
+wrong("race", "all of its lanes must have read the old ones")(
+    {"    cuda.syncwarp()\n    frames[column], frames[column + 32] = gelu": "    frames[column], "
+     "frames[column + 32] = gelu"}
+)  # fmt: skip
+wrong("race", "put cuda.syncthreads() between the two", "Other warps: cuda.syncthreads()")(
+    {"= share\n    cuda.syncthreads()": "= share"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"= share\n    cuda.syncthreads()": "= share\n    cuda.syncwarp()"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"codes[lane]\n    cuda.syncthreads()": "codes[lane]"}
+)
+wrong("race", "put cuda.syncthreads() between the two")(
+    {"= square\n    cuda.syncthreads()": "= square"}
+)
+wrong("barrier-divergence", "keep it out of `if warp == 0`")(
+    {"codes[lane]\n    cuda.syncthreads()": "codes[lane]\n        cuda.syncthreads()"}
+)
+wrong("limit", "3 are enough", "cuda.syncwarp() is enough there")(
+    {"scale, q * scale\n    cuda.syncwarp()": "scale, q * scale\n    cuda.syncthreads()"},
+    {"gelu(q)\n    cuda.syncwarp()": "gelu(q)\n    cuda.syncthreads()"},
+)
+wrong("limit", "What a layer hands to the next stays in the block")(
+    {"frames[column], frames[column + 32] = p, q": "y[row, column], y[row, column + 32] = p, q"},
+    {"p += frames[first + k] * decode": "p += y[row, first + k] * decode"},
+    {"q += frames[first + k] * decode": "q += y[row, first + k] * decode"},
+    {"* decode[k, lane + 32]\n": "* decode[k, lane + 32]\n    cuda.syncwarp()\n"},
+)
+wrong("uninitialised-read", "Each frame writes its 32 shares|a lane writes two")(
+    {"frames[column], frames[column + 32] = p * scale, q * scale": "frames[column] = p * scale"}
+)
+wrong("unwritten-output", "one of `errors`")({"        errors[row]": "        total"})
+wrong("float64", "Begin sums with float32(0)")({"share = float32(0)": "share = 0.0"})
+wrong("uncoalesced|limit", "weight[k, lane]")(
+    {"bias[lane], encode_bias[lane + 32]": "bias[2 * lane], encode_bias[2 * lane + 1]"},
+    {
+        "encode[k, lane]\n": "encode[k, 2 * lane]\n",
+        "encode[k, lane + 32]": "encode[k, 2 * lane + 1]",
+    },
+    {"frames[column + 32] = gelu": "frames[column + 1] = gelu"},
+    {
+        "cuda.syncwarp()\n    frames[column], frames[column + 1]": "cuda.syncwarp()\n    "
+        "column += lane\n    frames[column], frames[column + 1]"
+    },
+    {"share = float": "column -= lane\n    share = float"},
+)
+wrong("out-of-bounds", "which all frames share")({"encode[k, lane]\n": "encode[first + k, lane]\n"})
+
+
+@right
+@cuda.jit
+def network_of_five_equal_warps(
+    x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias,
+    code, y, errors,
+):  # fmt: skip
+    """Numbers go from lane to lane, and every warp makes the whole code."""
+    shares = cuda.shared.array((5, 32), float32)
+    squares = cuda.shared.array(5, float32)
+    row, lane, warp = cuda.blockIdx.x, cuda.laneid, cuda.threadIdx.x // 32
+    frame = x[row, 64 * warp : 64 * warp + 64]
+    p, q = frame[lane], frame[lane + 32]
+    mean = over_the_warp(p + q) / float32(64)
+    p -= mean
+    q -= mean
+    deviation = math.sqrt(over_the_warp(p * p + q * q) / float32(64) + float32(1e-5))
+    left, right = encode_bias[lane], encode_bias[lane + 32]
+    for k in range(32):
+        one, other = cuda.shfl_sync(ALL, p, k) / deviation, cuda.shfl_sync(ALL, q, k) / deviation
+        left += one * encode[k, lane] + other * encode[k + 32, lane]
+        right += one * encode[k, lane + 32] + other * encode[k + 32, lane + 32]
+    left, right = gelu(left), gelu(right)
+    share = float32(0)
+    for k in range(32):
+        share += cuda.shfl_sync(ALL, left, k) * to_code[64 * warp + k, lane]
+        share += cuda.shfl_sync(ALL, right, k) * to_code[64 * warp + k + 32, lane]
+    shares[warp, lane] = share
+    cuda.syncthreads()
+    h = shares[0, lane] + shares[1, lane] + shares[2, lane] + shares[3, lane] + shares[4, lane]
+    h -= over_the_warp(h) * float32(1 / 32)
+    h /= math.sqrt(over_the_warp(h * h) * float32(1 / 32) + float32(1e-5))
+    total = middle_bias[lane]
+    for k in range(32):
+        total += cuda.shfl_sync(ALL, h, k) * middle[k, lane]
+    h = gelu(total)
+    if warp == 4:
+        code[row, lane] = h
+    p = q = float32(0)
+    for k in range(32):
+        number = cuda.shfl_sync(ALL, h, k)
+        p += number * from_code[k, 64 * warp + lane]
+        q += number * from_code[k, 64 * warp + lane + 32]
+    left, right = decode_bias[lane], decode_bias[lane + 32]
+    for k in range(32):
+        one, other = cuda.shfl_sync(ALL, p, k), cuda.shfl_sync(ALL, q, k)
+        left += one * decode[k, lane] + other * decode[k + 32, lane]
+        right += one * decode[k, lane + 32] + other * decode[k + 32, lane + 32]
+    y[row, 64 * warp + lane], y[row, 64 * warp + lane + 32] = left, right
+    left -= frame[lane]
+    right -= frame[lane + 32]
+    square = over_the_warp(left * left + right * right)
+    if lane == 0:
+        squares[warp] = square
+    cuda.syncthreads()
+    if warp == 0:
+        square = over_the_warp(squares[lane] if lane < 5 else float32(0))
+        if lane == 0:
+            errors[row] = square / float32(320)

@@ -1,0 +1,455 @@
+"""Wrong answers to the exercises of lesson 15 as students write them, and unusual right ones."""
+
+import functools  # noqa: F401
+import itertools
+import math
+import struct
+
+import numpy as np
+
+from tests.course_lessons.wrong_answers import answers_to
+
+# --- element-address -------------------------------------------------------------------------
+
+wrong, right = answers_to("element-address")
+wrong("raised", "NoneType", "`strides` is None where elements lie in C order")(
+    'return array["data"][0] + sum(i * s for i, s in zip(index, array["strides"]))'
+)
+wrong("raised", "any number of axes, or none")(
+    'size = int(array["typestr"][2:])\n'
+    'return array["data"][0] + (index[0] * array["shape"][1] + index[1]) * size'
+)
+wrong("raised", "f4", 'int(array["typestr"][2:])')({"[2:]": "[1:]"})
+wrong("raised", "int(array[")({'int(array["typestr"][2:])': 'array["typestr"][2:]'})
+wrong("wrong-result", "typestr", "4 bytes")({'int(array["typestr"][2:])': "4"})
+wrong("wrong-result", "begin with an element's")({'int(array["typestr"][2:])': "1"})
+wrong("wrong-result", "only the last one has")(
+    {
+        '[], int(array["typestr"][2:])': '[int(array["typestr"][2:])] * len(index), 0',
+        "strides.insert(0, size)": "pass",
+    }
+)
+wrong("wrong-result", "product of all behind it")(
+    'size = int(array["typestr"][2:])\nstrides = array["strides"]\nif strides is None:\n'
+    '    strides = [size * length for length in (*array["shape"][1:], 1)]\n'
+    'return array["data"][0] + sum(i * s for i, s in zip(index, strides))'
+)
+wrong("wrong-result", "the last axis has the smallest")({"insert(0, size)": "append(size)"})
+wrong("wrong-result", "(that is Fortran's order)|(that is Fortran's")(
+    {"reversed(": "(", "insert(0, size)": "append(size)"}
+)
+wrong("wrong-shape", "Return one number, the address")({"[0] + sum": "[0], sum"})
+wrong("wrong-shape", "Return one number, the address")('return array["data"]')
+wrong("wrong-result", "It has no `return`")({"return array": "address = array"})
+wrong("wrong-result", "returns None", "Some way through it")(
+    'if array["strides"]:\n'
+    '    return array["data"][0] + sum(i * s for i, s in zip(index, array["strides"]))'
+)
+wrong("wrong-result", "a str, not numbers")('return hex(array["data"][0])')
+wrong("wrong-result", "strides are bytes already")(
+    {"(i * s ": '(i * s * int(array["typestr"][2:]) '}
+)
+wrong("wrong-result", "the index is not used")('return array["data"][0]')
+right(
+    'strides = array["strides"] or np.empty(array["shape"], array["typestr"]).strides\n'
+    'return np.int64(array["data"][0] + sum(i * s for i, s in zip(index, strides)))'
+)
+right(
+    'if array["strides"]:\n'
+    '    return array["data"][0] + int(np.dot(index, array["strides"]))\n'
+    "flat = functools.reduce(lambda sofar, axis: sofar * axis[1] + axis[0], "
+    'zip(index, array["shape"]), 0)\nreturn array["data"][0] + flat * int(array["typestr"][2:])'
+)
+right({"return array": "return np.array(array", "strict=True))": "strict=True)))"})
+
+
+@right
+def address_axis_by_axis(array, index):
+    def behind(address, index, strides):
+        if not index:
+            return address
+        return behind(address + index[0] * strides[0], index[1:], strides[1:])
+
+    size, shape = np.dtype(array["typestr"]).itemsize, array["shape"]
+    strides = array["strides"]
+    if strides is None:
+        strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return float(behind(array["data"][0], index, strides))
+
+
+# --- ordered-streams -------------------------------------------------------------------------
+
+wrong, right = answers_to("ordered-streams")
+before = '    for other in others:\n        commands += [("record", other, other), ("wait", mine'
+before += ", other)]\n"
+after = '    for other in others:\n        commands += [("wait", other, "done")]\n'
+wrong("wrong-result", "your list has 0 launches", '("launch", stream)')("return []")
+wrong("wrong-result", "may read numbers that are not written yet")('return [("launch", mine)]')
+wrong("wrong-result", "Nothing orders your kernel behind what CuPy's stream")({before: ""})
+wrong("wrong-result", "may write into its array while your kernel still reads it")({after: ""})
+wrong("wrong-result", "Record an event on 'PyTorch' after the launch")(
+    {'("launch", mine), ("record", "done", mine)': '("record", "done", mine), ("launch", mine)'}
+)
+wrong("wrong-result", "let 'PyTorch' wait for it before the launch")(
+    {"commands = []": 'commands = [("launch", mine)]', '("launch", mine), ("rec': '("rec'}
+)
+wrong("wrong-result", "let 'PyTorch' wait for it before the launch")(
+    {', ("wait", mine, other)': ""}
+)
+wrong("wrong-result", "'done', which is never recorded", "record it first")(
+    {', ("record", "done", mine)': ""}
+)
+wrong("wrong-result", "Entry 0 waits for the event 'CuPy', which is recorded only later")(
+    {'("record", other, other), ("wait", mine, other)': '("wait", mine, other)'},
+    {'+= [("launch"': '+= [("record", other, other) for other in others] + [("launch"'},
+)
+wrong("wrong-result", "there is no stream 'ready'", 'it must be ("wait", stream, event)')(
+    {
+        '("record", other, other), ("wait", mine, other)': '("record", "ready", other), ("wait", '
+        '"ready", mine)'
+    }
+)
+wrong("wrong-result", "Are stream and event turned round?")({"mine, other)": "other, mine)"})
+wrong("wrong-result", "there is no stream 'done'", 'it must be ("record", event, stream)')(
+    {'"record", "done", mine': '"record", mine, "done"'}
+)
+wrong("wrong-result", "recorded on 'CuPy', then on 'Numba'", "an event of its own name")(
+    'commands = [("record", "ready", other) for other in others]\n'
+    'commands += [("wait", mine, "ready")] * len(others) + [("launch", mine)]\n'
+    'commands += [("record", "done", mine)]\n'
+    'return commands + [("wait", other, "done") for other in others]'
+)
+wrong("wrong-result", "your list has 2 launches")(
+    {'("wait", mine, other)': '("wait", mine, other), ("launch", mine)', '("launch", mine), (': "("}
+)
+wrong("wrong-result", "launched on CuPy's stream", "launch on 'PyTorch'")(
+    {'("launch", mine)': '("launch", others[0] if others else mine)'}
+)
+wrong("wrong-result", "there is no stream 'default'")({'"launch", mine': '"launch", "default"'})
+wrong("wrong-result", 'it must be ("launch", stream)')({'"launch", mine': '"launch", mine, others'})
+wrong("wrong-result", "there is no stream ('CuPy',)")(
+    {'("wait", other, "done")': '("wait", others, "done")'}
+)
+wrong("wrong-result", "Numba goes on after your call")(
+    'return [*itertools.chain(*([("record", other, other), ("wait", mine, other)] for other in '
+    'others)), ("launch", mine), ("record", "done", mine), *(("wait", other, "done") for other in '
+    "others[:1])]"
+)
+wrong("wrong-result", "Entry 2 is 'launch'")({'[("launch", mine), (': '["launch", ('})
+wrong("wrong-result", "a list in the list", "not append")(
+    {' += [("record", other, other), ("wait", mine, other)]': '.append([("launch", mine)])'}
+)
+wrong("wrong-result", "got a generator", "leave `yield` out")(
+    {"return commands": "yield from commands"}
+)
+wrong("wrong-result", "Return a list of commands; got a set")(
+    {"return commands": "return {*commands}"}
+)
+wrong("wrong-result", "Return a list of commands; got an array")(
+    {"return commands": "return np.array(commands, dtype=object)"}
+)
+wrong("wrong-result", "an event is a name", "this one is a dict")(
+    {'"record", "done", mine': '"record", {}, mine'}
+)
+wrong("wrong-result", "Entry 0 is None", '("record", event, stream)')("return [None]")
+wrong("wrong-result", "Entry 0 is (array")("return [(np.zeros(2), mine)]")
+wrong("wrong-result", "Entry 0 is ()")("return [()]")
+wrong("wrong-result", "Some way through it|It has no `return`")(
+    {"return commands": "commands.pop()"}
+)
+right(
+    {
+        'for other in others:\n        commands += [("record"': "for other in {*others} - {mine}:\n"
+        '        commands += [("record"'
+    }
+)
+right({"return commands": "return tuple(list(command) for command in commands)"})
+right(
+    'return [("record", ("in", other), other) for other in others] + '
+    '[("wait", mine, ("in", other)) for other in others] + '
+    '[("launch", mine), ("record", 0, mine)] + [("wait", other, 0) for other in others]'
+)
+
+
+@right
+def ordered_by_one_event_that_is_recorded_again(mine, others):
+    commands = []
+    for other in reversed(others):
+        commands += [("record", "event", other), ("wait", mine, "event")]
+    commands += [("launch", mine), ("record", "event", mine)]
+    return commands + [("wait", other, "event") for other in others]
+
+
+@right
+def ordered_in_a_chain(mine, others):
+    """Each waits for the one before it, and mine for the last."""
+    numbers, commands = itertools.count(), []
+    for one, following in itertools.pairwise([*others, mine]):
+        event = next(numbers)
+        commands += [("record", event, one), ("wait", following, event)]
+    commands.append(("launch", mine))
+    for other in others:
+        event = next(numbers)
+        commands += [("record", event, mine), ("wait", other, event)]
+    return commands
+
+
+# --- find-a-plan -----------------------------------------------------------------------------
+
+wrong, right = answers_to("find-a-plan")
+ELSEWHERE = {}
+key = "(x.shape, x.strides, x.dtype, x.device, x.address % 16)"
+for lacking in ("shape", "strides", "dtype", "device"):
+    wrong("wrong-result", f"The key lacks the {lacking}, or a part: put x.{lacking} into it")(
+        {f"x.{lacking}, ": ""}
+    )
+wrong("wrong-result", "The key lacks what the address leaves over 16")({", x.address % 16": ""})
+wrong("wrong-result", "only the address is another", "written with each launch")({" % 16": ""})
+wrong("wrong-result", "only the address is another")({key: "x"})
+wrong("wrong-result", "only the address is another")({key: "str(x)"})
+wrong("wrong-result", "only the address is another")({"% 16": "// 16"})
+wrong("wrong-result", "its address leaves 0 over 16, this one's 8")({"% 16": "% 8"})
+wrong("wrong-result", "both leave 0 over 16")({"% 16": "% 32"})
+wrong("wrong-result", "not of id(x)")({key: "id(x)"})
+wrong("wrong-result", "its shape is (32, 768)")({"x.shape,": "x.shape[0] * x.shape[1],"})
+wrong("wrong-result", "this one's is (64, 384)")({"x.shape,": "x.shape[0],"})
+wrong("wrong-result", "this one's are (4096, 8)")({"x.strides,": "x.strides[0],"})
+wrong("wrong-result", "its strides are (4096, 4), this one's are (4, 4096)")(
+    {"x.strides,": "sum(x.strides),"}
+)
+wrong("wrong-result", "The key lacks the strides")({"x.strides,": "x.strides[1] == 4,"})
+wrong("wrong-result", "The key lacks the shape")({key: '"plan"'})
+wrong("raised", "unhashable", "a tuple, not a list")({key: f"[{key[1:-1]}]"})
+wrong("raised", "unhashable", "a tuple, not a list")({"x.strides,": "list(x.strides),"})
+wrong("raised", "KeyError", "if key not in plans")({"if key not in plans": "if not plans"})
+wrong("raised", "KeyError", "if key not in plans")({"key not in": "key in"})
+wrong("wrong-result", "returned an older one", "call it each time")(
+    f"return plans.setdefault({key}, prepare(x))"
+)
+wrong("wrong-result", "never was: keep what `prepare(x)` returns")(
+    f"return plans.get({key}, prepare(x))"
+)
+wrong("wrong-result", "returns None")(f"return plans.get({key})")
+wrong("wrong-result", "never was: keep what `prepare(x)` returns")({"plans[key] = ": "return "})
+wrong("wrong-result", "never was: keep what")("return prepare(x)")
+wrong("wrong-result", "never was: keep what")(
+    {"plans[key] = prepare": "plans = {key: prepare"}, {"(x)\n": "(x)}\n"}
+)
+wrong("wrong-result", "It is no longer in `plans`")(
+    {"plans[key] = prepare": "plans.clear()\n        plans[key] = prepare"}
+)
+wrong("wrong-result", "never was|Was it looked for")(
+    "plans[x.shape] = prepare(x)\nreturn plans[x.shape]"
+)
+wrong("wrong-result", "Call 0 made 2 plans")({"return plans[key]": "return prepare(x)"})
+wrong("wrong-result", "made elsewhere. Keep plans in `plans`")(
+    f"if {key} not in ELSEWHERE:\n    ELSEWHERE[{key}] = prepare(x)\nreturn ELSEWHERE[{key}]"
+)
+wrong("wrong-result", "it takes x, the tensor")({"prepare(x)": "prepare(key)"})
+wrong("wrong-result", "call it, `prepare(x)`")({"prepare(x)": "prepare"})
+wrong("wrong-result", "call 1 got None", "Does each way through")(
+    {"\n    return": "\n        return"}
+)
+wrong("wrong-result", "call 0 got None")({"return plans[key]": "plans[key]"})
+wrong("wrong-result", "return plans[key], not all of them")({"return plans[key]": "return plans"})
+wrong("wrong-result", "call 0 got ((64, 768)")({"return plans[key]": "return key"})
+wrong("wrong-result", "got a generator")({"return plans": "yield plans"})
+wrong("wrong-result", "call 0 got an array")("return np.zeros(3)")
+wrong("wrong-result", "call 0 got nan")('return float("nan")')
+right({key: f"str({key})"})
+right({key: 'f"{x.shape} {x.strides} {x.dtype} {x.device} {x.address & 15}"'})
+right({key: "x._replace(address=x.address % 16)"})
+right({"x.shape, ": "len(x.shape), math.prod(x.shape), x.shape, "})
+right({"x.address % 16": "x.address % 16 == 0"})  # wide loads or single ones: two kernels
+right({"x.address % 16": "np.int64(x.address) % 16"})
+right(
+    f"try:\n    return plans[{key}]\nexcept KeyError:\n    plans[{key}] = plan = prepare(x)\n"
+    "    return plan"
+)
+right(
+    "inner = plans.setdefault((x.device, x.dtype), {})\n"
+    "key = (x.shape, x.strides, x.address % 16)\n"
+    "if key not in inner:\n    inner[key] = prepare(x)\nreturn inner[key]"
+)
+
+
+@right
+def plan_found_by_comparing(x, plans, prepare):
+    known = plans.setdefault("all", [])
+    for old, plan in known:
+        if old[1:] == x[1:] and (old.address - x.address) % 16 == 0:
+            return plan
+    known.append((x, prepare(x)))
+    return known[-1][1]
+
+
+# --- gradient-gap ----------------------------------------------------------------------------
+
+wrong, right = answers_to("gradient-gap")
+wrong("raised", "Sum over all elements before you compare")(
+    {"(moved * dy).sum()": "(moved * dy)", "* direction).sum()": "* direction)"}
+)
+wrong("raised", "Sum over all elements")({"(moved * dy).sum()": "moved.sum() * dy"})
+wrong("raised", "`forward(x)` and `backward(dy, x)` are functions")(
+    {"backward(dy, x)": "backward(x)"}
+)
+wrong("raised", "abs and max are for the two numbers")({"max(": "np.max("})
+wrong("wrong-result", "put 2 * h in parentheses")({"(2 * h)": "2 * h"})
+wrong("wrong-result", "move it to both sides")({"forward(x - h * direction)": "forward(x)"})
+wrong("wrong-result", "far larger than that of both")(
+    {"forward(x - h * direction)": "forward(x)", "(2 * h)": "h"}
+)
+wrong("wrong-result", "multiply each element by its own")(
+    {"(moved * dy).sum()": "dy.sum() * moved.sum()"}
+)
+wrong("wrong-result", "not weighted by dy")({"(moved * dy)": "moved"})
+wrong("wrong-result", "take the larger of the two")({"max(abs(numbers), abs(ours))": "abs(ours)"})
+wrong("wrong-result", "not to the larger")(
+    {"max(abs(numbers), abs(ours))": "sum((abs(numbers), abs(ours)))"}
+)
+wrong("wrong-result", "not made relative")({" / max(abs(numbers), abs(ours))": ""})
+wrong("wrong-result", "x moves by h in each element|x moves by h in each")(
+    {"x + h * direction": "x + h", "x - h * direction": "x - h"}
+)
+wrong("wrong-result", "would all be 0")(
+    {"return abs(": "return round(1.0 * abs("}, {"abs(ours))\n": "abs(ours)), 3)\n"}
+)
+wrong("wrong-shape", "Return one number, not an array")(
+    {"return abs(": "return numbers, ours, abs("}
+)
+wrong("wrong-result", "It has no `return`")(
+    {"return abs(": "print(abs("}, {"abs(ours))\n": "abs(ours)))\n"}
+)
+wrong("wrong-result", "narrower type")({"moved =": "x = x.astype(np.float32)\n    moved ="})
+wrong("input-modified", "x is an input")(
+    "x += h * direction\nup = forward(x)\nx -= 2 * h * direction\ndown = forward(x)\n"
+    "x += h * direction\nnumbers = ((up - down) * dy).sum() / (2 * h)\n"
+    "ours = (backward(dy, x) * direction).sum()\n"
+    "return abs(numbers - ours) / max(abs(numbers), abs(ours))"
+)
+wrong("wrong-result", "(None, 1)")("return [None, 1]")
+wrong("wrong-result", "result is nan")('return float("nan")')
+right({"(moved * dy).sum()": "(moved * dy).mean()", "* direction).sum()": "* direction).mean()"})
+right(
+    "step = h * direction\nnumbers = np.vdot(forward(x + step) - forward(x - step), dy) / h / 2\n"
+    "ours = np.vdot(backward(dy, x), direction)\n"
+    "return float(abs(ours - numbers) / max(abs(ours), abs(numbers)))"
+)
+right(
+    "step = h * direction\n"
+    "numbers = math.fsum(((forward(x + step) - forward(x - step)) * dy).flat) / (2 * h)\n"
+    "ours = math.fsum((backward(dy, x) * direction).flat)\n"
+    "one, other = sorted([numbers, ours], key=abs)\n"
+    "return abs(1 - one / other)"
+)
+right(
+    "numbers = sum(side * (forward(x + side * h * direction) * dy).sum() for side in (1, -1))\n"
+    "both = np.array([numbers / (2 * h), (backward(dy, x) * direction).sum()])\n"
+    "return np.array(np.ptp(both) / np.abs(both).max())"
+)
+
+
+# --- bfloat16-bits ---------------------------------------------------------------------------
+
+wrong, right = answers_to("bfloat16-bits")
+rounding = "(bits + 0x7FFF + (bits >> 16 & 1)) >> 16"
+wrong("wrong-result", "it holds float16", "5 bits of exponent")("return x.astype(np.float16)")
+wrong("wrong-result", "Those are float16's bits")("return x.astype(np.float16).view(np.uint16)")
+wrong("wrong-result", "You convert the values", "are their bits")(
+    "return np.abs(x).astype(np.uint16)"
+)
+wrong("wrong-result", "makes two of each number")("return x.view(np.uint16)")
+wrong("wrong-result", "shift by 16 before .astype")("return x.view(np.uint32).astype(np.uint16)")
+wrong("wrong-result", "x.astype(np.uint32) are whole numbers")(
+    {"x.view(np.uint32).astype(np.uint64)": "np.abs(x).astype(np.int64)"},
+    {"np.isnan(x), 0x7FC0, bits": "np.isnan(x), 0, bits"},
+)
+wrong("wrong-result", "You cut the lower 16 bits off")(
+    "return (x.view(np.uint32) >> 16).astype(np.uint16)"
+)
+wrong("wrong-result", "add .astype(np.uint16)")("return x.view(np.uint32) >> 16")
+wrong("wrong-result", "not float32 numbers")(
+    "return (x.view(np.uint32) & 0xFFFF0000).view(np.float32)"
+)
+wrong("wrong-result", "Half-way you always round up", "x[0] is 1.00390625")(
+    {rounding: "bits + 0x8000 >> 16"}
+)
+wrong("wrong-result", "Half-way you always round down")({rounding: "bits + 0x7FFF >> 16"})
+wrong("wrong-result", "Half-way you always round down")({"(bits >> 16 & 1)": "(bits & 1)"})
+wrong("wrong-result", "Half-way you always round up")({"(bits >> 16 & 1)": "(bits >> 15 & 1)"})
+wrong("wrong-result", "Half-way you take the odd one")({"+ (bits": "+ 1 - (bits"})
+wrong("wrong-result", "You round up always")({rounding: "bits + 0xFFFF >> 16"})
+wrong("wrong-result", "not 0x7fff")({rounding: "(bits >> 16) + (bits >> 16 & 1)"})
+wrong("wrong-result", "NaN must stay NaN", "such as 0x7fc0")(
+    {"np.where(np.isnan(x), 0x7FC0, bits)": "bits"}
+)
+wrong("wrong-result", "NaN must stay NaN", "inf")({"0x7FC0": "0x7F80"})
+wrong("wrong-result", "NaN must stay NaN")({"0x7FC0": "0x7FC00000"})
+wrong("wrong-result", "Infinity is a number that stays as it is")(
+    {"np.isnan(x)": "~np.isfinite(x)"}
+)
+wrong("wrong-result", "the nearest is infinity")(
+    {"bits).astype": "bits - (np.isfinite(x) & (bits == 0x7F80))).astype"}
+)
+wrong("wrong-result", "The sign is lost")({"x.view(": "np.abs(x).view("})
+wrong("wrong-result", "The sign of -0 is lost")({"bits).astype": "np.where(x, bits, 0)).astype"})
+wrong("wrong-result", "Only numbers below 2^-126 are wrong")(
+    {"bits).astype": "np.where(np.abs(x) > 1e-37, bits, bits & 0x8000)).astype"}
+)
+wrong("wrong-result", "Only numbers below 2^-126 are wrong")(
+    "m, e = np.frexp(x.astype(np.float64))\n"
+    "near = np.ldexp(np.rint(m * 256), e - 8).astype(np.float32)\n"
+    "return (near.view(np.uint32) >> 16).astype(np.uint16)"
+)
+wrong("wrong-result", "uint16 cannot hold a sum|shift by 16 before")(
+    {rounding: "(bits.astype(np.uint16) + np.uint16(0x7FFF)) >> 16"}
+)
+wrong("wrong-result", "Take the bits as uint32")({">> 16\n": ">> 15\n"})
+wrong("input-modified", "x is an input")(
+    {"bits = x.view(np.uint32).astype(np.uint64)": "bits = x.view(np.uint32)"},
+    {"bits = (bits +": "bits += 0\n    bits[...] = (bits +"},
+)
+wrong("wrong-result", "Return an array of uint16; got (")(
+    {".astype(np.uint16)": ".astype(np.uint16).tolist()"}
+)
+wrong("wrong-result", "of x's shape, (2, 2)")({".astype(np.uint16)": ".astype(np.uint16).ravel()"})
+wrong("wrong-result", "it holds float64")({".astype(np.uint16)": ".astype(float)"})
+wrong("wrong-result", "got a generator")("return (bits >> 16 for bits in x.view(np.uint32).flat)")
+wrong("wrong-result", "it holds object")("return np.full(x.shape, None)")
+wrong("wrong-result", "got nan")('return float("nan")')
+right({".astype(np.uint64)": "", "0x7FC0": "0xFFFF"})
+right({"view(np.uint32).astype(np.uint64)": "view(np.int32)"})
+right(
+    "bits = np.rint(x.view(np.uint32) / 65536)\n"  # float64 holds 32 bits, and rint is to even
+    "return np.where(np.isnan(x), 0x7FFF, bits).astype(np.uint16)"
+)
+right(
+    "bits = x.view(np.uint32)\n"
+    "high, low = (bits >> 16).astype(np.uint16), bits & 0xFFFF\n"
+    "up = (low > 0x8000) | (low == 0x8000) & (high % 2 == 1)\n"
+    "return np.where(np.isnan(x), high | 0x40, high + up).astype(np.uint16)"
+)
+
+
+@right
+def rounded_one_by_one(x):
+    def bits(number):
+        if math.isnan(number):
+            return 0x7FC1
+        high, low = divmod(struct.unpack("<I", struct.pack("<f", number))[0], 1 << 16)
+        return high + (low > 0x8000 or (low == 0x8000 and high % 2))
+
+    return np.array([bits(float(number)) for number in x.flat], np.uint16).reshape(x.shape)
+
+
+@right
+def rounded_as_numbers(x):
+    """Steps of float64: 8 digits behind the exponent, and the smallest step below 2**-126."""
+    size = np.abs(np.where(np.isfinite(x), x, 0.0).astype(np.float64))
+    step = np.ldexp(1.0, np.maximum(np.frexp(size)[1] - 8, -133))
+    near = np.rint(size / step) * step
+    bits = np.where(near >= 2.0**128, np.inf, near)
+    with np.errstate(over="ignore"):
+        bits = np.where(np.isfinite(x), bits, np.abs(x)).astype(np.float32)
+    bits = np.copysign(bits, x).view(np.uint32) >> 16
+    return np.where(np.isnan(x), 0x7FC0, bits).astype(np.uint16)

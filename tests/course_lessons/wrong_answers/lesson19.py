@@ -1,0 +1,85 @@
+"""Wrong answers to the exercises of lesson 19 as students write them, and unusual right ones."""
+
+from statistics import median  # noqa: F401
+
+from tests.course_lessons.wrong_answers import answers_to
+
+# --- fair-ratio ------------------------------------------------------------------------------
+
+wrong, right = answers_to("fair-ratio")
+wrong("wrong-result", "the first calls count, which compile")(
+    {"old[1:]": "old", "new[1:]": "new"},
+)
+wrong("wrong-result", "the work is left out")({" / old_work": "", " / new_work": ""})
+wrong("wrong-result", "upside down")({"old_time / new_time": "new_time / old_time"})
+wrong("wrong-result", "one disturbed call moves")(
+    {"np.median(old": "np.mean(old", "np.median(new": "np.mean(new"}
+)
+wrong("wrong-result", "Leave the first call out")({"old[1:]": "old[:1]"})
+wrong("raised", "old[1:] is all but the first")({"np.median(old[1:])": "np.median(old)[1:]"})
+wrong("wrong-result", "returns None")({"return": "result ="})
+right("return median(old[1:]) * new_work / (median(new[1:]) * old_work)")
+
+
+@right
+def ratio_by_hand(old, new, old_work, new_work):
+    def middle(times):
+        ordered = sorted(times[1:])
+        half = len(ordered) // 2
+        return ordered[half] if len(ordered) % 2 else sum(ordered[half - 1 : half + 1]) / 2
+
+    return middle(old) / old_work * new_work / middle(new)
+
+
+# --- what-to-mend ----------------------------------------------------------------------------
+
+wrong, right = answers_to("what-to-mend")
+wrong("wrong-result", "the longest decides")({"max if overlapped else sum": "sum"})
+wrong("wrong-result", "two are worth the same")({"after < least": "after <= least"})
+wrong("wrong-result", "Try each stage alone")(
+    """
+    whole = max if overlapped else sum
+    return min((whole({**now, s: possible[s]}.values()), s) for s in now)
+    """
+)
+wrong("wrong-result", "mend one")({"{**now, stage: possible[stage]}": "possible"})
+wrong("wrong-shape", "the whole time afterwards, and the stage's name")(
+    {"least, best\n": "least\n"}
+)
+
+
+@wrong("wrong-result", "Try each stage alone")
+def the_longest_stage(now, possible, overlapped):
+    stage = max(now, key=now.get)
+    after = {**now, stage: possible[stage]}
+    return max(after.values()) if overlapped else sum(after.values()), stage
+
+
+@wrong("wrong-result", "Try each stage alone")
+def the_largest_factor(now, possible, overlapped):
+    stage = max(now, key=lambda name: now[name] / possible[name])
+    after = {**now, stage: possible[stage]}
+    return max(after.values()) if overlapped else sum(after.values()), stage
+
+
+@wrong("input-modified", "{**now, stage: 3.0}")
+def stages_mended_in_place(now, possible, overlapped):
+    whole = max if overlapped else sum
+    found = []
+    for stage in now:
+        old, now[stage] = now[stage], possible[stage]
+        found.append((whole(now.values()), stage))
+        now[stage] = old
+    least, best = min(found)
+    now[best] = possible[best]
+    return least, best
+
+
+@right
+def by_what_is_saved(now, possible, overlapped):
+    if not overlapped:
+        best = max(now, key=lambda stage: now[stage] - possible[stage])
+        return sum(now.values()) - now[best] + possible[best], best
+    longest = max(now, key=now.get)
+    others = [time for stage, time in now.items() if stage != longest]
+    return max([possible[longest], *others]), longest
