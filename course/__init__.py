@@ -4,7 +4,10 @@ The names below are loaded when they are first used, so that ``import course`` i
 needs no CUDA library.
 """
 
+from course import old_names
 from course.lazy import face
+
+old_names.install()
 
 __version__ = "0.1.0"
 

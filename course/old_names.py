@@ -1,0 +1,73 @@
+"""Names that modules had before version 0.2: for one release, old notebooks run as they are.
+
+A finder in front of all others answers for them with the module of the new name, so that the two
+names are one module. A package or module of the learner's own comes before an old name.
+"""
+
+import importlib
+import sys
+import warnings
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+#: Old name: new name. The longest that a name begins with counts.
+MOVED = {
+    "lessons": "course_lessons",
+    "recording": "course_recording",
+}
+
+
+def new_name(name: str) -> str | None:
+    """What a module of an old name is called now; None where the name is no old one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        if new := MOVED.get(".".join(parts[:count])):
+            return ".".join([new, *parts[count:]])
+    return None
+
+
+class OldNames(MetaPathFinder, Loader):
+    """Finds a module by its old name, and gives the one that has the new name."""
+
+    warned = False
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The old name's module, unless a file of the learner's has that name."""
+        top = name.partition(".")[0]
+        new = new_name(name)
+        if new is None:
+            return None
+        if name == top:
+            found = PathFinder.find_spec(name)
+            # a folder without __init__.py has no origin
+            if found is not None and found.origin is not None:
+                return None
+        elif top in MOVED and sys.modules.get(top) is not sys.modules.get(MOVED[top]):
+            return None  # below a package of the learner's own
+        return ModuleSpec(name, self, loader_state=new, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module of the new name."""
+        module = importlib.import_module(spec.loader_state)
+        if not OldNames.warned:
+            OldNames.warned = True
+            warnings.warn(
+                f"{spec.name} is called {spec.loader_state} now, and other names have changed; the "
+                "old ones work in this version only: `python -m course lessons DIR` brings the "
+                "notebooks with the new ones",
+                FutureWarning,
+                stacklevel=2,
+            )
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is executed again; the module keeps the specification of its new name."""
+        module.__spec__ = module.__spec__.loader_state
+
+
+def install() -> None:
+    """Put the finder in front, in the place of one that an earlier version put there."""
+    others = [its for its in sys.meta_path if type(its).__name__ != OldNames.__name__]
+    sys.meta_path[:] = [OldNames(), *others]
