@@ -6,17 +6,56 @@ its lesson has changed as well, that is said. A copy that nobody changed becomes
 ``.copied.json`` in the folder holds the SHA-256 of each file's original when it was copied.
 """
 
+import argparse
 import hashlib
 import json
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+from course import __version__
 from course.files import make_folder, write_whole
+from course.pipeline import command as reconstructing
+from course.pipeline.stopping import UsageError, called
 
 RECORD = ".copied.json"
 EDITED = "edited:"  # before the hash of an original that somebody changed
 _HERE = Path(__file__).resolve().parent
+HELP = """\
+Copy the notebooks of this version to DIR. What you changed there is never written over; a copy
+that you did not change becomes the lesson of this version.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the folder and the option of the command `lessons`."""
+    where = "where you work; made if need be"
+    parser.add_argument("folder", metavar="DIR", type=reconstructing.path, help=where)
+    parser.add_argument(
+        "--new", metavar="NN", help="put lesson NN, as it is in this version, beside yours"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Copy the lessons' notebooks, and say how to open them."""
+    from course.diagnosis.probes import pip  # takes seconds to import
+
+    where = arguments.folder
+    work = Copies(where, notebooks(), str(where), f"{called()} lessons {where}")
+    if arguments.new is not None:
+        try:
+            print("\n".join(work.put_beside(arguments.new)))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return
+    for line in work.fill():
+        print(line)
+    print(
+        f"{where}: {len(work.originals)} lessons, as in version {__version__} or as you have them"
+    )
+    install = "" if find_spec("jupyterlab") else f"{pip('jupyterlab')}, then "
+    print(f"Open them: {install}jupyter lab {where}")
 
 
 def notebooks() -> Path:
@@ -27,9 +66,9 @@ def notebooks() -> Path:
     FileNotFoundError
         When there is none.
     """
-    for folder in (_HERE / "notebooks", _HERE.parent / "notebooks"):
-        if folder.is_dir():
-            return folder
+    for place in (_HERE / "notebooks", _HERE.parent / "notebooks"):
+        if place.is_dir():
+            return place
     raise FileNotFoundError(
         "the course's notebooks are missing; install the package again with pip, "
         "or work in a complete clone of the repository"

@@ -66,18 +66,11 @@ examples:
 """
 
 
-def add(commands: Any) -> None:
-    """Add the command to the subparsers of the command line."""
-    reconstruct = commands.add_parser(
-        "reconstruct",
-        help="rebuild images from their singular value decomposition",
-        usage="%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]",
-        description=HELP,
-        epilog=EXAMPLES.replace(MODULE, called()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    reconstruct.set_defaults(run=run)
-    reconstruct.add_argument(
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the images and the options."""
+    parser.usage = "%(prog)s IMAGES [IMAGES ...] --k K [K ...] --out DIR [options]"
+    parser.epilog = EXAMPLES.replace(MODULE, called())
+    parser.add_argument(
         "images",
         metavar="IMAGES",
         nargs="+",
@@ -85,13 +78,13 @@ def add(commands: Any) -> None:
         help="JPEG, PNG, TIFF, GIF, WebP or BMP files (the first page or frame of several), or "
         "folders that hold some",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--recursive",
         action="store_true",
         help="look into subfolders, too (not into hidden ones, nor through links to folders); "
         "results of summer/beach.jpg are called summer__beach_kK.png",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--k",
         metavar="K",
         nargs="+",
@@ -100,45 +93,45 @@ def add(commands: Any) -> None:
         type=whole_number,
         help="how many singular values to keep; one or several numbers",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--out", metavar="DIR", required=True, type=path, help="folder for the results"
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--size",
         metavar="N or ROWSxCOLUMNS",
         default=(256, 256),
         type=image_size,
         help="size in pixels that the images are brought to (256x256)",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--fit",
         choices=("stretch", "crop"),
         default="stretch",
         help="show the whole image, stretched to the size (stretch, the usual), or cut out its "
         "middle in the right proportions (crop)",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--largest",
         metavar="MPIXEL",
         default=LARGEST,
         type=positive,
         help=f"set larger images aside before they are decoded, in millions of pixels ({LARGEST})",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--engine",
         choices=("auto", "gpu", "simulator", "numpy"),
         default="auto",
         help="what rebuilds: the GPU, the course's simulator of a GPU, or NumPy; auto, the usual, "
         "is the GPU where there is one and the images are enough to be worth its start, else NumPy",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--svd",
         choices=("cpu", "gpu", "auto"),
         default="auto",
         help="what factorises: the CPU, in float64; the GPU, in float32; auto, the usual, is the "
         "GPU if it rebuilds",
     )
-    end = reconstruct.add_mutually_exclusive_group()
+    end = parser.add_mutually_exclusive_group()
     end.add_argument(
         "--resume",
         action="store_true",
@@ -150,49 +143,49 @@ def add(commands: Any) -> None:
         action="store_true",
         help="leave nothing behind when the run is stopped or fails; usually what is done is kept",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--replace",
         action="store_true",
         help="remove the results of another run (other images or options) that DIR holds, once "
         "these are ready; without it such a folder is refused",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--strict",
         action="store_true",
         help=f"end with status {SET_ASIDE} when images were set aside or folders could not be "
         "read; the results of the others are there, and without --strict the status is 0",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--quiet",
         action="store_true",
         help="show no progress: no bar on a terminal, no line every 30 seconds elsewhere",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--json",
         action="store_true",
         help="print one JSON object at the end, with counts, rate, means, what was set aside and "
         "why; all else goes to standard error",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--workers",
         metavar="N",
         type=positive,
         help="processes that do the CPU's work, at most (one for each core)",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--batch",
         metavar="N",
         type=positive,
         help="images that a GPU rebuilds together at most (128, fewer large ones)",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--gpus",
         metavar="N",
         type=positive,
         help="share the work among so many GPUs; the results are the same. It pays where one GPU, "
         "not the CPU, is what the others wait for",
     )
-    reconstruct.add_argument(
+    parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
         help="share the images among the workers of a Dask cluster that is there already, such as "

@@ -16,6 +16,10 @@ SIGNALS = "SIGINT", "SIGTERM", "SIGHUP"  # the last is not on Windows
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
 
+class UsageError(ValueError):
+    """What was asked for does not exist; the message says what does."""
+
+
 class Stopping:
     """Handler of signals: interrupt the run; where a large SVD goes on for long, say so."""
 
@@ -85,6 +89,12 @@ def at_once(number: int, frame: Any) -> None:
     """End while nothing has begun; an exception might be caught by what is being imported."""
     os.write(2, f"{called()}: stopped; nothing was written\n".encode())
     os._exit(INTERRUPTED)
+
+
+def let_interrupt() -> None:
+    """From here on Ctrl-C raises KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: Handlers of signals that nobody chose.

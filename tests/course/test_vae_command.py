@@ -18,8 +18,8 @@ from PIL import Image
 
 from course import files
 from course.__main__ import main, make_parser
-from course.models.vae import command, data, jobs, weights
-from course.models.vae.jobs import Run
+from course.models.vae import command, data, weights
+from course.models.vae.command import Run
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training
 from course.pipeline import stopping
@@ -111,7 +111,7 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(own, capsys, monk
 def test_the_gpus_trainer_is_taken_where_there_is_one(own, capsys, monkeypatch):
     words = ["train", "--data", own, *TINY[:-2], "--epochs", 2]
     call(capsys, *words, "--by", "numpy", "--out", "numpy")
-    monkeypatch.setattr(jobs, "backend", SimpleNamespace(gpu=lambda: "a simulated GPU"))
+    monkeypatch.setattr(command, "backend", SimpleNamespace(gpu=lambda: "a simulated GPU"))
     status, out, err = call(capsys, *words, "--precision", "float32")
     assert status == 0 and "6 steps of 30 images by a simulated GPU" in out, err
     tables = [
@@ -131,14 +131,14 @@ def test_losses_beyond_the_training_are_passed_over(own, tmp_path, capsys):
 
 
 def test_a_real_signal_waits_for_the_end_of_a_step(own, capsys, monkeypatch):
-    slow = jobs.NumpyTrainer.run
+    slow = command.NumpyTrainer.run
 
     def run(trainer, steps):
         if trainer.step == 4:
             signal.raise_signal(signal.SIGINT)
         slow(trainer, steps)
 
-    monkeypatch.setattr(jobs.NumpyTrainer, "run", run)
+    monkeypatch.setattr(command.NumpyTrainer, "run", run)
     status, _, err = call(capsys, "train", "--data", own, *TINY, "--epochs", 3)
     assert status == 130 and "5 of 9 steps are kept" in err
     assert Training.load("vae/training.npz").step == 5
@@ -186,7 +186,7 @@ def test_killed_at_any_moment_a_training_goes_on_or_begins(
     first = ["train", "--data", own, *TINY, "--epochs", 1, "--out", "cut"]
     words = ["train", "--data", own, *TINY, "--epochs", 3, "--out"]
     call(capsys, *words, "whole", *more)
-    moments, write, unlink = [], jobs.write_whole, Path.unlink
+    moments, write, unlink = [], command.write_whole, Path.unlink
 
     def counted(act):
         def do(*given, **how):
@@ -201,7 +201,7 @@ def test_killed_at_any_moment_a_training_goes_on_or_begins(
         with monkeypatch.context() as patch:
             assert call(capsys, *first, "--replace")[0] == 0
             moments.clear()
-            patch.setattr(jobs, "write_whole", counted(write))
+            patch.setattr(command, "write_whole", counted(write))
             patch.setattr(weights, "write_whole", counted(write))
             patch.setattr(Path, "unlink", counted(unlink))
             with contextlib.suppress(Killed):
@@ -222,7 +222,7 @@ def test_a_pipe_that_breaks_ends_a_training_and_what_is_done_is_kept(own, capsys
     monkeypatch.setattr(Run, "tell", tell)
     words = ["vae", "train", "--data", str(own), *TINY, "--epochs", "3"]
     with pytest.raises(BrokenPipeError):
-        jobs.train(make_parser().parse_args(words))
+        command.train(make_parser(words).parse_args(words))
     assert Training.load("vae/training.npz").step == 4
 
 
@@ -230,7 +230,7 @@ def test_ctrl_c_while_the_loss_is_drawn_says_that_the_training_is_whole(own, cap
     def draw(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jobs.vae_charts, "loss_curve", draw)
+    monkeypatch.setattr(command.vae_charts, "loss_curve", draw)
     status, _, err = call(capsys, "train", "--data", own, *TINY, "--epochs", 1)
     assert status == 130 and "stopped; the training in 'vae' is whole" in err
 
@@ -301,7 +301,7 @@ def test_other_images_and_a_lost_table_are_refused(own, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_one_line(tmp_path, capsys, monkeypatch, words, says):
-    monkeypatch.setattr(jobs.backend, "gpu", lambda: None)
+    monkeypatch.setattr(command.backend, "gpu", lambda: None)
     (tmp_path / "text.bin").write_bytes(b"no digits at all")
     assert says in refused(capsys, "train", "--epochs", 1, *words)
 

@@ -134,8 +134,7 @@ ALLOWED = {
     "course/compiler": "+course/measure course/installed",
     "course/checks": "+course/measure",
     "course/diagnosis": "+course/compiler",
-    "course/__main__": "course course/backend course/diagnosis course/files course/measure "
-    "course/stopping warpsim",
+    "course/__main__": "course/stopping",
     "course_models": "course/files",
     "course_models/digits": "course_models course/files",
     "course_models/patches": "+course/kernels/gemm",
@@ -157,9 +156,6 @@ PACKAGES = ("warpsim", "course", "course_models", "course_app", "course_lessons"
 
 #: Files of today that import a place above theirs, and that place.
 UPWARDS = {
-    ("course.__main__", "course_app/commands"),
-    ("course.__main__", "course_lessons"),
-    ("course.__main__", "course_recording"),
     ("course.diagnosis.probes", "course/checks"),
     ("course.door.plans", "course/measure"),
     ("course.kernels.halves.dots", "course/kernels/norm"),

@@ -1,6 +1,7 @@
 """python -m course: results on disk, one clear line for each mistake, all or nothing."""
 
 import csv
+import importlib
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from course.__main__ import COMMANDS
 from course.files import data_path
 from course.images import images
 from course.pipeline import (
@@ -669,3 +671,18 @@ def test_the_examples_of_the_help_run(tmp_path, capfd, monkeypatch):
     for example in examples:
         assert call(capfd, *example.removeprefix(start).split())[0] == 0
         shutil.rmtree("results")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_one_module_and_no_other_is_imported(name):
+    module = importlib.import_module(COMMANDS[name][0])
+    assert module.HELP and callable(module.add_options) and callable(module.run)
+    others = [its for other, (its, _) in COMMANDS.items() if other != name]
+    program = (
+        "import sys\nfrom course.__main__ import make_parser\n"
+        f"make_parser([{name!r}])\n"
+        f"print(sorted(sys.modules.keys() & {others!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    # the options of several take a folder, as those of reconstruct do
+    assert done.stdout in ("[]\n", "['course.pipeline.command']\n"), done.stderr

@@ -131,11 +131,10 @@ def test_the_workflow_runs_the_plain_commands_of_the_readme_on_windows():
 
 def test_the_readmes_examples_of_the_command_line_are_accepted():
     (commands,) = command_blocks(section("The same job on the command line"))
-    parser = make_parser()
     for command in commands:
         words = command.split()
         assert words[:3] == ["python", "-m", "course"]
-        parsed = parser.parse_args(words[3:])
+        parsed = make_parser(words[3:]).parse_args(words[3:])
         assert all(Path(ROOT, image).exists() for image in getattr(parsed, "images", ()))
 
 
