@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from course.pipeline.stopping import INTERRUPTED, UsageError, at_once, called, let_interrupt
+from course.stopping import INTERRUPTED, UsageError, at_once, called, let_interrupt
 
 USAGE_ERROR = 2
 #: The commands: a module with ``HELP``, ``add_options(parser)`` and ``run(arguments)``, which is
@@ -22,11 +22,11 @@ COMMANDS = {
         "bring the course's notebooks to a folder; a file that you changed stays yours",
     ),
     "reconstruct": (
-        "course.pipeline.command",
+        "course_app.commands.reconstruct",
         "rebuild images from their singular value decomposition",
     ),
     "vae": (
-        "course.models.vae.command",
+        "course_app.commands.vae",
         "train a variational autoencoder on digits, rebuild them, draw new ones",
     ),
     "bench": (
@@ -87,7 +87,7 @@ def is_told(error: Exception) -> bool:
     known = (
         ("course.files", "FolderInUse"), ("course.images.reading", "ImageError"),
         ("course.measure.recorded", "BadMeasurements"),
-        ("course.models.vae.command", "Refused"), ("warpsim.program", "BadUsage"),
+        ("course_app.commands.vae", "Refused"), ("warpsim.program", "BadUsage"),
     )  # fmt: skip
     there = (getattr(sys.modules.get(module), name, UsageError) for module, name in known)
     return isinstance(error, (OSError, UsageError, *there))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from course import __version__
 from course.files import make_folder, write_whole
-from course.pipeline import command as reconstructing
-from course.pipeline.stopping import UsageError, called
+from course.stopping import UsageError, called
+from course_app.commands import reconstruct as reconstructing
 
 RECORD = ".copied.json"
 EDITED = "edited:"  # before the hash of an original that somebody changed

@@ -8,8 +8,8 @@ from course import backend
 from course.files import alone_in
 from course.measure.own_figures import beside, own_folder
 from course.measure.recorded import subject_of
-from course.pipeline import command as reconstructing
-from course.pipeline.stopping import UsageError
+from course.stopping import UsageError
+from course_app.commands import reconstruct as reconstructing
 from course_recording import frame
 
 HELP = """\

@@ -75,7 +75,7 @@ SIGNATURES: dict[str, str] = {
         f"void(uint8[:, ::1], {_COUNTS}, int32[:, :, :, ::1], {_FOUR}, {_THREE})"
     ),
     "resize.resize_down": f"void({_THREE}, {_COUNTS}, int32[:, :, :, ::1], {_FOUR}, {_THREE})",
-    "similarity.judge": f"void({_THREE}, {_THREE}, uint8[:, :, ::1], {_THREE})",
+    "image_quality.judge": f"void({_THREE}, {_THREE}, uint8[:, :, ::1], {_THREE})",
     "spectral.layers.layer_norm": f"void({_TWO}, {_ONE}, {_ONE}, {_TWO})",
     "spectral.layers.linear": _LINEAR,
     "spectral.layers.gelu_each": f"void({_TWO}, {_TWO})",
@@ -97,14 +97,14 @@ SIGNATURES: dict[str, str] = {
     "svd.ends.gather": f"void({_THREE}, {_COUNTS}, {_TWO}, {_THREE}, boolean, {_FLAGS}, int32)",
     "svd.ends.complete_many": f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, "
     "int32)",
-    "seeded.fill": f"void({_ONE}, uint64, uint64)",
+    "synthetic_images.fill": f"void({_ONE}, uint64, uint64)",
     "sampling.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
     "sampling.sample_gradient": f"void({', '.join([_ONE] * 4)})",
     "losses.kl_backward": f"void({_ONE}, {_ONE}, float32, {_ONE}, {_ONE})",
     "matmul.bias_added": f"void({_TWO}, {_ONE}, {_TWO})",
     "matmul.bias_backward": f"void({_TWO}, {_ONE})",
     "adam.*": f"void({', '.join([_ONE] * 8)})",
-    "seeded.digest": "void(uint32[:, ::1], uint64[::1])",
+    "synthetic_images.digest": "void(uint32[:, ::1], uint64[::1])",
 }
 
 

@@ -29,11 +29,11 @@ from pathlib import Path
 import numpy as np
 
 from course import __version__
-from course.images import png
-from course.images.quality import scan_lines
-from course.pipeline.capacity import cores
-from course.pipeline.journal import FILE, PREFIX
-from course.pipeline.results import REPORT_FILE
+from course_app.pipeline import png
+from course_app.pipeline.capacity import cores
+from course_app.pipeline.journal import FILE, PREFIX
+from course_app.pipeline.quality import scan_lines
+from course_app.pipeline.results import REPORT_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE = 128  # pixels: of 400 images that is work enough for several processes

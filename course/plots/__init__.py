@@ -24,6 +24,5 @@ __getattr__, __dir__, __all__ = face(
         # recorded benches
         "course.plots.speed_charts": "original speed_chart speedup_chart",
         "course.plots.batch_charts": "latency_by_batch speedup_by_batch efficiency_by_batch",
-        "course.plots.scaling_charts": "scaling_chart",
     },
 )

@@ -44,7 +44,8 @@ from time import perf_counter
 import numpy as np
 from numba import float32
 
-from course import check, cuda, pipeline, predict, progress
+from course import check, cuda, predict, progress
+from course_app import pipeline
 from course import recorded, recorded_roofs, simulated, trace
 from course.kernels.reconstruct import LADDER, reconstruct
 from course_lessons.lesson06 import ladder
@@ -1047,9 +1048,9 @@ pictures.components()
 # <kbd>deepening</kbd> 10 minutes
 #
 # `reconstruct_images` has the same stages, bounds and journal, but **processes** where you had
-# threads (`course/pipeline/line.py`, `crew.py`, `journal.py`). Its first version had threads, and
-# was slower than a script of 25 lines with a process for each core. Why? On section 4's machine,
-# with its 16 cores, how many times as many images do 16 threads decode as one thread?
+# threads (`course_app/pipeline/scheduler.py`, `workers.py`, `journal.py`). Its first version had
+# threads, and was slower than a script of 25 lines with a process for each core. Why? On section
+# 4's machine, with its 16 cores, how many times as many images do 16 threads decode as one thread?
 
 # %%
 predict("times as many images decoded by 16 threads", 16, within=1.25, no_effect=1)

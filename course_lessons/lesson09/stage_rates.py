@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from course.images import images, quality
+from course.images import images
 from course.measure import recorded as measurements
 from course.measure.recorded import Figure
-from course.pipeline import stages
-from course.pipeline.capacity import cores
-from course.pipeline.crew import Crew
-from course.pipeline.engines import Rebuild, choose_engine, rebuilder
-from course.pipeline.line import Line
-from course.pipeline.threads import kept, one_thread, rate_of
+from course_app.pipeline import quality, stages
+from course_app.pipeline.capacity import cores
+from course_app.pipeline.engines import Rebuild, choose_engine, rebuilder
+from course_app.pipeline.scheduler import Line
+from course_app.pipeline.threads import kept, one_thread, rate_of
+from course_app.pipeline.workers import Crew
 from warpsim.wrapping import wrapped
 
 STAGES = ("decode", "factorise", "rebuild", "write")

@@ -45,8 +45,9 @@ from time import sleep
 
 import numpy as np
 
-from course import check, cluster, gpu, pipeline, plots, predict, progress, recorded, streams
-from course_lessons.lesson12 import pictures
+from course import check, gpu, predict, progress, recorded, streams
+from course_app import pipeline
+from course_lessons.lesson12 import cluster, pictures, plots
 from course_lessons.lesson12.toy_cluster import play_cluster
 
 # %% [markdown]
@@ -132,9 +133,9 @@ predict.answer("GPUs seen, variable set after the first call", late.gpus(), how=
 
 # %% [markdown]
 # Then all four workers would take GPU 0, three GPUs would be idle, and nothing would say so. So the
-# variable is set **before** the worker's Python starts. `course/cluster/processes.py` does that,
-# and when all are there, `check_gpus` asks each worker for the identity of its GPU: no two may be
-# the same.
+# variable is set **before** the worker's Python starts. `course_app/cluster/processes.py` does
+# that, and when all are there, `check_gpus` asks each worker for the identity of its GPU: no two
+# may be the same.
 
 # %% [markdown]
 # One more thing before we start any. Work travels as a **pickle**, bytes that say how to build an
@@ -152,8 +153,8 @@ _ = pickle.loads(message)
 
 # %% [markdown]
 # It could as well remove your files. **Who can reach a scheduler or a worker can run programs
-# there.** So `course.cluster` listens on 127.0.0.1, **loopback**: an address that only programs on
-# the same machine can reach. On a machine that others use, too, they can as well.
+# there.** So `course_app.cluster` listens on 127.0.0.1, **loopback**: an address that only programs
+# on the same machine can reach. On a machine that others use, too, they can as well.
 
 # %% [markdown]
 # ## 3 Work that can be done anywhere
@@ -345,8 +346,8 @@ print(len(batches), "batches,", len({one for each in here for one in each}), "di
 
 # %% [markdown]
 # **Dask** is a Python library that starts processes, sends them functions and data, and brings the
-# results back. `course.cluster` is a thin layer on it: a GPU for each worker, the results in the
-# order of the batches.
+# results back. `course_app.cluster` is a thin layer on it: a GPU for each worker, the results in
+# the order of the batches.
 
 # %% [markdown]
 # Then the same by one worker, and by two, without GPUs, so that it runs anywhere. (With GPUs the
@@ -957,9 +958,10 @@ for case in measured:
 # %% [markdown]
 # Neither. With small batches a worker has nothing to do for 75% of the time: a quicker kernel or
 # more GPUs would wait as well. Start and gathering are 6%. What is left lies between two batches:
-# they are handed out and collected one by one, by **one** scheduler. (In `course.cluster` it lives
-# in your program's process, and shares its GIL.) In none of these runs did they follow each other
-# faster than one every 2.2 ms. Two workers want one every 4.6 / 2 = 2.3: any more can only wait.
+# they are handed out and collected one by one, by **one** scheduler. (In `course_app.cluster` it
+# lives in your program's process, and shares its GIL.) In none of these runs did they follow each
+# other faster than one every 2.2 ms. Two workers want one every 4.6 / 2 = 2.3: any more can only
+# wait.
 #
 # And with four workers *empty* batches, too, come more slowly than with two: one every 1.5 ms, not
 # 1.3. Why, these rows do not say.

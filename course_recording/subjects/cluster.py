@@ -6,7 +6,7 @@ small ones in small batches hardly anything: there the cost of a batch is all th
 that: what it takes to start the workers, batches without work, and batches that travel.
 
 Rows: kernel says what is scaled, variant the number of workers, shape is images in a batch x rows x
-columns x k. The serial part is measured directly: `course.cluster.scaling.Parts`.
+columns x k. The serial part is measured directly: `course_lessons.lesson12.scaling.Parts`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from functools import partial
 import numpy as np
 
 from course import backend
-from course.cluster import work
-from course.cluster.group import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
-from course.cluster.scaling import Parts, Scaling, middle, timed_map, variant
 from course.driver import read_driver
 from course.measure.recorded import Figure
+from course_app.cluster import work
+from course_app.cluster.group import Group, Recipe, cluster, rebuilt, rebuilt_digests, recipes
+from course_lessons.lesson12.scaling import Parts, Scaling, middle, timed_map, variant
 
-CHARTS = "course.plots.scaling_charts"  # beside the file
+CHARTS = "course_lessons.lesson12.plots"  # beside the file
 WORKERS = (1, 2, 4)
 MEMORY = 0.4  # of a GPU's free memory is filled with batches at most
 AHEAD = 16  # batches under way for each worker: they are small messages

@@ -26,10 +26,10 @@ from PIL import Image
 
 from course import backend
 from course.measure.recorded import Figure
-from course.pipeline import capacity, stages
-from course.pipeline.capacity import cores
-from course.pipeline.engines import OnGpu, choose_engine, rebuilder
-from course.pipeline.threads import rate_of
+from course_app.pipeline import capacity, stages
+from course_app.pipeline.capacity import cores
+from course_app.pipeline.engines import OnGpu, choose_engine, rebuilder
+from course_app.pipeline.threads import rate_of
 from course_lessons.lesson09.stage_rates import share_of, works_of
 
 IMAGES = 10_000

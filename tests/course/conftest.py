@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from course.compiler.together import compiled_together
-from course.pipeline import capacity, grid, pipeline
-from tests.course.line_parts import lives
-from tests.course.pipeline_parts import at_work, draw_quickly
+from course_app.pipeline import capacity, pipeline, results
+from tests.course_app.line_parts import lives
+from tests.course_app.pipeline_parts import at_work, draw_quickly
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def rng():
 @pytest.fixture
 def quick_grid(monkeypatch):
     """The grid of pictures is not drawn."""
-    monkeypatch.setattr(grid, "write_grid", draw_quickly)
+    monkeypatch.setattr(results, "write_grid", draw_quickly)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def compiled_once():
 @pytest.fixture(scope="module")
 def group():
     """Two workers without a GPU."""
-    from course.cluster.group import cluster
+    from course_app.cluster.group import cluster
 
     with cluster(2, gpus=False) as its:
         yield its

@@ -36,10 +36,11 @@ from course.measure import recorded
 from course.measure.recorded import Figure
 from course.models.digits import mnist
 from course.models.digits.network import Weights
-from course.models.vae import command, data, weights
-from course.models.vae.command import Refused
+from course.models.vae import data, weights
 from course.models.vae.shape import VAEShape
 from course.models.vae.weights import Training
+from course_app.commands import vae
+from course_app.commands.vae import Refused
 from course_lessons.copies import RECORD, Copies
 from course_recording.unfinished import Unfinished
 from warpsim import own_files
@@ -150,7 +151,7 @@ def repacked(rng, content):
 def training():
     begun = Training.begun(SHAPE, batch=30)
     return Training(SHAPE, begun.weights, begun.first, begun.second, 4, 30, 0, 0.5,
-                    command.digest(LOSSES))  # fmt: skip
+                    vae.digest(LOSSES))  # fmt: skip
 
 
 def arrays_of(its):
@@ -187,7 +188,7 @@ class Losses:
         path.write_text(f"# crc32 of the images=7\nstep,loss\n{rows}4,9.5\n")
 
     def read(self, path):
-        return command._losses_before(path, training(), 7, "own.bin")
+        return vae._losses_before(path, training(), 7, "own.bin")
 
 
 class Mnist:
@@ -481,7 +482,7 @@ def test_trainings_in_one_folder_leave_a_single_ones_losses(here, seed):
 def test_a_training_over_damaged_files_ends_the_same_or_says_why(here, capsys, monkeypatch):
     """No traceback, least of all after the work."""
     picture = SimpleNamespace(png=bytes, alternative="")
-    monkeypatch.setattr(command.vae_charts, "loss_curve", lambda *given: picture)
+    monkeypatch.setattr(vae.vae_charts, "loss_curve", lambda *given: picture)
     data.write("own.bin", np.full((60, 16), 99, np.uint8), np.arange(60) % 3)
     words = ["vae", "train", "--data", "own.bin", "--hidden", "6", "--latent", "3", "--batch", "30"]
     words += ["--by", "numpy", "--resume", "--epochs"]

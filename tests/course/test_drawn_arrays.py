@@ -7,8 +7,8 @@ from course import backend
 from course.images import images
 from course.images.reading import ImageError
 from course.kernels.reconstruct.ladder import reconstruct
-from course.kernels.resize import resized
 from course.kernels.svd import rank_k
+from course_app.kernels.resize import resized
 from tests.course.drawn_arrays import FRONTS, doors, problem
 
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="looks into simulated memory")

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from course import backend
-from course.cluster.scaling import workers_of
 from course.files import data_path
 from course.measure import own_figures
 from course.measure import recorded as measurements
@@ -25,6 +24,7 @@ from course.measure.recorded import (
 )
 from course.measure.roofline import PIPES, Roofs, known_gpu, refuse_impossible
 from course.measure.timing import timing_of
+from course_lessons.lesson12.scaling import workers_of
 from warpsim.host.device import NoTime
 
 HEADER = {"gpu": "NVIDIA H200", "course": "0.1.0", "date": "2026-01-02", "driver": "580"}

@@ -6,11 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from course.cluster import scaling
 from course.measure.recorded import recorded, recordings
 from course.streams import overlap
 from course_lessons.lesson09 import stage_rates
-from course_lessons.lesson12 import pictures
+from course_lessons.lesson12 import pictures, scaling
 from course_lessons.lesson12.judges import DEALS, deal_anew, judge_steady
 from course_lessons.lesson12.toy_cluster import play_cluster
 from tests.pictures import assert_drawn

@@ -11,7 +11,7 @@ from PIL import Image
 
 from course.images import images
 from course.measure import recorded
-from course.pipeline import capacity
+from course_app.pipeline import capacity
 from course_lessons.lesson09 import stage_rates
 from course_recording.frame import Bench
 from course_recording.subjects import pipeline as subject

@@ -15,20 +15,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from course import stopping
 from course.__main__ import COMMANDS
 from course.files import data_path
 from course.images import images
-from course.pipeline import (
-    capacity,
-    command,
-    grid,
-    inputs,
-    journal,
-    pipeline,
-    stopping,
-)
-from tests.course.pipeline_parts import call, draw_quickly
-from tests.course.stopped_processes import hear
+from course_app.commands import reconstruct as command
+from course_app.pipeline import capacity, inputs, journal, pipeline
+from course_app.pipeline import results as grid
+from tests.course_app.pipeline_parts import call, draw_quickly
+from tests.course_app.stopped_processes import hear
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -381,7 +376,7 @@ def test_a_stop_while_the_summary_is_printed_says_that_all_is_there(
     def interrupted(numbers):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("course.pipeline.results.fmean", interrupted)
+    monkeypatch.setattr("course_app.pipeline.results.fmean", interrupted)
     out = tmp_path / "out"
     status, _, err = call(capfd, "reconstruct", photos, "--k", 5, "--out", out)
     assert status == 130 and (out / "quality.csv").is_file()
@@ -685,4 +680,4 @@ def test_a_command_is_one_module_and_no_other_is_imported(name):
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     # the options of several take a folder, as those of reconstruct do
-    assert done.stdout in ("[]\n", "['course.pipeline.command']\n"), done.stderr
+    assert done.stdout in ("[]\n", "['course_app.commands.reconstruct']\n"), done.stderr

@@ -1,7 +1,0 @@
-"""Many images: processes and GPUs that work at the same time, memory that they share, resume."""
-
-from course.lazy import face
-
-__getattr__, __dir__, __all__ = face(
-    __name__, {"course.pipeline.pipeline": "reconstruct_images", "course.pipeline": "threads"}
-)

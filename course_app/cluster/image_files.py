@@ -1,0 +1,137 @@
+"""Image files on several workers: each takes some through all stages of the pipeline.
+
+Only names of files and measures travel: a worker decodes, factorises, rebuilds on its GPU and
+writes. So the workers must see the same folders, as those of one machine do. The files become the
+same results as in one process, bit for bit, and the journal is kept by the one that asks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+
+from course.images.reading import ImageError
+from course_app.cluster.group import BatchError, Group
+from course_app.pipeline import capacity, threads
+from course_app.pipeline.journal import Done
+from course_app.pipeline.scheduler import Line
+from course_app.pipeline.stages import Job, Shown, Task
+from course_app.pipeline.workers import Crew
+
+IN_TURNS = 4  # batches that each worker should get at least, so that all end at about the same time
+MOST_SECONDS = 60.0  # CPU time of a batch at most, about: what a worker that ends has to do again
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some files of a job, and all that a worker must know of it.
+
+    Attributes
+    ----------
+    job : Job
+    tasks : list of Task
+    good : tuple of int
+        Images that are known to be good, the first ones: the grid may show them.
+    sharing : int
+        Workers among which a machine's cores are shared, as far as is known.
+    batch : int
+        The longest stack.
+    run : str
+        Of which it is a part; no other run has that name.
+    """
+
+    job: Job
+    tasks: list[Task]
+    good: tuple[int, ...]
+    sharing: int
+    batch: int
+    run: str = ""
+
+
+_at_work: dict[Line, str] = {}  # in this process, and of which runs
+_stopped: set[str] = set()  # runs: their parts may arrive later
+
+
+def finish(part: Part) -> list[Done]:
+    """Take files through all stages, on this worker: a kind of work for `Group.map`."""
+    job = part.job
+    work = capacity.cpu_seconds(*job.size, len(part.tasks))
+    count = max(1, capacity.processes_for(None, *job.size, job.svd) // part.sharing)
+    with ExitStack() as stack:
+        crew = None
+        if count > 1 and work > capacity.WORTH_PROCESSES:
+            crew = stack.enter_context(Crew(min(count, len(part.tasks))))
+        stack.enter_context(threads.kept())
+        stack.enter_context(threads.one_thread())
+        line = Line(job, part.tasks, crew, part.batch, good=part.good)
+        _at_work[line] = part.run
+        try:
+            return [] if part.run in _stopped else list(line)
+        finally:
+            del _at_work[line]
+
+
+def stop(run: str) -> int:
+    """End what this worker does for a run; how many of its parts have not ended yet."""
+    _stopped.add(run)
+    lines = [line for line, its in list(_at_work.items()) if its == run]
+    for line in lines:
+        line.stop()
+    return len(lines)
+
+
+def spread(
+    group: Group, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int] = ()
+) -> Iterator[Done]:
+    """Do a list of tasks on all workers of a group; give what is done as it is done.
+
+    Parameters
+    ----------
+    group : Group
+    job : Job
+    todo : sequence of Task
+    batch : int
+        The longest stack.
+    good : sequence of int
+        Images that are known to be good already.
+
+    Raises
+    ------
+    BaseException
+        What a worker met with the files, as from one process. No worker works on them by then.
+    """
+    count = len(group)
+    # workers may have begun in another folder
+    job = replace(job, folder=job.folder.absolute())
+    todo = [replace(task, file=task.file.absolute()) for task in todo]
+    shown = Shown(tuple(good))
+    most = int(MOST_SECONDS / capacity.cpu_seconds(*job.size, 1))
+    length = max(1, min(most, -(-len(todo) // (IN_TURNS * count))))
+    hosts = Counter(address.rpartition(":")[0] for address in group.workers().values())
+    sharing = max(hosts.values(), default=count)
+
+    run = uuid.uuid4().hex
+
+    def parts() -> Iterator[Part]:  # each is made when it is handed out, and knows what is good
+        for start in range(0, len(todo), length):
+            yield Part(job, todo[start : start + length], shown.first, sharing, batch, run)
+
+    left = len(todo)
+    try:
+        with closing(group.map(finish, parts())) as found:
+            for dones in found:
+                for done in dones:
+                    if done.reason is None:
+                        shown.add(done.image)
+                    left -= 1
+                    yield done
+    except BatchError as error:
+        if isinstance(error.__cause__, ImageError | OSError | MemoryError):
+            raise error.__cause__ from None
+        raise
+    finally:
+        if left:
+            group.stop(stop, run)

@@ -1,0 +1,1 @@
+"""Kernels that this program alone launches."""

@@ -1,0 +1,447 @@
+"""The way of many images through the stages: who does what next, what waits, what was lost.
+
+Without a GPU each process takes some images and does everything with them (`stages.whole`):
+
+    files ── processes: decode, factorise, rebuild, judge, save ── done
+
+With one they do what comes before and after it, and stacks of images wait in trays between:
+
+    files ── processes: decode ── ▤▤▤ ── GPU: factorise, rebuild, judge ── ▤▤▤ ── processes: save
+
+There are so many trays as memory has room for. A process that could take new images and finds no
+tray free waits: however many files there are, only so many images are in memory. What waits to be
+written comes first. While the GPU is made ready, which takes a second or two, processes decode.
+
+Where a process ends over some images, or the machine is short of memory or files, they are done
+again when all else is done: one at a time, by one process, which has all memory for itself; after
+a shortage fewer processes go on meanwhile. An image over which a process ends by its own fault even
+so is set aside. One for which the machine does not suffice even so is not: that is an error, raised
+when all others are done. A GPU has processes of its own, too: its launches wait for nobody
+here, and where there are cores enough for several, one copies while another one's kernels run. A
+thread of this process waits for each of the others; whoever iterates over a `Line` takes
+what is done.
+"""
+
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from course.images.shortage import FEWER, is_shortage
+from course_app.pipeline.engines import OnGpu, gpus_cuda, kept_values
+from course_app.pipeline.journal import Done
+from course_app.pipeline.shared_buffers import Layout, Trays
+from course_app.pipeline.stages import Job, Shown, Task
+from course_app.pipeline.worker import Answer, Work, done
+from course_app.pipeline.workers import Crew, Ended, Hand
+
+PIECE = 4  # images that a process is given at once
+GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
+LARGE = 512 * 512  # pixels: of such images it gets one
+MOST_ENDED = 2  # processes that may end over one stack of a GPU
+ALONE = ", with no other at work"
+MOST_IN_A_ROW = 3  # shortages of one process until all images are taken to meet them
+
+Item = tuple[int, Task]  # place in a tray
+Compute = Callable[[Work], Answer]
+
+
+@dataclass
+class _Filling:
+    """A tray whose images are being read: what is not back yet, what is there."""
+
+    pieces: int
+    good: list[Item]
+
+
+class Line:
+    """All images of a job, worked through.
+
+    Parameters
+    ----------
+    job : Job
+    todo : sequence of Task
+    crew : Crew, optional
+        Processes that do the CPU's work; without it this one does, one image after the other.
+    batch : int
+        The longest stack on a GPU.
+    gpus : int
+        How many GPUs, for the engine "gpu".
+    good : sequence of int
+        Images that are known to be good already.
+
+    Attributes
+    ----------
+    seconds : Counter
+        What each stage took so far, summed over the processes; "gpu" what the GPUs did.
+    shown : Shown
+    error : BaseException or None
+        What the first to fail met.
+    """
+
+    def __init__(
+        self, job: Job, todo: Sequence[Task], crew: Crew | None, batch: int, gpus: int = 1,
+        good: Sequence[int] = (),
+    ):  # fmt: skip
+        crew = crew or None  # one without a process can do nothing
+        self.job, self.crew, self.batch = job, crew, max(1, min(batch, len(todo)))
+        self.seconds: Counter[str] = Counter()
+        self.shown = Shown(tuple(good))
+        self.error: BaseException | None = None
+        self.gpus = gpus if job.engine == "gpu" else 0
+        self.feeders = max(1, len(self._feeders()))
+        self._todo, self._left = deque(todo), len(todo)
+        self._hands = len(crew) if crew else 0  # processes that did not end for want of memory
+        self._again: deque[Task] = deque()  # to be done when all else is
+        self._alone: Task | None = None  # the one of them that is being done
+        self._failed: list[tuple[Task, BaseException]] = []
+        self._in_a_row = 0
+        self._works: deque[Work] = deque()  # before new images
+        self._filling: dict[int, _Filling] = {}
+        self._filled: deque[tuple[int, list[Item]]] = deque()
+        self._free: deque[int] = deque()
+        self._unused: deque[int] = deque()
+        self._saving: dict[int, int] = {}  # trays, and pieces of them that are being written
+        self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
+        self.trays: Trays | None = None
+        piece = GPU_PIECE if self.gpus else PIECE
+        piece = 1 if job.size[0] * job.size[1] > LARGE else piece
+        self._piece = max(1, min(piece, len(todo) // (2 * len(crew)))) if crew else 1
+
+    # ------------------------------------------------------------------ all of it
+    def __iter__(self) -> Iterator[Done]:
+        """Give what is done as it is done, in any order.
+
+        Raises
+        ------
+        BaseException
+            What the first to fail met. Nobody works by then, as when the iteration is closed.
+        """
+        if not self._left:
+            return
+        self._make_room()
+        if self.crew is None:
+            yield from self._here_alone()
+            return
+        threads = [
+            *(self._thread(self._attend, hand) for hand in self.crew.hands),
+            *(self._thread(self._feed, by) for by in self._feeders()),
+        ]
+        left = self._left  # which they count down
+        try:
+            for thread in threads:
+                thread.start()
+            while left:
+                try:  # Ctrl-C does not end a wait without a time on every system
+                    found = self._finished.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                if found is None:
+                    break
+                left -= len(found)
+                yield from found
+        finally:
+            self.stop()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End all processes and threads; one that feeds a GPU ends after the stack it is at."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped, self.error = True, error
+            self._changed.notify_all()
+        self._finished.put(None)
+        if self.crew is not None:
+            self.crew.stop()
+
+    def slowest(self) -> str | None:
+        """The stage that takes most of the time; None as long as nothing is known."""
+        with self._changed:
+            seconds = Counter(self.seconds)
+        gpu = seconds.pop("gpu", 0.0) / self.feeders
+        total = sum(seconds.values())
+        if not total:
+            return None
+        each = total / (len(self.crew) if self.crew else 1)
+        return "gpu" if gpu > each else max(seconds, key=seconds.__getitem__)
+
+    def _make_room(self) -> None:
+        if not self.gpus:
+            return
+        job = self.job
+        r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), *job.size)
+        if self.crew is None:
+            self.trays = Trays(Layout(1, self.batch, job.size, len(job.ranks), r))
+        else:
+            layout = Layout.within_memory(self.batch, job.size, len(job.ranks), r, self._left)
+            self.crew.shared.begin(layout)
+            self.trays = Trays(layout, self.crew.shared.descriptor)
+        self._unused = deque(range(self.trays.layout.count))
+
+    def _thread(self, work: Callable[[object], None], of: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(of)
+            except BaseException as error:  # whatever it is: the main thread raises it
+                self.stop(error)
+
+        return threading.Thread(target=run, name=f"course{work.__name__}", daemon=True)
+
+    def _here_alone(self) -> Iterator[Done]:
+        """In this process, one piece of work after the other."""
+        if self.gpus:
+            gpus_cuda()
+            compute = self._here()
+        left = self._left
+        while left:
+            if self._filled:
+                self._compute(compute, *self._filled.popleft())
+            work = self._next(wait=False)
+            if work is not None:
+                self._take(work, done(self.job, work, self.trays))
+            while not self._finished.empty():
+                found = self._finished.get()
+                if found is None:  # it was stopped
+                    if self.error is not None:
+                        raise self.error
+                    return
+                left -= len(found)
+                yield from found
+
+    # ------------------------------------------------------------------ work for processes
+    def _attend(self, hand: Hand) -> None:
+        """Give one process its work, piece by piece."""
+        hand.begin(self.job, self.trays.layout if self.trays else None)
+        while (work := self._next(hand)) is not None:
+            try:
+                answer = hand.do(work)
+            except (Ended, OSError) as error:
+                answer = Answer(error=error)
+            short = self._take(work, answer)
+            with self._changed:
+                if short and self._hands > 1 and not self._stopped:
+                    return self._end(hand)
+
+    def _end(self, hand: Hand) -> None:
+        """Go on with a process less: what it had of memory is another's."""
+        self._hands -= 1
+        hand.close()
+        self._changed.notify_all()
+
+    def _next(self, hand: Hand | None = None, wait: bool = True) -> Work | None:
+        """A piece of work, what waits to be written first; None when all is done."""
+        with self._changed:
+            while not self._stopped and self._left:
+                if self._works:
+                    return replace(self._works.popleft(), good=self.shown.first)
+                if self._todo and not self.gpus:
+                    items = [
+                        (0, self._todo.popleft()) for _ in range(min(self._piece, len(self._todo)))
+                    ]
+                    return Work("whole", items, good=self.shown.first)
+                if self._todo and (tray := self._free_tray()) is not None:
+                    self._open_tray(tray)
+                    continue
+                if self._left == len(self._again):  # nobody is at work
+                    if hand is not None and self._hands > 1:
+                        return self._end(hand)
+                    self._alone = self._again.popleft()
+                    self._todo.append(self._alone)
+                    continue
+                if not wait:
+                    return None
+                self._changed.wait()
+        return None
+
+    def _free_tray(self) -> int | None:
+        """A tray that was used before, or for which there is memory."""
+        if self._free:
+            return self._free.popleft()
+        if not self._unused:
+            return None
+        tray = self._unused.popleft()
+        if self.crew is None or self.crew.shared.reserve(tray):
+            return tray
+        self._unused.clear()
+        return None
+
+    def _open_tray(self, tray: int) -> None:
+        """Make pieces of work of the next images, with places in a tray."""
+        items = [(place, self._todo.popleft()) for place in range(min(self.batch, len(self._todo)))]
+        pieces = self._pieces(items)
+        self._filling[tray] = _Filling(len(pieces), [])
+        self._works.extend(Work("fill", piece, tray) for piece in pieces)
+        self._changed.notify_all()
+
+    def _pieces(self, items: list[Item]) -> list[list[Item]]:
+        return [items[start : start + self._piece] for start in range(0, len(items), self._piece)]
+
+    def _take(self, work: Work, answer: Answer) -> bool:
+        """Take an answer; whether the machine was short of something."""
+        with self._changed:
+            self.seconds.update(answer.seconds)
+            if answer.error is not None:
+                return self._lost(work, answer.error)
+            self._in_a_row = 0
+            if work.kind == "whole":
+                self._finish(answer.found)
+            elif work.kind == "fill":
+                its = [*zip(work.items, answer.found, strict=True)]
+                self._filling[work.tray].good += [item for item, found in its if found is None]
+                self._finish([found for _, found in its if found is not None])
+                self._piece_filled(work.tray)
+            elif work.kind == "compute":
+                for (_, task), measures in zip(work.items, answer.found, strict=True):
+                    self._computed[task.image] = measures
+                    self.shown.add(task.image)
+                pieces = self._pieces(work.items)
+                self._saving[work.tray] = len(pieces)
+                self._works.extendleft(Work("save", piece, work.tray) for piece in pieces)
+                self._changed.notify_all()
+            else:
+                self._finish(
+                    [
+                        Done(task.image, self._computed.pop(task.image), sizes)
+                        for (_, task), sizes in zip(work.items, answer.found, strict=True)
+                    ]
+                )
+                self._piece_saved(work.tray)
+            return False
+
+    def _finish(self, found: list[Done]) -> None:
+        if not found:
+            return
+        for one in found:
+            if one.reason is None:
+                self.shown.add(one.image)
+        self._left -= len(found)
+        self._finished.put(found)
+        if not self._left:
+            self._changed.notify_all()
+            if self._failed:
+                self.stop(_missed(self._failed))
+
+    def _piece_filled(self, tray: int) -> None:
+        filling = self._filling[tray]
+        filling.pieces -= 1
+        if filling.pieces:
+            return
+        del self._filling[tray]
+        if filling.good:
+            self._filled.append((tray, sorted(filling.good, key=lambda item: item[0])))
+        else:
+            self._free.append(tray)
+        self._changed.notify_all()
+
+    def _piece_saved(self, tray: int) -> None:
+        self._saving[tray] -= 1
+        if not self._saving[tray]:
+            del self._saving[tray]
+            self._free.append(tray)
+            self._changed.notify_all()
+
+    def _lost(self, work: Work, error: BaseException) -> bool:
+        """Have images done again, later; whether the machine was short of something.
+
+        Any error but a shortage, and a process that ended, ends all work.
+        """
+        ended = isinstance(error, Ended)
+        short = error.from_outside if ended else is_shortage(error, FEWER)
+        if not (ended or short):
+            self.stop(error)
+            return False
+        tasks = [task for _, task in work.items]
+        for task in tasks:
+            self._computed.pop(task.image, None)
+        self._in_a_row += short and self._hands < 2
+        if tasks[0] is not self._alone:
+            self._again.extend(tasks)
+        elif short:
+            self._left -= 1
+            self._failed.append((tasks[0], error))
+        else:
+            reason = f"cannot be read: a process {error}{ALONE}"
+            self._finish([Done(tasks[0].image, [], [], reason)])
+        if work.kind == "fill":
+            self._piece_filled(work.tray)
+        elif work.kind == "save":
+            self._piece_saved(work.tray)
+        if self._in_a_row >= MOST_IN_A_ROW or (self._failed and not self._left):
+            self.stop(_missed(self._failed or [(tasks[0], error)]))
+        self._changed.notify_all()
+        return short
+
+    # ------------------------------------------------------------------ work for GPUs
+    def _feeders(self) -> Sequence[Hand | int]:
+        """What works for the GPUs: processes; or, by its number, this one, which keeps it ready."""
+        if not self.gpus:
+            return ()
+        return (self.crew.gpus if self.crew else None) or range(self.gpus)
+
+    def _feed(self, by: Hand | int) -> None:
+        """Give a GPU stacks."""
+        if isinstance(by, Hand):
+            by.begin(self.job, self.trays.layout)
+            self._feed_by(partial(self._there, by))
+        else:
+            with gpus_cuda().gpus[by]:
+                self._feed_by(self._here())
+
+    def _feed_by(self, compute: Compute) -> None:
+        while (filled := self._next_filled()) is not None:
+            self._compute(compute, *filled)
+
+    def _here(self) -> Compute:
+        """What computes stacks in this process."""
+        on_gpu = OnGpu(self.job.size, self.job.ranks, self.batch, self.job.svd)
+        return lambda work: done(self.job, work, self.trays, on_gpu)
+
+    def _there(self, hand: Hand, work: Work) -> Answer:
+        """Have a process compute a stack, and another one when it ends."""
+        for _ in range(MOST_ENDED):
+            try:
+                return hand.do(work)
+            except Ended as error:
+                how = error
+        raise ChildProcessError(f"the process that works for a GPU {how}, twice over one stack")
+
+    def _next_filled(self) -> tuple[int, list[Item]] | None:
+        with self._changed:
+            while not self._stopped and self._left:
+                if self._filled:
+                    return self._filled.popleft()
+                self._changed.wait()
+        return None
+
+    def _compute(self, compute: Compute, tray: int, items: list[Item]) -> None:
+        """Have a tray's images rebuilt and judged; then they wait to be written."""
+        work = Work("compute", items, tray, self.shown.first)
+        answer = compute(work)
+        if answer.error is not None:
+            raise answer.error
+        self._take(work, answer)
+
+
+def _missed(failed: list[tuple[Task, BaseException]]) -> BaseException:
+    """The error of images for which the machine does not suffice."""
+    task, error = failed[0]
+    if isinstance(error, Ended):
+        error = ChildProcessError(f"a process {error}")
+    elif not isinstance(error, OSError | MemoryError):  # of a library that has its own
+        error = MemoryError(str(error))
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    error.add_note(
+        f"it worked on {str(task.file)!r}{more}{ALONE}; give the program more of what it lacks, "
+        "choose a smaller --size, or leave that out"
+    )
+    return error

@@ -1,0 +1,182 @@
+"""Stacks of images in memory that several processes share: trays, of so many places each.
+
+The memory is a file without a name: whoever has it open sees it, and when all of them have ended,
+however they ended, nothing is left. Linux keeps it in memory alone (`memfd_create`); elsewhere it
+lies in the folder for temporary files. A tray's bytes are asked for before it is used: where there
+are no more, those that there are have to do, and no process ends for it.
+"""
+
+import errno
+import mmap
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_app.pipeline.capacity import tray_count
+
+ALIGNED = 4096  # bytes: each array begins at a page
+MOST_SHRUNK = 4  # `course_app.kernels.resize.MOST`, which is not imported before a GPU is used
+
+
+def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
+    """Whether an image fits into a place for others of a size, and a GPU can bring it to that."""
+    sides = zip(levels.shape, size, strict=True)
+    return (
+        levels.dtype == np.uint8
+        and levels.size <= size[0] * size[1] * np.dtype(np.float32).itemsize
+        and all(given <= MOST_SHRUNK * wanted for given, wanted in sides)
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Trays, and what a place in them holds.
+
+    Attributes
+    ----------
+    count, batch : int
+        Trays, and places in each.
+    size : (int, int)
+    ranks : int
+        Reconstructions of each image.
+    kept : int
+        Singular values of the factors; 0 where there are none.
+    """
+
+    count: int
+    batch: int
+    size: tuple[int, int]
+    ranks: int
+    kept: int = 0
+
+    def shapes(self) -> list[tuple[tuple[int, ...], type]]:
+        """Of images, sizes, scan lines and the three factors: shape and type."""
+        (rows, columns), all_places = self.size, (self.count, self.batch)
+        arrays: list[tuple[tuple[int, ...], type]] = [
+            ((*all_places, rows, columns), np.float32),
+            ((*all_places, 2), np.int32),
+            ((self.count, self.ranks, self.batch, rows, 1 + columns), np.uint8),
+        ]
+        if self.kept:
+            parts = (rows, self.kept), (self.kept,), (self.kept, columns)
+            arrays += [((*all_places, *part), np.float32) for part in parts]
+        return arrays
+
+    @property
+    def bytes(self) -> int:
+        """Of all trays."""
+        return sum(map(_rounded, self.shapes()))
+
+    @classmethod
+    def within_memory(
+        cls, batch: int, size: tuple[int, int], ranks: int, kept: int, images: int
+    ) -> "Layout":
+        """As many trays as memory has room for, at most those that so many images fill."""
+        one = cls(1, batch, size, ranks, kept).bytes
+        return cls(tray_count(one, -(-images // batch)), batch, size, ranks, kept)
+
+
+def _rounded(array: tuple[tuple[int, ...], type]) -> int:
+    shape, kind = array
+    return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // ALIGNED) * ALIGNED
+
+
+class Trays:
+    """The arrays of trays.
+
+    Parameters
+    ----------
+    layout : Layout
+    file : int, optional
+        Descriptor of the shared file; without it memory is this process's alone.
+
+    Attributes
+    ----------
+    images : ndarray, shape (trays, batch, rows, columns), float32
+        Or, in the same bytes, 8-bit grey levels of another size, for a GPU that brings them to it.
+    sizes : ndarray, shape (trays, batch, 2), int32
+        That size; 0, 0 for an image that has the right one.
+    lines : ndarray, shape (trays, ranks, batch, rows, 1 + columns), uint8
+    factors : tuple of ndarray
+        u, s and vt, or nothing.
+    """
+
+    def __init__(self, layout: Layout, file: int | None = None):
+        self.layout = layout
+        memory = mmap.mmap(-1 if file is None else file, layout.bytes)
+        arrays, start = [], 0
+        for shape, kind in layout.shapes():
+            count = int(np.prod(shape))
+            arrays.append(np.frombuffer(memory, kind, count, start).reshape(shape))
+            start += _rounded((shape, kind))
+        self.images, self.sizes, self.lines, *factors = arrays
+        self.factors = tuple(factors)
+
+    def put(self, tray: int, place: int, levels: np.ndarray) -> None:
+        """Put an image into its place: float32 of the right size, or uint8 with no more bytes."""
+        there = self.images[tray, place]
+        if levels.dtype == np.uint8:
+            there.reshape(-1).view(np.uint8)[: levels.size] = levels.reshape(-1)
+            self.sizes[tray, place] = levels.shape
+        else:
+            there[...] = levels
+            self.sizes[tray, place] = 0
+
+
+class SharedFile:
+    """The file in which trays lie, empty until `begin`.
+
+    Attributes
+    ----------
+    descriptor : int
+        Which processes inherit.
+    """
+
+    def __init__(self) -> None:
+        if sys.platform == "linux":
+            self.descriptor = os.memfd_create("course-trays")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self.descriptor = os.dup(file.fileno())
+
+    def begin(self, layout: Layout) -> None:
+        """Say what will lie in it; no memory is taken yet."""
+        self.layout = layout
+        os.ftruncate(self.descriptor, 0)
+        os.ftruncate(self.descriptor, layout.bytes)
+
+    def reserve(self, tray: int) -> bool:
+        """Take memory for a tray; False where there is no more.
+
+        Raises
+        ------
+        MemoryError
+            Where there is not enough for two trays.
+        """
+        start = 0
+        try:
+            for shape, kind in self.layout.shapes():
+                size = int(np.prod(shape[1:])) * np.dtype(kind).itemsize
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(self.descriptor, start + tray * size, size)
+                start += _rounded((shape, kind))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT):
+                raise
+            if tray < 2:
+                needed = 2 * self.layout.bytes / self.layout.count / 2**20
+                raise MemoryError(
+                    f"there is no room for {needed:,.0f} MiB of memory that processes share "
+                    f"({error.strerror}); choose a smaller --batch"
+                ) from error
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of it; processes that have it open keep it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1

@@ -1,0 +1,160 @@
+"""A process that works on images for another: what it reads, what it answers, how it ends.
+
+Its parent (`course_app.pipeline.workers`) starts it, sends a `Job`, then one piece of work after
+the other, each answered before the next comes. Linear algebra has one thread: there is a process
+for each core. It ends with its parent: at once on Linux, elsewhere when nobody sends more.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import struct
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from course_app.pipeline import stages, threads
+from course_app.pipeline.engines import OnGpu, gpus_cuda
+from course_app.pipeline.shared_buffers import Trays
+from course_app.pipeline.stages import Clock, Job, Shown, Task
+
+LENGTH = struct.Struct("<Q")
+BEHIND = 5  # of nice(2): who feeds a GPU should not wait for those whom it waits for
+PARENT_DEATH_SIGNAL = 1  # prctl(2), PR_SET_PDEATHSIG
+FIRST_TO_END = "500"  # of 1000, proc(5): a system without memory ends this one, not its parent
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work: some images, and what to do with them.
+
+    Attributes
+    ----------
+    kind : {"whole", "fill", "compute", "save"}
+        A function of `course_app.pipeline.stages`.
+    items : list of (int, Task)
+        Places in the tray, and images.
+    tray : int
+    good : tuple of int
+        Images that are known to be good, the first ones: the grid may show them.
+    """
+
+    kind: str
+    items: list[tuple[int, Task]]
+    tray: int = 0
+    good: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a piece of work.
+
+    Attributes
+    ----------
+    found : list
+        For each image, as the function gives it.
+    seconds : dict of str to float
+        What each stage took.
+    error : BaseException or None
+        What ended it: more than one image is wrong.
+    """
+
+    found: list[Any] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+def done(job: Job, work: Work, trays: Trays | None, on_gpu: OnGpu | None = None) -> Answer:
+    """Do a piece of work, in this process."""
+    clock, shown = Clock(), Shown(work.good)
+    try:
+        if work.kind == "whole":
+            found = [stages.whole(job, task, shown, clock) for _, task in work.items]
+        elif work.kind == "compute":
+            found = stages.compute(job, work.items, trays, work.tray, clock, on_gpu, shown)
+        else:
+            do = {"fill": stages.fill, "save": stages.save_tray}[work.kind]
+            found = do(job, work.items, trays, work.tray, clock)
+    except Exception as error:  # its parent raises it
+        return Answer(error=error, seconds=dict(clock.seconds))
+    return Answer(found, dict(clock.seconds))
+
+
+# --- between the processes ------------------------------------------------------------------------
+
+
+def send(file: BinaryIO, what: Any) -> None:
+    """Write an object and its length."""
+    content = pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL)
+    file.write(LENGTH.pack(len(content)) + content)
+    file.flush()
+
+
+def receive(file: BinaryIO) -> Any:
+    """Read an object; EOFError where the other process has ended."""
+    (length,) = LENGTH.unpack(_exactly(file, LENGTH.size))
+    return pickle.loads(_exactly(file, length))
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    content = file.read(count)
+    if len(content) < count:
+        raise EOFError("the other process has ended")
+    return content
+
+
+def _sendable(answer: Answer) -> Answer:
+    """An answer that can travel: an exception that cannot is told in words."""
+    try:
+        pickle.loads(pickle.dumps(answer.error))
+        return answer
+    except Exception:
+        told = RuntimeError(f"{type(answer.error).__name__}: {answer.error}")
+        return Answer(answer.found, answer.seconds, told)
+
+
+def main(words: list[str]) -> None:
+    """Work until nobody sends more."""
+    for name in ("SIGINT", "SIGHUP"):  # for the parent, which ends this process
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a decoder prints is no answer
+    try:
+        end_with_parent(int(words[1]))
+        with threads.kept(), threads.one_thread():
+            serve(incoming, outgoing, int(words[0]), *map(int, words[2:]))
+    except (EOFError, BrokenPipeError):
+        return
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the system kill this process when its parent dies, which may have died, or before it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(FIRST_TO_END)
+    if os.name == "posix" and os.getppid() != parent:
+        raise EOFError("the parent has ended")
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | None = None) -> None:
+    """Take a job and its memory, then answer each piece of work; make a GPU ready meanwhile."""
+    on_gpu = problem = None
+    if gpu is not None:
+        try:
+            gpus_cuda().select_device(gpu)
+        except Exception as error:  # its parent raises it
+            problem = error
+    job, layout = receive(incoming)
+    trays = Trays(layout, descriptor) if layout else None
+    if gpu is None and job.engine == "gpu" and hasattr(os, "nice"):
+        os.nice(BEHIND)
+    if gpu is not None:
+        on_gpu = OnGpu(job.size, job.ranks, layout.batch, job.svd)
+    send(outgoing, _sendable(Answer(error=problem)))  # it is ready
+    while True:
+        send(outgoing, _sendable(done(job, receive(incoming), trays, on_gpu)))
