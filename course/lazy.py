@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from course import old_names
+
 
 def face(
     package: str, names_in: Mapping[str, str]
@@ -32,9 +34,13 @@ def face(
         try:
             module = home[name]
         except KeyError:
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}; it has {', '.join(sorted(home))}"
-            ) from None
+            try:
+                return old_names.found(f"{package}.{name}")
+            except KeyError:
+                raise AttributeError(
+                    f"module {package!r} has no attribute {name!r}; it has "
+                    f"{', '.join(sorted(home))}"
+                ) from None
         own = module == package
         value = import_module(f"{package}.{name}") if own else getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)

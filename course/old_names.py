@@ -5,6 +5,7 @@ names are one module. A package or module of the learner's own comes before an o
 """
 
 import importlib
+import pkgutil
 import sys
 import warnings
 from importlib.abc import Loader, MetaPathFinder
@@ -15,6 +16,13 @@ from types import ModuleType
 MOVED = {
     "lessons": "course_lessons",
     "recording": "course_recording",
+    "course.pipeline": "course_app.pipeline",
+    "course.cluster": "course_app.cluster",
+}
+#: Names that a package gave, and where they are now.
+NAMES = {
+    "course_app.cluster.scaling": "course_lessons.lesson12.scaling",
+    "course.plots.scaling_chart": "course_lessons.lesson12.plots.scaling_chart",
 }
 
 
@@ -25,6 +33,20 @@ def new_name(name: str) -> str | None:
         if new := MOVED.get(".".join(parts[:count])):
             return ".".join([new, *parts[count:]])
     return None
+
+
+def found(name: str) -> object:
+    """What an old name of a package meant.
+
+    Raises
+    ------
+    KeyError
+        When the name is no old one.
+    """
+    place = NAMES.get(name) or new_name(name)
+    if place is None:
+        raise KeyError(name)
+    return pkgutil.resolve_name(place)
 
 
 class OldNames(MetaPathFinder, Loader):

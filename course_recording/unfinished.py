@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import course
+import course_app
 import course_lessons
 from course.files import write_whole
 from course.measure.recorded import COLUMNS, Figure
 
 #: Folders whose code figures depend on: what measures, and what is measured.
-ROOMS = tuple(Path(file).parent for file in (__file__, course.__file__, course_lessons.__file__))
+ROOMS = tuple(
+    Path(file).parent
+    for file in (__file__, course.__file__, course_app.__file__, course_lessons.__file__)
+)
 
 
 def sources(rooms: Iterable[Path] = ROOMS) -> str:

@@ -58,7 +58,8 @@ def _is_readers(function: FunctionType) -> bool:
     """Whether a function is the reader's own; installed packages are left as they are."""
     module = sys.modules.get(function.__module__)
     file = getattr(module, "__file__", None) or ""
-    return "site-packages" not in file and not (function.__module__ or "").startswith("course.")
+    top = (function.__module__ or "").partition(".")[0]
+    return "site-packages" not in file and top not in ("course", "course_app")
 
 
 def _copy(function: FunctionType, memory: dict[int, Any]) -> FunctionType:

@@ -16,7 +16,7 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ import pandas
 from scipy import sparse, special
 
 import course.kernels
+import course_app.kernels
 from course.backend import cuda
 from course.door.door import Door
 
@@ -123,13 +124,20 @@ FRONTS = {
     "svd": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, full_matrices=False)[1]),
     "rank_k": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, compute_uv=False)[:2], {"k": 2}),
 }  # fmt: skip
+HOMES = course.kernels, course_app.kernels
 LONG = {"svd", "rank_k", "attention", "resized", "judged", "product"}
 
 
+def modules() -> Iterator[pkgutil.ModuleInfo]:
+    """The modules of all kernels."""
+    for package in HOMES:
+        yield from pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+
+
 def doors() -> dict[str, tuple[Door, Callable]]:
-    """All entry points of `course.kernels`, and the function that enters each, by its name."""
+    """All entry points of kernels, and the function that enters each, by its name."""
     found = {}
-    for one in pkgutil.walk_packages(course.kernels.__path__, "course.kernels."):
+    for one in modules():
         module = importlib.import_module(one.name)
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == one.name:

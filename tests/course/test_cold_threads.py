@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import random
 import subprocess
 import sys
@@ -13,11 +12,10 @@ import weakref
 import numpy as np
 import pytest
 
-import course.kernels
 from course import backend
 from course.backend import cuda
 from course.checks import judging
-from tests.course.drawn_arrays import FRONTS, LONG, to_numpy
+from tests.course.drawn_arrays import FRONTS, LONG, modules, to_numpy
 from tests.course.sample_exercises import SQUARE
 from tests.threads import at_once
 from warpsim.front import programs
@@ -29,7 +27,7 @@ simulated = pytest.mark.skipif(backend.gpu() is not None, reason="a GPU's kernel
 def forget_all(monkeypatch):
     """No kernel has been made, typed or translated, and no door has a plan."""
     monkeypatch.setattr(programs, "_programs", weakref.WeakKeyDictionary())
-    for one in pkgutil.walk_packages(course.kernels.__path__, "course.kernels."):
+    for one in modules():
         for value in vars(importlib.import_module(one.name)).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()

@@ -44,11 +44,13 @@ BUDGETS = {
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     "course_lessons": Budget(44_000, 13, 44_300),
-    "course_recording": Budget(10_300, 301, 10_900),
+    # 75 of these the command `bench`, which came from course/__main__
+    "course_recording": Budget(10_300, 376, 11_000),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared
     "tools": Budget(5_700, 395),
-    "tests": Budget(54_500, 5_301, 64_200),
+    # 220 of these old names, and what a learner has beside a notebook
+    "tests": Budget(54_500, 5_521, 64_400),
 }
 SLACK = 500
 

@@ -25,15 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 BELOW = {
     "warpsim": set(),
     "course": {"warpsim"},
-    "course_lessons": {"course", "warpsim"},
-    "course_recording": {"course_lessons", "course", "warpsim"},
-    "tools": {"course_recording", "course_lessons", "course", "warpsim"},
+    "course_app": {"course", "warpsim"},
+    "course_lessons": {"course_app", "course", "warpsim"},
+    "course_recording": {"course_lessons", "course_app", "course", "warpsim"},
+    "tools": {"course_recording", "course_lessons", "course_app", "course", "warpsim"},
 }
 #: check() finds the exercises in the lessons' folders by their names.
 BY_NAME = {("course.checks.exercises", "course_lessons")}
 
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
-SHARED = ("course.kernels", "course.models", "course.torch")
+SHARED = ("course.kernels", "course.models", "course.torch", "course_app")
 MOST_MODULES = 10  # directly in course/
 
 #: Folders whose own files are places each; elsewhere a folder is one.
@@ -328,7 +329,7 @@ def test_what_a_text_takes_from_a_module_is_there(path):
 def test_the_imports_that_a_text_shows_keep_the_rule_too(path):
     text = path.read_text(encoding="utf-8")
     shown = re.findall(
-        r"\b(?:from|import) ((?:course|warpsim|course_recording|tools)\.[\w.]+)", text
+        r"\b(?:from|import) ((?:course|course_app|warpsim|course_recording|tools)\.[\w.]+)", text
     )
     assert not [name for name in shown if not name.startswith(SHARED)]
 
@@ -337,7 +338,7 @@ def test_the_imports_that_a_text_shows_keep_the_rule_too(path):
 def test_the_files_that_a_text_names_are_there(path):
     text = path.read_text(encoding="utf-8")
     named = re.findall(
-        r"`((?:course|warpsim|course_lessons|course_recording|tools)/[\w/]+\.\w+)`", text
+        r"`((?:course|course_app|warpsim|course_lessons|course_recording|tools)/[\w/]+\.\w+)`", text
     )
     assert not [name for name in named if not (ROOT / name).exists()]
 

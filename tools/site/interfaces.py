@@ -2,13 +2,17 @@
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import course.kernels
+import course_app.kernels
 
+#: Where families of kernels are.
+HOMES = course.kernels, course_app.kernels
 #: Of a picture, what Matplotlib's own documentation says.
 _OF_MATPLOTLIB = "add_axes, add_subplot, text, legend, set"
 
@@ -19,7 +23,8 @@ def write(source: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name in ("course", "warpsim"):
         (folder / f"{name}.rst").write_text(_face(importlib.import_module(name)), encoding="utf-8")
-    for family in pkgutil.iter_modules(course.kernels.__path__, "course.kernels."):
+    found = (pkgutil.iter_modules(home.__path__, f"{home.__name__}.") for home in HOMES)
+    for family in itertools.chain.from_iterable(found):
         text = _heading(family.name) + _module(family.name)
         if family.ispkg:
             package = importlib.import_module(family.name)
@@ -32,10 +37,11 @@ def write(source: Path) -> None:
 
 def plain_kernels() -> None:
     """Put the Python functions of the course's kernels in their places, for autodoc to read."""
-    for module in pkgutil.walk_packages(course.kernels.__path__, "course.kernels."):
-        importlib.import_module(module.name)
+    for home in HOMES:
+        for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+            importlib.import_module(module.name)
     for name, module in list(sys.modules.items()):
-        if name.startswith("course.kernels"):
+        if name.startswith(tuple(home.__name__ for home in HOMES)):
             for each, value in list(vars(module).items()):
                 if function := getattr(value, "py_func", None):
                     setattr(module, each, function)

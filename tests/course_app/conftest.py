@@ -1,30 +1,16 @@
-"""Fixtures of many tests of the course's package."""
+"""Fixtures of many tests of the program."""
 
-import numpy as np
 import pytest
 
-from course.compiler.together import compiled_together
 from course_app.pipeline import capacity, pipeline, results
 from tests.course_app.line_parts import lives
 from tests.course_app.pipeline_parts import at_work, draw_quickly
 
 
 @pytest.fixture
-def rng():
-    return np.random.default_rng(12)
-
-
-@pytest.fixture
 def quick_grid(monkeypatch):
     """The grid of pictures is not drawn."""
     monkeypatch.setattr(results, "write_grid", draw_quickly)
-
-
-@pytest.fixture(scope="module")
-def compiled_once():
-    """Numba meets a kernel and its device functions once for all targets of a file."""
-    with compiled_together():
-        yield
 
 
 @pytest.fixture(scope="module")
