@@ -10,8 +10,8 @@ import sys
 import time
 
 from course.backend import cuda
-from course.models.vae import data
-from course.models.vae.shape import VAEShape
+from course_models.vae import data
+from course_models.vae.shape import VAEShape
 from course_recording.subjects import vae
 
 

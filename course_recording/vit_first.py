@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from course.models.vit.shape import TOY, ViTShape
-from course.models.vit.weights import initial
+from course_models.vit.shape import TOY, ViTShape
+from course_models.vit.weights import initial
 from course_recording.first_calls import told
 
 WAYS = ("ours", "eager", "compiled")
@@ -39,7 +39,7 @@ def ours(shape: ViTShape, batch: int) -> tuple[Callable[[], Any], Callable[[], A
     import numpy as np
 
     from course.backend import cuda
-    from course.models.vit.network import ViT
+    from course_models.vit.network import ViT
 
     vit = ViT(shape, initial(shape))
     size = batch, shape.channels, shape.image, shape.image

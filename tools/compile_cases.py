@@ -13,18 +13,10 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
-from course.kernels import (
-    activation,
-    convolution,
-    linear,
-    losses,
-    matmul,
-    products,
-    reduce,
-)
+from course.kernels import activation, linear, matmul, products, reduce
 from course.kernels.arrays import WORDS
-from course.kernels.convolution import function_of
 from course.kernels.layer_tiles import PRECISIONS
+from course.kernels.linear import function_of
 from course.kernels.norm import Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
@@ -34,13 +26,14 @@ from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
 from course.kernels.tensor_products import product_of
-from course.models.digits import one_kernel
-from course.models.digits.mnist import MNIST_SIDE
-from course.models.digits.weights import ACTIVATIONS, SIDE
-from course.models.spectral import network
-from course.models.vae.forward import forward_of
-from course.models.vae.shape import VAEShape
-from course.models.vae.update import update_of
+from course_lessons.lesson13.digits import convolution, one_kernel
+from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
+from course_models.digits import MNIST_SIDE
+from course_models.spectral import network
+from course_models.training import losses
+from course_models.vae.forward import forward_of
+from course_models.vae.shape import VAEShape
+from course_models.vae.update import update_of
 
 # --- types ----------------------------------------------------------------------------------------
 
@@ -98,12 +91,12 @@ SIGNATURES: dict[str, str] = {
     "svd.ends.complete_many": f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, "
     "int32)",
     "synthetic_images.fill": f"void({_ONE}, uint64, uint64)",
-    "sampling.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
-    "sampling.sample_gradient": f"void({', '.join([_ONE] * 4)})",
-    "losses.kl_backward": f"void({_ONE}, {_ONE}, float32, {_ONE}, {_ONE})",
+    "training.rng.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
+    "training.rng.sample_gradient": f"void({', '.join([_ONE] * 4)})",
+    "training.losses.kl_backward": f"void({_ONE}, {_ONE}, float32, {_ONE}, {_ONE})",
     "matmul.bias_added": f"void({_TWO}, {_ONE}, {_TWO})",
     "matmul.bias_backward": f"void({_TWO}, {_ONE})",
-    "adam.*": f"void({', '.join([_ONE] * 8)})",
+    "training.adam.*": f"void({', '.join([_ONE] * 8)})",
     "synthetic_images.digest": "void(uint32[:, ::1], uint64[::1])",
 }
 

@@ -20,9 +20,9 @@ from course.kernels.halves.common import ELEMENTS
 from course.kernels.halves.dots import gemv
 from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES as NORM
-from course.kernels.patches import gather
 from course.kernels.reconstruct import warpgroup_tiles
 from course.kernels.tensor_maps import TensorMapType
+from course_models.patches import gather
 from tools.compile_cases import Case
 
 f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32

@@ -103,8 +103,8 @@ WORK = {
     f"{_norm}warp": Work(ROWS[0] // 4, 128, _normed),
     f"{_norm}block": Work(ROWS[0], 128, _normed),
     "activation.multiply": Work(FLAT // 256, 256, _floats((FLAT,), (FLAT,), (FLAT,))),
-    "adam.adam_each": Work((1 << 22) // 256, 256, _adam, 3),
-    "losses.kl_backward": Work(
+    "training.adam.adam_each": Work((1 << 22) // 256, 256, _adam, 3),
+    "training.losses.kl_backward": Work(
         FLAT // 256, 256, _floats((FLAT,), (FLAT,), np.float32(0.5), (FLAT,), (FLAT,)), 2
     ),
     "convolution.convolve_naive": Work(
@@ -116,7 +116,7 @@ WORK = {
     ),
     "matmul.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
     "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _halves),
-    "seeded.digest": Work((16, 64), 256, _digest),
+    "synthetic_images.digest": Work((16, 64), 256, _digest),
 }  # fmt: skip
 #: Kernels of (out, x), whose results come first.
 RESULT_FIRST = {name for name in WORK if name.startswith("transpose.")}

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from course.models.digits import data
-from course.models.digits.mnist import mnist
-from course.models.digits.network import accuracy, erf, reference
-from course.models.digits.weights import ACTIVATIONS, Weights
+from course_lessons.lesson13.digits.network import accuracy, erf, reference
+from course_lessons.lesson13.digits.weights import ACTIVATIONS, Weights
+from course_models import digits
+from course_models.digits import mnist
 from tools.lessons import ROOT
 
 FOLDER = ROOT / "data" / "models"
@@ -177,7 +177,7 @@ def main(words: list[str] | None = None) -> None:
         x, labels = mnist(chosen.mnist, "train")
         test, truth = mnist(chosen.mnist, "t10k")
     else:
-        (x, labels), (test, truth) = data.training(), data.held_out()
+        (x, labels), (test, truth) = digits.training(), digits.held_out()
     for name in activations:
         weights = train(x, labels, name, chosen.steps)
         file = chosen.out or FOLDER / f"digits_{name}.npz"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.models.spectral.data import BANDS, FRAMES, POINTS, area_under_curve, held_out, spectra
-from course.models.spectral.network import erf, reference
-from course.models.spectral.weights import EPSILON, Weights
+from course_models.spectral.data import BANDS, FRAMES, POINTS, area_under_curve, held_out, spectra
+from course_models.spectral.network import erf, reference
+from course_models.spectral.weights import EPSILON, Weights
 from tools.lessons import ROOT
 
 FILE = ROOT / "data" / "models" / "spectral.npz"

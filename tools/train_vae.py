@@ -4,7 +4,7 @@
 
 needs NumPy alone, and a quarter of a minute: 64 pixels to 8 numbers and back, on four of five of
 the 8 x 8 digits. The rate of Adam falls twice, to a quarter; all else is
-`course.models.vae.reference`. The same machine makes the same weights each time; another one may
+`course_models.vae.reference`. The same machine makes the same weights each time; another one may
 add in another order, and its weights differ in the last digits.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from course.models.vae import data, reference
-from course.models.vae.reference import NumpyTrainer
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training, Weights, save
+from course_models.vae import data, reference
+from course_models.vae.reference import NumpyTrainer
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training, Weights, save
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "models" / "vae.npz"
 SHAPE, BATCH, SEED = VAEShape(pixels=64, hidden=128, latent=8), 32, 0

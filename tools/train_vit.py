@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.models.spectral.network import erf
-from course.models.vae.data import Digits, digits
-from course.models.vit.reference import forward
-from course.models.vit.shape import EPSILON, ViTShape
-from course.models.vit.weights import Weights, initial
+from course_models.spectral.network import erf
+from course_models.vae.data import Digits, digits
+from course_models.vit.reference import forward
+from course_models.vit.shape import EPSILON, ViTShape
+from course_models.vit.weights import Weights, initial
 from tools.lessons import ROOT
 
 FILE = ROOT / "data" / "models" / "vit_digits.npz"

@@ -14,6 +14,8 @@ For many rows it is a product of matrices, see `course.kernels.reconstruct`. For
 that weights are read side by side and that there are enough warps.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,11 +23,39 @@ from typing import Any, NamedTuple
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.arrays import Array, blocks_over
-from course.kernels.convolution import activated, function_of
+from course.kernels.activation import EACH, FUNCTIONS, each
+from course.kernels.arrays import Array, blocks_over, flat
 from course.kernels.intrinsics import load
-from course.kernels.steps import Ladder, Launch, Step
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
+
+
+@cuda.jit(device=True)
+def same(x):
+    """No activation."""
+    return x
+
+
+def function_of(activation: str | None) -> Callable:
+    """The device function of an activation's name; ValueError says which there are."""
+    if activation is None:
+        return same
+    require_choice(activation, "activation", FUNCTIONS)
+    return FUNCTIONS[activation][0]
+
+
+def activated(out: Array, activation: str | None) -> list[Launch]:
+    """What applies an activation in place, as a kernel of its own; nothing without one."""
+    if activation is None:
+        return []
+    elements = flat(out, "out")
+    return [Launch(each(function_of(activation)), *threads_for(out), (elements, elements))]
+
+
+def threads_for(out: Array) -> tuple[int, int]:
+    """Grid and block where a thread has one element."""
+    return ceil_div(out.size, EACH), EACH
+
 
 ZERO = float32(0)
 WARPS = 8  # of a block, each with an output

@@ -17,15 +17,15 @@ import numpy as np
 
 from course import backend
 from course.files import alone_in, make_folder, unwaiting, write_whole
-from course.models.vae import data, reference, weights
-from course.models.vae.data import Digits
-from course.models.vae.reference import NumpyTrainer
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training, Weights
 from course.plots import vae_charts
 from course.plots.style import Picture
 from course.stopping import put_off, stoppable
 from course_app.commands.reconstruct import path, positive
+from course_models.vae import data, reference, weights
+from course_models.vae.data import Digits
+from course_models.vae.reference import NumpyTrainer
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training, Weights
 
 MANY = 10_000  # images; of fewer the usual model is small
 LARGE = {"epochs": 20, "batch": 128, "hidden": 400, "latent": 200, "rate": 1e-3, "seed": 0}
@@ -41,7 +41,7 @@ HELP = """\
 A variational autoencoder of digits, trained on a GPU or with NumPy.
 
 PLACE is a folder of MNIST's IDX files, a CSV of Colab's form (a label, then pixels), a binary file
-that course.models.vae.data.write made, or the word digits: the 8 x 8 ones that come with the
+that course_models.vae.data.write made, or the word digits: the 8 x 8 ones that come with the
 course. Without it MNIST is taken where it is (the folder COURSE_MNIST, Colab's own), else the 8 x 8
 ones. Of these, every fifth is kept from trainings, and rebuilt.
 """
@@ -306,7 +306,7 @@ def _trainer(chosen: Namespace, training: Training, images: np.ndarray) -> tuple
         raise Refused("--precision is a GPU's, and NumPy trains here: leave it out")
     if gpu is None:
         return NumpyTrainer(training, images), "NumPy"
-    from course.models.vae.fused import FusedTrainer
+    from course_models.vae.trainer import FusedTrainer
 
     return FusedTrainer(training, images, chosen.precision), gpu
 

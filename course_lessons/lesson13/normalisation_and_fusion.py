@@ -1017,7 +1017,7 @@ predict("trained with ReLU, computed with GELU: % right", 50, within=1.1, no_eff
 # %%
 from dataclasses import replace
 
-from course.models import digits
+from course_lessons.lesson13 import digits
 
 
 images, labels = digits.held_out()

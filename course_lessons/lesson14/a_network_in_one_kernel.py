@@ -49,7 +49,7 @@ from course import (
     beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace, wrapped,
 )  # fmt: skip
 from course.kernels.activation import gelu
-from course.models import spectral
+from course_models import spectral
 from course_lessons.lesson03.toy_gpu import ToyGPU
 from course_lessons.lesson14 import pictures
 
@@ -66,7 +66,7 @@ from course_lessons.lesson14 import pictures
 # sounds. What it cannot rebuild is suspicious.
 #
 # Our spectra are **synthetic**: made by a program, whose structure you can read in
-# `course/models/spectral/data.py`. A healthy machine has six resonances (bands in which it is
+# `course_models/spectral/data.py`. A healthy machine has six resonances (bands in which it is
 # always loud) and some noise. There are four faults:
 
 # %%
@@ -138,7 +138,7 @@ print(f"for 32 of them: {2 * products * 32 / recorded_roofs('H200').rates['float
 # A batch of 32 is nothing to an H200: less than a tenth of a microsecond of arithmetic. Keep that
 # figure in mind when you see what it takes in practice.
 #
-# The natural way, which every framework goes: a kernel a layer. `course/models/spectral/layers.py`
+# The natural way, which every framework goes: a kernel a layer. `course_models/spectral/layers.py`
 # has four small kernels, launched ten times.
 
 # %%
@@ -311,7 +311,7 @@ for name in ("layers", "layers, graph", "fused", "fused, graph"):
 #
 # <kbd>core</kbd> 20 minutes
 #
-# Now the kernel itself (`course/models/spectral/fused.py`), in steps. First: who does what?
+# Now the kernel itself (`course_models/spectral/fused.py`), in steps. First: who does what?
 #
 # A natural plan is "a block a spectrum, a thread a band": 64 threads go through the five frames,
 # one after the other. But the frames have nothing to do with each other until the basis. So give
@@ -1546,10 +1546,10 @@ progress(14)
 #
 # - Add gamma and beta to `normalise_frames`. How many more reads does the trace count?
 # - Let a lane of `staged_weights` take two rows at a time. What happens to the wavefronts?
-# - Give the fused kernel a new fault: set `SAMPLE` to 320 in `course/models/spectral/shape.py`, and
-#   read the trace.
+# - Give the fused kernel a new fault: set `SAMPLE` to 320 in `course_models/spectral/config.py`,
+#   and read the trace.
 # - Replace MSE by the largest difference of a frame. Which faults does that find better?
-# - Invent a fault in `course/models/spectral/data.py`. Does the score find it?
+# - Invent a fault in `course_models/spectral/data.py`. Does the score find it?
 
 # %% [markdown]
 # ## Common misconceptions

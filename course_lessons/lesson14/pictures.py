@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from course.models.spectral.data import BANDS, FRAMES
-from course.models.spectral.shape import FusedShape
 from course.plots.style import SMALL, TINY, Pen, Picture, listed, style, swatches
+from course_models.spectral.config import FusedShape
+from course_models.spectral.data import BANDS, FRAMES
 from warpsim.draw.palette import (
     BLUE,
     FAINT,

@@ -693,7 +693,7 @@ if torch:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from course.models import spectral
+from course_models import spectral
 
 network = spectral.Autoencoder(spectral.Weights.trained())
 some = spectral.spectra(4, seed=1)

@@ -60,8 +60,8 @@ from numba import float32
 
 from course import beside, check, cuda, gpu, known_gpu, plots, predict, progress
 from course import recorded, trace
-from course.models.vae import data, reference
-from course.models.vae.inference import VAE
+from course_models.vae import data, reference
+from course_models.vae.inference import VAE
 from course_lessons.lesson16 import pictures
 from course_lessons.lesson16.parts import fetched
 
@@ -232,14 +232,14 @@ beside("bce-of-logits", bce_of_logits)
 # What has `/ images` is KL's. Such a z is called *reparameterised*.
 
 # %% [markdown]
-# `course/models/vae/reference.py` has all of it in NumPy, on one page. All kernels are held to that
+# `course_models/vae/reference.py` has all of it in NumPy, on one page. All kernels are held to that
 # page. Is it right? Take one number of an array of weights and move it by h to both sides, as in
 # [lesson 15](15_your_kernel_inside_pytorch.ipynb). The loss's difference, divided by 2 h, must be
 # the derivative. In float64, for four arrays of a tiny network:
 
 # %%
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import initial
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import initial
 
 rng = np.random.default_rng(7)
 small = VAEShape(pixels=6, hidden=5, latent=2)
@@ -412,8 +412,8 @@ predict.answer("bytes an element, generator with a state", asked // N, how="coun
 # draw to the next. And any grid, any GPU, NumPy, too, draws the same noise in any order.
 
 # %%
-from course.kernels import sampling
-from course.kernels.sampling import normal4  # for the exercise
+from course_models.training import rng as sampling
+from course_models.training.rng import normal4  # for the exercise
 
 by_four = N // 4 // 128
 report = trace(sampling.sample, by_four, 128, *numbers, np.array([5, 0]), *results)
@@ -653,7 +653,7 @@ beside("product-epilogue", hidden_layer)
 #
 # The third makes one launch of many. What an image becomes depends on no other image. So a group of
 # blocks takes 16 images forward and back; only its blocks wait for each other
-# (`course/models/vae/forward.py`). A second launch updates all weights (`update.py`). It writes new
+# (`course_models/vae/forward.py`). A second launch updates all weights (`update.py`). It writes new
 # ones beside the old, so a new GPU may begin it while the first launch still reads.
 
 # %% [markdown]
@@ -669,7 +669,7 @@ predict("launches, layered; bytes, layered / fused", 20, 20, within=1.5, numbers
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from course.models.vae.weights import Training
+from course_models.vae.weights import Training
 from course_lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
 
 seen = data.digits(held_out=False).images
@@ -822,8 +822,8 @@ predict.answer("a warp's sum without a barrier", said, how="found")
 # three steps, by NumPy, by a launch for each operation, and by two launches:
 
 # %%
-from course.models.vae.fused import FusedTrainer
-from course.models.vae.reference import NumpyTrainer
+from course_models.vae.trainer import FusedTrainer
+from course_models.vae.reference import NumpyTrainer
 from course_lessons.lesson16.layered import LayeredTrainer
 
 for kind in (NumpyTrainer, LayeredTrainer, FusedTrainer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.models.vae.fused import FusedTrainer
-from course.models.vae.weights import Training
 from course_lessons.lesson16.layered import LayeredTrainer
+from course_models.vae.trainer import FusedTrainer
+from course_models.vae.weights import Training
 from warpsim import trace
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.models.vae import reference
 from course_lessons.cases import covering, drawn, empty, normal, table, unit
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson16 import rivals
 from course_lessons.lesson16.judges import judge_launches
 from course_lessons.lesson16.toy_launches import STEP, Work
+from course_models.vae import reference
 
 THREADS = 128
 

@@ -4,7 +4,7 @@
 >>> trainer.run(468)
 >>> trainer.losses[-1], trainer.training()
 
-The formulas, their order and the noise are those of `course.models.vae.reference`. What one launch
+The formulas, their order and the noise are those of `course_models.vae.reference`. What one launch
 writes the next ones read from global memory: the hidden layer goes there and back between product,
 bias and LeakyReLU. All memory is taken once. From the second step on the launches are one CUDA
 graph, where there is a GPU and CuPy; whatever changes from step to step, place in the epoch, noise,
@@ -21,12 +21,14 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.kernels import activation, adam, launching, losses, matmul, sampling
+from course.kernels import activation, launching, matmul
 from course.kernels.arrays import known
 from course.kernels.steps import Launch, ceil_div, configured
-from course.models.vae.reference import check_images
-from course.models.vae.weights import Training, Weights
 from course_lessons.lesson16.parts import Parameters, add, count, gather
+from course_models.training import adam, losses
+from course_models.training import rng as sampling
+from course_models.vae.reference import check_images
+from course_models.vae.weights import Training, Weights
 
 THREADS = 256
 BLOCK = (32, 8)

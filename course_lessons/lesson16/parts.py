@@ -10,8 +10,8 @@ from numba import float32
 
 from course.backend import cuda
 from course.kernels.arrays import WIDE
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Weights
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Weights
 
 BYTE = float32(255)
 

@@ -15,7 +15,6 @@ from course.kernels.matmul import LADDER
 from course.measure.measured_roofs import roofs_in
 from course.measure.recorded import Figure
 from course.measure.roofline import Roofs
-from course.models.vae.shape import VAEShape
 from course.plots.image_charts import image_grid
 from course.plots.roofline_chart import roofline
 from course.plots.style import (
@@ -30,6 +29,7 @@ from course.plots.style import (
 )
 from course.plots.vae_charts import CELL, squares
 from course_lessons.lesson16.toy_launches import Work
+from course_models.vae.shape import VAEShape
 from warpsim.draw.palette import (
     BLUE,
     FAINT,

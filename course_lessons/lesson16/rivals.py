@@ -4,7 +4,8 @@ import numpy as np
 
 from course.checks.exercises import Case
 from course.checks.rivals import Launch, Rivals
-from course.kernels import activation, adam, losses, matmul, sampling
+from course.kernels import activation, matmul
+from course_models.training import adam, losses, rng
 
 THREADS = 256
 
@@ -40,8 +41,8 @@ def of_bce(timed: Case) -> Rivals:
 
 
 def _sample(mean, log_variance, counter, z, noise):
-    blocks = -(-z.size // (sampling.FOUR * THREADS))
-    return [Launch(sampling.sample, blocks, THREADS, (mean, log_variance, counter, z, noise))]
+    blocks = -(-z.size // (rng.FOUR * THREADS))
+    return [Launch(rng.sample, blocks, THREADS, (mean, log_variance, counter, z, noise))]
 
 
 def _sample_by_torch(torch, mean, log_variance, counter):

@@ -56,7 +56,7 @@ from numba import float32
 from numba.types import float16
 
 from course import check, cuda, predict, progress, recorded, trace
-from course.models.vit import reference
+from course_models.vit import reference
 from course_lessons.lesson18 import machine, parts, pictures
 from course_lessons.lesson18.parts import CUBE, KEYS, LOWEST, QUERIES, SIZE, SLOPE, TILE
 from course_lessons.lesson18.parts import dot_in_tiles, fill_tile, load_query, row_sum
@@ -586,7 +586,7 @@ def forward(images):
 
 
 # %% [markdown]
-# The reference is NumPy in float64 (`course/models/vit/reference.py`). A half has 11 bits, an error
+# The reference is NumPy in float64 (`course_models/vit/reference.py`). A half has 11 bits, an error
 # of up to 0.0005. The numbers go through 19 launches, each of which rounds its results. How large
 # is the relative error of the scores, of 100 digits that the network has never seen?
 
@@ -659,7 +659,7 @@ print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} tim
 # <kbd>deepening</kbd> 10 minutes
 #
 # The course has five ways to make tokens of patches, as people think of them one after the other
-# (`course/kernels/patches.py`). Here they count what they do, on two images that lie on the host:
+# (`course_models/patches.py`). Here they count what they do, on two images that lie on the host:
 #
 # - "channels": a channel goes to the GPU, its product comes back, the host adds.
 # - "sorted": the host sorts pixels into rows, one product. "streams": the same in parts.
@@ -672,7 +672,7 @@ predict("fewest launches", "gemm", choices=("channels", "sorted", "streams", "ke
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from course.kernels.patches import WAYS, PatchEmbedding
+from course_models.patches import WAYS, PatchEmbedding
 
 sizes = (32, 3, 4, 4), (32,), (32,), (5, 32)  # weights, bias, class token, positions
 made = [0.1 * rng.standard_normal(size, dtype=np.float32) for size in sizes]
@@ -735,7 +735,7 @@ predict.answer("bytes asked for: scores in memory / all in tiles", ratio, how="c
 # block's buffers, and in which of its steps 0 to 6 each is needed; x comes in, out goes out:
 
 # %%
-from course.models.vit.buffers import lifetimes, packed
+from course_models.vit.buffers import lifetimes, packed
 
 steps = [("x", "normed"), ("normed", "qkv"), ("qkv", "heads"), ("heads", "x", "middle"),
          ("middle", "normed2"), ("normed2", "hidden"), ("hidden", "middle", "out")]  # fmt: skip
@@ -884,7 +884,7 @@ check("product-by-rows", product_by_rows)
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# `course.models.vit` is the whole at full size; it takes a trained ViT-B/16 of the libraries timm
+# `course_models.vit` is the whole at full size; it takes a trained ViT-B/16 of the libraries timm
 # or torchvision, too. It was timed on an NVIDIA H200 in float16, beside PyTorch with the same
 # weights: *eager*, a kernel for each operation, and *compiled*, which fuses some. Each ran in a
 # CUDA graph, by turns. How many times as fast is it as the best of PyTorch's, for 64 images?

@@ -10,8 +10,8 @@ import numpy as np
 
 from course.checks import answers
 from course.checks.verdicts import Failure, brief
-from course.models.vit.buffers import lifetimes
 from course_lessons.lesson18 import toy_gemm
+from course_models.vit.buffers import lifetimes
 
 # --- tiles that come once -------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from course import recorded, recorded_roofs
 from course.measure.recorded import Figure
-from course.models.vit.shape import ViTShape
+from course_models.vit.shape import ViTShape
 
 BASE = ViTShape()
 GPU, HALF = "H200", 2  # bytes of a float16

@@ -1,6 +1,6 @@
 """What lesson 18 gives: a product in tiles, two of its epilogues, and a small trained network.
 
-The network is `course.models.vit` in small, trained on digits by `tools.train_vit`. Each of its
+The network is `course_models.vit` in small, trained on digits by `tools.train_vit`. Each of its
 layers is a launch of a kernel that the lesson shows; four of them are the student's.
 """
 
@@ -16,10 +16,10 @@ from numba import float32
 from course.backend import cuda
 from course.files import data_path
 from course.kernels.warps import lanes_sum
-from course.models.vae.data import digits
-from course.models.vit import reference
-from course.models.vit.shape import ViTShape
-from course.models.vit.weights import Weights, checked, shape_of
+from course_models.vae.data import digits
+from course_models.vit import reference
+from course_models.vit.shape import ViTShape
+from course_models.vit.weights import Weights, checked, shape_of
 
 TILE, PITCH = 16, 17  # threads of a block along an axis; numbers of a row of a tile
 SIZE, KEYS, QUERIES = (

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from course.models.vit.shape import ViTShape
 from course.plots.style import FONT_SIZE, SMALL, TINY, Pen, Picture, in_plain_numbers, style
+from course_models.vit.shape import ViTShape
 from warpsim.draw.palette import (
     BLUE,
     FAINT,

@@ -17,7 +17,7 @@ from typing import Any
 
 from course.backend import cuda
 from course.kernels.activation import LADDER
-from course.models.digits.weights import Weights
+from course_lessons.lesson13.digits.weights import Weights
 
 
 def torch_network(

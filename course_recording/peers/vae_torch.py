@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from course.models.vae.reference import SLOPE
-from course.models.vae.weights import Training, Weights
+from course_models.vae.reference import SLOPE
+from course_models.vae.weights import Training, Weights
 
 TOGETHER = 12  # steps of a graph
 WARM = 4  # steps before it is captured

@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from course.models.vit.shape import EPSILON, ViTShape
-from course.models.vit.weights import Weights
+from course_models.vit.shape import EPSILON, ViTShape
+from course_models.vit.weights import Weights
 
 
 def network(torch: ModuleType, shape: ViTShape, weights: Weights, device: str = "cuda") -> Any:

@@ -48,9 +48,9 @@ def calls(batch: int) -> Iterator[tuple[str, Any, tuple]]:
     import numpy as np
 
     from course.backend import cuda
-    from course.models.vit.network import ViT
-    from course.models.vit.shape import ViTShape
-    from course.models.vit.weights import initial
+    from course_models.vit.network import ViT
+    from course_models.vit.shape import ViTShape
+    from course_models.vit.weights import initial
 
     shape = replace(ViTShape(), depth=1)
     vit = ViT(shape, initial(shape))

@@ -21,9 +21,9 @@ import numpy as np
 from course.backend import one_line
 from course.measure.roofline import bound
 from course.measure.timing import timing_of
-from course.models.digits.data import CLASSES, held_out
-from course.models.digits.network import Network, accuracy, reference
-from course.models.digits.weights import ACTIVATIONS, Weights, multiplications
+from course_lessons.lesson13.digits.network import Network, accuracy, reference
+from course_lessons.lesson13.digits.weights import ACTIVATIONS, Weights, multiplications
+from course_models.digits import CLASSES, held_out
 from course_recording import launch_costs, peers
 from course_recording.peers.torch import numba_activation, torch_network, triton_activation
 

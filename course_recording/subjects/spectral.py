@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from course.backend import one_line
-from course.models.spectral.data import POINTS, spectra
-from course.models.spectral.network import FETCHED, FOLDED, SHAPES, Autoencoder, reference
-from course.models.spectral.weights import EPSILON, PACKED, Weights, multiplications
+from course_models.spectral.data import POINTS, spectra
+from course_models.spectral.network import FETCHED, FOLDED, SHAPES, Autoencoder, reference
+from course_models.spectral.weights import EPSILON, PACKED, Weights, multiplications
 from course_recording import launch_costs
 from course_recording.subjects.launch import time_launch
 

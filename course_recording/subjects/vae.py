@@ -32,14 +32,14 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels.sampling import reparameterise
 from course.measure import event_clock
 from course.measure.timing import timing_of
-from course.models.vae import data, reference
-from course.models.vae.fused import FusedTrainer
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training, Weights
 from course_lessons.lesson16.layered import LayeredTrainer
+from course_models.training.rng import reparameterise
+from course_models.vae import data, reference
+from course_models.vae.shape import VAEShape
+from course_models.vae.trainer import FusedTrainer
+from course_models.vae.weights import Training, Weights
 from course_recording.first_calls import told
 from course_recording.peers.vae_torch import LoaderTrainer, TorchTrainer, some_steps, tf32
 

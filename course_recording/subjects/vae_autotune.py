@@ -3,7 +3,7 @@
 It is beside `course_recording.subjects.vae`, apart from it, since the search takes minutes.
 """
 
-from course.models.vae import data
+from course_models.vae import data
 from course_recording.subjects.vae import COUNT, GRAPH, LIMITS, SIDE, peer
 
 NAME = "torch max-autotune, graph"

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from course.kernels import activation, adam, losses, matmul, sampling, transpose
+from course.kernels import activation, matmul, transpose
 from course.kernels.launching import room
 from course.kernels.steps import configured
 from course_lessons.lesson16.parts import gather
+from course_models.training import adam, losses, rng
 from course_recording import peers, roofline_table
 from course_recording.graph_times import ours, theirs
 from course_recording.peers.vae_torch import tf32
@@ -277,7 +278,7 @@ def samples(bench, count):
     mean, log_variance, grad = (bench.random(size) for _ in range(3))
     on_gpu = there(bench, mean, log_variance, np.array([1, 2], np.int64))
     z, noise = empty(bench, size), empty(bench, size)
-    for launch in sampling.launches(*on_gpu, z, noise):
+    for launch in rng.launches(*on_gpu, z, noise):
         launch.on()  # its noise is held to NumPy's by tests; here z to its noise
     module = library(bench)
     e, m, v = (
@@ -287,7 +288,7 @@ def samples(bench, count):
              "operations": COST["sample"] * size}  # fmt: skip
 
     def drawn(stream):
-        return configured(sampling.launches(*on_gpu, z, noise), stream)
+        return configured(rng.launches(*on_gpu, z, noise), stream)
 
     ours(bench, "sample", "Philox", shape, drawn, (*on_gpu, z, noise), out=z, **given)
     (d_z,), out = there(bench, grad), empty(bench, size)
@@ -296,7 +297,7 @@ def samples(bench, count):
                 "operations": COST["sample gradient"] * size}  # fmt: skip
 
     def make(stream):
-        return configured(sampling.gradient_launches(d_z, on_gpu[1], noise, out), stream)
+        return configured(rng.gradient_launches(d_z, on_gpu[1], noise, out), stream)
 
     ours(bench, "sample gradient", "each", shape, make, (d_z, noise, out), out=out, **backward)
     if torch := bench.peer("torch"):

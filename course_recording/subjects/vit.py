@@ -11,7 +11,7 @@ kernel         what is measured
 ``whole``      images to scores, by batches; ``flags``: the same with flags that are no default
 ``block``      tokens to tokens, one block
 others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
-``patches``    the five ways of `course.kernels.patches`, by the host's clock, and what they count
+``patches``    the five ways of `course_models.patches`, by the host's clock, and what they count
 ``image``      whole, 8 images of other sizes
 ``streams``    whole, from pinned memory and back, a part of the images after the other on so many
                streams, by the host's clock; with a timeline of each beside the file
@@ -40,14 +40,14 @@ from course.kernels import attention
 from course.kernels.halves import apart
 from course.kernels.halves.products import gemm
 from course.kernels.norm import layer_norm
-from course.kernels.patches import WAYS
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
-from course.models.vit import reference
-from course.models.vit.images import read_images
-from course.models.vit.network import ViT
-from course.models.vit.shape import EPSILON, Flags, ViTShape
-from course.models.vit.weights import Weights, initial
+from course_models.patches import WAYS
+from course_models.vit import reference
+from course_models.vit.images import read_images
+from course_models.vit.network import ViT
+from course_models.vit.shape import EPSILON, Flags, ViTShape
+from course_models.vit.weights import Weights, initial
 from course_recording.frame import WrongResult
 from course_recording.peers.vit_torch import network
 from course_recording.roofline_table import keep_roofs

@@ -34,14 +34,14 @@ from course.door import disk
 from course.files import FolderInUse, alone_in
 from course.measure import recorded
 from course.measure.recorded import Figure
-from course.models.digits import mnist
-from course.models.digits.network import Weights
-from course.models.vae import data, weights
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training
 from course_app.commands import vae
 from course_app.commands.vae import Refused
 from course_lessons.copies import RECORD, Copies
+from course_lessons.lesson13.digits.network import Weights
+from course_models import digits
+from course_models.vae import data, weights
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training
 from course_recording.unfinished import Unfinished
 from warpsim import own_files
 from warpsim.front import answers
@@ -192,29 +192,29 @@ class Losses:
 
 
 class Mnist:
-    ways, error, said = (damaged, repacked), mnist.BadDigits, None
+    ways, error, said = (damaged, repacked), digits.BadDigits, None
 
     def write(self, path):
         images = np.random.default_rng(0).integers(0, 256, (5, 28, 28), np.uint8)
-        for name, array in zip(mnist.PARTS["train"], (images, np.arange(5)), strict=True):
+        for name, array in zip(digits.PARTS["train"], (images, np.arange(5)), strict=True):
             axes = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
             content = gzip.compress(axes + array.astype(np.uint8).tobytes(), mtime=0)
             path.with_name(name).write_bytes(content)
-        path.write_bytes(path.with_name(mnist.PARTS["train"][0]).read_bytes())
+        path.write_bytes(path.with_name(digits.PARTS["train"][0]).read_bytes())
 
     def read(self, path):
-        shutil.copy(path, path.with_name(mnist.PARTS["train"][0]))
-        return arrays_of(dict(zip("xy", mnist.mnist_bytes(path.parent), strict=True)))
+        shutil.copy(path, path.with_name(digits.PARTS["train"][0]))
+        return arrays_of(dict(zip("xy", digits.mnist_bytes(path.parent), strict=True)))
 
 
 class Labels(Mnist):
     def write(self, path):
         super().write(path)
-        path.write_bytes(path.with_name(mnist.PARTS["train"][1]).read_bytes())
+        path.write_bytes(path.with_name(digits.PARTS["train"][1]).read_bytes())
 
     def read(self, path):
-        shutil.copy(path, path.with_name(mnist.PARTS["train"][1]))
-        images, labels = mnist.mnist_bytes(path.parent)
+        shutil.copy(path, path.with_name(digits.PARTS["train"][1]))
+        images, labels = digits.mnist_bytes(path.parent)
         assert len(images) == len(labels) == 5 and labels.max() < 10
 
 
@@ -293,7 +293,7 @@ class Copied:
 
 
 class Binary(Figures):
-    ways, error = (damaged,), mnist.BadDigits
+    ways, error = (damaged,), digits.BadDigits
 
     def write(self, path):
         data.write(path, np.full((5, 16), 7, np.uint8), np.arange(5))

@@ -14,8 +14,8 @@ FACES = {
         "reconstruct_tiled",
     ),
     "course.kernels.svd": ("LADDER", "Solver", "rank_k", "svd"),
-    "course.models.digits": ("Network", "Weights", "accuracy", "held_out"),
-    "course.models.spectral": ("Autoencoder", "FusedShape", "Weights", "spectra"),
+    "course_lessons.lesson13.digits": ("Network", "Weights", "accuracy", "held_out"),
+    "course_models.spectral": ("Autoencoder", "FusedShape", "Weights", "spectra"),
 }
 
 

@@ -13,7 +13,7 @@ from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.following import follow
 from course.kernels.halves import dots, plain, products, roles, split
 from course.kernels.norm.halves import wide
-from course.kernels.patches import gather
+from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
 
 LINE = types.Array(types.float32, 1, "C")

@@ -18,11 +18,11 @@ from PIL import Image
 
 from course import files, stopping
 from course.__main__ import main, make_parser
-from course.models.vae import data, weights
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training
 from course_app.commands import vae
 from course_app.commands.vae import Run
+from course_models.vae import data, weights
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training
 
 TINY = ("--hidden", "6", "--latent", "3", "--batch", "30", "--by", "numpy")
 

@@ -8,10 +8,10 @@ import pytest
 from course import recorded_roofs
 from course.kernels import norm
 from course.measure.recorded import recorded
-from course.models.digits import data
-from course.models.digits import network as cnn
 from course.plots import original
 from course_lessons.lesson13 import pictures, profile
+from course_lessons.lesson13.digits import network as cnn
+from course_models import digits
 from tests.course_lessons.test_claims_lesson10 import of
 
 BIG, SMALL = str(2**26), str(2**20)
@@ -292,7 +292,7 @@ def test_dashed_lines_are_steady_but_for_pytorch_after_16_images():
 
 
 def test_five_of_six_exchanged_activations_lose_and_one_loses_nothing():
-    images, labels = data.held_out()
+    images, labels = digits.held_out()
     lost = []
     for name in ACTIVATIONS:
         weights = cnn.Weights.trained(name)

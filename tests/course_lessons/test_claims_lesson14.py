@@ -6,9 +6,9 @@ import pytest
 from course import bound, recorded_roofs, trace
 from course.measure.occupancy import occupancy
 from course.measure.recorded import recorded as find
-from course.models.spectral import network
-from course.models.spectral.data import spectra
-from course.models.spectral.weights import Weights, multiplications
+from course_models.spectral import network
+from course_models.spectral.data import spectra
+from course_models.spectral.weights import Weights, multiplications
 
 BATCHES = (32, 64, 128, 256, 512, 4096, 65536)
 FEW = BATCHES[:5]

@@ -6,11 +6,11 @@ import pytest
 from course import cuda, known_gpu, recorded_roofs
 from course.kernels import matmul
 from course.measure.recorded import recorded as find
-from course.models.vae import data
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training
 from course_lessons.lesson16 import pictures
 from course_lessons.lesson16.layered import METHODS, LayeredTrainer
+from course_models.vae import data
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training
 from tests.pictures import assert_drawn
 
 STEPS = 468

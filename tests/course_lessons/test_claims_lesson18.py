@@ -8,11 +8,11 @@ from numba import float32
 
 from course import cuda, recorded, trace
 from course.compiler.facts import compiled
-from course.models.vit import reference
-from course.models.vit.buffers import lifetimes, packed
-from course.models.vit.weights import initial
 from course_lessons.edits import solution
 from course_lessons.lesson18 import judges, machine, parts, pictures, toy_gemm
+from course_models.vit import reference
+from course_models.vit.buffers import lifetimes, packed
+from course_models.vit.weights import initial
 from tests.course.compiled_samples import needs_compiler
 from tests.pictures import assert_drawn
 from tools import lessons, train_vit

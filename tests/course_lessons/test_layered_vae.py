@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from course.models.vae.reference import NumpyTrainer, adam, loss_and_gradients, noise
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training
 from course_lessons.lesson16.layered import METHODS, LayeredTrainer
 from course_lessons.lesson16.parts import Parameters
+from course_models.vae.reference import NumpyTrainer, adam, loss_and_gradients, noise
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training
 
 SHAPES = {"prime": (VAEShape(13, 11, 3), 5), "even": (VAEShape(64, 32, 8), 16)}
 

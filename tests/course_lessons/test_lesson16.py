@@ -6,14 +6,14 @@ import pytest
 from course import cuda, trace
 from course.measure.recorded import Figure
 from course.measure.roofline import known_gpu
-from course.models.vae import data, reference
-from course.models.vae.shape import VAEShape
-from course.models.vae.weights import Training, trained
 from course_lessons.lesson16 import pictures
 from course_lessons.lesson16.counting import bytes_of_fused, bytes_of_layered
 from course_lessons.lesson16.judges import judge_launches
 from course_lessons.lesson16.toy_generator import next_bits, next_normal, states_of
 from course_lessons.lesson16.toy_launches import STEP, Work, clash, fewest, findings, races
+from course_models.vae import data, reference
+from course_models.vae.shape import VAEShape
+from course_models.vae.weights import Training, trained
 from tests.pictures import assert_drawn, picture_texts
 from tools import train_vae
 from warpsim import cuda as simulated

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-from course.models.spectral.data import FAULTS, spectra
-from course.models.spectral.shape import FusedShape
 from course_lessons.lesson14 import pictures
+from course_models.spectral.config import FusedShape
+from course_models.spectral.data import FAULTS, spectra
 from tests.pictures import assert_drawn, picture_texts
 from warpsim.draw.palette import VERMILLION
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from course import beside, check
-from course.models import spectral
 from course_lessons.edits import edits, solution
 from course_lessons.lesson14.own_network import SLIPS, STORES, arguments_of, layers_of, rebuilt
+from course_models import spectral
 
 #: The slips of the exercise as a student makes them: edits of the lesson's solution.
 EDITS = edits(r"""

@@ -8,8 +8,8 @@ import pytest
 from course import backend
 from course.measure import event_clock
 from course.measure.roofline import Roofs
-from course.models.vae.reference import NumpyTrainer
-from course.models.vae.shape import VAEShape
+from course_models.vae.reference import NumpyTrainer
+from course_models.vae.shape import VAEShape
 from course_recording import first_calls
 from course_recording.frame import Bench
 from course_recording.subjects import vae, vae_autotune

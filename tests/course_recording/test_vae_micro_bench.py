@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from course import backend
-from course.kernels import activation, adam, losses, matmul, transpose
+from course.kernels import activation, matmul, transpose
 from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import ImpossibleFigure, Roofs
 from course.measure.timing import timing_of
 from course_lessons.lesson16 import pictures
+from course_models.training import adam, losses
 from course_recording import graph_times, roofline_table
 from course_recording.frame import Bench, judged
 from course_recording.subjects import vae_micro

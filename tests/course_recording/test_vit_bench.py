@@ -8,7 +8,7 @@ import pytest
 from course import backend
 from course.measure import event_clock
 from course.measure.roofline import Roofs
-from course.models.vit import TOY, initial, reference
+from course_models.vit import TOY, initial, reference
 from course_recording import vit_first
 from course_recording.frame import Bench
 from course_recording.peers.vit_torch import network

@@ -4,7 +4,7 @@ import pytest
 
 from course import backend
 from course.measure.recorded import parsed, write
-from course.models.vit import TOY, shape
+from course_models.vit import TOY, shape
 from course_recording.profiling import vit_counters
 from course_recording.profiling.hardware_counters import CountersNotRead
 from warpsim.host import gpus

@@ -8,8 +8,8 @@ import pytest
 
 from course.measure import event_clock
 from course.measure.roofline import Roofs
-from course.models.vit import TOY
 from course.streams import timeline
+from course_models.vit import TOY
 from course_recording import vit_streams
 from course_recording.frame import Bench
 

@@ -34,7 +34,7 @@ BELOW = {
 BY_NAME = {("course.checks.exercises", "course_lessons")}
 
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
-SHARED = ("course.kernels", "course.models", "course.torch", "course_app")
+SHARED = ("course.kernels", "course_models", "course.torch", "course_app")
 MOST_MODULES = 10  # directly in course/
 
 #: Folders whose own files are places each; elsewhere a folder is one.

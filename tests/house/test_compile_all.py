@@ -12,7 +12,7 @@ FAMILIES = (
     "svd", "norm", "vae", "reconstruct", "spectral", "activation", "softmax", "convolution",
     "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose",
     "synthetic_images", "image_quality",
-    "resize", "sampling", "losses", "adam", "matmul", "attention",
+    "resize", "training", "losses", "matmul", "attention",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import math
 from numba import float32
 
 from course import cuda
-from course.kernels.sampling import normal4
+from course_models.training.rng import normal4
 from tests.course_lessons.wrong_answers import answers_to
 
 # --- bce-of-logits ---------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import numpy as np
 from numba import float32, int32
 
 from course import cuda
-from course.models.vit.buffers import lifetimes
 from course_lessons.lesson18.parts import KEYS, LOWEST, SIZE, dot_in_tiles, fill_tile, row_sum
+from course_models.vit.buffers import lifetimes
 from tests.course_lessons.wrong_answers import answers_to
 
 # --- attend-online -----------------------------------------------------------------------------

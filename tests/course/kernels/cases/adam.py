@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.kernels.adam import LADDER, THREADS, AdamProblem, corrections
+from course_models.training.adam import LADDER, THREADS, AdamProblem, corrections
 from tests.course.kernels.contract import Case, Inputs, Right, elements, launched_by
 
 EPS, RATE = 1e-8, 1e-3

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit
 
-from course.kernels.losses import THREADS, TILE, LossProblem, bce_gradient, loss
+from course_models.training.losses import THREADS, TILE, LossProblem, bce_gradient, loss
 from tests.course.kernels.contract import Case, Inputs, Right, elements
 
 

@@ -1,0 +1,310 @@
+"""The spectral autoencoder: 5 frames of 64 mel bands, reduced to 32 numbers and rebuilt.
+
+For each frame LayerNorm, Linear 64 -> 64, GELU (with erf); the five side by side are c (320).
+h = c P' with the basis P (32, 320), whose rows have length 1; LayerNorm, Linear 32 -> 32, GELU;
+r = h P with the same basis; for each frame Linear 64 -> 64. How far that is from the spectrum, the
+mean squared error, is its anomaly score. The frames share one encoder and one decoder.
+
+>>> rebuilt, scores = reference(x, Weights.trained())         # NumPy, float64
+>>> model = Autoencoder(Weights.trained())                    # weights on the GPU
+>>> rebuilt, scores = model(x)                                # one kernel
+>>> rebuilt, scores = model(x, method="layers")               # ten
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import vectorize
+
+from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.libraries import Seen
+from course.kernels.arrays import Array, checked_float32, in_order
+from course.kernels.launching import allow_shared, room
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course_models.spectral.config import FusedShape
+from course_models.spectral.data import BANDS, FRAMES, POINTS
+from course_models.spectral.fused import fused
+from course_models.spectral.layers import Layers
+from course_models.spectral.weights import EPSILON, Weights
+
+__all__ = ["SHAPES", "Autoencoder", "Weights", "reference", "shape_for"]
+
+ALIGNED = 16  # bytes
+
+#: Shapes with resident weights, from few spectra a block to many.
+SHAPES = (
+    FusedShape(1, 2),
+    FusedShape(1, 4),
+    FusedShape(2, 4),
+    FusedShape(2, 8),
+    FusedShape(4, 8, max_registers=200),
+    FusedShape(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
+    FusedShape(4, 8, groups=4, max_registers=96),  # twenty warps, five to a scheduler
+)
+#: The same with the decoder multiplied into the basis beforehand.
+FOLDED = tuple(dataclasses.replace(shape, folded=True) for shape in SHAPES)
+#: Shapes that fetch weights in parts, for any GPU.
+FETCHED = (FusedShape(2, 4, resident=False), FusedShape(4, 8, resident=False, max_registers=168))
+
+#: Argument types of the fused kernels: x, packed, y, errors.
+SIGNATURE = "void(float32[:, ::1], float32[::1], float32[:, ::1], float32[::1])"
+
+kernel_of = functools.cache(fused)
+
+
+# --- the reference -------------------------------------------------------------------------------
+@vectorize
+def erf(x: float) -> float:
+    """The error function of each number."""
+    return math.erf(x)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """X times the normal distribution's probability below x, with erf."""
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Normalise over the last axis."""
+    centred = x - x.mean(-1, keepdims=True)
+    variance = (centred * centred).mean(-1, keepdims=True)
+    return centred / np.sqrt(variance + EPSILON) * gamma + beta
+
+
+def reference(x: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
+    """Rebuild spectra in float64, layer after layer.
+
+    Parameters
+    ----------
+    x : ndarray, shape (batch, 320)
+    weights : Weights
+
+    Returns
+    -------
+    rebuilt : ndarray, shape (batch, 320), float64
+    scores : ndarray, shape (batch,), float64
+        Mean squared error of each spectrum.
+    """
+    given = weights.as_dict().items()
+    w = {name: array.astype(np.float64) for name, array in given}
+    x = np.asarray(x, np.float64).reshape(-1, POINTS)
+    x_frames = x.reshape(-1, FRAMES, BANDS)
+    frames = layer_norm(x_frames, w["encode_gamma"], w["encode_beta"])
+    c = gelu(frames @ w["encode_weight"].T + w["encode_bias"])
+    c = c.reshape(-1, POINTS)
+    h = layer_norm(c @ w["basis"].T, w["code_gamma"], w["code_beta"])
+    h = gelu(h @ w["code_weight"].T + w["code_bias"])
+    r = (h @ w["basis"]).reshape(-1, FRAMES, BANDS)
+    rebuilt = (r @ w["decode_weight"].T + w["decode_bias"]).reshape(-1, POINTS)
+    return rebuilt, ((rebuilt - x) ** 2).mean(1)
+
+
+# --- launching -----------------------------------------------------------------------------------
+def shape_for(
+    batch: int,
+    multiprocessors: int,
+    shared_bytes: int,
+    capability: tuple[int, int],
+    method: str = "fused",
+) -> FusedShape:
+    """The shape that is launched for a batch on a GPU.
+
+    The smallest tile with which every multiprocessor has a block at most; for larger batches the
+    largest tile that fits.
+
+    Parameters
+    ----------
+    batch : int
+    multiprocessors : int
+    shared_bytes : int
+        What a block can have at most.
+    capability : (int, int)
+    method : {"fused", "folded", "fetched"}
+        The first two keep weights resident where the GPU can, and fetch them elsewhere.
+    """
+    found: tuple[FusedShape, ...] = FETCHED
+    if method != "fetched" and capability >= (8, 0):
+        shapes = FOLDED if method == "folded" else SHAPES
+        fitting = tuple(shape for shape in shapes if shape.shared_bytes <= shared_bytes)
+        found = fitting or FETCHED
+    for shape in found:
+        if batch <= multiprocessors * shape.tile * shape.groups:
+            return shape
+    return found[-1]
+
+
+class SpectraProblem(NamedTuple):
+    """How many spectra there are."""
+
+    batch: int
+
+    @classmethod
+    def of(cls, x: Array, out: Array, errors: Array) -> SpectraProblem:
+        """That of arrays."""
+        return cls(x.shape[0])
+
+
+class Autoencoder:
+    """The autoencoder with its weights on the GPU (or the simulated one).
+
+    Parameters
+    ----------
+    weights : Weights
+    """
+
+    def __init__(self, weights: Weights):
+        if not isinstance(weights, Weights):
+            raise TypeError(
+                f"weights is {type(weights).__name__}: give Weights, such as Weights.trained()"
+            )
+        self.weights = weights
+        self.packed = {fold: cuda.to_device(weights.packed(fold)) for fold in (False, True)}
+        self.device = cuda.get_current_device().id
+        steps = {name: self._in_one(name) for name in ("fused", "folded", "fetched")}
+        steps["layers"] = Step(self._by_layers)
+        self.ladder = Ladder("an autoencoder", SpectraProblem.of, steps, best=lambda p: "fused")
+        self._door = Door(
+            "an autoencoder", ("x",), self._results, self._launches, options=("method",)
+        )
+
+    def configured(
+        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
+    ) -> Callable[..., None]:
+        """What computes a batch of this size, ready to be called with (x, y, errors) on the GPU.
+
+        Parameters
+        ----------
+        batch : int
+            At least 1.
+        method : str
+            Of `ladder.names`: one kernel, which "auto" takes, one with folded weights (a third less
+            work), one without
+            resident weights, or ten.
+        stream : optional
+            Where to launch.
+        shape : FusedShape, optional
+            Another one than `shape_for` chooses.
+
+        Raises
+        ------
+        ValueError
+            For another method, a batch below 1, or a shape that the GPU has no room for.
+        """
+        require_choice(method, "method", self.ladder.names)
+        if batch < 1:
+            raise ValueError(f"batch is {batch}; a launch needs at least 1 spectrum")
+        if method == "layers":
+            return Layers(self.weights, batch, stream)
+        launch, packed = self.kernel(batch, method, stream, shape)
+
+        def call(x: Any, y: Any, errors: Any) -> None:
+            launch(x, packed, y, errors)
+
+        return call
+
+    def kernel(
+        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
+    ) -> tuple[Callable[..., None], Any]:
+        """The kernel alone, configured, and its weights: called with (x, weights, y, errors)."""
+        shape, blocks = self._shape(batch, method, shape)
+        made = kernel_of(shape)
+        if shape.dynamic_shared:
+            allow_shared(made, SIGNATURE, shape.dynamic_shared)
+        call = made[blocks, shape.threads, stream, shape.dynamic_shared]
+        return call, self.packed[shape.folded]
+
+    def _shape(self, batch: int, method: str, shape: FusedShape | None) -> tuple[FusedShape, int]:
+        """The shape for a batch, if none is given, and its blocks."""
+        device = cuda.get_current_device()
+        capability = tuple(device.compute_capability)
+        most, limit = int(device.MULTIPROCESSOR_COUNT), room()[0]
+        shape = shape or shape_for(batch, most, limit, capability, method)
+        if capability < shape.capability or shape.shared_bytes > limit:
+            raise ValueError(
+                f"this shape needs {shape.shared_bytes:,} bytes of shared memory and compute "
+                f"capability {'.'.join(map(str, shape.capability))}; this GPU has {limit:,} and "
+                f"{'.'.join(map(str, capability))}: choose method='fetched'"
+            )
+        tiles = ceil_div(batch, shape.tile * shape.groups)
+        return shape, shape.blocks(batch, most) if shape.resident else tiles
+
+    def _in_one(self, method: str) -> Step:
+        """A step of one kernel."""
+
+        def launches(p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
+            shape, blocks = self._shape(p.batch, method, None)
+            arguments = x, self.packed[shape.folded], out, errors
+            kernel, shared = kernel_of(shape), shape.dynamic_shared
+            return [Launch(kernel, blocks, shape.threads, arguments, shared)]
+
+        return Step(launches)
+
+    def _by_layers(self, p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
+        layers = Layers(self.weights, p.batch).launches(x, out, errors)
+        return [Launch(kernel, *how, arguments) for _, kernel, how, arguments in layers]
+
+    def _results(self, x: Seen, method: str) -> list[Result]:
+        require_choice(method, "method", self.ladder.names)
+        x.must_be_beside("x", "the weights", self.device)
+        shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
+        checked_float32(x, "x", 2, shape)
+        if x.shape[1] != POINTS:
+            raise ValueError(f"x has the shape {x.shape}; it must be {shape}")
+        return [(x.shape, np.float32), ((x.shape[0],), np.float32)]
+
+    def _launches(self, x: Array, out: Array, errors: Array, method: str) -> list[Launch]:
+        for array, name in ((x, "x"), (out, "out")):
+            _check_address(in_order(array, name), name)
+        return self.ladder.launches(x, out, errors, method=method)
+
+    def __call__(
+        self, x: Array, method: str = "auto", out: Array | None = None, stream: Stream = None
+    ) -> tuple:
+        """Rebuild spectra, and score them.
+
+        Parameters
+        ----------
+        x : array, shape (batch, 320), float32
+            Of NumPy, CuPy, PyTorch or numba.cuda, in C order; on the GPU from an address that is a
+            multiple of 16 bytes. A spectrum with NaN or infinity gives NaN, and touches no other.
+        method : str
+            Of `ladder.names`.
+        out : array, optional
+            Where to write the rebuilt spectra; of x's shape and type, and not x itself.
+        stream : stream, optional
+            Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's
+            library is at.
+
+        Returns
+        -------
+        rebuilt : array, shape (batch, 320), float32
+            `out`, if it is given; else of x's kind.
+        scores : array, shape (batch,), float32
+            Mean squared errors, of x's kind. For a batch of 0 both are empty.
+
+        Raises
+        ------
+        TypeError
+            For no array, or elements that are not float32.
+        ValueError
+            For another shape, strides or address, or a method that does not exist.
+        """
+        if out is not None and out is x:
+            raise ValueError("out is x itself: x is read again for the errors, so give another")
+        return self._door.enter((x,), (method,), out, stream)
+
+
+def _check_address(array: Any, name: str) -> None:
+    """Refuse an array whose rows cannot be read 16 bytes at a time."""
+    address = array.__cuda_array_interface__["data"][0]
+    if address % ALIGNED:
+        raise ValueError(
+            f"{name} begins at an address that is no multiple of {ALIGNED} bytes: copy it first"
+        )

@@ -1,0 +1,1 @@
+"""What only training needs: an optimiser, losses, random numbers."""

@@ -1,0 +1,422 @@
+"""A vision transformer at work, of the course's own kernels, float16 with sums in float32.
+
+>>> vit = ViT(*load("vit_base_patch16_224.safetensors"))
+>>> scores = vit(images)                     # (n, 3, 224, 224), float16 -> (n, classes)
+>>> y = vit.block(3, x)                      # one block: (n, tokens, width) -> the same
+>>> slow = ViT(shape, weights, Flags(mlp="unfused", residual="apart"))
+>>> replay = Graph(vit, images)              # CuPy's: all launches as one
+>>> scores = replay()
+
+Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of their kind. A forward pass is a
+list of steps, `ViT.steps`: each says which buffers it touches, so that memory can be planned, and
+what it launches. All buffers are matrices of float16, a row a token.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course.backend import cuda
+from course.door.door import Door, Result, Stream
+from course.door.layout import Layout, in_c_order, workspace
+from course.door.libraries import Seen, handle_of
+from course.kernels import attention, norm
+from course.kernels.arrays import Array, holds, in_order
+from course.kernels.halves import apart, dots
+from course.kernels.halves.products import gemm
+from course.kernels.launching import captured
+from course.kernels.steps import Launch
+from course_models import is_whole
+from course_models.patches import ON_GPU, PatchEmbedding, checked_images
+from course_models.vit.buffers import Arena, in_turn, lifetimes, packed
+from course_models.vit.shape import EPSILON, Flags, ViTShape
+from course_models.vit.weights import Weights, checked
+
+Views = dict[str, Array]
+HALF = np.dtype(np.float16)
+
+
+class Step(NamedTuple):
+    """A part of a forward pass.
+
+    Attributes
+    ----------
+    name : str
+        As the layer whose weights it takes, or what it does.
+    touches : tuple of str
+        Buffers that it reads, then the one that it writes.
+    launches : callable
+        ``launches(views)``: of these buffers' arrays.
+    """
+
+    name: str
+    touches: tuple[str, ...]
+    launches: Callable[[Views], list[Launch]]
+
+
+class ViT:
+    """A vision transformer on the GPU (or the simulated one); `load` gives what it is made of.
+
+    Parameters
+    ----------
+    shape : ViTShape
+    weights : dict of str to ndarray
+        By timm's names, see `course_models.vit.weights`; rounded to float16 once, here.
+    flags : Flags, optional
+        Which implementation each part takes.
+
+    Raises
+    ------
+    ValueError
+        For weights that do not fit, or heads of a size that attention does not take.
+    """
+
+    def __init__(self, shape: ViTShape, weights: Weights, flags: Flags | None = None):
+        self.shape, self.flags = shape, Flags.given(flags)
+        if shape.head not in attention.SIZES:
+            raise ValueError(
+                f"heads have {shape.head} numbers; attention takes one of {attention.SIZES}"
+            )
+        weights = checked(shape, weights)
+        self.embedding = PatchEmbedding(
+            weights["patch_embed.proj.weight"], weights["patch_embed.proj.bias"],
+            weights["cls_token"].reshape(-1), weights["pos_embed"][0],
+        )  # fmt: skip
+        self._there = {
+            name: cuda.to_device(its.astype(HALF))
+            for name, its in weights.items()
+            if name.startswith(("blocks", "norm", "head"))
+        }
+        cuda.synchronize()  # they are there for any stream
+        self._device = cuda.get_current_device().id
+        pool = self.flags.buffers == "asynchronous"
+        launches = self._pool_launches if pool else self._all_launches
+        options = None if pool else ()
+        self._whole = Door(
+            "vit", ("images",), self._scores, launches, packs=not pool, options=options
+        )
+        tokens = self._embedded, self._token_launches
+        self._tokens = Door("tokens", ("images",), *tokens, options=())
+        self._block = Door("block", ("x",), self._same, self._block_launches, options=("number",))
+
+    def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
+        """Scores (n, classes) of images (n, channels, side, side), float16.
+
+        With patches that the host sorts or adds up, images and scores are NumPy's.
+
+        Raises
+        ------
+        TypeError
+            For elements of another type.
+        ValueError
+            For images of another shape.
+        """
+        if (way := self.flags.patches) not in ON_GPU:
+            if not isinstance(images, np.ndarray):
+                raise TypeError(
+                    f"images are {type(images).__name__}; patches {way!r} begin on the host: give "
+                    "NumPy's, or choose the patches 'gemm'"
+                )
+            images, _ = self.embedding.embed(images, way, method=self.flags.product)
+        return self._whole.enter((images,), (), out, stream)
+
+    def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
+        """What images are before the first block: (n, tokens, width), float16."""
+        if self.flags.patches not in ON_GPU:
+            raise ValueError(
+                f"patches {self.flags.patches!r} come by way of the host: ask embedding.embed, or "
+                f"choose one of {', '.join(ON_GPU)}"
+            )
+        return self._tokens.enter((images,), (), out, stream)
+
+    def block(
+        self, number: int, x: Array, out: Array | None = None, stream: Stream = None
+    ) -> Array:
+        """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
+        if not is_whole(number) or not 0 <= number < self.shape.depth:
+            raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
+        return self._block.enter((x,), (int(number),), out, stream)
+
+    # ------------------------------------------------------------------ what is done
+    def steps(self) -> list[Step]:
+        """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
+        x, found = "x", []
+        if self.flags.patches in ON_GPU:
+            found.append(Step("patch_embed", ("images", "rows", "begun", x), self._patches))
+        else:
+            x = "images"
+        alone = False
+        for number in range(self.shape.depth):
+            alone = self.flags.last == "class" and number == self.shape.depth - 1
+            out = "class.x" if alone else f"blocks.{number}.x"
+            found += self._block_steps(number, x, out, alone)
+            x = out
+        found.append(self._norm("norm", x, "class.last", first_only=not alone))
+        return [*found, self._product("head", "class.last", "scores", few=True)]
+
+    def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
+        """A block from buffer x to buffer out, another one; no product writes what it adds.
+
+        With `alone` each image's first token alone goes on after the attention.
+        """
+
+        def its(name: str) -> str:
+            return f"blocks.{number}.{name}"
+
+        normed, qkv, heads, hidden = (its(name) for name in ("norm1", "qkv", "heads", "hidden"))
+        middle, second, fused = its("middle"), its("norm2"), self.flags.mlp == "fused"
+        found = [
+            self._norm(its("norm1"), x, normed),
+            self._product(its("attn.qkv"), normed, qkv),
+            Step(its("attn"), (qkv, heads), self._attention(qkv, heads)),
+        ]
+        if alone:
+            firsts = [f"class.{name}" for name in ("heads", "before", "hidden", "norm2", "middle")]
+            found += [self._firsts(heads, firsts[0]), self._firsts(x, firsts[1])]
+            heads, x, hidden, second, middle = firsts
+        activation = self.flags.gelu if fused else ""
+        found += [
+            *self._added(its("attn.proj"), heads, x, middle),
+            self._norm(its("norm2"), middle, second),
+            self._product(its("mlp.fc1"), second, hidden, activation=activation, bias=fused),
+        ]
+        if not fused:
+            found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
+        return [*found, *self._added(its("mlp.fc2"), hidden, middle, out)]
+
+    def _by_image(self, rows: Array, *sizes: int) -> Array:
+        """Rows, a token each, as (images, tokens, *sizes)."""
+        return rows.reshape(rows.shape[0] // self.shape.tokens, self.shape.tokens, *sizes)
+
+    def _first_tokens(self, x: Array) -> Array:
+        """Of each image, as a matrix whose rows lie apart."""
+        return part(self._by_image(x, self.shape.width), 1, 0)
+
+    def _firsts(self, x: str, out: str) -> Step:
+        """The first token of each image, copied."""
+
+        def launches(views: Views) -> list[Launch]:
+            return apart.launches(self._first_tokens(views[x]), None, None, views[out])
+
+        return Step(f"{out}, copied", (x, out), launches)
+
+    def _patches(self, views: Views) -> list[Launch]:
+        given = (views[name] for name in ("images", "rows", "begun", "x"))
+        return self.embedding.launches(*given, self.flags.patches, self.flags.product)
+
+    def _norm(self, layer: str, x: str, out: str, first_only: bool = False) -> Step:
+        """LayerNorm of each token, or of each image's first."""
+
+        def launches(views: Views) -> list[Launch]:
+            given = self._first_tokens(views[x]) if first_only else views[x]
+            factors = (self._there[f"{layer}.{which}"] for which in ("weight", "bias"))
+            how = {"eps": EPSILON, "activation": None, "method": self.flags.norm}
+            return norm.LADDER.launches(given, *factors, views[out], **how)
+
+        return Step(layer, (x, out), launches)
+
+    def _product(
+        self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
+        bias: bool = True, few: bool = False,
+    ) -> Step:  # fmt: skip
+        """activation(x weight' + bias) + residual; `few` results may take a warp each."""
+
+        def launches(views: Views) -> list[Launch]:
+            weight = self._there[f"{layer}.weight"]
+            added = self._there[f"{layer}.bias"] if bias else None
+            other = None if residual is None else views[residual]
+            if few and dots.takes(views[x], weight, views[out]):
+                return dots.launches(views[x], weight, added, views[out])
+            method = "auto" if few else self.flags.product  # any number of classes goes with any
+            how = {"layout": "nt", "activation": activation, "method": method}
+            return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
+
+        others = () if residual is None else (residual,)
+        return Step(layer, (x, *others, out), launches)
+
+    def _added(self, layer: str, x: str, residual: str, out: str) -> list[Step]:
+        """x weight' + bias + residual, added within the product or by a kernel of its own."""
+        if self.flags.residual == "epilogue":
+            return [self._product(layer, x, out, residual)]
+        alone = f"{x}, {layer} alone"
+        return [self._product(layer, x, alone), self._apart(layer, alone, out, residual)]
+
+    def _apart(
+        self, layer: str, x: str, out: str, residual: str | None = None, activation: str = ""
+    ) -> Step:
+        """The layer's bias and an activation, or a residual, after its product."""
+
+        def launches(views: Views) -> list[Launch]:
+            bias = self._there[f"{layer}.bias"] if activation else None
+            other = None if residual is None else views[residual]
+            return apart.launches(views[x], bias, other, views[out], activation)
+
+        others = () if residual is None else (residual,)
+        return Step(f"{layer}, apart", (x, *others, out), launches)
+
+    def _attention(self, qkv: str, heads: str) -> Callable[[Views], list[Launch]]:
+        """Attention that reads the product's layout: (images, tokens, 3, heads, head)."""
+
+        def launches(views: Views) -> list[Launch]:
+            whole = self._by_image(views[qkv], 3, self.shape.heads, self.shape.head)
+            out = self._by_image(views[heads], self.shape.width)
+            three = (part(whole, 2, n) for n in range(3))
+            return attention.LADDER.launches(*three, out, method=self.flags.attention)
+
+        return launches
+
+    # ------------------------------------------------------------------ memory
+    def shapes(self, batch: int, steps: Sequence[Step] | None = None) -> dict[str, tuple[int, int]]:
+        """Rows and columns of each buffer of these steps, or of all, but for images and scores."""
+        steps = self.steps() if steps is None else steps
+        d, rows = self.shape.width, batch * self.shape.tokens
+        wide = {"rows": self.embedding.rows_of(self.flags.patches), "qkv": 3 * d,
+                "hidden": self.shape.mlp}  # fmt: skip
+        names = {name for step in steps for name in step.touches}
+        return {
+            name: (
+                batch if name.startswith("class") else rows,
+                wide.get(name.rpartition(".")[2].removesuffix(" alone"), d),
+            )
+            for name in names
+        }
+
+    def arena(self, batch: int, steps: Sequence[Step] | None = None) -> Arena:
+        """Where the buffers of so many images lie; of these steps, or of all."""
+        steps = self.steps() if steps is None else steps
+        lives = lifetimes(step.touches for step in steps)
+        lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
+        shapes = self.shapes(batch, steps)
+        return packed(lives, {name: HALF.itemsize * math.prod(shapes[name]) for name in lives})
+
+    def _views(self, batch: int, steps: Sequence[Step]) -> Views:
+        """The buffers as arrays, in memory that belongs to a plan."""
+        shapes, arena = self.shapes(batch, steps), self.arena(batch, steps)
+        if self.flags.buffers == "apart":
+            return {name: workspace(shapes[name], HALF) for name in arena.offsets}
+        memory = workspace(arena.size, np.uint8)
+        return {name: view(memory, place, shapes[name]) for name, place in arena.offsets.items()}
+
+    def _pool_launches(self, images: Array, scores: Array, stream: Any) -> Iterator:
+        """A forward pass whose buffers come from the driver's pool and go back to it."""
+        shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
+
+        def listed(step: Step, memory: Views) -> list[Launch]:
+            views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
+            return step.launches(views | ends)
+
+        todo = [
+            ([name for name in step.touches if name not in ends], functools.partial(listed, step))
+            for step in self.steps()
+        ]
+        sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
+        with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
+            yield from in_turn(todo, sizes, handle_of(stream))
+
+    # ------------------------------------------------------------------ the doors
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.shape.channels, self.shape.patch, self.shape.tokens
+
+    def _batch(self, shape: tuple[int, ...]) -> int:
+        """Images, or the tokens of how many, that have this shape."""
+        return shape[0] if len(shape) != 2 else shape[0] // self.shape.tokens
+
+    def _scores(self, images: Seen) -> Result:
+        images.must_be_beside("images", "the weights", self._device)
+        if self.flags.patches in ON_GPU:
+            checked_images(images, *self._sizes)
+        return (self._batch(images.shape), self.shape.classes), HALF
+
+    def _all_launches(self, images: Array, scores: Array) -> list[Launch]:
+        steps = self.steps()
+        views = self._views(len(scores), steps) | {"images": images, "scores": scores}
+        return [launch for step in steps for launch in step.launches(views)]
+
+    def _embedded(self, images: Seen) -> Result:
+        self._scores(images)
+        return (images.shape[0], self.shape.tokens, self.shape.width), HALF
+
+    def _token_launches(self, images: Array, out: Array) -> list[Launch]:
+        views = {"images": images, "x": rows_of(out, "out")}
+        shapes = self.shapes(len(images))
+        views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
+        return self._patches(views)
+
+    def _same(self, x: Seen, number: int) -> Result:
+        x.must_be_beside("x", "the weights", self._device)
+        holds(x, "x", HALF)
+        wanted = self.shape.tokens, self.shape.width
+        if x.ndim != 3 or x.shape[1:] != wanted:
+            raise ValueError(f"x has the shape {x.shape}; it must be (n, {wanted[0]}, {wanted[1]})")
+        return x.shape, HALF
+
+    def _block_launches(self, x: Array, out: Array, number: int) -> list[Launch]:
+        steps = self._block_steps(number, "images", "scores")
+        ends = {"images": rows_of(x, "x"), "scores": rows_of(out, "out")}
+        views = self._views(len(x), steps) | ends
+        return [launch for step in steps for launch in step.launches(views)]
+
+
+OUTSIDE = ("images", "scores")  # buffers that the caller has
+
+
+def part(array: Array, axis: int, number: int) -> Array:
+    """``array[..., number, ...]`` at that axis, a view, of a layout, too."""
+    if not isinstance(array, Layout):
+        return array[(*(slice(None),) * axis, number)]
+    offset = array.offset + number * array.strides[axis]
+    left = [sizes[:axis] + sizes[axis + 1 :] for sizes in (array.shape, array.strides)]
+    return Layout(array.slot, *left, array.dtype, offset, array.beyond)
+
+
+def rows_of(array: Array, name: str) -> Array:
+    """Tokens (images, tokens, width) as rows; ValueError where they do not lie in C order."""
+    return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
+
+
+def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:
+    """An array of float16 that lies `place` bytes behind the start of memory."""
+    if isinstance(memory, Layout):
+        return Layout(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, place)
+    size = HALF.itemsize * math.prod(shape)
+    return memory[place : place + size].view(HALF).reshape(shape)
+
+
+class Graph:
+    """A call's launches, recorded once and made by one call of the host from then on, with CuPy.
+
+    The arrays keep their memory: new images are copied into them.
+
+    Parameters
+    ----------
+    call : callable
+        ``call(*arrays, out=...)``: a `ViT`, or a lambda around `ViT.block`.
+    *arrays : cupy.ndarray
+
+    Attributes
+    ----------
+    out : cupy.ndarray
+        What the call gives, in each replay in the same memory.
+    """
+
+    def __init__(self, call: Callable[..., Array], *arrays: Array):
+        import cupy
+
+        self.arrays, self._stream = arrays, cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        with self._stream:
+            self.out = call(*arrays)  # compiles, and takes the memory
+            self._stream.synchronize()
+            self._graph, _ = captured(self._stream, lambda: call(*arrays, out=self.out))
+        self._current = cupy.cuda.get_current_stream
+
+    def __call__(self) -> Array:
+        """Replay on CuPy's current stream."""
+        self._graph.launch(self._current())
+        return self.out

@@ -1,0 +1,233 @@
+"""A vision transformer's weights: made, checked, read from and written to safetensors files.
+
+The weights are a dict, a float32 array by each name of `ViTShape.parameters`, which are timm's.
+Files may have timm's names or torchvision's: somebody's trained ViT-B/16 is read as it is.
+
+>>> shape, weights = load("vit_base_patch16_224.safetensors")
+>>> save("mine.safetensors", shape, weights, names="torchvision")
+
+Files are safetensors', of the extra `weights`: nothing in them is executed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course.files import write_whole
+from course_models.vit.shape import ViTShape
+
+Weights = dict[str, np.ndarray]
+NAMES = ("timm", "torchvision")
+#: Heads by width, of ViT-Ti, -S, -B, -L and -H; in files of weights alone nobody says how many.
+HEADS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}
+LARGEST = float(np.finfo(np.float16).max)
+_WRAPPED = re.compile(r"^((module|_orig_mod)\.)+")  # of DataParallel, of torch.compile
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+#: What torchvision's names have for timm's; of two for one, its files have the latter.
+_RENAMED = {
+    "class_token": "cls_token", "encoder.pos_embedding": "pos_embed",
+    "conv_proj.": "patch_embed.proj.", "encoder.layers.encoder_layer_": "blocks.",
+    "ln_1.": "norm1.", "ln_2.": "norm2.", "self_attention.in_proj_": "attn.qkv.",
+    "self_attention.out_proj.": "attn.proj.", "mlp.linear_1.": "mlp.fc1.",
+    "mlp.linear_2.": "mlp.fc2.", "mlp.0.": "mlp.fc1.", "mlp.3.": "mlp.fc2.",
+    "encoder.ln.": "norm.", "heads.head.": "head.",
+}  # fmt: skip
+
+
+def initial(shape: ViTShape, seed: int = 0) -> Weights:
+    """Weights to begin with: normal, with a deviation of 0.02; biases 0, LayerNorm's factors 1."""
+    rng, made = np.random.default_rng(seed), {}
+    for name, size in shape.parameters.items():
+        if len(size) > 1:
+            made[name] = (0.02 * rng.standard_normal(size)).astype(np.float32)
+        else:
+            made[name] = np.full(size, "norm" in name and "weight" in name, np.float32)
+    return made
+
+
+def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "weights") -> Weights:
+    """The weights in their order, as float32 in C order.
+
+    Raises
+    ------
+    ValueError
+        Where one is missing, too many, of another shape, not finite, or too large for float16.
+    """
+    _has_all(shape.parameters, weights, what)
+    found = {}
+    for name, size in shape.parameters.items():
+        array = np.asarray(weights[name], np.float32, order="C")
+        if array.shape != size:
+            raise ValueError(f"{what}: {name} has the shape {array.shape}; it must be {size}")
+        largest = np.abs(array).max()
+        if not largest <= LARGEST:
+            raise ValueError(
+                f"{what}: {name} has numbers that are not finite, or above {LARGEST:.0f}, the "
+                f"largest of float16: {largest}"
+            )
+        found[name] = array
+    return found
+
+
+def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
+    """Refuse what has more names, or fewer."""
+    wanted, there = set(wanted), set(there)
+    for word, names in (("has", there - wanted), ("lacks", wanted - there)):
+        if names:
+            several = sorted(names)
+            more = f" and {len(several) - 4} more" if len(several) > 4 else ""
+            raise ValueError(
+                f"{what}: it {word} {', '.join(several[:4])}{more}, unlike a plain ViT of a "
+                "class token and a classifier"
+            )
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def timms(name: str) -> str:
+    """Timm's name of what torchvision calls so; any other stays as it is.
+
+    What PyTorch's own wrappers put before it, ``module.`` and ``_orig_mod.``, goes.
+    """
+    name = _WRAPPED.sub("", name)
+    for theirs, ours in _RENAMED.items():
+        name = name.replace(theirs, ours)
+    return name
+
+
+def torchvisions(name: str) -> str:
+    """Torchvision's name of what timm calls so, as its model `vit_b_16` takes it."""
+    for ours, theirs in {ours: theirs for theirs, ours in _RENAMED.items()}.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def shape_of(
+    found: Mapping[str, np.ndarray], heads: int | None = None, what: str = "weights"
+) -> ViTShape:
+    """The `ViTShape` that weights of timm's names have.
+
+    Parameters
+    ----------
+    heads : int, optional
+        Without it, what models of this width have.
+
+    Raises
+    ------
+    ValueError
+        Where a name is missing or too many, or what tells the sizes has other axes.
+    """
+    depth = len({m[1] for m in map(re.compile(r"blocks\.(\d+)\.").match, found) if m})
+    _has_all(ViTShape(depth=max(depth, 1)).parameters, found, what)
+    axes = {"pos_embed": 3, "patch_embed.proj.weight": 4, "head.weight": 2,
+            "blocks.0.mlp.fc1.weight": 2}  # fmt: skip
+    for name, count in axes.items():
+        if found[name].ndim != count:
+            raise ValueError(f"{what}: {name} has the shape {found[name].shape}, not {count} axes")
+    tokens = found["pos_embed"].shape[1]
+    width, channels, patch, _ = found["patch_embed.proj.weight"].shape
+    side = math.isqrt(max(tokens - 1, 0))
+    if side**2 != tokens - 1 or not side:
+        raise ValueError(f"{what}: pos_embed has {tokens} tokens; it must be a square and 1 more")
+    heads = HEADS.get(width) if heads is None else heads
+    if heads is None:
+        raise ValueError(f"{what}: nothing says how many heads a width of {width} has: give heads")
+    sizes = {
+        "image": side * patch, "patch": patch, "width": width, "depth": depth, "heads": heads,
+        "mlp": len(found["blocks.0.mlp.fc1.weight"]), "classes": len(found["head.weight"]),
+        "channels": channels,
+    }  # fmt: skip
+    try:
+        return ViTShape(**sizes)
+    except ValueError as problem:
+        raise ValueError(f"{what}: {problem}") from None
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str], heads: int | None = None) -> tuple[ViTShape, Weights]:
+    """Shape and weights of a safetensors file with timm's or torchvision's names.
+
+    Parameters
+    ----------
+    heads : int, optional
+        Without it what the file says, as those of `save` do; else as models of its width.
+
+    Raises
+    ------
+    ImportError
+        Without the library safetensors.
+    ValueError
+        When it is no such file, is cut off, or an array is missing, too many or does not fit.
+    OSError
+        When it cannot be read at all.
+    """
+    arrays, told = read(path)
+    found: Weights = {}
+    for name, its in arrays.items():
+        if found.setdefault(timms(name), its) is not its:
+            raise ValueError(f"{path}: two arrays are {timms(name)}, {name} among them")
+    if not any(name.endswith("qkv.bias") for name in found):  # of a model without these
+        found |= {name.replace("weight", "bias"): np.zeros(len(its), np.float32)
+                  for name, its in found.items() if name.endswith("qkv.weight")}  # fmt: skip
+    if heads is None and re.fullmatch("[0-9]{1,9}", told.get("heads", "")):
+        heads = int(told["heads"])
+    shape = shape_of(found, heads, str(path))
+    return shape, checked(shape, found, str(path))
+
+
+def save(
+    path: str | os.PathLike[str], shape: ViTShape, weights: Weights, names: str = "timm"
+) -> None:
+    """Write weights to a safetensors file, float32, whole or not at all."""
+    if names not in NAMES:
+        raise ValueError(f"there are no names {names!r}: choose {', '.join(NAMES)}")
+    called = torchvisions if names == "torchvision" else str
+    arrays = {called(name): np.ascontiguousarray(its)
+              for name, its in checked(shape, weights).items()}  # fmt: skip
+    write_whole(Path(path), _library().numpy.save(arrays, {"heads": str(shape.heads)}))
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Weights, dict[str, str]]:
+    """All arrays of a safetensors file, of F64, F32, F16 or BF16, as float32; and what it says."""
+    library, path = _library(), Path(path)
+    try:
+        parts = library.deserialize(path.read_bytes())
+        with library.safe_open(path, "numpy") as file:
+            told = file.metadata() or {}
+    except library.SafetensorError as problem:
+        raise ValueError(
+            f"{path} is no safetensors file, or is cut off ({problem}): of a model of PyTorch's, "
+            "safetensors.torch.save_file(model.state_dict(), path) makes one"
+        ) from None
+    arrays = {}
+    for name, its in parts:
+        if (kind := its["dtype"]) not in _TYPES:
+            raise ValueError(f"{path}: {name} holds {kind}; it must be one of {', '.join(_TYPES)}")
+        stored = np.frombuffer(its["data"], _TYPES[kind]).reshape(its["shape"])
+        if kind == "BF16":  # which NumPy does not know: float32's upper half
+            stored = (stored.astype(np.uint32) << 16).view(np.float32)
+        arrays[name] = stored.astype(np.float32, copy=False)
+    return arrays, told
+
+
+def _library() -> Any:
+    """The library safetensors; ImportError says what to install."""
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        from course.diagnosis.installed import bring
+
+        raise ImportError(
+            f"safetensors cannot be imported ({error}): {bring('weights')}"
+        ) from error
+    return safetensors
