@@ -18,6 +18,17 @@ MOVED = {
     "recording": "course_recording",
     "course.pipeline": "course_app.pipeline",
     "course.cluster": "course_app.cluster",
+    "course.models": "course_models",
+    "course.models.digits": "course_lessons.lesson13.digits",
+    "course.models.digits.data": "course_models.digits",
+    "course.models.digits.mnist": "course_models.digits",
+    "course.models.spectral.shape": "course_models.spectral.config",
+    "course.models.vae.fused": "course_models.vae.trainer",
+    "course.kernels.adam": "course_models.training.adam",
+    "course.kernels.convolution": "course_lessons.lesson13.digits.convolution",
+    "course.kernels.losses": "course_models.training.losses",
+    "course.kernels.patches": "course_models.patches",
+    "course.kernels.sampling": "course_models.training.rng",
 }
 #: Names that a package gave, and where they are now.
 NAMES = {

@@ -12,14 +12,13 @@ from typing import Any
 import course
 import course_app
 import course_lessons
+import course_models
 from course.files import write_whole
 from course.measure.recorded import COLUMNS, Figure
 
 #: Folders whose code figures depend on: what measures, and what is measured.
-ROOMS = tuple(
-    Path(file).parent
-    for file in (__file__, course.__file__, course_app.__file__, course_lessons.__file__)
-)
+MEASURED = course, course_models, course_app, course_lessons
+ROOMS = tuple(Path(file).parent for file in (__file__, *(its.__file__ for its in MEASURED)))
 
 
 def sources(rooms: Iterable[Path] = ROOMS) -> str:

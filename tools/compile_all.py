@@ -39,7 +39,10 @@ from tools.compile_cases import SIGNATURES, Case, made
 from tools.compile_tensor_cases import tensor_cases
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
-PACKAGES = ("course.kernels", "course_models", "course_app.kernels")
+PACKAGES = (
+    "course.kernels", "course_models", "course_app.kernels", "course_lessons.lesson13.digits",
+)  # fmt: skip
+
 #: Kernels that are meant to have float64 instructions, and why.
 WITH_FLOAT64: dict[str, str] = {
     "reconstruct.first_steps.reconstruct_original": "shows what the literal 0.0 costs",

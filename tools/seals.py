@@ -76,7 +76,10 @@ def _refusal(target: Path) -> str:
     if kind == "notebooks":
         rescue = f"`{command('tools.work')} --new {target.name[:2]}` copies it into work/"
     else:
-        rescue = f"what shall stay belongs into course_lessons/lesson{target.stem[:2]}/{target.stem[3:]}.py"
+        rescue = (
+            "what shall stay belongs into "
+            f"course_lessons/lesson{target.stem[:2]}/{target.stem[3:]}.py"
+        )
     return (
         f"{name}: changed since `make notebooks` wrote it, so it is left as it is; {rescue}. Then "
         f"`git checkout {name}` takes the change back, or `make notebooks FORCE=1` writes over it "

@@ -59,7 +59,7 @@ def _is_readers(function: FunctionType) -> bool:
     module = sys.modules.get(function.__module__)
     file = getattr(module, "__file__", None) or ""
     top = (function.__module__ or "").partition(".")[0]
-    return "site-packages" not in file and top not in ("course", "course_app")
+    return "site-packages" not in file and top not in ("course", "course_app", "course_models")
 
 
 def _copy(function: FunctionType, memory: dict[int, Any]) -> FunctionType:

@@ -26,6 +26,7 @@ from scipy import sparse, special
 
 import course.kernels
 import course_app.kernels
+import course_models
 from course.backend import cuda
 from course.door.door import Door
 
@@ -124,7 +125,7 @@ FRONTS = {
     "svd": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, full_matrices=False)[1]),
     "rank_k": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, compute_uv=False)[:2], {"k": 2}),
 }  # fmt: skip
-HOMES = course.kernels, course_app.kernels
+HOMES = course.kernels, course_app.kernels, course_models
 LONG = {"svd", "rank_k", "attention", "resized", "judged", "product"}
 
 

@@ -10,9 +10,8 @@ from tools import compile_all
 #: The families of kernels, those that take longest to compile first.
 FAMILIES = (
     "svd", "norm", "vae", "reconstruct", "spectral", "activation", "softmax", "convolution",
-    "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose",
-    "synthetic_images", "image_quality",
-    "resize", "training", "losses", "matmul", "attention",
+    "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose", "synthetic_images",
+    "image_quality", "resize", "training", "losses", "matmul", "attention",
 )  # fmt: skip
 
 

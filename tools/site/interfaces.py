@@ -10,9 +10,10 @@ from types import ModuleType
 
 import course.kernels
 import course_app.kernels
+import course_models
 
 #: Where families of kernels are.
-HOMES = course.kernels, course_app.kernels
+HOMES = course.kernels, course_app.kernels, course_models
 #: Of a picture, what Matplotlib's own documentation says.
 _OF_MATPLOTLIB = "add_axes, add_subplot, text, legend, set"
 

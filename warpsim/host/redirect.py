@@ -25,7 +25,7 @@ from warpsim.host.executed import noting
 from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
-_UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course", "course_app"})
+_UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course", "course_app", "course_models"})
 
 
 def _require(value: Any) -> None:
