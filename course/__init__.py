@@ -37,7 +37,7 @@ __getattr__, __dir__, __all__ = face(
         "warpsim.wrapping": "wrapped",
         # rooms of their own
         "course.files": "data_path",
-        "course": "images kernels measure plots streams",
+        "course": "images kernels measure plots",
     },
 )
 

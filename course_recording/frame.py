@@ -355,8 +355,8 @@ def measure_subjects(
     A subject that was stopped goes on with the part that it was at, see `Bench.parts`. With `parts`
     these alone are measured, anew, and take the places of such rows in the subject's file.
 
-    A subject that has ``CHARTS = True`` gets those of `course.plots.speed_charts` beside its file;
-    the name of another module, those of that one.
+    A subject that has ``CHARTS = True`` gets those of `course_lessons.lesson13.speed_charts` beside
+    its file; the name of another module, those of that one.
     """
     from course.measure.measured_roofs import measure_roofs
 
@@ -402,7 +402,7 @@ def measure_subjects(
         if name := getattr(module, "CHARTS", None):
             try:
                 given = {"bandwidth": roofs.bandwidth} if name is True else {}
-                module = "course.plots.speed_charts" if name is True else name
+                module = "course_lessons.lesson13.speed_charts" if name is True else name
                 for chart in charts_beside(path, importlib.import_module(module), **given):
                     say(f"  written: {chart}")
             except Exception as problem:  # the figures are kept whatever becomes of their picture

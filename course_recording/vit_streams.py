@@ -8,11 +8,10 @@ from typing import Any
 
 from course.backend import gpu
 from course.files import write_whole
-from course.measure import event_clock
+from course.measure import event_clock, timeline
 from course.measure.recorded import Figure, file_name, header
-from course.plots.gantt_charts import gantts
-from course.streams import timeline
-from course.streams.timeline import Span
+from course.measure.timeline import Span
+from course_lessons.lesson08.plots import gantts
 
 CALLS = 7
 LIMIT = 5e-3

@@ -10,6 +10,8 @@ __getattr__, __dir__, __all__ = face(
         "course.measure.roofline": "ImpossibleFigure refuse_impossible",
         # the reader's own figures
         "course.measure.own_figures": "compare figure_of keep",
+        # what engines did, recorded
+        "course.measure": "timeline",
         # how well a median is known
         "course.measure.intervals": "median_interval",
     },

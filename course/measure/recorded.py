@@ -36,7 +36,7 @@ OTHER_LAYOUT = (
     "counters", "counters-explained", "profile", "profile-norm", "profile-timeline",
     "role_counters", "simulator", "vae_micro-table", "vit_counters",
 )  # fmt: skip
-TIMELINE = "timeline-"  # `course.streams.timeline` reads these
+TIMELINE = "timeline-"  # `course.measure.timeline` reads these
 
 
 #: Packages whose versions a header names.

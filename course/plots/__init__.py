@@ -18,11 +18,7 @@ __getattr__, __dir__, __all__ = face(
         "course.plots.vae_charts": "loss_curve rebuilt_digits digit_grid digit_walk code_plane",
         # times
         "course.plots.time_charts": "time_bars timeline samples heat_maps curves",
-        "course.plots.gantt_charts": "gantt gantts",
         # what the machine allows
         "course.plots.roofline_chart": "roofline",
-        # recorded benches
-        "course.plots.speed_charts": "original speed_chart speedup_chart",
-        "course.plots.batch_charts": "latency_by_batch speedup_by_batch efficiency_by_batch",
     },
 )

@@ -21,9 +21,9 @@ import numpy as np
 
 from course.files import data_path, table_text, write_whole
 from course.kernels.reconstruct.ladder import LADDER
+from course.measure import timeline as timelines
 from course.measure.recorded import REQUIRED, BadMeasurements, Figure, read
-from course.streams import timeline as timelines
-from course.streams.timeline import Span
+from course.measure.timeline import Span
 from course_lessons.lesson06 import ladder
 from warpsim import Report, trace
 from warpsim.host import gpus

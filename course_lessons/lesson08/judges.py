@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.verdicts import brief
-from course.streams.overlap import STEPS, Stage, busy_shares, in_turns, length, play
+from course_lessons.lesson08.overlap import STEPS, Stage, busy_shares, in_turns, length, play
 
 #: In the check every image takes so long [ms]: three engines with almost as much to do.
 STAGE = Stage(1.0, 1.5, 1.25)

@@ -55,7 +55,9 @@
 # %%
 import numpy as np
 
-from course import check, gpu, plots, predict, progress, recorded, streams
+from course import check, gpu, predict, progress, recorded
+from course_lessons import lesson08 as streams
+from course_lessons.lesson08 import plots
 
 equal = streams.Stage(copy_in=1.0, kernel=1.0, copy_out=1.0)
 in_a_row = streams.schedule(equal, images=6, streams=1)
@@ -755,9 +757,9 @@ predict.answer(question, round(best))
 # %% [markdown]
 # A **CUDA graph** is a recorded queue: copies and kernels with what waits for what. It is captured
 # once and then launched by **one** call, as often as you like. (Numba has no capture of its own.
-# CuPy's works with Numba's kernels: `_capture` in `course/streams/ways.py` shows how.) `graph` is
-# `3 streams`, captured. It queues all 150 pieces of work in one call, and each image is still its
-# own. What does a launch cost when nobody has to make the call?
+# CuPy's works with Numba's kernels: `_capture` in `course_lessons/lesson08/batches.py` shows how.)
+# `graph` is `3 streams`, captured. It queues all 150 pieces of work in one call, and each image is
+# still its own. What does a launch cost when nobody has to make the call?
 
 # %%
 (by_numba,) = recorded("launch", variant="5 Numba arrays", metric="host in a row", gpu="H200")

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course.streams.overlap import amdahl, gustafson
 from course_lessons.cases import table
 from course_lessons.edits import edits
+from course_lessons.lesson08.overlap import amdahl, gustafson
 from course_lessons.lesson12.judges import deal_anew, judge_steady
 from course_lessons.lesson12.toy_cluster import play_cluster
 

@@ -45,7 +45,8 @@ from time import sleep
 
 import numpy as np
 
-from course import check, gpu, predict, progress, recorded, streams
+from course import check, gpu, predict, progress, recorded
+from course_lessons import lesson08 as streams
 from course_app import pipeline
 from course_lessons.lesson12 import cluster, pictures, plots
 from course_lessons.lesson12.toy_cluster import play_cluster

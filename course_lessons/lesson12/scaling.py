@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from course.measure.recorded import Figure
-from course.streams.overlap import amdahl, gustafson, serial_fraction
 from course_app.cluster.group import AHEAD, Group
 from course_app.cluster.work import Done
+from course_lessons.lesson08.overlap import amdahl, gustafson, serial_fraction
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,10 @@ import math
 import numpy as np
 from numba import float32
 
-from course import benchmark, beside, check, cuda, gpu, plots, predict, progress
+from course import benchmark, beside, check, cuda, gpu, predict, progress
 from course import recorded, recorded_roofs, trace
 from course.kernels import activation, norm, reduce
-from course_lessons.lesson13 import pictures, profile
+from course_lessons.lesson13 import pictures, plots, profile
 
 
 def h200(subject, kernel, variant, shape, metric="time", dtype="float32"):

@@ -31,7 +31,7 @@ BATCHES = (16, 32, 64, 128)
 LIMIT = 1e-5  # relative Frobenius error
 PEERS_LIMIT = 1e-4  # cuDNN may convolve by an algorithm that rounds more
 LATENCIES = 100  # samples
-CHARTS = "course.plots.batch_charts"  # beside the file
+CHARTS = "course_lessons.lesson13.batch_charts"  # beside the file
 
 
 def run(bench):

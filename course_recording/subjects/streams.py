@@ -1,4 +1,4 @@
-"""A stack of images, host to host: the ways of `course.streams.batch`, the link's rates,
+"""A stack of images, host to host: the ways of `course_lessons.lesson08.batches`, the link's rates,
 timelines."""
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from course.backend import gpu, one_line
+from course.measure import timeline
 from course.measure.recorded import file_name, header
 from course.measure.timing import timing_of
-from course.streams import timeline
-from course.streams.batch import least_copy_time
-from course.streams.memory import LANES, PinnedPool
-from course.streams.ways import WAYS, Batch
+from course_lessons.lesson08.batches import WAYS, Batch, least_copy_time
+from course_lessons.lesson08.pinned import LANES, PinnedPool
 from course_recording.frame import FLOAT32_LIMIT, judged
 
 IMAGES, SIZE, RANK = 32, 2048, 128

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from course.measure import timeline
 from course.measure.recorded import recordings
-from course.streams import timeline
-from course.streams.timeline import BadTimeline, Span, busy, one_at_a_time, read, together, write
+from course.measure.timeline import BadTimeline, Span, busy, one_at_a_time, read, together, write
 
 HEADER = {"gpu": "NVIDIA Test", "date": "2026-11-21", "way": "a way"}
 

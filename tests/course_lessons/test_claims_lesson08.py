@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from course.measure import timeline
 from course.measure.recorded import recorded
-from course.streams import overlap, timeline
-from course.streams.ways import WAYS
+from course_lessons.lesson08 import overlap
+from course_lessons.lesson08.batches import WAYS
 
 LARGE, SHAPE_OF_SMALL = "32x2048x2048x128", "50x256x256x50"
 NEEDED, WHOLE, SMALL, PACKED = (

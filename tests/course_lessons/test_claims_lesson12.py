@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from course.measure.recorded import recorded, recordings
-from course.streams import overlap
+from course_lessons.lesson08 import overlap
 from course_lessons.lesson09 import stage_rates
 from course_lessons.lesson12 import pictures, scaling
 from course_lessons.lesson12.judges import DEALS, deal_anew, judge_steady

@@ -10,9 +10,9 @@ from PIL import Image
 
 from course.measure import recorded
 from course.measure.recorded import Figure
-from course.streams.overlap import amdahl, gustafson
 from course_app.cluster import work
 from course_app.cluster.work import Done, Recipe
+from course_lessons.lesson08.overlap import amdahl, gustafson
 from course_lessons.lesson12 import plots, toy_cluster
 from course_lessons.lesson12.scaling import Parts, Scaling, middle, parts, scalings, variant
 from course_recording.frame import charts_beside

@@ -16,7 +16,7 @@ from course.measure import event_clock, recorded
 from course.measure.recorded import Figure
 from course.measure.roofline import Roofs
 from course.measure.timing import timing_of
-from course.plots import batch_charts
+from course_lessons.lesson13 import batch_charts
 from course_lessons.lesson13.digits import network as cnn
 from course_lessons.lesson13.digits import one_kernel
 from course_lessons.lesson13.digits.network import Network, accuracy, reference

@@ -10,7 +10,7 @@ import pytest
 from course import __main__ as command_line
 from course import backend
 from course.measure import recorded
-from course.plots import speed_charts
+from course_lessons.lesson13 import speed_charts
 from course_recording import frame as bench
 from course_recording.frame import Bench, WrongResult, judged, poison
 from tests.course_recording.fake_gpu import ROOFS

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course.measure import event_clock
+from course.measure import event_clock, timeline
 from course.measure.roofline import Roofs
-from course.streams import timeline
 from course_models.vit import TOY
 from course_recording import vit_streams
 from course_recording.frame import Bench

@@ -373,7 +373,12 @@ def faces() -> dict[str, dict[str, str]]:
 
 
 def test_the_faces_that_lessons_use_are_found():
-    assert faces().keys() >= {"course", "course.plots", "course.streams", "course_app.cluster"}
+    assert faces().keys() >= {
+        "course",
+        "course.plots",
+        "course_lessons.lesson08",
+        "course_app.cluster",
+    }
 
 
 @pytest.mark.parametrize("package", faces())

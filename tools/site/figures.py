@@ -12,10 +12,9 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
-from course.measure import recorded
+from course.measure import recorded, timeline
 from course.measure.recorded import Figure, Recording
-from course.plots import gantt
-from course.streams import timeline
+from course_lessons.lesson08.plots import gantt
 
 MOST_BARS = 24
 #: What was not recorded by a bench, which says in its docstring what it is.

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from course.streams.timeline import Span
+from course.measure.timeline import Span
 
 #: Steps of an image, in their order.
 STEPS = ("copy in", "kernel", "copy out")

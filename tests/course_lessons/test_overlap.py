@@ -5,11 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from course import plots
 from course.measure.recorded import recorded
-from course.streams import overlap
-from course.streams.overlap import DEFAULT_STREAM, ONE_COPY_ENGINE, STEPS, Link, Stage
-from course.streams.timeline import Span
+from course.measure.timeline import Span
+from course_lessons.lesson08 import overlap, plots
+from course_lessons.lesson08.overlap import DEFAULT_STREAM, ONE_COPY_ENGINE, STEPS, Link, Stage
 from tests.pictures import assert_drawn
 
 STAGE = Stage(1.0, 1.5, 1.25)

@@ -18,7 +18,7 @@ import numpy as np
 
 from course import backend
 from course.kernels.reconstruct.ladder import LADDER
-from course.streams.timeline import Span, one_at_a_time
+from course.measure.timeline import Span, one_at_a_time
 
 GIBIBYTE = 1 << 30
 

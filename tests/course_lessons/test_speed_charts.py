@@ -7,8 +7,14 @@ from PIL import Image
 
 from course.measure import recorded
 from course.measure.recorded import Figure
-from course.plots import speed_charts
-from course.plots.speed_charts import OURS, original, original_speedups, speed_chart, speedups
+from course_lessons.lesson13 import speed_charts
+from course_lessons.lesson13.speed_charts import (
+    OURS,
+    original,
+    original_speedups,
+    speed_chart,
+    speedups,
+)
 from course_recording.frame import charts_beside
 from warpsim.draw.style import Picture
 

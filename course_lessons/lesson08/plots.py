@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from course.measure.timeline import Span
 from course.plots.style import (
     FONT_SIZE,
     SMALL,
@@ -17,7 +18,7 @@ from course.plots.style import (
     style,
     swatches,
 )
-from course.streams.timeline import Span
+from course.plots.time_charts import curves
 from warpsim.draw.palette import (
     BLACK,
     BLUE,
@@ -31,6 +32,8 @@ from warpsim.draw.palette import (
     SKY,
     VERMILLION,
 )
+
+__all__ = ["curves", "gantt", "gantts"]
 
 WIDTH = 6.4  # [inch]
 ROW = 0.3

@@ -10,12 +10,18 @@ import pytest
 
 from course import backend
 from course.kernels.steps import Launch
+from course.measure import timeline
 from course.measure.recorded import recorded as find
-from course.streams import memory as slots
-from course.streams import timeline, ways
-from course.streams.batch import factor_bytes, least_copy_time
-from course.streams.memory import PinnedPool, PoolExhausted
-from course.streams.ways import WAYS, Batch, rebuild_stack
+from course_lessons.lesson08 import batches
+from course_lessons.lesson08 import pinned as slots
+from course_lessons.lesson08.batches import (
+    WAYS,
+    Batch,
+    factor_bytes,
+    least_copy_time,
+    rebuild_stack,
+)
+from course_lessons.lesson08.pinned import PinnedPool, PoolExhausted
 from course_recording.frame import Bench
 from course_recording.subjects import streams as subject
 from tests.course_recording.lazy_gpu import Event, Kernel, LazyGPU
@@ -108,7 +114,7 @@ def lazy(monkeypatch):
         def launches(u, s, vt, out, k, method):
             return [Launch(Kernel(gpu), 1, 1, (u, s, vt, k, out))]
 
-        for module in (slots, ways):
+        for module in (slots, batches):
             monkeypatch.setattr(module, "LADDER", SimpleNamespace(launches=launches))
         return gpu
 
