@@ -28,6 +28,7 @@ def face(
     >>> __getattr__, __dir__, __all__ = face(__name__, {"course.images.reading": "load_image"})
     """
 
+    old = old_names.elsewhere(package)
     home = {name: module for module, names in names_in.items() for name in names.split()}
 
     def load(name: str) -> Any:
@@ -35,8 +36,8 @@ def face(
             module = home[name]
         except KeyError:
             try:
-                return old_names.found(f"{package}.{name}")
-            except KeyError:
+                return old(name)
+            except AttributeError:
                 raise AttributeError(
                     f"module {package!r} has no attribute {name!r}; it has "
                     f"{', '.join(sorted(home))}"

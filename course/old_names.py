@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import sys
 import warnings
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -19,21 +20,40 @@ MOVED = {
     "course.pipeline": "course_app.pipeline",
     "course.cluster": "course_app.cluster",
     "course.models": "course_models",
-    "course.models.digits": "course_lessons.lesson13.digits",
-    "course.models.digits.data": "course_models.digits",
-    "course.models.digits.mnist": "course_models.digits",
     "course.models.spectral.shape": "course_models.spectral.config",
     "course.models.vae.fused": "course_models.vae.trainer",
+    "course.streams": "course_lessons.lesson08",
+    "course.streams.batch": "course_lessons.lesson08.batches",
+    "course.streams.memory": "course_lessons.lesson08.pinned",
+    "course.streams.timeline": "course.measure.timeline",
+    "course.streams.ways": "course_lessons.lesson08.batches",
     "course.kernels.adam": "course_models.training.adam",
     "course.kernels.convolution": "course_lessons.lesson13.digits.convolution",
     "course.kernels.losses": "course_models.training.losses",
     "course.kernels.patches": "course_models.patches",
     "course.kernels.sampling": "course_models.training.rng",
 }
-#: Names that a package gave, and where they are now.
+#: Where names are now that a package or module gave.
+HOMES = {
+    "course_app.cluster": {"course_lessons.lesson12": "scaling"},
+    "course.plots": {
+        "course_lessons.lesson08.plots": "gantt gantts",
+        "course_lessons.lesson12.plots": "scaling_chart",
+        "course_lessons.lesson13.plots": (
+            "original speed_chart speedup_chart latency_by_batch speedup_by_batch "
+            "efficiency_by_batch"
+        ),
+    },
+    "course_models.digits": {
+        "course_lessons.lesson13.digits": "ACTIVATIONS Network Weights accuracy reference",
+    },
+}
+#: Old name: new name, of these.
 NAMES = {
-    "course_app.cluster.scaling": "course_lessons.lesson12.scaling",
-    "course.plots.scaling_chart": "course_lessons.lesson12.plots.scaling_chart",
+    f"{package}.{name}": f"{home}.{name}"
+    for package, homes in HOMES.items()
+    for home, names in homes.items()
+    for name in names.split()
 }
 
 
@@ -46,18 +66,16 @@ def new_name(name: str) -> str | None:
     return None
 
 
-def found(name: str) -> object:
-    """What an old name of a package meant.
+def elsewhere(package: str) -> Callable[[str], object]:
+    """A module's ``__getattr__`` for the names that it gave."""
 
-    Raises
-    ------
-    KeyError
-        When the name is no old one.
-    """
-    place = NAMES.get(name) or new_name(name)
-    if place is None:
-        raise KeyError(name)
-    return pkgutil.resolve_name(place)
+    def load(name: str) -> object:
+        place = NAMES.get(f"{package}.{name}") or new_name(f"{package}.{name}")
+        if place is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return pkgutil.resolve_name(place)
+
+    return load
 
 
 class OldNames(MetaPathFinder, Loader):

@@ -1,4 +1,4 @@
-"""One batch, many ways to the GPU and back; what overlaps, and what it can gain."""
+"""Streams: one batch, many ways to the GPU and back; what overlaps, and what it can gain."""
 
 from course.lazy import face
 

@@ -39,8 +39,9 @@ class Budget(NamedTuple):
 #: lines came and why.
 BUDGETS = {
     "warpsim": Budget(18_100, 2_636, 21_500),
-    # ladders and launches: 600 lines more in the kernels until the products of matrices are one
-    "course": Budget(25_400, 752, 28_300),
+    # ladders and launches: 600 lines more in the kernels until the products of matrices are one;
+    # 126 of what was added are old names, which go with the next version
+    "course": Budget(25_400, 878, 28_400),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     "course_lessons": Budget(44_000, 13, 44_300),
