@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import course.kernels
+import course_app.kernels
 from course import backend
 from course.backend import cuda
 from course.kernels.steps import Ladder
+from course_models import training
 from tests.course.kernels.contract import calls, cases, make_call, typed, watched
 from warpsim.host import gpus
 
@@ -39,10 +41,10 @@ def simulated_h200(monkeypatch):
 
 
 def test_every_ladder_has_a_case():
-    modules = pkgutil.walk_packages(course.kernels.__path__, "course.kernels.")
     found = {
         value.function
-        for one in modules
+        for package in (course.kernels, course_app.kernels, training)
+        for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         for value in vars(importlib.import_module(one.name)).values()
         if isinstance(value, Ladder)
     }
