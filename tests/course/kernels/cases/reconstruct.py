@@ -36,7 +36,7 @@ CASES = [
         },
         layout="rows", special=(np.nan,), sizes=("tiny", "odd", "fours", "long"),
  float64=("original",),
-        best=[(ImageProblem(64, 64, 9, 0, (9, 0)), "naive"),
+        best=[(ImageProblem(48, 48, 9, 0, (9, 0)), "naive"),
               (ImageProblem(64, 64, 9, 3, (9, 0)), "warp tiles")],
         refused=[
             *((lambda k=k: reconstruct(_U, _S, _VT, k), ValueError, "from 1 to 5")
