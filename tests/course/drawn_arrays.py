@@ -115,7 +115,7 @@ FRONTS = {
         {"u": (9, 6), "s": (6,), "vt": (6, 8)}, lambda u, s, vt: (u[:, :3] * s[:3]) @ vt[:3],
         {"k": 3},
     ),
-    "product": Front(
+    "gemm": Front(
         {"a": (8, 16), "b": (16, 8), "bias": (8,), "residual": (8, 8)},
         lambda a, b, bias, residual: a @ b + bias + residual,
         types=dict.fromkeys(("a", "b", "bias", "residual"), np.float16), bound=2e-2,
@@ -126,7 +126,7 @@ FRONTS = {
     "rank_k": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, compute_uv=False)[:2], {"k": 2}),
 }  # fmt: skip
 HOMES = course.kernels, course_app.kernels, course_models
-LONG = {"svd", "rank_k", "attention", "resized", "judged", "product"}
+LONG = {"svd", "rank_k", "attention", "resized", "judged", "gemm"}
 
 
 def modules() -> Iterator[pkgutil.ModuleInfo]:

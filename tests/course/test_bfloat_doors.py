@@ -199,6 +199,10 @@ def test_all_steps_of_layer_norm(method, columns):
         with pytest.raises(ValueError, match="capability is below|numbers are bfloat16, not float"):
             layer_norm(bits(random(3, columns)), method=method)
         return
+    if method == "half" and (columns % 8 or cuda.get_current_device().compute_capability < (8, 0)):
+        with pytest.raises(ValueError, match="method 'half' of layer_norm"):
+            layer_norm(bits(random(3, columns)), method=method)
+        return
     x = random(3, columns) + 4  # a mean that costs digits if squares are summed
     x = widened(rounded(x))
     assert is_near(to_float32(layer_norm(bits(x), method=method)), exact_norm(x))
