@@ -251,6 +251,8 @@ class Emitter(Accesses, DoubtfulReads):
             return repr(bool(value))
         if isinstance(value, str | None):
             return repr(value)
+        if isinstance(value, np.finfo | np.iinfo):  # only their attributes have values
+            return "None"
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
         if hasattr(value, "__cuda_array_interface__"):

@@ -152,10 +152,6 @@ class Writer(Emitter):
         for target in node.targets:
             self.assign(target, code, kind, ast.unparse(node.value))
 
-    def write_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.assign(node.target, self.expression(node.value), self.typing.of[node.value])
-
     def write_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
         left_kind, right_kind = self.typing.operands[node]

@@ -127,10 +127,6 @@ class _Walk:
     def _set(node: ast.AST, names: _Names) -> _Names:
         return None if names is None else names.union(trees.names(node, ast.Store))
 
-    def _AnnAssign(self, node: ast.AnnAssign, names: _Names) -> _Names:
-        self._reads(node.value, names)
-        return names if node.value is None else self._set(node.target, names)
-
     def _AugAssign(self, node: ast.AugAssign, names: _Names) -> _Names:
         self._reads(node, names)
         if isinstance(node.target, ast.Name):

@@ -27,6 +27,7 @@ from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufun
 from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.oracle import (
+    PLAIN_TUPLE,
     attribute_type,
     best_signature,
     dtype_of,
@@ -362,7 +363,7 @@ def _print(typer: Expressions, node: ast.Call) -> types.Type:
 
 
 def _printable(kind: types.Type) -> bool:
-    if isinstance(kind, types.BaseTuple):
+    if isinstance(kind, PLAIN_TUPLE):
         return all(_printable(part) for part in kind)
     return isinstance(kind, REAL | types.StringLiteral)
 

@@ -22,6 +22,7 @@ COMPARE = {
 _DECIDERS = {
     **COMPARE, ast.Is: lambda a, b: a is b or (type(a) is type(b) and a == b),
     ast.IsNot: lambda a, b: not (a is b or (type(a) is type(b) and a == b)),
+    ast.In: lambda a, b: a in b,
 }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def _origins(typing: Typing, node: ast.AST, seen: set[str]) -> Iterator[str]:
 def _assigned(tree: ast.AST, name: str) -> Iterator[ast.AST]:
     """What a variable is set to."""
     for node in walk(tree):
-        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For):
+        if not isinstance(node, ast.Assign | ast.AugAssign | ast.For):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = [part for target in targets for part in walk(target)]

@@ -22,7 +22,7 @@ from warpsim.front.calls import call
 from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.decisions import COMPARE, TRUE_OR_FALSE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
-from warpsim.front.oracle import held, of_value, plain, resolve
+from warpsim.front.oracle import PLAIN_TUPLE, held, of_value, plain, resolve
 from warpsim.front.trees import Once
 from warpsim.front.vectortypes import VectorType
 from warpsim.host.settings import setting
@@ -160,7 +160,7 @@ class Expressions(Attributes, Decisions):
 
     def binary(self, node: ast.AST, op: ast.operator, left, right) -> types.Type:
         left, right = held(left), held(right)
-        if isinstance(left, types.BaseTuple) and isinstance(right, types.BaseTuple):
+        if isinstance(left, PLAIN_TUPLE) and isinstance(right, PLAIN_TUPLE):
             if isinstance(op, ast.Add):
                 self.typing.operands[node] = (left, right)
                 return types.Tuple([*left, *right])

@@ -23,7 +23,7 @@ def idle_variables(loop: ast.While) -> frozenset[str]:
             matter |= names(statement.test, ast.Load)
         elif isinstance(statement, ast.For):
             matter |= names(statement.iter, ast.Load)
-        elif isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        elif isinstance(statement, ast.Assign | ast.AugAssign):
             for target, value in _pairs(statement):
                 reads = names(value, ast.Load) | names(target, ast.Load)
                 if isinstance(statement, ast.AugAssign):

@@ -66,10 +66,9 @@ class Scopes:
             self._names(node.iter, path)
             self._suite(node.body, path, node.target)
             self._suite(node.orelse, path)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            if node.value is not None:
-                self._names(node.value, path)
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        elif isinstance(node, ast.Assign):
+            self._names(node.value, path)
+            for target in node.targets:
                 self._names(target, path)
         elif isinstance(node, ast.AugAssign):
             self._names(node.value, path)

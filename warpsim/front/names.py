@@ -289,8 +289,11 @@ class Source:
 #: Expressions that Python's compiler may replace by their value, and what they may consist of.
 FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
 _LITERAL = (*FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare)
-#: Python's instructions for starred targets, imports, global names that are set, and del.
-_UNREAD = {dis.opmap[name] for name in ("UNPACK_EX", "IMPORT_NAME", "STORE_GLOBAL", "DELETE_FAST")}
+#: Python's instructions for starred targets, imports, global names that are set, del, and with.
+_UNREAD = {
+    dis.opmap[name]
+    for name in ("UNPACK_EX", "IMPORT_NAME", "STORE_GLOBAL", "DELETE_FAST", "BEFORE_WITH")
+}
 _LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
 _NO_WORK = ("RESUME", "NOP", "CACHE", "RETURN_VALUE")
 

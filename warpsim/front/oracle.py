@@ -23,6 +23,8 @@ from warpsim.front.bfloat import BFLOAT16, bfloat16
 from warpsim.front.dates import DATES, SCALARS, date_dtype
 from warpsim.host.interface import device_memory
 
+#: Tuples that are added and printed: Numba has no such code for named ones.
+PLAIN_TUPLE = types.Tuple | types.UniTuple
 #: In CUDA these give floats: the same float type, float64 for integers. Core Numba says int64.
 _FLOAT_ROUNDING = (math.floor, math.ceil, math.trunc)
 

@@ -35,6 +35,7 @@ _UNARY = {
     operator.neg: ast.USub, operator.pos: ast.UAdd, operator.invert: ast.Invert,
     operator.inv: ast.Invert, operator.not_: ast.Not,
 }  # fmt: skip
+_OPPOSITE = {ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
 
 
 def rewrite(source: Source) -> None:
@@ -63,6 +64,22 @@ class _Rewriter(ast.NodeTransformer):
         if hasattr(function, "py_func"):
             all_by_position(self.source, function, node)
         return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        """``n: int = 1`` as ``n = 1``: Python does not look at what a function's variable is."""
+        made = ast.Assign([node.target], node.value) if node.value else ast.Pass()
+        return self.visit(ast.copy_location(made, node))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """``not a in b`` as ``a not in b``, as Python's compiler has it."""
+        self.generic_visit(node)
+        asked = node.operand
+        if not isinstance(node.op, ast.Not) or not isinstance(asked, ast.Compare):
+            return node
+        opposite = _OPPOSITE.get(type(asked.ops[0]))
+        if opposite is None:
+            return node
+        return ast.copy_location(ast.Compare(asked.left, [opposite()], asked.comparators), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt:
         """``for j in [1, 2, 4]`` as over the tuple: nobody else sees the list."""

@@ -188,11 +188,6 @@ class Typer(Expressions):
             return self.environment.get((node.id, "made of"))
         return None if self.constant(node) is MISSING else node
 
-    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            kind = self.expression(node.value)
-            self.assign(node.target, kind, self.literal(node.value))
-
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old = self.expression(_as_load(node.target))
         self.typing.of[node.target] = old
@@ -203,6 +198,10 @@ class Typer(Expressions):
                 f"{ast.unparse(node)} of a whole array",
                 "Give NumPy's function the array for the result, as np.divide(x, 2, x), or loop.",
             )
+        if isinstance(old, types.BaseTuple):
+            raise self.source.refused(
+                node, f"{old} is changed in place: write {_spelled_out(node)}"
+            )
         kinds = {type(held(kind)) for kind in (old, value)}
         if isinstance(node.op, ast.Div) and types.Integer in kinds <= {
             types.Integer,
@@ -211,8 +210,7 @@ class Typer(Expressions):
             raise self.source.refused(
                 node,
                 f"numba-cuda has no code for {old} /= {value} (NVVM: ERROR_INVALID_IR): write "
-                f"{ast.unparse(node.target)} = {ast.unparse(node.target)} / "
-                f"{ast.unparse(node.value)}",
+                f"{_spelled_out(node)}",
             )
         new = self.binary(node, node.op, old, value)
         self.typing.of[node] = new
@@ -411,6 +409,11 @@ def _alike(first: types.Record, second: types.Record) -> bool:
         )
         for name in first.fields
     )
+
+
+def _spelled_out(node: ast.AugAssign) -> str:
+    whole = ast.BinOp(node.target, node.op, node.value)
+    return f"{ast.unparse(node.target)} = {ast.unparse(whole)}"
 
 
 def _as_load(target: ast.expr) -> ast.expr:

@@ -41,7 +41,7 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
                 stored |= {root_of(argument) for argument in node.args[function.nin :]}
             elif function is MISSING and getattr(node.func, "attr", "") == "fill":
                 stored.add(root_of(node.func))
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For):
+        elif isinstance(node, ast.Assign | ast.For):
             value = node.iter if isinstance(node, ast.For) else node.value
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             used = {name.id for name in _names([value])} if value else set()
@@ -88,7 +88,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
                 checked |= {name.id for name in _names(node.targets)}
     ends, flows = [], []
     for node in nodes:
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 for part in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:

@@ -72,7 +72,7 @@ class _Stores:
             elif isinstance(node, ast.For):
                 inside = self._varies(node.iter) or differs
                 self._set(node.target, node.iter, inside)
-            elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            elif isinstance(node, ast.Assign | ast.AugAssign):
                 if node.value is not None:
                     self._assign(node, differs)
                 continue
@@ -90,7 +90,7 @@ class _Stores:
             self._suite(node.body, inside)
             self._suite(node.orelse, inside)
 
-    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, differs: bool) -> None:
+    def _assign(self, node: ast.Assign | ast.AugAssign, differs: bool) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         differs |= self._varies(node.value)
         if isinstance(node, ast.AugAssign):
