@@ -113,6 +113,17 @@ def test_an_error_in_it_names_its_line():
         results(kernel)
 
 
+def test_a_store_stays_under_a_name_that_once_held_a_local_array():
+    @cuda.jit
+    def kernel(x, out):
+        s = cuda.local.array(4, np.int64)
+        double = (lambda v: 2 * v)(x[cuda.grid(1)])
+        s = out
+        s[cuda.grid(1)] = double
+
+    assert results(kernel) == [*range(0, 18, 2)]
+
+
 def test_what_cannot_be_kept_is_refused():
     @cuda.jit
     def in_an_expression(x, out):

@@ -7,13 +7,12 @@ declares ``nonlocal`` comes back as its result.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import Any
 
 from warpsim.front.names import MISSING, Source, complete, folded
-from warpsim.front.trees import has_call, names, walk
+from warpsim.front.trees import names, walk
 
 _SCOPES = ast.FunctionDef | ast.Lambda
 
@@ -203,14 +202,11 @@ def hand_over(source: Source) -> None:
     if inners:
         caller = _Caller(source, inners)
         source.tree.body = [caller.visit(statement) for statement in source.tree.body]
-        reads = None
-        while caller.called and reads != (reads := names(source.tree, ast.Load)):
-            _Unread(source, reads).generic_visit(source.tree)
 
 
 class _Caller(ast.NodeTransformer):
     def __init__(self, source: Source, inners: dict[str, Inner]):
-        self.source, self.inners, self.called = source, inners, False
+        self.source, self.inners = source, inners
 
     def _called(self, node: ast.AST) -> Inner | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -240,53 +236,6 @@ class _Caller(ast.NodeTransformer):
 
     def _handed(self, node: ast.Call, inner: Inner) -> ast.Call:
         self.generic_visit(node)
-        self.called = True
         more = [ast.copy_location(ast.Name(name, ast.Load()), node) for name in inner.free]
         node.args = [*node.args, *more]
         return node
-
-
-class _Unread(ast.NodeTransformer):
-    """Leaves out what nobody reads, but not its calls, as Numba does in what it inlines into."""
-
-    def __init__(self, source: Source, reads: Counter[str]):
-        self.source, self.reads = source, reads
-        self.made = {  # arrays that are the kernel's own: the names that hold them
-            node.targets[0].id: node.targets[0]
-            for node in walk(source.tree)
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and str(source.static(node.value.func)) in ("cuda.shared.array", "cuda.local.array")
-            and isinstance(node.targets[0], ast.Name)
-        }
-
-    def visit_Assign(self, node: ast.Assign) -> Any:
-        return self._left(node, node.targets)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        return self._left(node, [node.target])
-
-    visit_AnnAssign = visit_AugAssign
-
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        return self._left(node, [])
-
-    def _left(self, node: ast.stmt, targets: list[ast.expr]) -> Any:
-        parts = [part for target in targets for part in getattr(target, "elts", [target])]
-        held = [self.made.get(ast.unparse(getattr(one, "value", one)), one) for one in parts]
-        reads = self.reads - names(node, ast.Load)
-        if any(isinstance(part, ast.BoolOp | ast.IfExp) for part in walk(node)):
-            return node
-        if any(not isinstance(name, ast.Name) or name.id in reads for name in held):
-            return node
-        kept = [ast.copy_location(ast.Expr(call), node) for call in self._calls(node)]
-        return kept or ast.copy_location(ast.Pass(), node)
-
-    def _calls(self, node: ast.AST) -> list[ast.Call]:
-        """The outermost calls that stay."""
-        if isinstance(node, ast.Call):
-            function = self.source.static(node.func)
-            inlined = isinstance(function, Inner) and isinstance(function.tree.body[0], ast.Return)
-            if function not in (max, int, slice) and not (inlined and not has_call(function.tree)):
-                return [node]
-        return [call for part in ast.iter_child_nodes(node) for call in self._calls(part)]
