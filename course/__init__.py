@@ -34,7 +34,7 @@ __getattr__, __dir__, __all__ = face(
         "course.checks.predictions": "predict",
         "course.checks.progress": "progress",
         # texts as everything prints them
-        "warpsim.wrapping": "wrapped",
+        "warpsim.core.words": "wrapped",
         # rooms of their own
         "course.files": "data_path",
         "course": "images kernels measure plots",

@@ -11,12 +11,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "ERRORS": "watch.report",
-    "Finding": "watch.report",
-    "KernelError": "watch.report",
-    "Report": "watch.report",
+    "ERRORS": "watch.findings",
+    "Finding": "watch.findings",
+    "KernelError": "watch.findings",
+    "Report": "watch.findings",
     "Unsupported": "front.names",
-    "Where": "watch.report",
+    "Where": "watch.findings",
     "trace": "run.launch",
     "load_ipython_extension": "magic",
     "unload_ipython_extension": "magic",

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core import unset
+from warpsim.core.interface import describe, memory_of
 from warpsim.front.names import KERNEL_NAMES, kernel_name
 from warpsim.host import gpus as models
-from warpsim.host import unset
 from warpsim.host.device import (
     Context,
     Device,
@@ -27,11 +28,10 @@ from warpsim.host.device import (
     wait_for,
 )
 from warpsim.host.gpus import simulate
-from warpsim.host.interface import describe, memory_of
 from warpsim.run import random
 from warpsim.run.kernel import Kernel, jit
 from warpsim.run.ufuncs import Reduce, guvectorize, reduce, vectorize
-from warpsim.watch.report import KernelError
+from warpsim.watch.findings import KernelError
 
 for _name in KERNEL_NAMES:
     if "." not in _name:

@@ -31,7 +31,7 @@ def add_trace(shell: Any) -> None:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext warpsim``: from here on cells that import ``numba.cuda`` get the simulator."""
-    from warpsim.host.redirect import redirected
+    from warpsim.redirect import redirected
 
     add_trace(shell)
     _redirections.enter_context(redirected())

@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 # ---------------------------------------------------------------------- the program
 def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
     """The status with which a program ends, its exception printed."""
-    from warpsim.watch.report import KernelError
+    from warpsim.watch.findings import KernelError
 
     try:
         with _main_module(path, [options.program, *options.arguments]) as module:
@@ -147,7 +147,7 @@ def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
 @contextmanager
 def _main_module(path: Path, words: list[str]) -> Iterator[ModuleType]:
     """What a program finds as Python starts it: ``__main__``, sys.argv, sys.path, numba.cuda."""
-    from warpsim.host.redirect import redirected
+    from warpsim.redirect import redirected
 
     module = ModuleType("__main__")
     module.__file__ = str(path.absolute())

@@ -37,7 +37,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             raise pytest.UsageError("--warpsim-gpu needs --warpsim")
         return
     from warpsim.host import gpus
-    from warpsim.host.redirect import redirected
+    from warpsim.redirect import redirected
     from warpsim.run.kernel import onlookers
 
     if options.warpsim_gpu:

@@ -23,7 +23,7 @@ from course.measure.recorded import recorded
 from course.measure.roofline import bound, roofs_of
 from course.measure.timing import benchmark
 from warpsim import trace
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 RECORDED_ON = "H200"
 YOURS, PACKAGE, TORCH, LEAST = "yours", "package", "PyTorch", "least"

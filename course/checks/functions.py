@@ -23,7 +23,7 @@ from course.checks.trials import all_cases, copied, from_finding, inputs_unchang
 from course.checks.twins import simulated_twin
 from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
-from warpsim.run.masks import EndlessLoop
+from warpsim.core.masks import EndlessLoop
 
 # What would poison a real GPU's context or hang it.
 HARMFUL = ERRORS | {"endless-loop"}

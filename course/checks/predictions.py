@@ -7,7 +7,7 @@ from typing import Any
 
 from course.checks import looks
 from course.checks.guesses import Rule, is_number, rule_for, shown
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 HOW = ("measured", "counted", "computed", "found")
 

@@ -19,7 +19,7 @@ from course.checks import answers, looks
 from course.checks.exercises import Exercise, exercises
 from course.checks.verdicts import SYMBOLS, Verdict
 from course.files import write_whole
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 PROVES_NOTHING = (
     "This table is the learner's own statement: anybody can edit it. "

@@ -14,9 +14,9 @@ from course.checks.exercises import KernelExercise, call_with_named
 from course.checks.trials import from_finding, launch_configuration
 from course.checks.verdicts import Failure
 from warpsim import KernelError, trace
+from warpsim.core.masks import EndlessLoop
 from warpsim.host import gpus
 from warpsim.run.launch import run_kernel
-from warpsim.run.masks import EndlessLoop
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = (

@@ -14,7 +14,7 @@ import numpy as np
 from course.checks.comparing import extent, first, place, told_apart
 from course.checks.exercises import Case, Dimensions, Exercise, KernelExercise
 from course.checks.verdicts import Failure, brief, count
-from warpsim.run.masks import limited_steps
+from warpsim.core.masks import limited_steps
 
 _printing = threading.RLock()  # sys.stdout is the process's
 

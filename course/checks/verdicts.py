@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course.checks import looks
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 SYMBOLS = {"passed": "✓", "failed": "✗", "not started": "○"}
 

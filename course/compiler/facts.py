@@ -28,8 +28,8 @@ from course.compiler.real_kernels import RealKernel, origin
 from course.compiler.together import answers, common
 from course.compiler.toolchain import CompilerError, CompilerMissing
 from course.measure.occupancy import Occupancy, occupancy
+from warpsim.core.words import wrapped
 from warpsim.host import gpus
-from warpsim.wrapping import wrapped
 
 __all__ = ["Compiled", "CompilerError", "CompilerMissing", "Float64Line", "compiled"]
 

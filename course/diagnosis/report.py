@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from course import backend
 from course.diagnosis.probes import PROBES, Facts, Probe
 from course.driver import Driver
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 SYMBOLS = {"ok": "✓", "warning": "!", "problem": "✗", "absent": "○"}
 INDENT = 24  # columns for the symbol and a probe's name

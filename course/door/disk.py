@@ -31,7 +31,7 @@ import numpy as np
 
 from course.door import bfloat
 from course.files import write_whole
-from warpsim.own_files import is_own, own_content
+from warpsim.core.own_files import is_own, own_content
 
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 2\n"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from warpsim.core.words import wrapped
 from warpsim.host import gpus
-from warpsim.wrapping import wrapped
 
 _KIB = 1024
 

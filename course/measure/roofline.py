@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course.files import data_path
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 #: Pipes that have a roof. A fused multiply-add is two operations.
 PIPES = ("float32", "float64", "tensor_float64", "tensor_float32", "tensor_float16")

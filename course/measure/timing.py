@@ -30,9 +30,9 @@ from course.measure.roofline import (
     roofs_of,
     time_text,
 )
+from warpsim.core.words import wrapped
 from warpsim.host.device import NoTime
 from warpsim.run.kernel import Configured, Kernel
-from warpsim.wrapping import wrapped
 
 if TYPE_CHECKING:
     from course.measure.event_clock import EventClock

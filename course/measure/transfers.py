@@ -16,7 +16,7 @@ import numpy as np
 from course import backend
 from course.measure.roofline import Roofs, transfer_bound
 from course.measure.timing import Timing, timing_of
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 DIRECTIONS = ("in", "out")
 KINDS = ("pinned", "pageable")

@@ -32,8 +32,8 @@ from course.measure.recorded import recorded as find
 from course.measure.roofline import article, known_gpu, time_text
 from course.measure.timing import Timing, benchmark
 from warpsim import Report, trace
+from warpsim.core.words import wrapped
 from warpsim.host import gpus
-from warpsim.wrapping import wrapped
 
 SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
 PEER = "cupy"  # the whole expression, its product by cuBLAS

@@ -24,7 +24,7 @@ from course_app.pipeline.engines import Rebuild, choose_engine, rebuilder
 from course_app.pipeline.scheduler import Line
 from course_app.pipeline.threads import kept, one_thread, rate_of
 from course_app.pipeline.workers import Crew
-from warpsim.wrapping import wrapped
+from warpsim.core.words import wrapped
 
 STAGES = ("decode", "factorise", "rebuild", "write")
 #: CPU time of the stages in proportion, one image of 256x256 and one k; a GPU's thread rebuilds.

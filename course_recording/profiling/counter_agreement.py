@@ -19,7 +19,7 @@ from course_recording.profiling.counter_cases import CASES, Case
 from course_recording.profiling.hardware_counters import read
 from warpsim import cuda as host
 from warpsim import trace
-from warpsim.run.masks import Mask
+from warpsim.core.masks import Mask
 from warpsim.watch.counts import wavefronts
 
 WIDE_BYTES = 16

@@ -18,7 +18,7 @@ from course.checks import judging
 from tests.course.drawn_arrays import FRONTS, LONG, modules, to_numpy
 from tests.course.sample_exercises import SQUARE
 from tests.threads import at_once
-from warpsim.front import programs
+from warpsim.code import programs
 
 THREADS = 8
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="a GPU's kernels stay compiled")

@@ -43,7 +43,7 @@ from course_models.vae import data, weights
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training
 from course_recording.unfinished import Unfinished
-from warpsim import own_files
+from warpsim.core import own_files
 from warpsim.front import answers
 
 DRAWS = int(os.environ.get("COURSE_DRAWS", "12"))

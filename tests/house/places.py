@@ -136,11 +136,11 @@ UPWARDS = {
     ("course_models.vit.buffers", "course/measure"),
     ("course_models.vit.reference", "course_models/spectral"),
     ("course_app.pipeline.pipeline", "course_app/cluster"),
-    ("warpsim.code.callcode", "warpsim/run"),
+    ("warpsim.code.calls", "warpsim/run"),
     ("warpsim.front.calls", "warpsim/ptx"),
-    ("warpsim.run.masks", "warpsim/front"),
-    ("warpsim.run.ragged", "warpsim/front"),
-    ("warpsim.watch.report", "warpsim/draw"),
+    ("warpsim.core.masks", "warpsim/front"),
+    ("warpsim.core.views", "warpsim/front"),
+    ("warpsim.watch.findings", "warpsim/draw"),
 }
 #: Places of today, as folders and files lie now, in which each leads to each.
 CIRCLES = {

@@ -11,7 +11,7 @@ import pytest
 
 from course.checks.exercises import exercises
 from tools import address, build_notebooks, lessons, seals
-from warpsim.wrapping import WIDTH
+from warpsim.core.words import WIDTH
 
 PATHS = lessons.paths()
 EACH_LESSON = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

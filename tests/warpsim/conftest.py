@@ -3,7 +3,7 @@
 import pytest
 
 from tests.warpsim.the_course import ABOUT_THE_COURSE, HERE
-from warpsim.host import settings
+from warpsim.core import settings
 
 collect_ignore = [] if HERE else list(ABOUT_THE_COURSE)
 

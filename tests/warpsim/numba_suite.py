@@ -123,7 +123,7 @@ def _runs_anyway(reason: str):
 
 def _testing(support: Any) -> python_types.ModuleType:
     """The decorators and the base class of ``numba.cuda.testing`` for a machine like a T4."""
-    from warpsim.host import settings
+    from warpsim.core import settings
 
     class CUDATestCase(support.TestCase):
         FLOAT16_RTOL = 2.0**-10
@@ -211,7 +211,7 @@ def _make_stand_ins() -> None:
     from numba.cuda.tests import support
 
     from warpsim import cuda as host
-    from warpsim.host import redirect
+    from warpsim import redirect
     from warpsim.run import launch
 
     class NoLeaks:

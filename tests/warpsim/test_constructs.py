@@ -17,9 +17,9 @@ import pytest
 
 from tests.texts import function_of
 from warpsim import cuda
+from warpsim.core.executed import noting
 from warpsim.front.names import Unsupported
-from warpsim.host.executed import noting
-from warpsim.host.redirect import redirected
+from warpsim.redirect import redirected
 
 ROWS = 5
 Pair = collections.namedtuple("Pair", "left right")

@@ -11,7 +11,7 @@ from numba import float64
 from tests.warpsim import the_course
 from tests.warpsim.random_programs import THREADS, helper, results, source
 from warpsim import cuda, trace
-from warpsim.run import masks
+from warpsim.core import masks
 
 #: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000),
 #: the first ones in `make test`, the others with the slow tests.

@@ -21,7 +21,7 @@ from tests.course.compiled_samples import needs_compiler
 from tests.texts import function_of
 from tests.warpsim import drawn_operations as drawn
 from tests.warpsim.ptx_model import Machine, Unknown
-from warpsim.run import libdevice
+from warpsim.core import libdevice
 
 MORE = int(os.environ.get("COURSE_DRAWS", "0"))
 RECORDED = sorted(data_path("measurements").glob("*-operations-*.npz"))

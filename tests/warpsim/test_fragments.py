@@ -10,7 +10,7 @@ from course.kernels.intrinsics import commit_copies, wait_copies
 from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
 from warpsim.host import gpus
-from warpsim.watch.report import KernelError
+from warpsim.watch.findings import KernelError
 
 LANES = np.arange(32)
 

@@ -10,8 +10,9 @@ import pytest
 from numba import int32, types
 from numba.core.errors import NumbaInvalidConfigWarning, NumbaPerformanceWarning
 
-from warpsim import cuda, trace
-from warpsim.host import device, redirect, settings
+from warpsim import cuda, redirect, trace
+from warpsim.core import settings
+from warpsim.host import device
 
 config = pytest.importorskip("numba.cuda.core.config")
 

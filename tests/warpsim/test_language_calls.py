@@ -11,9 +11,9 @@ from numba.core.errors import TypingError
 
 from tests.texts import body_of
 from warpsim import cuda, trace
+from warpsim.code.programs import program_of
+from warpsim.core import fp16
 from warpsim.front.names import Unsupported
-from warpsim.front.programs import program_of
-from warpsim.run import halves
 
 RNG = np.random.default_rng(5)
 
@@ -186,9 +186,9 @@ def test_a_ufunc_that_would_make_an_array_is_refused():
 
 
 # ---------------------------------------------------------------------- float16
-@pytest.mark.parametrize("name", sorted(halves.FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(fp16.FUNCTIONS))
 def test_intrinsics_of_float16_round_once(name):
-    count = halves.ARITY[f"fp16.{name}"][0]
+    count = fp16.ARITY[f"fp16.{name}"][0]
     listed = ", ".join(f"x{n}[i]" for n in range(count))
     body = f"i = cuda.grid(1)\nout[i] = cuda.fp16.{name}({listed})"
     kernel = cuda.jit(body_of("x0, x1, x2, out", body))

@@ -11,7 +11,7 @@ from numba import float32, types
 from tests.texts import function_of
 from tests.warpsim.numba_inference import types_of_variables
 from warpsim import cuda
-from warpsim.front.programs import program_of
+from warpsim.code.programs import program_of
 
 RECORD = np.dtype([("x", np.float32), ("v", np.float32, (2, 3))], align=True)
 TABLE = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)

@@ -10,8 +10,9 @@ import pytest
 from numba import types
 
 from warpsim import cuda
+from warpsim.core import libdevice
 from warpsim.front.names import KERNEL_NAMES
-from warpsim.run import bits, libdevice
+from warpsim.run import bits
 
 X = np.array([0.25, 0.5, 0.75, 0.9])
 BY_MATH = [

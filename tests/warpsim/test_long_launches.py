@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from warpsim import cuda, trace
-from warpsim.run import launch, masks, progress
+from warpsim.core import masks
+from warpsim.run import launch, progress
 
 
 @cuda.jit

@@ -9,9 +9,9 @@ import pytest
 from numba import float32, int32
 
 from warpsim import cuda, trace
-from warpsim.front.programs import program_of
+from warpsim.code.programs import program_of
+from warpsim.core.masks import Mask
 from warpsim.run.atomics import _by_place
-from warpsim.run.masks import Mask
 from warpsim.watch.counts import sector_counts, wavefronts
 
 SIZE = 64

@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 from tests.warpsim.numba_inference import inferred
 from tests.warpsim.test_shapes import made, numbas
 from warpsim import cuda, trace
-from warpsim.front.programs import program_of
+from warpsim.code.programs import program_of
 
 READONLY = types.Array(types.float32, 1, "C", readonly=True)
 STORES = [

@@ -12,7 +12,7 @@ import role_kernels
 
 from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
-from warpsim.run.turns import Turns
+from warpsim.run.warp_scheduler import Turns
 
 TEXT = Path(role_kernels.__file__).read_text()
 

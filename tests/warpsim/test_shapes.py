@@ -11,7 +11,7 @@ from numba.core.errors import TypingError
 
 from tests.warpsim.numba_inference import inferred
 from warpsim import cuda
-from warpsim.front.programs import program_of
+from warpsim.code.programs import program_of
 
 TPB, SHAPE, NESTED, HALF, TRUE = 64, (4, 5), ((2, 3), 4), 2.5, True
 NARROW, WIDE, PAIR = np.int32(4), np.int64(4), (np.int64(4), 4)

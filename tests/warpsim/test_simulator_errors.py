@@ -11,8 +11,8 @@ from numba.core.errors import NumbaError, TypingError
 
 from tests.texts import body_of
 from warpsim import KernelError, Unsupported, cuda, trace
+from warpsim.core import masks
 from warpsim.host import gpus
-from warpsim.run import masks
 
 
 def arrays(*sizes):

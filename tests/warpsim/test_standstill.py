@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from warpsim import cuda, trace
-from warpsim.run.masks import EndlessLoop
+from warpsim.core.masks import EndlessLoop
 
 
 @cuda.jit

@@ -15,8 +15,8 @@ from tests.threads import at_once
 from tests.warpsim import exchange_programs
 from tests.warpsim.random_programs import helper, source
 from warpsim import cuda, trace
+from warpsim.core.masks import EndlessLoop, limited_steps
 from warpsim.cuda import jit
-from warpsim.run.masks import EndlessLoop, limited_steps
 
 THREADS, BLOCK = 8, 32
 KINDS = (np.float32, np.float64, np.int32)

@@ -13,8 +13,8 @@ from numba.core.errors import TypingError
 
 from tests.texts import function_of
 from tests.warpsim.numba_inference import inferred
+from warpsim.code.programs import Program
 from warpsim.front import oracle
-from warpsim.front.programs import Program
 
 SCALARS = [
     types.boolean, types.int8, types.int32, types.int64, types.uint8, types.uint32, types.uint64,

@@ -16,8 +16,8 @@ from tests.warpsim.the_course import (
     wait_copies,
 )
 from warpsim import cuda, trace
-from warpsim.watch import replay, uninitialised
-from warpsim.watch.replay import BASE, OTHERS, stand_ins
+from warpsim.run import replay, uninitialised
+from warpsim.run.replay import BASE, OTHERS, stand_ins
 
 N = 32
 EVERY = (1 << 32) - 1

@@ -12,9 +12,9 @@ from numba import float32
 from tests.warpsim import alike_programs
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
-from warpsim.front.programs import program_of
-from warpsim.watch.other_data import OtherData
-from warpsim.watch.uniform import alike_on_any_data
+from warpsim.code.programs import program_of
+from warpsim.run.other_data import OtherData
+from warpsim.run.uniform import alike_on_any_data
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
 SIZE = BLOCKS * THREADS

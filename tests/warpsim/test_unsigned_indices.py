@@ -7,7 +7,7 @@ import pytest
 from numba import float32, uint32, uint64
 
 from warpsim import cuda, trace
-from warpsim.watch.report import KernelError
+from warpsim.watch.findings import KernelError
 
 
 @cuda.jit

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from warpsim import cuda, trace
-from warpsim.wrapping import ORPHAN, WIDTH, wrapped
+from warpsim.core.words import ORPHAN, WIDTH, wrapped
 
 LONG = "a barrier that some threads of a block do not reach stops all the others " * 3
 

@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.code.accesscode import Accesses, bare, spelled_tuple
-from warpsim.code.callcode import emit_call, is_pure
-from warpsim.front import operators
+from warpsim.code.accesses import Accesses, bare, spelled_tuple
+from warpsim.code.calls import emit_call, is_pure
+from warpsim.core import operators
+from warpsim.core.memory import ConstantArray
 from warpsim.front.assigned import DoubtfulReads
 from warpsim.front.bfloat import bfloat16
 from warpsim.front.dates import DATES
 from warpsim.front.doubles import why_double
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
+from warpsim.front.nodes import Once, walk
 from warpsim.front.oracle import of_value, plain, unify
-from warpsim.front.trees import Once, walk
 from warpsim.front.types import Typing
-from warpsim.run.memory import ConstantArray
-from warpsim.watch.flows import stored_loads
+from warpsim.watch.store_flow import stored_loads
 
 _SYMBOL = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",

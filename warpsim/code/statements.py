@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.code.accesscode import bare, spelled_tuple
-from warpsim.code.callcode import is_pure
+from warpsim.code.accesses import bare, spelled_tuple
+from warpsim.code.calls import is_pure
 from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
 from warpsim.front.idle import idle_variables

@@ -14,7 +14,7 @@ from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
 from warpsim.watch.counts import Count, Counters
 
 if TYPE_CHECKING:
-    from warpsim.watch.report import Finding
+    from warpsim.watch.findings import Finding
 
 ROW, MARK_ROW, CODE = 0.2, 0.16, 0.45
 FIXED = 0.07  # width of a letter of code
@@ -121,7 +121,7 @@ def traffic_of(row: Row) -> str:
 def heat_map_picture(
     counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
 ) -> Picture:
-    """The picture of :meth:`warpsim.watch.report.Report.heat_map`."""
+    """The picture of :meth:`warpsim.watch.findings.Report.heat_map`."""
     rows = rows_of(counters, kernel, source, findings)
     letters = min(MOST_LETTERS, max(len(row.code) for row in rows))
     left = CODE + letters * FIXED + 0.15

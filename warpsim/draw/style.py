@@ -18,8 +18,8 @@ from matplotlib.legend import Legend
 from matplotlib.patches import Rectangle
 from PIL import Image, ImageDraw
 
+from warpsim.core.words import wrapped
 from warpsim.draw.palette import FAINT, GRID, INK, PAPER
-from warpsim.wrapping import wrapped
 
 FONT_SIZE = 9.0
 SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5

@@ -11,8 +11,8 @@ import numpy as np
 from numba import types
 
 from warpsim.front.names import MISSING
+from warpsim.front.nodes import walk
 from warpsim.front.oracle import of_dtype, plain
-from warpsim.front.trees import walk
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.own_files import own_content
+from warpsim.core.own_files import own_content
 
 _NAMES = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "

@@ -14,9 +14,9 @@ from typing import Any
 
 from numba import types
 
-from warpsim.front import trees
+from warpsim.front import nodes
+from warpsim.front.nodes import walk
 from warpsim.front.oracle import dtype_of, plain
-from warpsim.front.trees import walk
 
 #: What is set where control never comes: everything.
 _Names = frozenset[str] | None
@@ -125,7 +125,7 @@ class _Walk:
 
     @staticmethod
     def _set(node: ast.AST, names: _Names) -> _Names:
-        return None if names is None else names.union(trees.names(node, ast.Store))
+        return None if names is None else names.union(nodes.names(node, ast.Store))
 
     def _AugAssign(self, node: ast.AugAssign, names: _Names) -> _Names:
         self._reads(node, names)

@@ -12,7 +12,8 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
-from warpsim.front import intrinsics
+from warpsim.core.settings import setting
+from warpsim.front import cuda_names
 from warpsim.front.allocations import (
     Pointer,
     array_type,
@@ -22,10 +23,11 @@ from warpsim.front.allocations import (
 )
 from warpsim.front.attributes import transposed
 from warpsim.front.bfloat import ALONE, HALF, bfloat16, castable
+from warpsim.front.closures import Inner
 from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
-from warpsim.front.inner import Inner
 from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.nodes import Once, walk
 from warpsim.front.oracle import (
     PLAIN_TUPLE,
     attribute_type,
@@ -41,9 +43,7 @@ from warpsim.front.oracle import (
 )
 from warpsim.front.pieces import piece_type
 from warpsim.front.rewriting import all_by_position
-from warpsim.front.trees import Once, walk
 from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
-from warpsim.host.settings import setting
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -381,7 +381,7 @@ def _method(typer: Expressions, node: ast.Call) -> types.Type:
     kind = typer.expression(node.func.value)
     if isinstance(kind, types.Array):
         return _array_method(typer, node, kind, node.func.attr)
-    if kind == intrinsics.GRID_GROUP and node.func.attr == "sync" and not node.args:
+    if kind == cuda_names.GRID_GROUP and node.func.attr == "sync" and not node.args:
         typer.typing.operands[node] = ()
         return types.int32
     if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
@@ -528,7 +528,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         return kind  # no copy: Numba gives the array itself, one from outside is constant anyway
     if path.startswith("atomic."):
         return _atomic(typer, node, path[7:])
-    low, high = intrinsics.ARITY.get(path, (0, -1))
+    low, high = cuda_names.ARITY.get(path, (0, -1))
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
@@ -536,7 +536,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     if members and path not in TAKE_MEMBERS:
         raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
     takes = all(isinstance(held(kind), REAL) or kind == bfloat16 for kind in arguments)
-    found = intrinsics.FUNCTIONS[path](*arguments) if takes else None
+    found = cuda_names.FUNCTIONS[path](*arguments) if takes else None
     if isinstance(found, str):
         raise source.refused(node, found)
     if found is None:
@@ -553,7 +553,7 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
             node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
         )
     array = typer.expression(node.args[0])
-    allowed = intrinsics.ATOMIC_TYPES[intrinsics.ATOMICS[name]]
+    allowed = cuda_names.ATOMIC_TYPES[cuda_names.ATOMICS[name]]
     if not isinstance(array, types.Array) or array.dtype not in allowed:
         listed = ", ".join(str(kind) for kind in allowed)
         raise source.refused(

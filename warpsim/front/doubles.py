@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from numba import types
 
 from warpsim.front.names import MISSING
+from warpsim.front.nodes import walk
 from warpsim.front.oracle import plain
-from warpsim.front.trees import walk
 from warpsim.front.types import Typing
 
 WIDE = (types.float64, types.complex128)

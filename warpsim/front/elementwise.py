@@ -11,10 +11,10 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
-from warpsim.front import operators
+from warpsim.core import operators
+from warpsim.core.memory import Array
 from warpsim.front.names import Unsupported
 from warpsim.front.oracle import dtype_of, method_type, resolve
-from warpsim.run.memory import Array
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

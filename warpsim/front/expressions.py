@@ -15,17 +15,17 @@ from numba import types
 from numba.core.errors import NumbaError, NumbaWarning
 from numba.core.typing.arraydecl import get_array_index_type
 
-from warpsim.front import intrinsics
+from warpsim.core.settings import setting
+from warpsim.front import cuda_names
 from warpsim.front.attributes import Attributes
 from warpsim.front.bfloat import ALONE, HALF, bfloat16
 from warpsim.front.calls import call
 from warpsim.front.dates import DATES, REAL, SCALARS
-from warpsim.front.decisions import COMPARE, TRUE_OR_FALSE, Decisions
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
+from warpsim.front.nodes import Once
 from warpsim.front.oracle import PLAIN_TUPLE, held, of_value, plain, resolve
-from warpsim.front.trees import Once
+from warpsim.front.static_branches import COMPARE, TRUE_OR_FALSE, Decisions
 from warpsim.front.vectortypes import VectorType
-from warpsim.host.settings import setting
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -137,7 +137,7 @@ class Expressions(Attributes, Decisions):
         if value is MISSING:
             raise self.source.refused(node, f"NameError: name {ast.unparse(node)!r} is not defined")
         if isinstance(value, KernelName):
-            kind = intrinsics.VALUES.get(value.path)
+            kind = cuda_names.VALUES.get(value.path)
             if kind is None:
                 raise self.source.refused(node, self.what_cuda_has(value.path))
         elif isinstance(value, ModuleType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from warpsim.front.trees import names, walk
+from warpsim.front.nodes import names, walk
 
 #: What reads memory or calls something: what goes in there matters.
 _REACHES_OUT = ast.Call | ast.Subscript

@@ -12,7 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from warpsim.front.names import Source
-from warpsim.front.trees import walk
+from warpsim.front.nodes import walk
 
 
 @dataclass

@@ -24,13 +24,13 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim.front.intrinsics import VALUES
+from warpsim.core import fp16, libdevice
+from warpsim.core.executed import lines_of
+from warpsim.front.cuda_names import VALUES
 from warpsim.front.matching import Matches
+from warpsim.front.nodes import consists_of, walk
 from warpsim.front.oracle import of_value
-from warpsim.front.trees import consists_of, walk
 from warpsim.front.vectortypes import ALIASES, VECTORS
-from warpsim.host.executed import lines_of
-from warpsim.run import halves, libdevice
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(
@@ -45,7 +45,7 @@ KERNEL_NAMES = frozenset(
     shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
     lanemask_lt nanosleep cg cg.this_grid
     """.split()
-).union(halves.NAMES, libdevice.NAMES, VECTORS, ALIASES)
+).union(fp16.NAMES, libdevice.NAMES, VECTORS, ALIASES)
 
 #: Names that Numba knows as attributes of ``cuda`` alone: imported by themselves they have no type.
 ONLY_OF_CUDA = frozenset(

@@ -18,10 +18,10 @@ from numba import from_dtype, types
 from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import NumbaError, UnsupportedError
 
+from warpsim.core.interface import device_memory
 from warpsim.front.answers import kept
 from warpsim.front.bfloat import BFLOAT16, bfloat16
 from warpsim.front.dates import DATES, SCALARS, date_dtype
-from warpsim.host.interface import device_memory
 
 #: Tuples that are added and printed: Numba has no such code for named ones.
 PLAIN_TUPLE = types.Tuple | types.UniTuple

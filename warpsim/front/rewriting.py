@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded, typing_error
-from warpsim.front.trees import Once, walk
+from warpsim.front.nodes import Once, walk
 
 _BINARY = {
     operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,

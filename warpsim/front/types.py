@@ -20,8 +20,8 @@ from warpsim.front.bfloat import storable
 from warpsim.front.dates import DATES, SCALARS, date_storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, names_no_value, typing_error
+from warpsim.front.nodes import has_call
 from warpsim.front.oracle import held, plain, unify
-from warpsim.front.trees import has_call
 
 #: The variables that have a value at some point, each with the type of that version. Under
 #: ``(name,)`` stands the value of a version that is a literal, under ``(name, "made of")`` the

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
+from warpsim.core.interface import describe
+from warpsim.core.settings import setting
+from warpsim.core.unset import now_set
 from warpsim.front.oracle import of_dtype, of_value
 from warpsim.host.gpus import GPU
-from warpsim.host.interface import describe
-from warpsim.host.settings import setting
-from warpsim.host.unset import now_set
 
 #: What Numba says of an array with gaps.
 NOT_CONTIGUOUS = (
@@ -105,7 +105,7 @@ class DeviceNDArray:
 
     @property
     def device_ctypes_pointer(self) -> ctypes.c_void_p:
-        """The address of the first element; see :mod:`warpsim.host.interface`."""
+        """The address of the first element; see :mod:`warpsim.core.interface`."""
         return ctypes.c_void_p(self.__cuda_array_interface__["data"][0])
 
     @property

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.interface import address_of, memory_from
+from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
-from warpsim.host.interface import address_of, memory_from
-from warpsim.run.memory import Array, contiguous_strides
 
 #: Where shared and local memory begin: anywhere, but far from each other and well aligned.
 WINDOWS = {"shared": 1 << 46, "local": 1 << 45}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.run.memory import Array
+from warpsim.core.memory import Array
 
 ndarray = np.ndarray
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
-from warpsim.run.memory import Array
 
 ndarray = np.ndarray
 

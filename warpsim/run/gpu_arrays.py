@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.host.interface import device_memory
+from warpsim.core.interface import device_memory
 
 #: The copy starts at an address of the GPU that is a multiple of this: elements stay aligned.
 ALIGNMENT = 16

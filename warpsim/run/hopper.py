@@ -4,7 +4,7 @@ What an instruction sets going is written down where it begins, and done where i
 bytes of a TMA load arrive when a wait on its mbarrier is over, a TMA store and a product read
 shared memory when their group is waited for. A kernel that waits rightly cannot tell the
 difference; one that does not gets what was there before, and a finding by the clocks of
-:mod:`warpsim.watch.order`.
+:mod:`warpsim.watch.happens_before`.
 Source: NVIDIA, PTX ISA, "wgmma.mma_async", "Cluster barrier".
 """
 
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from warpsim.core.memory import Array
 from warpsim.run.fragments import widened
 from warpsim.run.mbarriers import HOPPER
-from warpsim.run.memory import Array
 from warpsim.run.mma_layout import place_in_a
 from warpsim.run.operands import chunks_of, matrix_of, registers_of, taken
 from warpsim.run.tma import Store, Tiles

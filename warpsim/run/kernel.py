@@ -16,12 +16,12 @@ from numba.core.errors import DeprecationError, NumbaInvalidConfigWarning, Unsup
 from numba.core.sigutils import normalize_signature
 from numba.core.typing import Signature
 
+from warpsim.code.programs import program_of
+from warpsim.core.settings import setting, warn_of_few_blocks, warn_of_host_arrays
 from warpsim.front.allocations import declared
 from warpsim.front.names import typing_error
-from warpsim.front.programs import program_of
 from warpsim.front.types import Typing
 from warpsim.host.gpus import current
-from warpsim.host.settings import setting, warn_of_few_blocks, warn_of_host_arrays
 from warpsim.run.launch import (
     NO_CONFIGURATION,
     Launch,

@@ -12,33 +12,33 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from warpsim.code.programs import Program, program_of
+from warpsim.core.interface import device_memory
+from warpsim.core.memory import Array, global_array
+from warpsim.core.operators import CONVERT
+from warpsim.core.unset import never_set_elements, now_set
 from warpsim.front.allocations import Pointer
 from warpsim.front.dates import SCALARS
 from warpsim.front.names import Site, typing_error
-from warpsim.front.operators import CONVERT
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
-from warpsim.front.programs import Program, program_of
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
-from warpsim.host.interface import device_memory
-from warpsim.host.unset import never_set_elements, now_set
 from warpsim.run.addresses import pointed
 from warpsim.run.gpu_arrays import Copies
-from warpsim.run.memory import Array, global_array
 from warpsim.run.operands import Box
+from warpsim.run.other_data import judged
 from warpsim.run.progress import Progress
 from warpsim.run.threads import Dim3, Threads, geometry
-from warpsim.run.turns import run_in_turns
-from warpsim.watch.accesses import Clock, Shadow
+from warpsim.run.uniform import alike_on_any_data
+from warpsim.run.uninitialised import Again, Inputs
+from warpsim.run.warp_scheduler import run_in_turns
+from warpsim.watch.access_history import Clock, Shadow
+from warpsim.watch.aliasing import Span, spread, watch
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
-from warpsim.watch.other_data import judged
-from warpsim.watch.overlaps import Span, spread, watch
+from warpsim.watch.findings import ERRORS, Finding, KernelError, Report, cost_findings
 from warpsim.watch.places import place_of
-from warpsim.watch.report import ERRORS, Finding, KernelError, Report, cost_findings
-from warpsim.watch.uniform import alike_on_any_data
-from warpsim.watch.uninitialised import Again, Inputs
-from warpsim.watch.unwritten import Candidate
+from warpsim.watch.uninitialised_reads import Candidate
 
 #: Lanes that run in step: enough to pay for NumPy's overhead, few enough to stay in the cache.
 CHUNK_LANES = 16_384

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.run.memory import Array
-from warpsim.watch.order import Clash, joined
+from warpsim.core.memory import Array
+from warpsim.watch.happens_before import Clash, joined
 
 ndarray = np.ndarray
 HOPPER = (9, 0)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from warpsim.run.masks import Loop
+from warpsim.core.masks import Loop
 
 SECONDS = 10.0
 clock = time.monotonic

@@ -13,8 +13,8 @@ from itertools import product
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
-from warpsim.run.memory import Array, contiguous_strides
 
 ndarray = np.ndarray
 

@@ -9,26 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core import masks
+from warpsim.core.masks import Control, EndlessLoop, Loop, Mask
+from warpsim.core.memory import Array, Memory, contiguous_strides
+from warpsim.core.operators import FAR_BELOW
+from warpsim.core.views import Ragged
 from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
-from warpsim.front.operators import FAR_BELOW
-from warpsim.run import masks, standstill
+from warpsim.run import deadlock
 from warpsim.run.addresses import Addresses
 from warpsim.run.atomics import Atomics
+from warpsim.run.exceptions import Raising
+from warpsim.run.exchange import Warps
 from warpsim.run.fragments import Fragments
-from warpsim.run.masks import Control, EndlessLoop, Loop, Mask
-from warpsim.run.memory import Array, Memory, contiguous_strides
-from warpsim.run.ragged import Ragged
-from warpsim.run.raising import Raising
 from warpsim.run.records import Records
-from warpsim.run.reductions import Reductions
 from warpsim.run.vectors import Vectors
-from warpsim.run.warp import Warps
+from warpsim.run.whole_arrays import Reductions
 from warpsim.watch.advice import bounds_cure
 from warpsim.watch.counts import Counters, Counting
+from warpsim.watch.findings import ERRORS, Finding, KernelError, Where, in_function, index_names
 from warpsim.watch.races import Races
-from warpsim.watch.report import ERRORS, Finding, KernelError, Where, in_function, index_names
-from warpsim.watch.unwritten import Unwritten
+from warpsim.watch.uninitialised_reads import Unwritten
 
 ndarray = np.ndarray
 #: How deep a device function may call itself, and the Python frames that this takes.
@@ -358,11 +359,11 @@ class Threads(
             limit = max(limit, getattr(loop, "total", 0))
         if loop.steps > limit:
             self.endless(loop)
-        now = standstill.variables(self, frame, loop.idle)
+        now = deadlock.variables(self, frame, loop.idle)
         same = now is not None and loop.seen[:1] == (now,)
         if same and len(loop.seen) == 1:
-            loop.seen = (now, standstill.memory(self, frame))
-        elif same and loop.seen[1] == standstill.memory(self, frame):
+            loop.seen = (now, deadlock.memory(self, frame))
+        elif same and loop.seen[1] == deadlock.memory(self, frame):
             self.stuck(loop)
         elif not loop.seen and now is not None:
             loop.seen = (now,)

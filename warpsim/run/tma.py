@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from warpsim.core.memory import Array
 from warpsim.run.mbarriers import HOPPER, MBarriers
-from warpsim.run.memory import Array
 from warpsim.run.operands import Box
-from warpsim.watch.order import joined
+from warpsim.watch.happens_before import joined
 
 ndarray = np.ndarray
 

@@ -12,16 +12,16 @@ import numpy as np
 from numba import types
 from numba.core.sigutils import normalize_signature
 
-from warpsim.front.operators import CONVERT
+from warpsim.code.programs import program_of
+from warpsim.core.interface import device_memory
+from warpsim.core.masks import Mask
+from warpsim.core.memory import Array, contiguous_strides
+from warpsim.core.operators import CONVERT
+from warpsim.core.settings import warn_of_few_blocks
 from warpsim.front.oracle import dtype_of, of_dtype
-from warpsim.front.programs import program_of
 from warpsim.host import gpus
 from warpsim.host.device import DeviceNDArray, copied
-from warpsim.host.interface import device_memory
-from warpsim.host.settings import warn_of_few_blocks
 from warpsim.run.launch import CHUNK_LANES, Launch
-from warpsim.run.masks import Mask
-from warpsim.run.memory import Array, contiguous_strides
 from warpsim.run.threads import Threads, geometry
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.run.memory import Array
 from warpsim.run.mma_layout import place_in_a, place_in_b, place_in_c
 from warpsim.watch.advice import wide_cure
-from warpsim.watch.report import index_names
+from warpsim.watch.findings import index_names
 
 ndarray = np.ndarray
 _together = np.bitwise_or.reduce

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from warpsim.code.programs import program_of
+from warpsim.core.words import wrapped
 from warpsim.front.names import Source
-from warpsim.front.programs import program_of
 from warpsim.run.launch import Launch, findings_of
+from warpsim.watch.findings import MOST_TOLD, Finding, told
 from warpsim.watch.places import place_of
-from warpsim.watch.report import MOST_TOLD, Finding, told
-from warpsim.wrapping import wrapped
 
 
 @dataclass

@@ -16,9 +16,9 @@ from itertools import product
 
 import numpy as np
 
+from warpsim.core.masks import Mask, in_warps
+from warpsim.core.memory import Array
 from warpsim.front.names import Site
-from warpsim.run.masks import Mask, in_warps
-from warpsim.run.memory import Array
 from warpsim.watch.samples import BANKS, SECTOR, Sample, keep, lanes_together
 
 ndarray = np.ndarray

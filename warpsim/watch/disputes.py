@@ -2,7 +2,7 @@
 
 It does not if the last store of each thread leaves the same bytes. So these stores are kept until
 something orders what follows, and compared then. Equal bytes may be chance:
-:mod:`warpsim.watch.other_data` runs such a launch again.
+:mod:`warpsim.run.other_data` runs such a launch again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import Site
-from warpsim.watch.accesses import Shadow
-from warpsim.watch.report import Finding
+from warpsim.watch.access_history import Shadow
+from warpsim.watch.findings import Finding
 
 ndarray = np.ndarray
 

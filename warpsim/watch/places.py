@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from warpsim.code.programs import program_of
 from warpsim.front.names import Source, Unsupported
-from warpsim.front.programs import program_of
-from warpsim.front.trees import walk
-from warpsim.watch.report import Finding
+from warpsim.front.nodes import walk
+from warpsim.watch.findings import Finding
 
 
 def place_of(finding: Finding, kernel: Source) -> tuple[str, int, str]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.run.masks import in_warps
-from warpsim.run.memory import Array
-from warpsim.watch.accesses import NOWHERE, ONE_WARP, Clock, Shadow
+from warpsim.core.masks import in_warps
+from warpsim.core.memory import Array
+from warpsim.watch.access_history import NOWHERE, ONE_WARP, Clock, Shadow
 from warpsim.watch.advice import barrier_cure, update_cure
 from warpsim.watch.disputes import bytes_of
-from warpsim.watch.report import Finding
+from warpsim.watch.findings import Finding
 
 ndarray = np.ndarray
 HARMLESS = "same-value-race"

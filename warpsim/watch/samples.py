@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Site
-from warpsim.run.memory import Array, contiguous_strides
 
 ndarray = np.ndarray
 SECTOR = 32  # bytes
@@ -26,7 +26,7 @@ class Sample:
     site : Site
         The access in the source.
     space, op : str
-        As in :meth:`warpsim.watch.report.Report.total`.
+        As in :meth:`warpsim.watch.findings.Report.total`.
     amount : int
         Its sectors (global memory) or wavefronts (shared memory).
     elements : ndarray of int64, (32,)

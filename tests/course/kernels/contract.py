@@ -27,7 +27,7 @@ from course.kernels.steps import Ladder
 from warpsim.front.bfloat import rounded, widened
 from warpsim.run.kernel import onlookers
 from warpsim.run.launch import findings_of
-from warpsim.watch.report import Finding, Report
+from warpsim.watch.findings import Finding, Report
 
 CALLS = 8  # of a seed
 #: Half of the last place, relative: what rounding a result costs.

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.masks import EndlessLoop
+from warpsim.core.memory import Array
 from warpsim.front.names import Site, Source, Unsupported
-from warpsim.front.trees import walk
-from warpsim.run.masks import EndlessLoop
-from warpsim.run.memory import Array
+from warpsim.front.nodes import walk
+from warpsim.run.replay import Silent, stand_ins
 from warpsim.run.threads import geometry
-from warpsim.watch.accesses import Clock
+from warpsim.run.uninitialised import leaves
+from warpsim.watch.access_history import Clock
 from warpsim.watch.disputes import Disputes
+from warpsim.watch.findings import Finding
 from warpsim.watch.races import HARMLESS
-from warpsim.watch.replay import Silent, stand_ins
-from warpsim.watch.report import Finding
-from warpsim.watch.uninitialised import leaves
 
 #: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In the
 #: last two draws half of the elements lie at, or beside, what the kernel may compare them with.

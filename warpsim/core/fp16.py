@@ -77,5 +77,5 @@ def _typed(name: str) -> Callable:
     return signature
 
 
-#: As :data:`warpsim.front.intrinsics.FUNCTIONS`; numba-cuda converts any real number to float16.
+#: As :data:`warpsim.front.cuda_names.FUNCTIONS`; numba-cuda converts any real number to float16.
 TYPES: dict[str, Callable] = {f"fp16.{name}": _typed(name) for name in FUNCTIONS}

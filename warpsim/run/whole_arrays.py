@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front import operators
-from warpsim.run.memory import Array
+from warpsim.core import operators
+from warpsim.core.memory import Array
 
 
 class Reductions:

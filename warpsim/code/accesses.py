@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import types
 
-from warpsim.front import operators
+from warpsim.core import operators
 from warpsim.front.expressions import index_nodes
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.oracle import dtype_of, plain

@@ -1,9 +1,10 @@
 """Does the value of something that was never written matter? The launch runs again to find out.
 
 A traced launch notes its reads of unwritten memory and of variables that were never set
-(:mod:`warpsim.watch.unwritten`). If there are any, it runs again on the same inputs, each time with
-something else in all that is never written. If a value stored to global memory, an address, or the
-way of a thread at an `if` or a loop differs between two such runs, it comes from there, and that
+(:mod:`warpsim.watch.uninitialised_reads`). If there are any, it runs again on the same inputs,
+each time with something else in all that is never written. If a value stored to global memory, an
+address, or the way of a thread at an `if` or a loop differs between two such runs, it comes from
+there, and that
 is an error; if nothing differs, the kernel throws the values away, as correct kernels do with
 padding. Runs stop at the first difference, and a launch without such reads never runs again.
 
@@ -21,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.interface import owner_of, start_of
+from warpsim.core.masks import EndlessLoop
+from warpsim.core.memory import Array
 from warpsim.front.names import Site, Unsupported
-from warpsim.host.interface import owner_of, start_of
-from warpsim.run.masks import EndlessLoop
-from warpsim.run.memory import Array
+from warpsim.run.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript, stand_ins
 from warpsim.run.threads import geometry
 from warpsim.watch.counts import Counters
-from warpsim.watch.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript, stand_ins
-from warpsim.watch.report import Finding, call_of, in_function
+from warpsim.watch.findings import Finding, call_of, in_function
 
 ndarray = np.ndarray
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from warpsim.core.words import wrapped
 from warpsim.watch.advice import conflict_cure
-from warpsim.wrapping import wrapped
 
 if TYPE_CHECKING:
     import pandas

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from numba import types
 
+from warpsim.core import fp16, libdevice
 from warpsim.front.bfloat import ALONE, bfloat16
 from warpsim.front.oracle import best_signature
-from warpsim.run import halves, libdevice
 
 #: The type of ``cuda.cg.this_grid()``.
 GRID_GROUP = types.Opaque("grid_group")
@@ -146,7 +146,7 @@ FUNCTIONS: dict[str, Callable] = {
     "ballot_sync": _vote(i4),
     "match_any_sync": _match(i4),
     "match_all_sync": _match(types.Tuple((i4, types.boolean))),
-    **halves.TYPES,
+    **fp16.TYPES,
     **libdevice.TYPES,
 }
 
@@ -159,5 +159,5 @@ ARITY = {
     "brev": (1, 1), "fma": (3, 3), "cbrt": (1, 1), "selp": (3, 3), "shfl_sync": (3, 3),
     "shfl_up_sync": (3, 3), "shfl_down_sync": (3, 3), "shfl_xor_sync": (3, 3), "any_sync": (2, 2),
     "all_sync": (2, 2), "eq_sync": (2, 2), "ballot_sync": (2, 2), "match_any_sync": (2, 2),
-    "match_all_sync": (2, 2), **halves.ARITY, **libdevice.ARITY,
+    "match_all_sync": (2, 2), **fp16.ARITY, **libdevice.ARITY,
 }  # fmt: skip

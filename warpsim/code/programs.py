@@ -20,12 +20,12 @@ from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError
 
 from warpsim.code.statements import LaneProgram, Writer
-from warpsim.front.inner import Inner, hand_over, lift
+from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
+from warpsim.front.nodes import names, walk
 from warpsim.front.rewriting import rewrite
-from warpsim.front.trees import names, walk
 from warpsim.front.types import Typer, Typing
-from warpsim.watch.flows import stored_arguments
+from warpsim.watch.store_flow import stored_arguments
 
 Signature = tuple[types.Type, ...]
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
 from warpsim.run.hopper import Hopper
-from warpsim.run.memory import Array, contiguous_strides
 from warpsim.run.threads import Dim3, Geometry, Lanes, Threads
-from warpsim.watch.order import Clocks, History, joined
+from warpsim.watch.happens_before import Clocks, History, joined
 
 ndarray = np.ndarray
 

@@ -15,8 +15,8 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
+from warpsim.core.roundings import WHOLE, operation, to_integer, to_kind
 from warpsim.run.device_math import FUNCTIONS, each, fma, raised
-from warpsim.run.roundings import WHOLE, operation, to_integer, to_kind
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -273,7 +273,7 @@ def _typed(name: str) -> Callable:
     return signature
 
 
-#: As :data:`warpsim.front.intrinsics.FUNCTIONS`.
+#: As :data:`warpsim.front.cuda_names.FUNCTIONS`.
 TYPES: dict[str, Callable] = {f"libdevice.{name}": _typed(name) for name in CALLS}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.trees import walk
+from warpsim.front.nodes import walk
 
 #: Functions that change the elements of their first argument.
 STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")

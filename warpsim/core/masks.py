@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from warpsim.front.operators import UNSET
+from warpsim.core.operators import UNSET
 
 ndarray = np.ndarray
 

@@ -1,7 +1,7 @@
 """Reads of what no thread has written: noticed while a traced launch runs, not yet judged.
 
 Many correct kernels make such reads and throw the values away. So a read is a *candidate* only;
-:mod:`warpsim.watch.uninitialised` finds out whether its value matters.
+:mod:`warpsim.run.uninitialised` finds out whether its value matters.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.memory import Array, item
+from warpsim.core.operators import UNSET
 from warpsim.front.names import Unsupported
-from warpsim.front.operators import UNSET
-from warpsim.run.memory import Array, item
-from warpsim.watch.report import Where
+from warpsim.watch.findings import Where
 
 ndarray = np.ndarray
 

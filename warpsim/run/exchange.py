@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.run.masks import in_warps
+from warpsim.core.masks import in_warps
 
 ndarray = np.ndarray
 WHOLE_WARP = 0xFFFFFFFF

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.run.masks import Frame, Loop, Mask
-from warpsim.run.memory import Array
+from warpsim.core.masks import Frame, Loop, Mask
+from warpsim.core.memory import Array
 
 PROGRAM = "<lane program"
 

@@ -19,10 +19,10 @@ import numba
 from numba.core import types
 
 from warpsim import cuda as host
-from warpsim.host import device, settings
+from warpsim.core import libdevice, settings
+from warpsim.core.executed import noting
+from warpsim.host import device
 from warpsim.host.device import DeviceNDArray, Event
-from warpsim.host.executed import noting
-from warpsim.run import libdevice
 
 #: Packages that get the real module; the course decides by itself which of the two it takes.
 _UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course", "course_app", "course_models"})

@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
+from warpsim.core.interface import device_memory, owner_of, start_of
+from warpsim.core.masks import Mask
 from warpsim.front.bfloat import BFLOAT16
-from warpsim.host.interface import device_memory, owner_of, start_of
-from warpsim.run.masks import Mask
 
 ndarray = np.ndarray
 _I8, _U8 = np.dtype("int64"), np.dtype("uint64")
@@ -56,7 +56,7 @@ class Array:
         self.pitch = flat.dtype.itemsize  # bytes from one element to the next
         self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
-        self.shadow = None  # traced and watched for races: warpsim.watch.accesses.Shadow
+        self.shadow = None  # traced and watched for races: warpsim.watch.access_history.Shadow
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.watch.flows import ARRAYS, STORING, root_of
+from warpsim.watch.store_flow import ARRAYS, STORING, root_of
 
 #: What CUDA gives all threads alike, if its arguments are; all else may differ by thread.
 _ALIKE = (

@@ -12,8 +12,8 @@ from numba import types
 
 from warpsim.front.dates import SCALARS
 from warpsim.front.names import MISSING, Source, folded, names_no_value
+from warpsim.front.nodes import names
 from warpsim.front.oracle import of_value, plain, unify
-from warpsim.front.trees import names
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,

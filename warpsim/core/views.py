@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from warpsim.front.operators import floor_divide, remainder
-from warpsim.run.memory import Array
+from warpsim.core.memory import Array
+from warpsim.core.operators import floor_divide, remainder
 
 ndarray = np.ndarray
 
@@ -110,7 +110,7 @@ class Ragged:
         return np.where(outside, 0, i), outside
 
     def locate_ragged(self, array: Array, index: tuple, site: int, op: str):
-        """As :meth:`warpsim.run.memory.Memory.locate`, for an array whose shape differs by lane."""
+        """As `Memory.locate`, for an array whose shape differs by lane."""
         varying = np.broadcast_to(np.asarray(array.offset, np.int64), (self.lanes,))
         bad = None
         for axis in range(array.ndim):

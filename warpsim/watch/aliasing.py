@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from warpsim.host.interface import owner_of, start_of
-from warpsim.run.memory import Array
-from warpsim.watch.accesses import Shadow
+from warpsim.core.interface import owner_of, start_of
+from warpsim.core.memory import Array
+from warpsim.watch.access_history import Shadow
 
 #: Larger allocations are watched only where an argument lies: a device array from outside the
 #: kernel that reaches further is watched apart.

@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from warpsim.front.names import MISSING, Source, complete, folded
-from warpsim.front.trees import names, walk
+from warpsim.front.nodes import names, walk
 
 _SCOPES = ast.FunctionDef | ast.Lambda
 

@@ -1,6 +1,6 @@
 """One more run of a traced launch, which reports what it does, event by event.
 
-:mod:`warpsim.watch.uninitialised` holds such runs against each other.
+:mod:`warpsim.run.uninitialised` holds such runs against each other.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.core.interface import device_memory
+from warpsim.core.masks import EndlessLoop, Mask
+from warpsim.core.memory import Array, global_array
 from warpsim.front.names import Site
-from warpsim.host.interface import device_memory
-from warpsim.run.masks import EndlessLoop, Mask
-from warpsim.run.memory import Array, global_array
 from warpsim.run.threads import Threads
 
 ndarray = np.ndarray

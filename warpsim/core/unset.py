@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.host.interface import owner_of, start_of
+from warpsim.core.interface import owner_of, start_of
 
 ndarray = np.ndarray
 

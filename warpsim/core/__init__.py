@@ -1,0 +1,1 @@
+"""What all of the simulator stands on: arrays, masks, arithmetic, settings, words."""
