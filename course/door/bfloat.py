@@ -1,9 +1,9 @@
 """How Numba compiles bfloat16: 16 bits that become a float32 where they are read.
 
 A kernel needs nothing of this file: ``float32(x[i])`` and ``out[i] = y`` are the same for float32,
-float16 and bfloat16. `warpsim.front.bfloat` is the type, and what the simulator makes of it: the
-upper half of a float32. From compute capability 8.0 on a GPU rounds by one instruction, older ones
-by nine of integers, which takes GELU longer than its memory traffic.
+float16 and bfloat16. `warpsim.core.number_types` is the type, and what the simulator makes of it:
+the upper half of a float32. From compute capability 8.0 on a GPU rounds by one instruction, older
+ones by nine of integers, which takes GELU longer than its memory traffic.
 
 Source: NVIDIA, PTX ISA: cvt; Numba, "Low-level extension API".
 """
@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.core.targetconfig import ConfigStack
 
-from warpsim.front.bfloat import BFLOAT16, Bfloat16, bfloat16
+from warpsim.core.number_types import BFLOAT16, Bfloat16, bfloat16
 
 __all__ = ["BFLOAT16", "Bfloat16", "bfloat16"]
 

@@ -8,7 +8,7 @@ from course.door.bfloat import BFLOAT16
 from course.kernels.attention import LADDER, attention
 from course.kernels.attention.ladder import HeadsProblem, by_warpgroups, config_for
 from course.kernels.attention.warpgroups import Config
-from warpsim.front.bfloat import rounded, widened
+from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}

@@ -18,7 +18,7 @@ from course.kernels.reduce import reduction
 from course.kernels.softmax import softmax, softmax_backward
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_disk import compiled as dispatcher_of
-from warpsim.front.bfloat import bfloat16, rounded, widened
+from warpsim.core.number_types import bfloat16, rounded, widened
 
 ROUNDING = 2.0**-8  # of 8 bits, half of the last place, at most
 

@@ -20,7 +20,7 @@ from course.kernels.halves.products import (
 from course.kernels.halves.roles import GemmConfig
 from course.kernels.matmul import matmul
 from course.kernels.tensor_maps import TensorMap
-from warpsim.front.bfloat import rounded, widened
+from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}

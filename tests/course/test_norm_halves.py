@@ -14,7 +14,7 @@ from course.kernels.norm.halves import (
     in_registers,
     tokens_sweep,
 )
-from warpsim.front.bfloat import rounded, widened
+from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
 
 EPS = 1e-6

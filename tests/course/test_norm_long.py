@@ -27,7 +27,7 @@ from course.kernels.norm.long_rows import (
 from course.kernels.norm.registers import longest_in_registers
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_norm import assert_close, inputs, normalised
-from warpsim.front.bfloat import BFLOAT16, rounded, widened
+from warpsim.core.number_types import BFLOAT16, rounded, widened
 from warpsim.host import gpus
 
 SIMULATED = pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")

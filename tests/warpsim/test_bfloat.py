@@ -6,7 +6,7 @@ from numba import float32
 
 from tests.warpsim.the_course import load4, needs_course, store4
 from warpsim import cuda
-from warpsim.front.bfloat import BFLOAT16, bfloat16, rounded, widened
+from warpsim.core.number_types import BFLOAT16, bfloat16, rounded, widened
 
 PATTERNS = np.arange(2**16, dtype=np.uint32)
 #: All finite values, in order; the next that there would be, which rounds to infinity; their bits.

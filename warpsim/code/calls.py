@@ -15,6 +15,7 @@ from warpsim.code.accesses import spelled_tuple
 from warpsim.core import operators
 from warpsim.core.fp16 import FUNCTIONS
 from warpsim.core.libdevice import runs
+from warpsim.core.number_types import VECTORS, vector_code
 from warpsim.front.allocations import assigned_name, is_carray
 from warpsim.front.cuda_names import GRID_GROUP
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufunc_code
@@ -22,7 +23,6 @@ from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
 from warpsim.front.oracle import dtype_of, plain
 from warpsim.front.pieces import piece_code
-from warpsim.front.vectortypes import VECTORS, vector_code
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

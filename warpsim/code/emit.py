@@ -26,9 +26,8 @@ from warpsim.code.accesses import Accesses, bare, spelled_tuple
 from warpsim.code.calls import emit_call, is_pure
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
+from warpsim.core.number_types import DATES, bfloat16
 from warpsim.front.assigned import DoubtfulReads
-from warpsim.front.bfloat import bfloat16
-from warpsim.front.dates import DATES
 from warpsim.front.doubles import why_double
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded

@@ -13,7 +13,7 @@ import numpy as np
 
 from warpsim.core.interface import device_memory, owner_of, start_of
 from warpsim.core.masks import Mask
-from warpsim.front.bfloat import BFLOAT16
+from warpsim.core.number_types import BFLOAT16
 
 ndarray = np.ndarray
 _I8, _U8 = np.dtype("int64"), np.dtype("uint64")

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.front.bfloat import bfloat16, rounded, widened
-from warpsim.front.dates import DATES, date_converter
+from warpsim.core.number_types import DATES, bfloat16, date_converter, rounded, widened
 from warpsim.run import complexes, device_math
 from warpsim.run.bits import brev, clz, ffs, popc
 from warpsim.run.device_math import fma

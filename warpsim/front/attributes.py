@@ -8,8 +8,8 @@ from typing import Any
 
 from numba import types
 
+from warpsim.core.number_types import SCALARS
 from warpsim.front.allocations import Pointer
-from warpsim.front.dates import SCALARS
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
 from warpsim.front.oracle import attribute_type, dtype_of, of_value, plain
 

@@ -12,6 +12,18 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
+from warpsim.core.number_types import (
+    BFLOAT16_CASTS,
+    DATES,
+    FLOAT16_CONDITION,
+    REAL,
+    SCALARS,
+    VECTORS,
+    VectorType,
+    bfloat16,
+    castable,
+    vector_type,
+)
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.allocations import (
@@ -22,9 +34,7 @@ from warpsim.front.allocations import (
     is_carray,
 )
 from warpsim.front.attributes import transposed
-from warpsim.front.bfloat import ALONE, HALF, bfloat16, castable
 from warpsim.front.closures import Inner
-from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.nodes import Once, walk
@@ -43,7 +53,6 @@ from warpsim.front.oracle import (
 )
 from warpsim.front.pieces import piece_type
 from warpsim.front.rewriting import all_by_position
-from warpsim.front.vectortypes import VECTORS, VectorType, vector_type
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -328,7 +337,7 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
     if lost and cast is not types.boolean or function is float and isinstance(kind, types.Boolean):
         raise typer.call_refused(node, function, arguments)
     if not castable(plain(kind), types.boolean if function is bool else cast):
-        why = HALF if kind == types.float16 else ALONE
+        why = FLOAT16_CONDITION if kind == types.float16 else BFLOAT16_CASTS
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {why}")
     if function is float:
         cast = kind if isinstance(kind, types.Float) else types.float64
@@ -344,7 +353,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
     """min and max: the type of the pairs, folded; all operands get it."""
     kind = plain(arguments[0])
     if bfloat16 in map(plain, arguments):
-        raise typer.source.refused(node, f"{function.__name__} of bfloat16: {ALONE}")
+        raise typer.source.refused(node, f"{function.__name__} of bfloat16: {BFLOAT16_CASTS}")
     for other in map(plain, arguments[1:]):
         found = resolve(function, (kind, other))
         if found is None:

@@ -15,17 +15,23 @@ from numba import types
 from numba.core.errors import NumbaError, NumbaWarning
 from numba.core.typing.arraydecl import get_array_index_type
 
+from warpsim.core.number_types import (
+    BFLOAT16_CASTS,
+    DATES,
+    FLOAT16_CONDITION,
+    REAL,
+    SCALARS,
+    VectorType,
+    bfloat16,
+)
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.attributes import Attributes
-from warpsim.front.bfloat import ALONE, HALF, bfloat16
 from warpsim.front.calls import call
-from warpsim.front.dates import DATES, REAL, SCALARS
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.nodes import Once
 from warpsim.front.oracle import PLAIN_TUPLE, held, of_value, plain, resolve
 from warpsim.front.static_branches import COMPARE, TRUE_OR_FALSE, Decisions
-from warpsim.front.vectortypes import VectorType
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -86,9 +92,11 @@ class Expressions(Attributes, Decisions):
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
         if plain(kind) == types.float16:
-            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {HALF}")
+            raise self.source.refused(
+                node, f"{ast.unparse(node)} is a condition: {FLOAT16_CONDITION}"
+            )
         if plain(kind) == bfloat16:
-            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {ALONE}")
+            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {BFLOAT16_CASTS}")
 
     def expression(self, node: ast.expr) -> types.Type:
         handler = getattr(self, f"see_{type(node).__name__}", None)

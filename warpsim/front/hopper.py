@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba import types
 
-from warpsim.front.bfloat import bfloat16
+from warpsim.core.number_types import bfloat16
 from warpsim.front.oracle import plain
 
 if TYPE_CHECKING:

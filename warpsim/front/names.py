@@ -26,11 +26,11 @@ from numba.core.errors import TypingError, UnsupportedError
 
 from warpsim.core import fp16, libdevice
 from warpsim.core.executed import lines_of
+from warpsim.core.number_types import ALIASES, VECTORS
 from warpsim.front.cuda_names import VALUES
 from warpsim.front.matching import Matches
 from warpsim.front.nodes import consists_of, walk
 from warpsim.front.oracle import of_value
-from warpsim.front.vectortypes import ALIASES, VECTORS
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(

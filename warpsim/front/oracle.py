@@ -19,9 +19,8 @@ from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import NumbaError, UnsupportedError
 
 from warpsim.core.interface import device_memory
+from warpsim.core.number_types import BFLOAT16, DATES, SCALARS, bfloat16, date_dtype
 from warpsim.front.answers import kept
-from warpsim.front.bfloat import BFLOAT16, bfloat16
-from warpsim.front.dates import DATES, SCALARS, date_dtype
 
 #: Tuples that are added and printed: Numba has no such code for named ones.
 PLAIN_TUPLE = types.Tuple | types.UniTuple

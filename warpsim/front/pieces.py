@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from numba import types
 
+from warpsim.core.number_types import Bfloat16
 from warpsim.front import hopper
-from warpsim.front.bfloat import Bfloat16
 from warpsim.front.oracle import plain
 
 if TYPE_CHECKING:

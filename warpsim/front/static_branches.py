@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import types
 
-from warpsim.front.dates import SCALARS
+from warpsim.core.number_types import SCALARS
 from warpsim.front.names import MISSING, Source, folded, names_no_value
 from warpsim.front.nodes import names
 from warpsim.front.oracle import of_value, plain, unify

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.front.bfloat import storable
-from warpsim.front.dates import DATES, SCALARS, date_storable
+from warpsim.core.number_types import DATES, SCALARS, date_storable, storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, names_no_value, typing_error
 from warpsim.front.nodes import has_call

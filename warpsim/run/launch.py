@@ -15,10 +15,10 @@ from numba import types
 from warpsim.code.programs import Program, program_of
 from warpsim.core.interface import device_memory
 from warpsim.core.memory import Array, global_array
+from warpsim.core.number_types import SCALARS
 from warpsim.core.operators import CONVERT
 from warpsim.core.unset import never_set_elements, now_set
 from warpsim.front.allocations import Pointer
-from warpsim.front.dates import SCALARS
 from warpsim.front.names import Site, typing_error
 from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus

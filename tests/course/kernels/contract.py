@@ -24,7 +24,7 @@ from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import BFLOAT16
 from course.kernels.steps import Ladder
-from warpsim.front.bfloat import rounded, widened
+from warpsim.core.number_types import rounded, widened
 from warpsim.run.kernel import onlookers
 from warpsim.run.launch import findings_of
 from warpsim.watch.findings import Finding, Report
