@@ -10,9 +10,8 @@ import pytest
 from numba import types
 
 from warpsim import cuda
-from warpsim.core import libdevice
+from warpsim.core import arithmetic, libdevice
 from warpsim.front.names import KERNEL_NAMES
-from warpsim.run import bits
 
 X = np.array([0.25, 0.5, 0.75, 0.9])
 BY_MATH = [
@@ -173,7 +172,7 @@ def test_bits_are_those_of_cudas_own_functions():
         for name in ("popc", "clz", "ffs", "brev"):
             values = _drawn(rng, kind, 32)
             run = libdevice.runs(name + end)[0]
-            expected = getattr(bits, name)(values, 8 * values.itemsize)
+            expected = getattr(arithmetic, name)(values, 8 * values.itemsize)
             assert (run(values) == expected.astype(values.dtype)).all(), name
             assert run(int(values[0])) == run(values)[0]
 

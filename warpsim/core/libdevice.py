@@ -15,8 +15,8 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
+from warpsim.core.arithmetic import MATH, each, fma, raised
 from warpsim.core.roundings import WHOLE, operation, to_integer, to_kind
-from warpsim.run.device_math import FUNCTIONS, each, fma, raised
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
 
@@ -32,8 +32,8 @@ _ONE = {
     )},
     **{f"a{name}": getattr(np, f"arc{name}")
        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{name: FUNCTIONS[name] for name in ("erf", "erfc", "lgamma", "log2", "log10")},
-    "tgamma": FUNCTIONS["gamma"],
+    **{name: MATH[name] for name in ("erf", "erfc", "lgamma", "log2", "log10")},
+    "tgamma": MATH["gamma"],
     "nearbyint": np.rint,
     "round": _away_from_zero,
     "exp10": lambda x: 10.0**x,
@@ -41,11 +41,11 @@ _ONE = {
     "rcbrt": lambda x: 1 / np.cbrt(x),
     "sinpi": lambda x: np.sin(np.pi * np.fmod(x, 2)),
     "cospi": lambda x: np.cos(np.pi * np.fmod(x, 2)),
-    "normcdf": lambda x: FUNCTIONS["erfc"](-np.asarray(x) / math.sqrt(2)) / 2,
+    "normcdf": lambda x: MATH["erfc"](-np.asarray(x) / math.sqrt(2)) / 2,
 }  # fmt: skip
 _TWO = {
     "atan2": np.arctan2, "copysign": np.copysign, "fmax": np.fmax, "fmin": np.fmin,
-    "fmod": np.fmod, "hypot": FUNCTIONS["hypot"], "nextafter": np.nextafter, "pow": np.power,
+    "fmod": np.fmod, "hypot": MATH["hypot"], "nextafter": np.nextafter, "pow": np.power,
     "fdim": lambda x, y: np.where(x <= y, 0.0, x - y), "remainder": each(math.remainder),
 }  # fmt: skip
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}

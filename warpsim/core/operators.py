@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from warpsim.core import arithmetic
+from warpsim.core.arithmetic import brev, clz, ffs, fma, popc
 from warpsim.core.number_types import DATES, bfloat16, date_converter, rounded, widened
-from warpsim.run import complexes, device_math
-from warpsim.run.bits import brev, clz, ffs, popc
-from warpsim.run.device_math import fma
 
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
@@ -114,7 +113,7 @@ def divide(a, b):
     """``a / b`` of floats and complex numbers."""
     if type(a) is float and type(b) is float:
         return a / b if b else float(np.float64(a) / b)
-    return complexes.divide(a, b) if _kind(a) == "c" else a / b
+    return arithmetic.complex_divide(a, b) if _kind(a) == "c" else a / b
 
 
 def shift_left(a, b, convert):
@@ -144,7 +143,7 @@ def power(a, b, convert, bits=0):
     if type(b) is int and 0 <= b <= _SQUARED:
         return _by_squares(a, b, convert)
     if _kind(a) == "c":
-        return convert(complexes.power(a, b))
+        return convert(arithmetic.complex_power(a, b))
     if not bits:
         root = type(b) is float and b == 0.5  # NumPy's shortcut makes NaN of -inf
         return convert(np.sqrt(np.where(np.isneginf(a), -a, a + 0.0)) if root else np.power(a, b))
@@ -458,15 +457,15 @@ def library(function: Any, dtype: np.dtype) -> Callable:
         return lambda a, b: convert(power(a, b, convert))
     if isinstance(function, np.ufunc):
         return lambda *x: convert(function(*map(_unsigned, x)))
-    if function.__module__ == "cmath" and name in complexes.FUNCTIONS:
-        run = complexes.FUNCTIONS[name]
-    elif function.__module__ == "math" and name in device_math.FUNCTIONS:
-        run = device_math.FUNCTIONS[name]
+    if function.__module__ == "cmath" and name in arithmetic.CMATH:
+        run = arithmetic.CMATH[name]
+    elif function.__module__ == "math" and name in arithmetic.MATH:
+        run = arithmetic.MATH[name]
     elif name == "rect":
-        return lambda r, phi: complex_of(*complexes.rectangular(r, phi), dtype)
+        return lambda r, phi: complex_of(*arithmetic.rectangular(r, phi), dtype)
     else:
         numpy = getattr(np, _NUMPY_NAME.get(name, name), None)
-        run = device_math.each(function) if numpy in (None, np.remainder) else numpy
+        run = arithmetic.each(function) if numpy in (None, np.remainder) else numpy
     return lambda *x: convert(run(*x))
 
 
@@ -478,7 +477,7 @@ def _unsigned(x):
 def library_pair(function: Any, dtypes: tuple[np.dtype, ...]) -> Callable:
     """``math.frexp``, ``math.modf``, ``cmath.polar``, ``divmod``: functions with two results."""
     name = function.__name__
-    run = complexes.polar if name == "polar" else getattr(np, name, None)
+    run = arithmetic.polar if name == "polar" else getattr(np, name, None)
     converts = [CONVERT_DTYPE[dtype] for dtype in dtypes]
     if name == "divmod":
         return lambda a, b: (converts[0](floor_divide(a, b)), converts[1](remainder(a, b)))

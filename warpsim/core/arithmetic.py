@@ -1,4 +1,8 @@
-"""Functions of real numbers as the device library computes them, where NumPy's differ."""
+"""Functions of numbers as a GPU computes them, where NumPy's differ or are none.
+
+Of bits: CUDA's population count and its like. Of real numbers: as the device library has them. Of
+complex ones: as ``cmath`` has them, which Numba follows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,49 @@ from typing import Any
 
 import numpy as np
 
+# ---------------------------------------------------------------------- bits of integers
+ndarray = np.ndarray
+
+
+def popc(x, bits):
+    """How many bits are set."""
+    if type(x) is not ndarray:
+        return (int(x) & ((1 << bits) - 1)).bit_count()
+    return np.bitwise_count(x.astype(f"u{bits // 8}")).astype(np.int64)
+
+
+def clz(x, bits):
+    """How many bits above the highest set one are none."""
+    if type(x) is not ndarray:
+        return bits - (int(x) & ((1 << bits) - 1)).bit_length()
+    value = x.astype(f"u{bits // 8}")
+    length = np.zeros(len(value), np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        if step < bits:
+            high = value >> step
+            big = high > 0
+            value = np.where(big, high, value).astype(value.dtype)
+            length += np.where(big, step, 0)
+    return bits - length - (value > 0)
+
+
+def ffs(x, bits):
+    """Position of the lowest set bit, counted from 1; 0 if there is none."""
+    if type(x) is not ndarray:
+        return (int(x) & -x).bit_length() if x & ((1 << bits) - 1) else 0
+    value = x.astype(f"u{bits // 8}")
+    lowest = value & (~value + value.dtype.type(1))
+    return np.where(value == 0, 0, bits - clz(lowest, bits))
+
+
+def brev(x, bits):
+    """The bits in reverse order."""
+    if type(x) is not ndarray:
+        return int(f"{int(x) & ((1 << bits) - 1):0{bits}b}"[::-1], 2)
+    return np.array([brev(int(value), bits) for value in x], f"u{bits // 8}")
+
+
+# ---------------------------------------------------------------------- real numbers
 _F8 = np.dtype("float64")
 
 
@@ -125,10 +172,79 @@ def _scipy() -> Any:
 
 
 #: Functions of ``math`` that are not NumPy's of the same name.
-FUNCTIONS: dict[str, Callable] = {
+MATH: dict[str, Callable] = {
     "hypot": hypot,
     "pow": raised,
     "log2": _logarithm(np.log2, math.log2(math.e), 2.0355273740931033e-17),
     "log10": _logarithm(np.log10, math.log10(math.e), 1.098319650216765e-17),
     **{name: _special(name) for name in ("erf", "erfc", "gamma", "lgamma")},
 }
+
+
+# ---------------------------------------------------------------------- complex numbers
+def complex_exp(z):
+    """e**z; of -inf with an infinite or unknown angle it is plain 0."""
+    lost = np.isneginf(np.real(z)) & ~np.isfinite(np.imag(z))
+    return np.where(lost, 0, np.exp(z))[()]
+
+
+def complex_divide(a, b):
+    """a / b; by zero it is NaN. Source: CPython's algorithm, which Numba compiles."""
+    a, b = np.broadcast_arrays(a, b)
+    swap = ~(np.abs(b.real) >= np.abs(b.imag))
+    large, small = np.where(swap, b.imag, b.real), np.where(swap, b.real, b.imag)
+    ratio = small / large
+    below = np.where(swap, b.real * ratio + b.imag, b.real + b.imag * ratio)
+    result = np.empty(ratio.shape, np.result_type(a, b))
+    result.real = np.where(swap, a.real * ratio + a.imag, a.real + a.imag * ratio) / below
+    result.imag = np.where(swap, a.imag * ratio - a.real, a.imag - a.real * ratio) / below
+    return _complex_value(
+        np.where(large == 0, complex(np.nan, np.nan), result).astype(result.dtype)
+    )
+
+
+def complex_power(a, b):
+    """a ** b; Numba's is 0 where both real parts are."""
+    a, b = np.broadcast_arrays(a, b)
+    zero = (a.real == 0) & (b.real == 0)
+    result = np.where(b == 0, 1, np.where(zero, 0, np.power(a, b)))
+    return _complex_value(result.astype(np.result_type(a, b)))
+
+
+def _complex_value(result):
+    """An array of lanes, or the one value that all share."""
+    if result.ndim:
+        return result
+    return complex(result) if result.dtype == np.complex128 else result[()]
+
+
+def complex_log(z, base=None):
+    """The logarithm, natural or to a base."""
+    return np.log(z) if base is None else np.log(z) / np.log(base)
+
+
+def polar(z):
+    """Length and angle [rad]."""
+    return np.abs(z), np.angle(z)
+
+
+def rectangular(r, phi):
+    """Real and imaginary part of a number of length ``r`` and angle ``phi`` [rad].
+
+    Infinite lengths and angles give what CPython's ``cmath.rect`` gives.
+    """
+    r, phi = np.asarray(r), np.asarray(phi)
+    straight = np.isfinite(phi)
+    nothing, endless = ~straight & (r == 0), ~straight & np.isinf(r)
+    parts = []
+    for part, at_infinity, at_zero in (
+        (np.cos(phi), r, np.abs(r)),
+        (np.sin(phi), phi, np.zeros_like(r)),
+    ):
+        whole = np.where((part == 0) & np.isinf(r), part / r, part * r)
+        parts.append(np.where(endless, at_infinity, np.where(nothing, at_zero, whole))[()])
+    return tuple(parts)
+
+
+#: Functions of ``cmath`` that are not NumPy's of the same, or nearly the same, name.
+CMATH: dict[str, Callable] = {"exp": complex_exp, "log": complex_log, "phase": np.angle}
