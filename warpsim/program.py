@@ -267,7 +267,7 @@ def _limited_memory(limit: float | None) -> Iterator[None]:
     if limit is None:
         yield
         return
-    from warpsim.front.oracle import load_rules
+    from warpsim.front.numba_typing import load_rules
 
     try:
         import resource

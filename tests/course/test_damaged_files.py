@@ -44,7 +44,7 @@ from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training
 from course_recording.unfinished import Unfinished
 from warpsim.core import own_files
-from warpsim.front import answers
+from warpsim.front import numba_typing
 
 DRAWS = int(os.environ.get("COURSE_DRAWS", "12"))
 SHAPE = VAEShape(16, 6, 3)
@@ -225,11 +225,11 @@ class Answers:
 
     def write(self, path):
         text = json.dumps({"call math.sin float32": ["float32"] * 2}).encode()
-        path.write_bytes(answers._digest(path, text) + b"\n" + text)
+        path.write_bytes(numba_typing._digest(path, text) + b"\n" + text)
         path.chmod(0o600)
 
     def read(self, path):
-        return answers._read(path) or None
+        return numba_typing._read(path) or None
 
 
 class Parts:

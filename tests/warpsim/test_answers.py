@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from warpsim.front import answers, oracle
+from warpsim.front import numba_typing
 
 MUL = "call _operator.mul float32 float32"
 PROGRAM = """
@@ -64,7 +64,7 @@ def kept(first, tmp_path):
 
 def test_the_second_process_loads_no_rules(first, kept, tmp_path):
     folder, file = kept
-    assert answers._read(file)[MUL]
+    assert numba_typing._read(file)[MUL]
     assert not run(folder, tmp_path)
     assert run("off", tmp_path) == first[1]  # core Numba has rules of another name
 
@@ -74,7 +74,7 @@ def test_a_broken_file_is_no_error(text, kept, tmp_path):
     folder, file = kept
     file.write_text(text)
     run(folder, tmp_path)
-    assert answers._read(file)[MUL] == ["float32"] * 3
+    assert numba_typing._read(file)[MUL] == ["float32"] * 3
 
 
 def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypatch):
@@ -89,9 +89,9 @@ def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypat
     monkeypatch.setenv("PYTHONPATH", before)
     (of_core,) = (tmp_path / "kept").iterdir()
     run(tmp_path / "kept", tmp_path)
-    if answers.has_numba_cuda():
+    if numba_typing.has_numba_cuda():
         assert len(list((tmp_path / "kept").iterdir())) == 2
-        assert answers._read(of_core)[MUL] == ["float32"] * 3
+        assert numba_typing._read(of_core)[MUL] == ["float32"] * 3
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
@@ -108,26 +108,28 @@ FUNCTIONS = operator.add, operator.floordiv, math.sin, pow, np.hypot, max
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_kept_answers_are_numbas(function, tmp_path, monkeypatch):
     monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
-    for cached in (answers._file, answers._load):
+    for cached in (numba_typing._file, numba_typing._load):
         cached.cache_clear()
-    monkeypatch.setattr(answers, "_found", {})
-    monkeypatch.setattr(answers, "_new", set())
-    ask = oracle._flat.__wrapped__
+    monkeypatch.setattr(numba_typing, "_found", {})
+    monkeypatch.setattr(numba_typing, "_new", set())
+    ask = numba_typing._flat.__wrapped__
     count = 1 if function is math.sin else 2
     for first in KINDS:
         for second in KINDS:
             given = (first, second)[:count]
             told = ask(function, given)
-            assert oracle._flat(function, given) == told == oracle._flat(function, given)
-    answers.save()
-    answers._found.clear()
-    answers._load.cache_clear()
-    for question, words in answers._read(answers._file()).items():
+            assert (
+                numba_typing._flat(function, given) == told == numba_typing._flat(function, given)
+            )
+    numba_typing.save()
+    numba_typing._found.clear()
+    numba_typing._load.cache_clear()
+    for question, words in numba_typing._read(numba_typing._file()).items():
         _, _, *names = question.split()
-        assert oracle._flat(function, tuple(answers._KINDS[name] for name in names)) == (
-            None if words is None else tuple(answers._KINDS[name] for name in words)
+        assert numba_typing._flat(function, tuple(numba_typing._KINDS[name] for name in names)) == (
+            None if words is None else tuple(numba_typing._KINDS[name] for name in words)
         )
-    for cached in (answers._file, answers._load):
+    for cached in (numba_typing._file, numba_typing._load):
         cached.cache_clear()
 
 
@@ -135,7 +137,7 @@ def test_other_questions_are_not_kept():
     def own(a):
         return a
 
-    assert answers._question("call", own, (types.int64,)) is None
-    assert answers._question("call", operator.add, (types.Array(types.int8, 1, "C"),)) is None
+    assert numba_typing._question("call", own, (types.int64,)) is None
+    assert numba_typing._question("call", operator.add, (types.Array(types.int8, 1, "C"),)) is None
     own.__module__, own.__name__ = "math", "sin"
-    assert answers._question("call", own, (types.int64,)) is None
+    assert numba_typing._question("call", own, (types.int64,)) is None

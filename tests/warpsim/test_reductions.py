@@ -9,7 +9,7 @@ from numba.core.errors import TypingError
 
 from tests.warpsim.numba_inference import inferred
 from warpsim import cuda, trace
-from warpsim.front.oracle import of_value
+from warpsim.front.numba_typing import of_value
 
 METHODS = {
     "sum": (lambda x: x.sum(), lambda x: np.sum(x)),

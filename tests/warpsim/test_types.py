@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 from tests.texts import function_of
 from tests.warpsim.numba_inference import inferred
 from warpsim.code.programs import Program
-from warpsim.front import oracle
+from warpsim.front import numba_typing
 
 SCALARS = [
     types.boolean, types.int8, types.int32, types.int64, types.uint8, types.uint32, types.uint64,
@@ -204,17 +204,17 @@ def test_core_numba_answers_as_numba_cuda_does(monkeypatch):
     unary = [operator.neg, operator.invert, abs, round, math.sqrt, math.exp, math.floor, math.fabs]
     with_cuda = {}
     for function, pair in itertools.product(functions, itertools.product(SCALARS, repeat=2)):
-        with_cuda[function, pair] = oracle.resolve(function, pair)
+        with_cuda[function, pair] = numba_typing.resolve(function, pair)
     for function, kind in itertools.product(unary, SCALARS):
-        with_cuda[function, (kind,)] = oracle.resolve(function, (kind,))
+        with_cuda[function, (kind,)] = numba_typing.resolve(function, (kind,))
     from contextlib import nullcontext
 
     context = cpu_target.typing_context
     context.refresh()
-    monkeypatch.setattr(oracle, "_context", lambda: (context, nullcontext))
+    monkeypatch.setattr(numba_typing, "_context", lambda: (context, nullcontext))
     different = []
     for (function, kinds), answer in with_cuda.items():
-        other = oracle.resolve.__wrapped__(function, kinds)
+        other = numba_typing.resolve.__wrapped__(function, kinds)
         if (other and other[0]) != (answer and answer[0]):
             different.append((function.__name__, kinds, answer, other))
     assert not different
@@ -222,9 +222,11 @@ def test_core_numba_answers_as_numba_cuda_does(monkeypatch):
 
 def test_exp2_is_typed_as_exp_where_numba_does_not_know_it(monkeypatch):
     """Numba 0.61 alone does not; numba-cuda does."""
-    asked = oracle._asked
-    monkeypatch.setattr(oracle, "_asked", lambda f, k: None if f is math.exp2 else asked(f, k))
-    typed = oracle.resolve.__wrapped__
+    asked = numba_typing._asked
+    monkeypatch.setattr(
+        numba_typing, "_asked", lambda f, k: None if f is math.exp2 else asked(f, k)
+    )
+    typed = numba_typing.resolve.__wrapped__
     assert typed(math.exp2, (types.float32,)) == (types.float32, (types.float32,))
     assert typed(math.exp2, (types.int64,))[0] == types.float64
     assert typed(math.exp2, (types.unicode_type,)) is None

@@ -10,7 +10,7 @@ from numba import types
 from warpsim.core import operators
 from warpsim.front.expressions import index_nodes
 from warpsim.front.names import MISSING, KernelName
-from warpsim.front.oracle import dtype_of, plain
+from warpsim.front.numba_typing import dtype_of, plain
 
 
 class Accesses:

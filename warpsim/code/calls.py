@@ -21,7 +21,7 @@ from warpsim.front.cuda_names import GRID_GROUP
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufunc_code
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
-from warpsim.front.oracle import dtype_of, plain
+from warpsim.front.numba_typing import dtype_of, plain
 from warpsim.front.pieces import piece_code
 
 if TYPE_CHECKING:

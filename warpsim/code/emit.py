@@ -32,7 +32,7 @@ from warpsim.front.doubles import why_double
 from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.nodes import Once, walk
-from warpsim.front.oracle import of_value, plain, unify
+from warpsim.front.numba_typing import of_value, plain, unify
 from warpsim.front.types import Typing
 from warpsim.watch.store_flow import stored_loads
 

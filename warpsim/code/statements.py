@@ -19,7 +19,7 @@ from warpsim.code.emit import Emitter
 from warpsim.front.expressions import items_of
 from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
-from warpsim.front.oracle import plain
+from warpsim.front.numba_typing import plain
 
 #: Atomics that take a lock.
 LOCKING = ("cas", "compare_and_swap", "exch")

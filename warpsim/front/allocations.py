@@ -12,7 +12,7 @@ from numba import types
 
 from warpsim.front.names import MISSING
 from warpsim.front.nodes import walk
-from warpsim.front.oracle import of_dtype, plain
+from warpsim.front.numba_typing import of_dtype, plain
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions

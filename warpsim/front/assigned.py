@@ -16,7 +16,7 @@ from numba import types
 
 from warpsim.front import nodes
 from warpsim.front.nodes import walk
-from warpsim.front.oracle import dtype_of, plain
+from warpsim.front.numba_typing import dtype_of, plain
 
 #: What is set where control never comes: everything.
 _Names = frozenset[str] | None

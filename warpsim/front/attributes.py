@@ -11,7 +11,7 @@ from numba import types
 from warpsim.core.number_types import SCALARS
 from warpsim.front.allocations import Pointer
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
-from warpsim.front.oracle import attribute_type, dtype_of, of_value, plain
+from warpsim.front.numba_typing import attribute_type, dtype_of, of_value, plain
 
 
 def transposed(kind: types.Array) -> types.Array:

@@ -38,7 +38,7 @@ from warpsim.front.closures import Inner
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.nodes import Once, walk
-from warpsim.front.oracle import (
+from warpsim.front.numba_typing import (
     PLAIN_TUPLE,
     attribute_type,
     best_signature,

@@ -8,7 +8,7 @@ from numba import types
 
 from warpsim.core import fp16, libdevice
 from warpsim.core.number_types import BFLOAT16_CASTS, bfloat16
-from warpsim.front.oracle import best_signature
+from warpsim.front.numba_typing import best_signature
 
 #: The type of ``cuda.cg.this_grid()``.
 GRID_GROUP = types.Opaque("grid_group")

@@ -9,7 +9,7 @@ from numba import types
 
 from warpsim.front.names import MISSING
 from warpsim.front.nodes import walk
-from warpsim.front.oracle import plain
+from warpsim.front.numba_typing import plain
 from warpsim.front.types import Typing
 
 WIDE = (types.float64, types.complex128)

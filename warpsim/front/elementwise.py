@@ -14,7 +14,7 @@ from numba.np.numpy_support import ufunc_find_matching_loop
 from warpsim.core import operators
 from warpsim.core.memory import Array
 from warpsim.front.names import Unsupported
-from warpsim.front.oracle import dtype_of, method_type, resolve
+from warpsim.front.numba_typing import dtype_of, method_type, resolve
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

@@ -30,7 +30,7 @@ from warpsim.front.attributes import Attributes
 from warpsim.front.calls import call
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
 from warpsim.front.nodes import Once
-from warpsim.front.oracle import PLAIN_TUPLE, held, of_value, plain, resolve
+from warpsim.front.numba_typing import PLAIN_TUPLE, held, of_value, plain, resolve
 from warpsim.front.static_branches import COMPARE, TRUE_OR_FALSE, Decisions
 
 BINARY = {

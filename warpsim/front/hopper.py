@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numba import types
 
 from warpsim.core.number_types import bfloat16
-from warpsim.front.oracle import plain
+from warpsim.front.numba_typing import plain
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

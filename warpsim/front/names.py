@@ -30,7 +30,7 @@ from warpsim.core.number_types import ALIASES, VECTORS
 from warpsim.front.cuda_names import VALUES
 from warpsim.front.matching import Matches
 from warpsim.front.nodes import consists_of, walk
-from warpsim.front.oracle import of_value
+from warpsim.front.numba_typing import of_value
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(

@@ -14,7 +14,7 @@ from numba import types
 
 from warpsim.core.number_types import Bfloat16
 from warpsim.front import hopper
-from warpsim.front.oracle import plain
+from warpsim.front.numba_typing import plain
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

@@ -13,7 +13,7 @@ from numba import types
 from warpsim.core.number_types import SCALARS
 from warpsim.front.names import MISSING, Source, folded, names_no_value
 from warpsim.front.nodes import names
-from warpsim.front.oracle import of_value, plain, unify
+from warpsim.front.numba_typing import of_value, plain, unify
 
 COMPARE = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,

@@ -20,7 +20,7 @@ from warpsim.core.number_types import DATES, SCALARS, date_storable, storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
 from warpsim.front.names import MISSING, NotYet, Source, names_no_value, typing_error
 from warpsim.front.nodes import has_call
-from warpsim.front.oracle import held, plain, unify
+from warpsim.front.numba_typing import held, plain, unify
 
 #: The variables that have a value at some point, each with the type of that version. Under
 #: ``(name,)`` stands the value of a version that is a literal, under ``(name, "made of")`` the

@@ -16,7 +16,7 @@ from numba import types
 from warpsim.core.interface import describe
 from warpsim.core.settings import setting
 from warpsim.core.unset import now_set
-from warpsim.front.oracle import of_dtype, of_value
+from warpsim.front.numba_typing import of_dtype, of_value
 from warpsim.host.gpus import GPU
 
 #: What Numba says of an array with gaps.

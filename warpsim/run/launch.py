@@ -20,7 +20,7 @@ from warpsim.core.operators import CONVERT
 from warpsim.core.unset import never_set_elements, now_set
 from warpsim.front.allocations import Pointer
 from warpsim.front.names import Site, typing_error
-from warpsim.front.oracle import check_choice, dtype_of, of_value, plain, tuple_type
+from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.run.addresses import pointed

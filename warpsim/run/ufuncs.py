@@ -18,7 +18,7 @@ from warpsim.core.masks import Mask
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.core.operators import CONVERT
 from warpsim.core.settings import warn_of_few_blocks
-from warpsim.front.oracle import dtype_of, of_dtype
+from warpsim.front.numba_typing import dtype_of, of_dtype
 from warpsim.host import gpus
 from warpsim.host.device import DeviceNDArray, copied
 from warpsim.run.launch import CHUNK_LANES, Launch
