@@ -27,9 +27,8 @@ from warpsim.code.calls import emit_call, is_pure
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
 from warpsim.core.number_types import DATES, bfloat16
-from warpsim.front.assigned import DoubtfulReads
+from warpsim.front.dataflow import DoubtfulReads, Scopes
 from warpsim.front.doubles import why_double
-from warpsim.front.liveness import Scopes
 from warpsim.front.names import FOLDED, MISSING, Site, folded
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import of_value, plain, unify

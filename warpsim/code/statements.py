@@ -16,8 +16,8 @@ from numba import types
 from warpsim.code.accesses import bare, spelled_tuple
 from warpsim.code.calls import is_pure
 from warpsim.code.emit import Emitter
+from warpsim.front.dataflow import idle_variables
 from warpsim.front.expressions import items_of
-from warpsim.front.idle import idle_variables
 from warpsim.front.names import Site
 from warpsim.front.numba_typing import plain
 
