@@ -17,12 +17,11 @@ from warpsim.core.views import Ragged
 from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
 from warpsim.run import deadlock
-from warpsim.run.addresses import Addresses
 from warpsim.run.atomics import Atomics
+from warpsim.run.elements import Addresses, Records
 from warpsim.run.exceptions import Raising
 from warpsim.run.exchange import Warps
 from warpsim.run.fragments import Fragments
-from warpsim.run.records import Records
 from warpsim.run.vectors import Vectors
 from warpsim.run.whole_arrays import Reductions
 from warpsim.watch.advice import bounds_cure
