@@ -8,7 +8,7 @@ import pytest
 
 from warpsim import cuda, trace
 from warpsim.core import masks
-from warpsim.run import launch, progress
+from warpsim.run import launch
 
 
 @cuda.jit
@@ -23,7 +23,7 @@ def clock(monkeypatch):
     """Every look at the clock takes a number of seconds; launches run block by block."""
     monkeypatch.setattr(launch, "CHUNK_LANES", 64)
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    return lambda step: monkeypatch.setattr(progress, "clock", count(0, step).__next__)
+    return lambda step: monkeypatch.setattr(launch, "clock", count(0, step).__next__)
 
 
 LINE = "warpsim: fill: 2 of 8 blocks after 12 s, about 36 s more\n"
@@ -50,7 +50,7 @@ def test_two_billion_threads_say_within_their_first_parts_how_long_they_take(mon
         return times.pop()
 
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    monkeypatch.setattr(progress, "clock", clock)
+    monkeypatch.setattr(launch, "clock", clock)
     for grid, block, said in (
         (2**23, 256, "64 of 8,388,608 blocks after 11 s, about 17 days more"),
         (2**31 - 1, 1, "512 of 2,147,483,647 blocks after 11 s, about 534 days more"),
@@ -149,4 +149,4 @@ def test_a_loop_whose_passes_are_known_is_not_called_endless(monkeypatch):
     [(3.4, "3 s"), (119, "119 s"), (150, "2 min"), (7300, "2 hours"), (9 * 86_400, "9 days")],
 )
 def test_times_have_the_unit_that_people_use(seconds, said):
-    assert progress.span(seconds) == said
+    assert launch.span(seconds) == said
