@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from warpsim.host import gpus
 
 if TYPE_CHECKING:
-    from warpsim.watch.collected import Collected
+    from warpsim.run.program_findings import Collected
 
 WRONG, LIMIT, INTERRUPTED = 1, 124, 130
 MIB = 1 << 20
@@ -190,7 +190,7 @@ def collecting(wanted: bool) -> Iterator[Collected | None]:
         yield None
         return
     from warpsim.run.kernel import onlookers
-    from warpsim.watch.collected import Collected
+    from warpsim.run.program_findings import Collected
 
     collected = Collected()
     onlookers.append(collected.look)

@@ -58,7 +58,7 @@ class Looking:
     """The launches of each phase of each test, and those of none, such as of an import."""
 
     def __init__(self, how: tuple) -> None:
-        from warpsim.watch.collected import Collected
+        from warpsim.run.program_findings import Collected
 
         self.how = how  # findings are printed
         self.outside = self.now = Collected()

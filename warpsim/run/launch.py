@@ -31,6 +31,7 @@ from warpsim.run.elements import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.operands import Box
 from warpsim.run.other_data import judged
+from warpsim.run.program_findings import findings_of, place_of
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.uniform import alike_on_any_data
 from warpsim.run.uninitialised import Again, Inputs
@@ -39,8 +40,7 @@ from warpsim.watch.access_history import Clock, Shadow
 from warpsim.watch.aliasing import Span, spread, watch
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
-from warpsim.watch.findings import ERRORS, Finding, KernelError, Report, cost_findings
-from warpsim.watch.places import place_of
+from warpsim.watch.findings import Finding, KernelError, Report
 from warpsim.watch.uninitialised_reads import Candidate
 
 # ---------------------------------------------------------------------- how long it takes
@@ -547,10 +547,3 @@ def trace(
     launch = run_kernel(kernel, grid, block, args, dynamic_shared, counters, chosen)
     text = program_of(kernel).source.text
     return Report(launch.name, counters, findings_of(launch), text)
-
-
-def findings_of(launch: Launch) -> tuple[Finding, ...]:
-    """All that was found in a launch that was counted, errors first."""
-    errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
-    costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
-    return (*errors, *costs, *cost_findings(launch.counters, launch.name))

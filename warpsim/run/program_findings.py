@@ -1,18 +1,64 @@
-"""The findings of a whole program: each once, its file and line, how many launches had it."""
+"""The findings of a launch, and those of a whole program: each once, and how many launches had it.
+
+Their places are files and lines there.
+"""
 
 from __future__ import annotations
 
+import ast
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warpsim.code.programs import program_of
 from warpsim.core.words import wrapped
-from warpsim.front.names import Source
-from warpsim.run.launch import Launch, findings_of
-from warpsim.watch.findings import MOST_TOLD, Finding, told
-from warpsim.watch.places import place_of
+from warpsim.front.names import Source, Unsupported
+from warpsim.front.nodes import walk
+from warpsim.watch.findings import ERRORS, MOST_TOLD, Finding, cost_findings, told
+
+if TYPE_CHECKING:
+    from warpsim.run.launch import Launch
+
+
+# ---------------------------------------------------------------------- of a launch
+def place_of(finding: Finding, kernel: Source) -> tuple[str, int, str]:
+    """File, line there and code of a finding.
+
+    Of one in a function of another module it is where that is called: there it can be mended.
+    """
+    sources = reached(kernel)
+    if finding.call is not None:
+        line, code = finding.call
+        source = next((one for one in sources if one.code(line) == code), kernel)
+        return *source.in_file(line), code
+    source = next((one for one in sources if one.name == finding.function), kernel)
+    return *source.in_file(finding.line), finding.code
+
+
+def reached(kernel: Source) -> list[Source]:
+    """A kernel and the device functions that it may call, each once."""
+    found = [kernel]
+    for source in found:  # grows meanwhile
+        for node in walk(source.tree):
+            function = source.static(node.func) if isinstance(node, ast.Call) else None
+            if not hasattr(function, "py_func"):
+                continue
+            try:
+                inner = program_of(function).source
+            except Unsupported:
+                continue  # on a way that the types rule out: it does not run
+            if all(inner.function is not one.function for one in found):
+                found.append(inner)
+    return found
+
+
+# ---------------------------------------------------------------------- of a program
+def findings_of(launch: Launch) -> tuple[Finding, ...]:
+    """All that was found in a launch that was counted, errors first."""
+    errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
+    costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
+    return (*errors, *costs, *cost_findings(launch.counters, launch.name))
 
 
 @dataclass
