@@ -14,7 +14,7 @@ _HOME = {
     "ERRORS": "watch.findings",
     "Finding": "watch.findings",
     "KernelError": "watch.findings",
-    "Report": "watch.findings",
+    "Report": "draw.report",
     "Unsupported": "front.names",
     "Where": "watch.findings",
     "trace": "run.launch",

@@ -121,7 +121,7 @@ def traffic_of(row: Row) -> str:
 def heat_map_picture(
     counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
 ) -> Picture:
-    """The picture of :meth:`warpsim.watch.findings.Report.heat_map`."""
+    """The picture of :meth:`warpsim.draw.report.Report.heat_map`."""
     rows = rows_of(counters, kernel, source, findings)
     letters = min(MOST_LETTERS, max(len(row.code) for row in rows))
     left = CODE + letters * FIXED + 0.15

@@ -63,7 +63,7 @@ def sentence(sample: Sample) -> str:
 
 
 def requests_picture(counters: Counters, kernel: str, line: int | None) -> Picture:
-    """The picture of :meth:`warpsim.watch.findings.Report.show`."""
+    """The picture of :meth:`warpsim.draw.report.Report.show`."""
     samples = chosen(counters, kernel, line)
     shown = samples[:MOST_PANELS]
     compact = len(samples) > (1 if line is None else MOST_LARGE)

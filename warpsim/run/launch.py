@@ -22,6 +22,7 @@ from warpsim.core.memory import Array, global_array
 from warpsim.core.number_types import SCALARS
 from warpsim.core.operators import CONVERT
 from warpsim.core.unset import never_set_elements, now_set
+from warpsim.draw.report import Report
 from warpsim.front.allocations import Pointer
 from warpsim.front.names import Site, typing_error
 from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
@@ -40,7 +41,7 @@ from warpsim.watch.access_history import Clock, Shadow
 from warpsim.watch.aliasing import Span, spread, watch
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
-from warpsim.watch.findings import Finding, KernelError, Report
+from warpsim.watch.findings import Finding, KernelError
 from warpsim.watch.uninitialised_reads import Candidate
 
 # ---------------------------------------------------------------------- how long it takes

@@ -26,7 +26,7 @@ class Sample:
     site : Site
         The access in the source.
     space, op : str
-        As in :meth:`warpsim.watch.findings.Report.total`.
+        As in :meth:`warpsim.draw.report.Report.total`.
     amount : int
         Its sectors (global memory) or wavefronts (shared memory).
     elements : ndarray of int64, (32,)

@@ -25,9 +25,10 @@ from course.door.layout import name_of
 from course.kernels.arrays import BFLOAT16
 from course.kernels.steps import Ladder
 from warpsim.core.number_types import rounded, widened
+from warpsim.draw.report import Report
 from warpsim.run.kernel import onlookers
 from warpsim.run.launch import findings_of
-from warpsim.watch.findings import Finding, Report
+from warpsim.watch.findings import Finding
 
 CALLS = 8  # of a seed
 #: Half of the last place, relative: what rounding a result costs.
