@@ -13,7 +13,10 @@ from tests.texts import body_of
 from warpsim import cuda, trace
 from warpsim.code.programs import program_of
 from warpsim.core import fp16
+from warpsim.core.operators import NAMESPACE
+from warpsim.front.cuda_names import FUNCTIONS
 from warpsim.front.names import Unsupported
+from warpsim.run.threads import Threads
 
 RNG = np.random.default_rng(5)
 
@@ -364,3 +367,9 @@ def test_print_shows_indices_and_nested_tuples_and_refuses_what_numba_refuses(ca
 
     with pytest.raises(TypingError, match="print of complex128"):
         of_complex[1, 1](np.ones(1, complex))
+
+
+def test_the_threads_do_each_function_of_cuda_that_no_operator_does():
+    functions = {name for name in FUNCTIONS if "." not in name} - NAMESPACE.keys()
+    assert "shfl_sync" in functions
+    assert not {name for name in functions if not callable(getattr(Threads, name, None))}

@@ -298,10 +298,6 @@ def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
         elif path == "cbrt":
             emitter.count("special")
         return f"{path}({', '.join(codes)})"
-    from warpsim.run.threads import Threads
-
-    if not hasattr(Threads, path):
-        raise emitter.source.unsupported(node, f"cuda.{path}")
     codes.append(str(emitter.site(node)))
     return f"T.{path}({', '.join(codes)})"
 
