@@ -32,6 +32,7 @@ MOVED = {
     "course.kernels.losses": "course_models.training.losses",
     "course.kernels.patches": "course_models.patches",
     "course.kernels.sampling": "course_models.training.rng",
+    "warpsim.front.bfloat": "warpsim.core.number_types",
 }
 #: Where names are now that a package or module gave.
 HOMES = {
