@@ -39,12 +39,12 @@ from numba.types import float16
 
 from course.backend import cuda
 from course.kernels.arrays import Array
-from course.kernels.following import follow
-from course.kernels.fragments import quotient
 from course.kernels.halves.products import gemm
-from course.kernels.intrinsics import load4, store4
 from course.kernels.norm.halves import as_words
 from course.kernels.steps import Launch, require_choice, round_up
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.intrinsics import load4, store4
 
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host

@@ -20,9 +20,9 @@ from typing import Any
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
 #: on tanh an instruction. tests/course/test_compiled_together.py looks for others.
 ASKED = ((6, 0), (7, 5))
-#: The one that `course.door.bfloat` asks for, where a kernel stores bfloat16.
+#: The one that `warpsim.ptx.bfloat16` asks for, where a kernel stores bfloat16.
 ASKED_FOR_BFLOAT16 = (8, 0)
-#: The one that `course.kernels.following.follow` asks for, which kernels themselves call.
+#: The one that `warpsim.ptx.grid_dependency.follow` asks for, which kernels themselves call.
 ASKED_TO_FOLLOW = (9, 0)
 
 Answers = tuple[bool, ...]

@@ -10,7 +10,7 @@ arrays' addresses into it and launches, on the stream that the caller's library 
                          through copies of the host's arrays
 `course.door.overlaps`   results that lie over what they are computed from
 `course.door.libraries`  what is to be known of an array: of which library, where, on which stream
-`course.door.bfloat`     how Numba compiles a type that it has not
+`warpsim.ptx.bfloat16`     how Numba compiles a type that it has not
 `course.door.layout`     an array without its memory: what plans are made of
 `course.door.launches`   the driver: packed launches, events, graphs
 `course.door.disk`       compiled kernels, kept for the next process

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from course.door import bfloat
 from course.files import write_whole
 from warpsim.core.own_files import is_own, own_content
+from warpsim.ptx import bfloat16
 
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 2\n"
@@ -86,7 +86,7 @@ def key_of(dispatcher: Any, signature: Any, target: str) -> str:
     digest = hashlib.sha256()
     seen: set[int] = set()
     types = str(signature)
-    loads = _of_file(bfloat.__file__) if str(bfloat.bfloat16) in types else ""
+    loads = _of_file(bfloat16.__file__) if str(bfloat16.bfloat16) in types else ""
     for part in (MARK.decode(), target, types, loads, *_of_function(dispatcher, seen)):
         digest.update(part.encode())
         digest.update(b"\0")
@@ -168,8 +168,8 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
         yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
         yield from _of_function(value, seen)
-    elif isinstance(value, bfloat.Bfloat16):
-        yield _of_file(bfloat.__file__)
+    elif isinstance(value, bfloat16.Bfloat16):
+        yield _of_file(bfloat16.__file__)
     elif isinstance(value, python.ModuleType):
         yield value.__name__
         if value.__name__.partition(".")[0] not in _VERSIONED:

@@ -23,11 +23,11 @@ import numpy as np
 
 from course import backend
 from course.door import launches as packing
-from course.door.bfloat import BFLOAT16
 from course.door.layout import name_of
 from course.door.libraries import GO_BETWEENS, LOOKS, Seen, look_for
 from course.door.overlaps import apart
 from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 Result = tuple[tuple[int, ...], Any]  # shape, type
 #: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.

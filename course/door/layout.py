@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.door.bfloat import BFLOAT16, bfloat16
+from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
 #: Layouts have addresses that no memory has: the slot is in their upper bits.
 _SLOT_BITS = 48
@@ -192,5 +192,5 @@ def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> 
 
 
 def follows(kernel: FunctionType) -> bool:
-    """Whether a kernel waits for the one in front, by `course.kernels.following.follow`."""
+    """Whether a kernel waits for the one in front, by `warpsim.ptx.grid_dependency.follow`."""
     return "follow" in kernel.__code__.co_names

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.door.bfloat import BFLOAT16
 from course.door.launches import SIMULATED, device_of
 from course.door.layout import Shaped, in_c_order
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 #: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
 #: flag): strides in the library's own units, and None where elements lie side by side.

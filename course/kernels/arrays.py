@@ -14,11 +14,11 @@ import numpy as np
 from numba import float32
 from numba.types import float16
 
-from course.door.bfloat import BFLOAT16, bfloat16
 from course.door.door import Result
 from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels.steps import ceil_div
+from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 

@@ -201,7 +201,7 @@ def _set(function: Any, device: int, what: str, value: int) -> Any:
 
 
 def no_warpgroups() -> str:
-    """What kernels of `course.kernels.hopper` need and do not find, in words; else nothing."""
+    """What kernels of `warpsim.ptx.hopper` need and do not find, in words; else nothing."""
     capability = tuple(backend.cuda.get_current_device().compute_capability)
     if capability != (9, 0):
         return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)

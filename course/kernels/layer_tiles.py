@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda
-from course.kernels.intrinsics import load, load2, load4, mma_tf32, store2, store4
 from course.kernels.split_factors import in_two, lane_of, mma_plain, of_lanes
 from course.kernels.steps import ceil_div
 from course.kernels.warps import ALL
+from warpsim.ptx.intrinsics import load, load2, load4, mma_tf32, store2, store4
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)

@@ -25,9 +25,9 @@ from numba import float32
 from course.backend import cuda
 from course.kernels.activation import EACH, FUNCTIONS, each
 from course.kernels.arrays import Array, blocks_over, flat
-from course.kernels.intrinsics import load
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
+from warpsim.ptx.intrinsics import load
 
 
 @cuda.jit(device=True)

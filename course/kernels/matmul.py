@@ -51,10 +51,10 @@ from course.kernels.arrays import (
 )
 from course.kernels.halves.products import HALVES, LAYOUTS, checked_sizes, gemm
 from course.kernels.halves.products import result as gemm_result
-from course.kernels.intrinsics import load, load4, store, store4
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.tensor_products import SMALL, product_of, tensor_refusal
 from course.kernels.warps import WARP
+from warpsim.ptx.intrinsics import load, load4, store, store4
 
 ZERO = float32(0)
 NAIVE_BLOCK = (32, 8)

@@ -26,9 +26,9 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
-from course.kernels.intrinsics import load4
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
+from warpsim.ptx.intrinsics import load4
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
 WARPS = THREADS // WARP

@@ -3,7 +3,7 @@
 A map is 128 bytes: where the matrix lies, its shape and strides, the box that one copy takes, how
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
-body can use it: `course.kernels.hopper.tma_load`. A kernel's maps are its **first** arguments, so
+body can use it: `warpsim.ptx.hopper.tma_load`. A kernel's maps are its **first** arguments, so
 that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed;
 `same_start` compares two.
 
@@ -21,11 +21,11 @@ from llvmlite import ir
 from numba import types
 from numba.core.typing.typeof import typeof_impl
 
-from course.door.bfloat import BFLOAT16, bfloat16
 from course.door.launches import NotPacked, asked
 from course.door.layout import Layout
-from course.kernels.fragments import done
-from course.kernels.intrinsics import _assembly, _piece
+from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
+from warpsim.ptx.fragments import done
+from warpsim.ptx.intrinsics import _assembly, _piece
 
 WORDS = 16  # of 8 bytes
 #: A map lies at a multiple of 64 bytes, and Hopper's parameters begin 16 bytes beyond one: so six

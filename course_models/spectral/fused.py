@@ -33,17 +33,6 @@ from numba import float32, int32
 
 from course.backend import cuda, jit_without_lto
 from course.kernels.activation import gelu
-from course.kernels.intrinsics import (
-    commit_copies,
-    copy4_async,
-    load,
-    load2,
-    load4,
-    store,
-    store2,
-    store4,
-    wait_copies,
-)
 from course.kernels.warps import ALL
 from course_models.spectral.config import CODE_PITCH, HALF_BASIS, SAMPLE, FusedShape
 from course_models.spectral.data import BANDS, FRAMES, POINTS
@@ -59,6 +48,17 @@ from course_models.spectral.weights import (
     PACKED_CODE,
     PACKED_DECODE,
     PACKED_ENCODE,
+)
+from warpsim.ptx.intrinsics import (
+    commit_copies,
+    copy4_async,
+    load,
+    load2,
+    load4,
+    store,
+    store2,
+    store4,
+    wait_copies,
 )
 
 

@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import types
 
 from course.backend import cuda
-from course.kernels.intrinsics import intrinsic, store4
+from warpsim.ptx.intrinsics import intrinsic, store4
 
 MISSING = 0x7FFFDEAD
 _WORD = ir.IntType(32)

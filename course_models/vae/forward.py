@@ -36,7 +36,6 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
-from course.kernels.intrinsics import load, load4, store
 from course.kernels.layer_tiles import Tile, small_gemm_tile, taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
@@ -45,6 +44,7 @@ from course_models.training.rng import normal4
 from course_models.vae.block_sync import MEETINGS
 from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
 from course_models.vae.shape import VAEShape
+from warpsim.ptx.intrinsics import load, load4, store
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
 LEVELS = float32(1 / 255)

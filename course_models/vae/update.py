@@ -24,15 +24,6 @@ from typing import NamedTuple
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.intrinsics import (
-    commit_copies,
-    copy4_async,
-    load,
-    load4,
-    store,
-    store4,
-    wait_copies,
-)
 from course.kernels.layer_tiles import Awaits, Tile, small_gemm_tile, taken_by
 from course.kernels.split_factors import parts_of
 from course.kernels.warps import WARP, lanes_sum
@@ -41,6 +32,15 @@ from course_models.vae.block_sync import MEETINGS, MISSING
 from course_models.vae.forward import Forward
 from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
 from course_models.vae.shape import VAEShape
+from warpsim.ptx.intrinsics import (
+    commit_copies,
+    copy4_async,
+    load,
+    load4,
+    store,
+    store4,
+    wait_copies,
+)
 
 ZERO = float32(0)
 SIDE = 32  # of a tile

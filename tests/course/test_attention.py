@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.door.bfloat import BFLOAT16
 from course.kernels.attention import LADDER, attention
 from course.kernels.attention.ladder import HeadsProblem, by_warpgroups, config_for
 from course.kernels.attention.warpgroups import Config
 from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
 #: Half of the last place: of float16's 11 bits, of bfloat16's 8.

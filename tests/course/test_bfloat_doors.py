@@ -8,7 +8,7 @@ import pytest
 from course import backend, trace
 from course.backend import cuda
 from course.compiler.facts import compiled
-from course.door import bfloat, disk, layout, libraries
+from course.door import disk, layout, libraries
 from course.kernels import activation as activations
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.arrays import BFLOAT16, WORDS
@@ -322,7 +322,7 @@ def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
 
     with_it = disk.key_of(dispatcher_of(kernel), there.numba_type(), "sm_90")
     assert with_it != disk.key_of(dispatcher_of(kernel), "f4", "sm_90")
-    assert bfloat.bfloat16 is WORDS["bfloat16"]
+    assert bfloat16 is WORDS["bfloat16"]
 
 
 @needs_compiler

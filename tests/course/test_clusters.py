@@ -8,7 +8,9 @@ import pytest
 from numba.types import float16, int32, uint64
 
 from course import backend, cuda, trace
-from course.kernels.hopper import (
+from course.kernels.tensor_maps import TensorMap
+from warpsim.host import gpus
+from warpsim.ptx.hopper import (
     cluster,
     cluster_barrier,
     cluster_rank,
@@ -19,8 +21,6 @@ from course.kernels.hopper import (
     mbarrier_wait,
     tma_load_multicast,
 )
-from course.kernels.tensor_maps import TensorMap
-from warpsim.host import gpus
 
 PIECE = 64 * 64  # elements
 TWO = 2 * PIECE

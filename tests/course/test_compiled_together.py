@@ -19,11 +19,11 @@ from course.compiler.together import (
 )
 from course.kernels import activation
 from course.kernels.arrays import WORDS
-from course.kernels.following import follow
 from course.kernels.svd import rotate
 from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
 from tools import compile_all
 from warpsim import cuda
+from warpsim.ptx.grid_dependency import follow
 
 TARGETS = ("sm_75", "sm_90")
 

@@ -10,11 +10,11 @@ from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.door import launches
 from course.kernels.attention.warpgroups import Config, warpgroups
-from course.kernels.following import follow
 from course.kernels.halves import dots, plain, products, roles, split
 from course.kernels.norm.halves import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
+from warpsim.ptx.grid_dependency import follow
 
 LINE = types.Array(types.float32, 1, "C")
 

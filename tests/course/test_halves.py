@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.door.bfloat import BFLOAT16
 from course.kernels.halves import products
 from course.kernels.halves.products import (
     LADDER,
@@ -22,6 +21,7 @@ from course.kernels.matmul import matmul
 from course.kernels.tensor_maps import TensorMap
 from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
 TMA = ("roles", "split")

@@ -12,8 +12,11 @@ from numba.core.errors import TypingError
 from numba.np.numpy_support import from_dtype
 
 from course import trace
-from course.kernels import intrinsics
-from course.kernels.intrinsics import (
+from tests.texts import body_of
+from warpsim import KernelError, cuda
+from warpsim.host import gpus
+from warpsim.ptx import intrinsics
+from warpsim.ptx.intrinsics import (
     commit_copies,
     copy4_async,
     copy_async,
@@ -30,9 +33,6 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from tests.texts import body_of
-from warpsim import KernelError, cuda
-from warpsim.host import gpus
 
 LOAD = {1: load, 2: load2, 4: load4}
 STORE = {1: store, 2: store2, 4: store4}
@@ -1263,7 +1263,7 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 import numpy as np
 from course import cuda
-from course.kernels.intrinsics import load4, mma_f16, store4
+from warpsim.ptx.intrinsics import load4, mma_f16, store4
 
 @cuda.jit
 def move(x, out):

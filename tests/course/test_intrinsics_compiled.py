@@ -11,8 +11,11 @@ from numba.np.numpy_support import from_dtype
 
 from course import trace
 from course.compiler.facts import CompilerError, compiled
-from course.kernels import intrinsics
-from course.kernels.intrinsics import (
+from tests.course.compiled_samples import MISSING, needs_compiler
+from tests.texts import body_of
+from warpsim import cuda
+from warpsim.ptx import instruction_types, intrinsics
+from warpsim.ptx.intrinsics import (
     commit_copies,
     copy4_async,
     copy_async,
@@ -29,10 +32,6 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from tests.course.compiled_samples import MISSING, needs_compiler
-from tests.texts import body_of
-from warpsim import cuda
-from warpsim.front import pieces
 
 F4, F8 = np.zeros(512, np.float32), np.zeros(512)
 U4, I4, I1 = (np.zeros(512, kind) for kind in (np.uint32, np.int32, np.int8))
@@ -352,8 +351,8 @@ def test_both_take_literals_and_parts_of_tuples(kernel, x):
 
 
 def test_every_piece_has_its_arguments_counted():
-    assert set(pieces.ARITY) == set(intrinsics.__all__)
-    for name, count in pieces.ARITY.items():
+    assert set(instruction_types.ARITY) == set(intrinsics.__all__)
+    for name, count in instruction_types.ARITY.items():
         defined = inspect.signature(getattr(intrinsics, name).__wrapped__).parameters
         assert len(defined) == count + 1, name  # and Numba's typing context
 

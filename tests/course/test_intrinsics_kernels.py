@@ -11,7 +11,10 @@ from numba import float32, int32
 import course
 from course import trace
 from course.compiler.facts import compiled
-from course.kernels.intrinsics import (
+from tests.course.compiled_samples import needs_compiler
+from warpsim import cuda as simulated
+from warpsim.host import gpus
+from warpsim.ptx.intrinsics import (
     commit_copies,
     copy4_async,
     copy_async,
@@ -28,9 +31,6 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from tests.course.compiled_samples import needs_compiler
-from warpsim import cuda as simulated
-from warpsim.host import gpus
 
 THREADS = 64
 TILE = 32

@@ -6,7 +6,9 @@ from numba import float32
 from numba.core.errors import TypingError
 
 from course import compiled, trace
-from course.kernels.intrinsics import (
+from tests.course.compiled_samples import needs_compiler
+from warpsim import cuda
+from warpsim.ptx.intrinsics import (
     load,
     load4,
     load4_kept,
@@ -18,8 +20,6 @@ from course.kernels.intrinsics import (
     store4_streaming,
     store_streaming,
 )
-from tests.course.compiled_samples import needs_compiler
-from warpsim import cuda
 
 KINDS = (np.float32, np.float16, np.int32)
 PLAIN = {1: (load, store), 4: (load4, store4)}

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.door.bfloat import BFLOAT16
 from course.kernels.norm import Variant, layer_norm
 from course.kernels.norm.halves import (
     HALVES,
@@ -16,6 +15,7 @@ from course.kernels.norm.halves import (
 )
 from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 EPS = 1e-6
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -40,7 +40,7 @@ from course.kernels.svd.truncated import sketch_columns
 from tests.course.compiled_samples import needs_compiler
 from tests.course.svd_samples import ORTHOGONAL, assert_right, errors_of_each, normal, room, special
 from warpsim.host import gpus
-from warpsim.run.vectors import Vectors
+from warpsim.ptx.vectors import Vectors
 
 SHAPES = [(1, 1, 9), (2, 5, 3), (1, 33, 40)]
 LARGE = [(3, 64, 64), (2, 131, 127), (5, 100, 256), (2, 256, 256), (2, 512, 300), (1, 1024, 40),

@@ -3,8 +3,9 @@
 import numpy as np
 from numba import float32, int32, uint64
 
-from course.kernels.fragments import pack_f16, stmatrix4
-from course.kernels.hopper import (
+from warpsim import cuda
+from warpsim.ptx.fragments import pack_f16, stmatrix4
+from warpsim.ptx.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
@@ -22,7 +23,6 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from warpsim import cuda
 
 TILE = 64 * 64  # elements
 STAGES = 2

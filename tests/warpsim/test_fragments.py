@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numba import float32, int32, uint16, uint32, uint64
 
-from course.door.bfloat import BFLOAT16, bfloat16
-from course.kernels import fragments, hopper
-from course.kernels.intrinsics import commit_copies, wait_copies
 from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
 from warpsim.host import gpus
+from warpsim.ptx import fragments, hopper
+from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
+from warpsim.ptx.intrinsics import commit_copies, wait_copies
 from warpsim.watch.findings import KernelError
 
 LANES = np.arange(32)

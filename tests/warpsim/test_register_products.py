@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numba import float32, uint32
 
-from course.kernels.fragments import pack_f16
-from course.kernels.hopper import fence_async, spread, wgmma_sums, wgmma_zeros
-from course.kernels.register_products import wgmma_rn
 from warpsim import cuda, trace
+from warpsim.ptx.fragments import pack_f16
+from warpsim.ptx.hopper import fence_async, spread, wgmma_sums, wgmma_zeros
+from warpsim.ptx.register_products import wgmma_rn
 
 
 def product(depth, columns=64, waits=True):

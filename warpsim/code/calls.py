@@ -22,7 +22,7 @@ from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufun
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
 from warpsim.front.numba_typing import dtype_of, plain
-from warpsim.front.pieces import piece_code
+from warpsim.ptx.instruction_types import piece_code
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter

@@ -3,7 +3,7 @@
 bfloat16 is the upper 16 bits of a float32, stored. In a kernel an element is read as
 ``float32(x[i])`` and written as a float32, which is rounded to the nearest, ties to even: other
 arithmetic than that is refused, on a GPU and here. The simulator carries the bits as uint16. An
-array of them has the dtype `BFLOAT16`, which tells it from one of integers. `course.door.bfloat`
+array of them has the dtype `BFLOAT16`, which tells it from one of integers. `warpsim.ptx.bfloat16`
 says how the type is compiled.
 
 With dates and times, ``datetime64`` and ``timedelta64``, NumPy computes as Numba does. CUDA's

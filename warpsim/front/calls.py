@@ -51,8 +51,8 @@ from warpsim.front.numba_typing import (
     resolve,
     tuple_type,
 )
-from warpsim.front.pieces import piece_type
 from warpsim.front.rewriting import all_by_position
+from warpsim.ptx.instruction_types import piece_type
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions

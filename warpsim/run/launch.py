@@ -28,9 +28,9 @@ from warpsim.front.names import Site, typing_error
 from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
+from warpsim.ptx.wgmma_operands import Box
 from warpsim.run.elements import pointed
 from warpsim.run.gpu_arrays import Copies
-from warpsim.run.operands import Box
 from warpsim.run.other_data import judged
 from warpsim.run.program_findings import findings_of, place_of
 from warpsim.run.threads import Dim3, Threads, geometry

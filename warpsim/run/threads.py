@@ -16,13 +16,13 @@ from warpsim.core.operators import FAR_BELOW
 from warpsim.core.views import Ragged
 from warpsim.front.elementwise import Elementwise
 from warpsim.front.names import Unsupported
+from warpsim.ptx.fragment_twins import Fragments
+from warpsim.ptx.vectors import Vectors
 from warpsim.run import deadlock
 from warpsim.run.atomics import Atomics
 from warpsim.run.elements import Addresses, Records
 from warpsim.run.exceptions import Raising
 from warpsim.run.exchange import Warps
-from warpsim.run.fragments import Fragments
-from warpsim.run.vectors import Vectors
 from warpsim.run.whole_arrays import Reductions
 from warpsim.watch.advice import bounds_cure
 from warpsim.watch.counts import Counters, Counting

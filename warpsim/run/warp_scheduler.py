@@ -18,7 +18,7 @@ import numpy as np
 
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
-from warpsim.run.hopper import Hopper
+from warpsim.ptx.hopper_twins import Hopper
 from warpsim.run.threads import Dim3, Geometry, Lanes, Threads
 from warpsim.watch.happens_before import Clocks, History, joined
 

@@ -3,7 +3,7 @@
 A product of four warps has the scores of 64 queries and up to 256 keys in registers. Up to 256
 tokens those are all: the softmax takes one pass, and nothing is ever corrected. Longer rows come
 `keys` at a time (online softmax). The weights stay where they are: as the first factor of the
-second product (`course.kernels.register_products`).
+second product (`warpsim.ptx.register_products`).
 
 Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups to be done with a
 stage, so its own is the last in each step, and the others are where they need another part of the
@@ -23,10 +23,12 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
-from course.kernels.following import follow
-from course.kernels.fragments import quotient, stmatrix4
 from course.kernels.halves.common import ELEMENTS, PACK
-from course.kernels.hopper import (
+from course.kernels.steps import round_up
+from course.kernels.warps import ALL
+from warpsim.ptx.fragments import quotient, stmatrix4
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.hopper import (
     fence_async,
     fence_mbarriers,
     mbarrier_arrive,
@@ -40,10 +42,8 @@ from course.kernels.hopper import (
     wgmma_sums,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import load4, store4
-from course.kernels.register_products import wgmma_rn
-from course.kernels.steps import round_up
-from course.kernels.warps import ALL
+from warpsim.ptx.intrinsics import load4, store4
+from warpsim.ptx.register_products import wgmma_rn
 
 SIZE = 64  # of a head: 128 bytes, a swizzled row
 TILE = 64 * SIZE  # elements of 64 queries

@@ -15,8 +15,8 @@ from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import Array, address_of, flat, in_order
 from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
-from course.kernels.intrinsics import load2, store2
 from course.kernels.steps import Launch
+from warpsim.ptx.intrinsics import load2, store2
 
 THREADS = 256
 

@@ -14,13 +14,13 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import Array, address_of
-from course.kernels.following import follow
-from course.kernels.fragments import quotient
 from course.kernels.halves.common import ELEMENTS, UNPACK
-from course.kernels.intrinsics import load4
 from course.kernels.norm.halves import as_words
 from course.kernels.steps import Launch, ceil_div
 from course.kernels.warps import WARP, lanes_sum
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.intrinsics import load4
 
 MOST = 16_384  # results; of more a tile is read less often
 EIGHT, WARPS = 8, 4  # numbers of an access; warps of a block

@@ -30,7 +30,6 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.door.bfloat import BFLOAT16
 from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
 from course.door.libraries import Seen
@@ -41,6 +40,7 @@ from course.kernels.halves.roles import GemmConfig
 from course.kernels.launching import multiprocessors, no_warpgroups
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx.bfloat16 import BFLOAT16
 
 HALVES = (np.dtype(np.float16), BFLOAT16)
 #: layout -> whether the first, the second factor lies transposed.

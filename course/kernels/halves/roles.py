@@ -21,11 +21,13 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.following import follow
-from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.halves.staging import columns_of, store_epilogue
-from course.kernels.hopper import (
+from course.kernels.steps import ceil_div
+from course.kernels.tensor_maps import same_start, tma_prefetch
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.hopper import (
     commit_stores,
     fence_async,
     fence_mbarriers,
@@ -45,8 +47,6 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.steps import ceil_div
-from course.kernels.tensor_maps import same_start, tma_prefetch
 
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.following import follow
-from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.halves.roles import BOX, GROUP, WGMMA, GemmConfig
 from course.kernels.halves.staging import columns_of, store_epilogue
-from course.kernels.hopper import (
+from course.kernels.tensor_maps import same_start, tma_prefetch
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.hopper import (
     cluster,
     cluster_barrier,
     cluster_rank,
@@ -40,8 +41,7 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import store4
-from course.kernels.tensor_maps import same_start, tma_prefetch
+from warpsim.ptx.intrinsics import store4
 
 WARP = 16  # rows of a warp's results
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from numba import int32
 
 from course.backend import cuda
-from course.kernels.fragments import ldmatrix4, stmatrix4
 from course.kernels.halves.common import PACK, UNPACK, epilogue2
 from course.kernels.steps import ceil_div
+from warpsim.ptx.fragments import ldmatrix4, stmatrix4
 
 
 def columns_of(wide: int) -> list[int]:

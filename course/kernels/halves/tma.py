@@ -27,7 +27,9 @@ from course.kernels.halves.wgmma import (
     TILE_N,
     put,
 )
-from course.kernels.hopper import (
+from course.kernels.steps import Launch, ceil_div
+from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx.hopper import (
     fence_mbarriers,
     mbarrier_expect,
     mbarrier_init,
@@ -39,8 +41,6 @@ from course.kernels.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from course.kernels.steps import Launch, ceil_div
-from course.kernels.tensor_maps import TensorMap
 
 
 @functools.cache

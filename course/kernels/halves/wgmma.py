@@ -16,18 +16,11 @@ import numpy as np
 from numba.types import float16, float32, int32
 
 from course.backend import cuda
-from course.kernels.fragments import copy8_async
 from course.kernels.halves.common import DEPTH, ROW_GROUP, tile_coordinates
-from course.kernels.hopper import (
-    fence_async,
-    spread,
-    wgmma_nt,
-    wgmma_sums,
-    wgmma_wait,
-    wgmma_zeros,
-)
-from course.kernels.intrinsics import commit_copies, store2, wait_copies
 from course.kernels.steps import Launch, ceil_div
+from warpsim.ptx.fragments import copy8_async
+from warpsim.ptx.hopper import fence_async, spread, wgmma_nt, wgmma_sums, wgmma_wait, wgmma_zeros
+from warpsim.ptx.intrinsics import commit_copies, store2, wait_copies
 
 TILE_M, TILE_N = 128, 256  # results of a block
 THREADS = 256  # two warpgroups, 64 x 256 results each

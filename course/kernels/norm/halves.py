@@ -30,9 +30,6 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import Layout
 from course.kernels.arrays import WORDS, Array
-from course.kernels.following import follow
-from course.kernels.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
-from course.kernels.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
 from course.kernels.norm.first_steps import (
     TREE,
     Made,
@@ -45,6 +42,9 @@ from course.kernels.norm.first_steps import (
 from course.kernels.norm.registers import rows_in_registers
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
+from warpsim.ptx.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
 
 EIGHT = 8  # numbers of an access of 16 bytes
 TOKENS = 4  # of a block

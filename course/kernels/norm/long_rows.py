@@ -30,11 +30,11 @@ from typing import Any
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.kernels.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
 from course.kernels.launching import room
 from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
 from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
 from course.kernels.warps import WARP, lanes_sum
+from warpsim.ptx.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
 
 SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
 #: Blocks that walk over more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.

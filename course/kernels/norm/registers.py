@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.kernels import intrinsics
 from course.kernels.arrays import WORDS
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
@@ -38,6 +37,7 @@ from course.kernels.norm.first_steps import (
 )
 from course.kernels.steps import ceil_div
 from course.kernels.warps import WARP, lanes_sum
+from warpsim.ptx import intrinsics
 
 # --- shapes that are tuned for a GPU --------------------------------------------------------------
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda
-from course.kernels.intrinsics import (
+from course.kernels.reconstruct.fragments import COLUMNS, LANE_WORDS, ROWS, U_WORDS, VT_WORDS
+from course.kernels.reconstruct.warp_tiles import in_bands
+from warpsim.ptx.intrinsics import (
     commit_copies,
     copy4_async,
     load,
@@ -32,8 +34,6 @@ from course.kernels.intrinsics import (
     store4,
     wait_copies,
 )
-from course.kernels.reconstruct.fragments import COLUMNS, LANE_WORDS, ROWS, U_WORDS, VT_WORDS
-from course.kernels.reconstruct.warp_tiles import in_bands
 
 
 @dataclass(frozen=True)

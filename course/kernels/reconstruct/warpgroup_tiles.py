@@ -1,6 +1,6 @@
 """Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
 
-The same three products of halves as step 10, by warpgroups (`course.kernels.hopper`): after every
+The same three products of halves as step 10, by warpgroups (`warpsim.ptx.hopper`): after every
 64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
 cores multiply for the other.
 
@@ -21,10 +21,12 @@ from numba import float32, int32, uint64
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.fragments import quotient
 from course.kernels.halves.common import DEPTH, tile_coordinates
 from course.kernels.halves.roles import BOX, GROUP
-from course.kernels.hopper import (
+from course.kernels.reconstruct.fragments import power_near
+from course.kernels.steps import ceil_div
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.hopper import (
     fence_mbarriers,
     mbarrier_arrive,
     mbarrier_expect,
@@ -38,9 +40,7 @@ from course.kernels.hopper import (
     wgmma_sums,
     wgmma_zeros,
 )
-from course.kernels.intrinsics import load, load2, load4, store, store2, store4
-from course.kernels.reconstruct.fragments import power_near
-from course.kernels.steps import ceil_div
+from warpsim.ptx.intrinsics import load, load2, load4, store, store2, store4
 
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS

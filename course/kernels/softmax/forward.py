@@ -26,7 +26,9 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
-from course.kernels.intrinsics import (
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.kernels.warps import ALL, WARP, lanes_sum
+from warpsim.ptx.intrinsics import (
     load4,
     load4_streaming,
     load_streaming,
@@ -34,8 +36,6 @@ from course.kernels.intrinsics import (
     store4_streaming,
     store_streaming,
 )
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
-from course.kernels.warps import ALL, WARP, lanes_sum
 
 LOG2_E = np.float32(math.log2(math.e))
 ZERO, ONE, MINUS_INFINITY = np.float32(0), np.float32(1), np.float32(-np.inf)

@@ -21,7 +21,7 @@ are taken out, the Gram matrix's after 64 columns, the rows' after 16, and added
 
 Each of 16 warps computes 16 x 16 numbers. Lane l, with g = l // 4 and q = l % 4, has of a factor
 of 16 x 8 the numbers in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows q
-and q + 4, columns g and g + 8 (`course.kernels.intrinsics.mma_tf32`). In which order the columns of
+and q + 4, columns g and g + 8 (`warpsim.ptx.intrinsics.mma_tf32`). In which order the columns of
 one factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
 neighbours that are read at once. With rows of 72 numbers, a warp reads 32 banks either way.
 
@@ -37,10 +37,10 @@ from typing import Any
 from numba import float32, int32
 
 from course.backend import cuda, jit_without_lto
-from course.kernels.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
 from course.kernels.svd.diagonalise import OWN, PITCH, PLAYERS, THREADS, WARPS, diagonalise
 from course.kernels.svd.rotate import DONE, FINISHED, cosine, partners
 from course.kernels.warps import ALL
+from warpsim.ptx.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
 
 BLOCK = 32  # rows of a block
 PAIR = PLAYERS  # rows of two

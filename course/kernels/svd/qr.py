@@ -24,9 +24,9 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.intrinsics import load2, load4, store2, store4
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import ALL
+from warpsim.ptx.intrinsics import load2, load4, store2, store4
 
 Array = Any  # of numba.cuda
 

@@ -18,8 +18,8 @@ import math
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.intrinsics import load, store
 from course.kernels.warps import ALL
+from warpsim.ptx.intrinsics import load, store
 
 WARPS = 16  # of a block
 THREADS = 32 * WARPS

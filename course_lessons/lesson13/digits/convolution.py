@@ -30,10 +30,10 @@ from numba import float32
 from course.backend import cuda
 from course.door.layout import workspace
 from course.kernels.arrays import Array
-from course.kernels.intrinsics import load, store
 from course.kernels.linear import activated, function_of, threads_for
 from course.kernels.reduce import larger
 from course.kernels.steps import STATIC_SHARED, Ladder, Launch, Step, ceil_div
+from warpsim.ptx.intrinsics import load, store
 
 ZERO = float32(0)
 #: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all

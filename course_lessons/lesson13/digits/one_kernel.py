@@ -13,12 +13,12 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.intrinsics import load, store
 from course.kernels.steps import STATIC_SHARED, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from course_lessons.lesson13.digits.convolution import PADDING, ZERO, four_results, largest_of
 from course_lessons.lesson13.digits.weights import FIRST, HIDDEN, NAMES, SECOND, Weights
 from course_models.digits import CLASSES
+from warpsim.ptx.intrinsics import load, store
 
 THREADS = 256
 WARPS = THREADS // WARP

@@ -1,8 +1,8 @@
 """Fragments of matrices, and the instructions of Hopper: types and code of their calls.
 
-These are the functions of :mod:`course.kernels.fragments` and :mod:`course.kernels.hopper`. What
+These are the functions of :mod:`warpsim.ptx.fragments` and :mod:`warpsim.ptx.hopper`. What
 each takes is a line of a table, from which follow what is refused, the type and the code;
-:mod:`warpsim.run.fragments` and :mod:`warpsim.run.hopper` run them.
+:mod:`warpsim.ptx.fragment_twins` and :mod:`warpsim.ptx.hopper_twins` run them.
 """
 
 from __future__ import annotations

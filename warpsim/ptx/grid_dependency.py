@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from numba import types
 
-from course.kernels.fragments import done
-from course.kernels.hopper import _VOID
-from course.kernels.intrinsics import _assembly, _piece
+from warpsim.ptx.fragments import done
+from warpsim.ptx.hopper import _VOID
+from warpsim.ptx.intrinsics import _assembly, _piece
 
 __all__ = ["follow"]
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from warpsim.core.memory import Array
-from warpsim.run.fragments import widened
-from warpsim.run.mbarriers import HOPPER
-from warpsim.run.mma_layout import place_in_a
-from warpsim.run.operands import chunks_of, matrix_of, registers_of, taken
-from warpsim.run.tma import Store, Tiles
+from warpsim.ptx.fragment_twins import widened
+from warpsim.ptx.mbarrier import HOPPER
+from warpsim.ptx.mma_layout import place_in_a
+from warpsim.ptx.tma import Store, Tiles
+from warpsim.ptx.wgmma_operands import chunks_of, matrix_of, registers_of, taken
 
 ndarray = np.ndarray
 

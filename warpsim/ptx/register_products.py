@@ -1,7 +1,7 @@
 """Products of a warpgroup whose first factor is in registers: what another product made.
 
-The registers of a factor are those of `course.kernels.intrinsics.mma_f16`: for 16 deep four words,
-and with s the sums of a product of 64 rows (`course.kernels.hopper`), those are
+The registers of a factor are those of `warpsim.ptx.intrinsics.mma_f16`: for 16 deep four words,
+and with s the sums of a product of 64 rows (`warpsim.ptx.hopper`), those are
 
 >>> words[4 * j] = pack_f16(s[8 * j], s[8 * j + 1])              # row l // 4
 >>> words[4 * j + 1] = pack_f16(s[8 * j + 2], s[8 * j + 3])      # eight rows below
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from course.door.bfloat import bfloat16
-from course.kernels.fragments import shared_place
-from course.kernels.hopper import _literal, _needs_hopper, _tied
-from course.kernels.intrinsics import _LONG, _WORD, _piece, u4
+from warpsim.ptx.bfloat16 import bfloat16
+from warpsim.ptx.fragments import shared_place
+from warpsim.ptx.hopper import _literal, _needs_hopper, _tied
+from warpsim.ptx.intrinsics import _LONG, _WORD, _piece, u4
 
 __all__ = ["wgmma_rn"]
 

@@ -3,7 +3,7 @@
 ==============================  =================================================================
 `ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
 `stmatrix4`                     the way back, not transposed (9.0)
-`mma_bf16`                      as `course.kernels.intrinsics.mma_f16`, of bfloat16 (8.0)
+`mma_bf16`                      as `warpsim.ptx.intrinsics.mma_f16`, of bfloat16 (8.0)
 `pack_f16`, `pack_bf16`         two float32 to the two halves of a register
 `unpack_f16`, `unpack_bf16`     the way back
 `copy8_async`                   eight elements from global to shared memory, or zeros (8.0)
@@ -27,7 +27,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from course.kernels.intrinsics import (
+from warpsim.ptx.intrinsics import (
     _FLOAT,
     _LONG,
     _WORD,
@@ -164,7 +164,7 @@ def copy8_async(typing, to, index, source, place, count):
     """``copy8_async(to, index, source, place, count)``: begin to copy eight elements of 16 bits.
 
     Only the first ``count`` are read, the rest of the eight becomes 0. Both places are at multiples
-    of 16 bytes. The copy is waited for as those of `course.kernels.intrinsics.copy_async`.
+    of 16 bytes. The copy is waited for as those of `warpsim.ptx.intrinsics.copy_async`.
     """
 
     def generate(context, builder, signature, args):

@@ -1,6 +1,6 @@
 """Vector accesses, asynchronous copies and tensor-core products of the running threads.
 
-Fragments lie in the lanes of a warp as PTX defines them (`warpsim.run.mma_layout`). A product is
+Fragments lie in the lanes of a warp as PTX defines them (`warpsim.ptx.mma_layout`). A product is
 computed in float32 from the exact values of its operands; hardware adds the terms of one product in
 another order and cuts bits off below the largest, so that the last bits differ.
 Source: NVIDIA, PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and the same
@@ -17,7 +17,7 @@ import numpy as np
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.run.mma_layout import place_in_a, place_in_b, place_in_c
+from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.findings import index_names
 

@@ -1,8 +1,8 @@
 """Accesses of several elements at once, asynchronous copies, tensor cores: types and code.
 
-These are the functions of :mod:`course.kernels.intrinsics`. Numba compiles them to vector
+These are the functions of :mod:`warpsim.ptx.intrinsics`. Numba compiles them to vector
 instructions or inline PTX; here each has an equivalent that lane programs call
-(:mod:`warpsim.run.vectors`).
+(:mod:`warpsim.ptx.vectors`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from numba import types
 
 from warpsim.core.number_types import Bfloat16
-from warpsim.front import hopper
 from warpsim.front.numba_typing import plain
+from warpsim.ptx import hopper_types
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter
@@ -65,8 +65,8 @@ def refusal(name: str, kinds: tuple[types.Type, ...], named: tuple[str, ...]) ->
     named : tuple of str
         Names of arguments that are given by name.
     """
-    if name in hopper.INSTRUCTIONS:
-        return hopper.refusal(name, kinds, named)
+    if name in hopper_types.INSTRUCTIONS:
+        return hopper_types.refusal(name, kinds, named)
     if named:
         return f"{name} takes its arguments by position, not as {', '.join(named)}="
     if len(kinds) != ARITY[name]:
@@ -134,8 +134,8 @@ def _unfit(name: str, array: Any, index: Any, count: int) -> str | None:
 
 def piece_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     """The type of a call, with the types that its operands are converted to noted."""
-    if name in hopper.INSTRUCTIONS:
-        return hopper.instruction_type(typer, node, name)
+    if name in hopper_types.INSTRUCTIONS:
+        return hopper_types.instruction_type(typer, node, name)
     source = typer.source
     kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
     wrong = refusal(name, kinds, tuple(str(keyword.arg) for keyword in node.keywords))
@@ -161,8 +161,8 @@ def _several(kind: types.Type, count: int) -> types.Type:
 # ---------------------------------------------------------------------- code
 def piece_code(emitter: Emitter, node: ast.Call, name: str) -> str:
     """Code of a call in a lane program."""
-    if name in hopper.INSTRUCTIONS:
-        return hopper.instruction_code(emitter, node, name)
+    if name in hopper_types.INSTRUCTIONS:
+        return hopper_types.instruction_code(emitter, node, name)
     site = emitter.site(node, ast.unparse(node.args[0]) if node.args else "")
     if name in LOADS or name in STORES or name in COPIES:
         codes = [emitter.expression(argument) for argument in node.args]

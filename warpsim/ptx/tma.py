@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from warpsim.core.memory import Array
-from warpsim.run.mbarriers import HOPPER, MBarriers
-from warpsim.run.operands import Box
+from warpsim.ptx.mbarrier import HOPPER, MBarriers
+from warpsim.ptx.wgmma_operands import Box
 from warpsim.watch.happens_before import joined
 
 ndarray = np.ndarray

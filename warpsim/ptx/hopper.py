@@ -42,9 +42,9 @@ from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 
-from course.door.bfloat import bfloat16
-from course.kernels.fragments import done, shared_place
-from course.kernels.intrinsics import _FLOAT, _LONG, _WORD, _assembly, _piece, f4, u4
+from warpsim.ptx.bfloat16 import bfloat16
+from warpsim.ptx.fragments import done, shared_place
+from warpsim.ptx.intrinsics import _FLOAT, _LONG, _WORD, _assembly, _piece, f4, u4
 
 __all__ = [
     "cluster", "cluster_barrier", "cluster_rank", "commit_stores", "fence_async",

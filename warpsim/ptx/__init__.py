@@ -1,0 +1,1 @@
+"""Instructions that Numba lacks: their code, the types of their arguments, what runs them."""
