@@ -36,7 +36,7 @@ from warpsim.front.allocations import (
 from warpsim.front.attributes import transposed
 from warpsim.front.closures import Inner
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
-from warpsim.front.names import MISSING, KernelName, Source
+from warpsim.front.names import MISSING, TYPE_OF_CALL, KernelName, Source
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import (
     PLAIN_TUPLE,
@@ -52,7 +52,6 @@ from warpsim.front.numba_typing import (
     tuple_type,
 )
 from warpsim.front.rewriting import all_by_position
-from warpsim.ptx.instruction_types import piece_type
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -513,8 +512,8 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     source = typer.source
     if path in VECTORS:
         return vector_type(typer, node, path)
-    if path.startswith("pieces."):
-        return piece_type(typer, node, path[7:])
+    if path in TYPE_OF_CALL:
+        return TYPE_OF_CALL[path](typer, node)
     if path in ("grid", "gridsize"):
         given = [*node.args, *(one.value for one in node.keywords if one.arg == "ndim")]
         alone = len(node.args) + len(node.keywords) == len(given) == 1

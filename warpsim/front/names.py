@@ -14,6 +14,7 @@ import inspect
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
 from functools import cache, cached_property
@@ -58,6 +59,8 @@ ONLY_OF_CUDA = frozenset(
 
 #: Objects from elsewhere that stand for a name of a kernel, by their identity.
 _REGISTERED: dict[int, tuple[Any, KernelName]] = {}
+#: What gives the types of their calls, by path.
+TYPE_OF_CALL: dict[str, Callable[..., Any]] = {}
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
@@ -118,9 +121,20 @@ def _is_cuda_module(value: Any) -> bool:
     )
 
 
-def register(value: Any, path: str) -> None:
-    """Let an object, such as an intrinsic of Numba, stand for a name that lane programs know."""
+def register(value: Any, path: str, type_of_call: Callable[..., Any]) -> None:
+    """Let an object, such as an intrinsic of Numba, stand for a name that lane programs know.
+
+    Parameters
+    ----------
+    value
+        The object, as a kernel's globals hold it.
+    path : str
+        The name.
+    type_of_call : callable of (Expressions, ast.Call)
+        The type of a call, with those of its operands noted; it raises for a call that is refused.
+    """
     _REGISTERED[id(value)] = (value, KernelName(path))
+    TYPE_OF_CALL[path] = type_of_call
 
 
 def as_kernel_name(value: Any) -> Any:

@@ -74,7 +74,8 @@ def _piece(function: Callable) -> Any:
 
     made = intrinsic(typed)
     made.__class__ = type("Piece", (type(made),), {"__call__": outside})
-    names.register(made, f"pieces.{name}")
+    type_of_call = functools.partial(instruction_types.piece_type, name=name)
+    names.register(made, f"pieces.{name}", type_of_call)
     return made
 
 
