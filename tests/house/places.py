@@ -8,7 +8,6 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 MOVES = {
     "course/door": "course/dispatch",
     "course/door/disk": "course/kernel_cache",
-    "course/door/bfloat": "warpsim/ptx",
     "course/diagnosis/installed": "course/installed",
     "course/diagnosis/wheels": "course/installed",
     "course/kernels/launching": "course/dispatch",
@@ -21,20 +20,7 @@ MOVES = {
     "course/kernels/layer_tiles": "course/kernels/gemm",
     "course/kernels/halves": "course/kernels/gemm",
     "course/kernels/intrinsics": "warpsim/ptx",
-    "course/kernels/hopper": "warpsim/ptx",
-    "course/kernels/fragments": "warpsim/ptx",
-    "course/kernels/register_products": "warpsim/ptx",
     "course/kernels/tensor_maps": "warpsim/ptx",
-    "course/kernels/following": "warpsim/ptx",
-    "warpsim/front/pieces": "warpsim/ptx",
-    "warpsim/front/hopper": "warpsim/ptx",
-    "warpsim/run/fragments": "warpsim/ptx",
-    "warpsim/run/hopper": "warpsim/ptx",
-    "warpsim/run/mma_layout": "warpsim/ptx",
-    "warpsim/run/mbarriers": "warpsim/ptx",
-    "warpsim/run/operands": "warpsim/ptx",
-    "warpsim/run/tma": "warpsim/ptx",
-    "warpsim/run/vectors": "warpsim/ptx",
 }
 
 #: What each place may import besides itself; of "+place" also what that one may.
@@ -111,7 +97,6 @@ UPWARDS = {
     ("course_models.vit.buffers", "course/measure"),
     ("course_models.vit.reference", "course_models/spectral"),
     ("course_app.pipeline.pipeline", "course_app/cluster"),
-    ("warpsim.front.calls", "warpsim/ptx"),
 }
 #: Places of today, as folders and files lie now, in which each leads to each.
 CIRCLES = {
