@@ -29,6 +29,7 @@ MOVED = {
     "course.streams.ways": "course_lessons.lesson08.batches",
     "course.kernels.adam": "course_models.training.adam",
     "course.kernels.convolution": "course_lessons.lesson13.digits.convolution",
+    "course.kernels.hopper": "warpsim.ptx.hopper",
     "course.kernels.losses": "course_models.training.losses",
     "course.kernels.patches": "course_models.patches",
     "course.kernels.sampling": "course_models.training.rng",

@@ -227,7 +227,7 @@ class Ladder(Mapping[str, Step]):
             others = [repr(one) for one, other in self.steps.items() if not other.lacks(problem)]
             raise ValueError(
                 f"the method {name!r} of {self.function} {lacks}: "
-                f"choose {', '.join(others) or 'another GPU'}"
+                f"choose {', '.join(others) or 'other arrays, or another GPU'}"
             )
         return name, step
 

@@ -154,7 +154,9 @@ def run_nsight_compute(
         if done.returncode != 0 or not report.exists():
             said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
             if "ERR_NVGPUCTRPERM" in said:
-                said += "\nrecording/profiling/README.md says how to be allowed to read counters"
+                said += (
+                    "\ncourse_recording/profiling/README.md says how to be allowed to read counters"
+                )
             raise CountersNotRead(f"{ncu} gave no counters:\n{said}")
         printed, version = printed_report(ncu, report)
         found = json.loads(facts.read_text(encoding="utf-8"))

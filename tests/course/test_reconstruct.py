@@ -54,6 +54,16 @@ def test_float64_factors_and_strided_factors_are_taken(rng, step):
     assert np.array_equal(reconstruct(*wide, 4, method=step), expected)
 
 
+def test_gaps_in_rows_are_refused_by_the_arrays_names_with_what_to_do():
+    u, s, vt = (cuda.to_device(np.ones(shape, np.float32)) for shape in ((4, 8), 8, (8, 12)))
+    gaps = "those of u lie 8 bytes apart, those of vt lie 8 bytes apart: choose 'original', "
+    with pytest.raises(ValueError, match=f"as a copy in C order has them, and {gaps}"):
+        reconstruct(u[:, ::2], s[:4], vt[:4, ::2], 2, method="wide")
+    u, s, vt = (cuda.to_device(np.ones((2, *its.shape), np.float32)) for its in (u, s, vt))
+    with pytest.raises(ValueError, match="a copy in C order .*: choose other arrays, or another"):
+        reconstruct(u, s, vt[:, :, ::2], 2)
+
+
 @pytest.mark.parametrize("warps_down", [1, 2, 4])
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 24])

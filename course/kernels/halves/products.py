@@ -201,7 +201,7 @@ def _is_turing():
 
 def _plain_refusal(p):
     is_lacking = p.dtype == "bfloat16" and _is_turing()
-    return "needs compute capability 8.0 for bfloat16" if is_lacking else ""
+    return "needs compute capability 8.0 for bfloat16, not for float16" if is_lacking else ""
 
 
 def _by_tma(shared_by: tuple[int, ...]) -> Callable[..., list[Launch]]:
@@ -313,3 +313,4 @@ def gemm(
 
 
 gemm.ladder = LADDER
+product = gemm  # as it was called before version 0.2

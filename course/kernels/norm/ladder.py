@@ -71,13 +71,14 @@ def problem_of(
 
 def both_refusal(problem: NormProblem) -> str:
     """Why a row's part cannot be copied to shared memory, in words; "" if it can."""
-    columns = problem.columns
+    columns, most = problem.columns, longest_split(problem.room[0], not problem.aligned)
     wrong = (
         "the GPU's compute capability is below 8.0" if not problem.room[1]
         else f"the elements are {problem.dtype}, not float32" if problem.dtype != "float32"
         else "rows have gaps between them, or begin at no multiple of 16 bytes" if not problem.whole
         else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
-        if not problem.aligned and columns < SHIFTED else ""
+        if not problem.aligned and columns < SHIFTED
+        else f"a block's registers and shared memory hold {most:,}" if columns > most else ""
     )  # fmt: skip
     if not wrong:
         return ""

@@ -99,9 +99,9 @@ def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
     return config
 
 
-def longest_split(shared: int) -> int:
-    """The longest row of float32 that surely fits registers and so many bytes of shared memory."""
-    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - EXTRA
+def longest_split(shared: int, shifted: bool = True) -> int:
+    """The longest row of float32 that fits registers and so many bytes of shared memory."""
+    return SPLIT_THREADS * SPLIT_ELEMENTS[-1] + (shared - SUMS) // 4 - (EXTRA if shifted else 0)
 
 
 def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:

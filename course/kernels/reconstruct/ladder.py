@@ -74,7 +74,7 @@ class ImageProblem(NamedTuple):
     def of(cls, u: Array, s: Array, vt: Array, out: Array, k: int) -> ImageProblem:
         """That of device arrays."""
         *images, rows, columns = out.shape
-        strided = "".join(
+        strided = ", ".join(
             f"those of {name} lie {array.strides[-1]} bytes apart"
             for array, name in ((u, "u"), (s, "s"), (vt, "vt"), (out, "out"))
             if array.strides[-1] != 4
@@ -147,7 +147,8 @@ def tiles(
 
 
 def _strided_refusal(p):
-    return p.strided and f"needs the numbers of a row side by side, and {p.strided}"
+    needs = "needs the numbers of a row side by side, as a copy in C order has them"
+    return p.strided and f"{needs}, and {p.strided}"
 
 
 def same(kernel: Any) -> Callable[[bool], Any]:

@@ -114,7 +114,7 @@ def test_refusals_say_why_and_name_what_can_be_chosen():
     with pytest.raises(ValueError, match="no method 'fast': choose auto, short, long, split, new"):
         launched(3, method="fast", by=2)
     alone = Ladder("added", Problem.of, {"short": LADDER.steps["short"]}, lambda problem: "short")
-    with pytest.raises(ValueError, match="holds 40 elements: choose another GPU"):
+    with pytest.raises(ValueError, match="holds 40 elements: choose other arrays, or another GPU"):
         alone.choose("auto", Problem(41))
 
 
