@@ -10,10 +10,12 @@ import ast
 import math
 from collections.abc import Callable, Iterator
 from itertools import count
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from warpsim.code.programs import program_of
 from warpsim.core.masks import EndlessLoop
 from warpsim.core.memory import Array
 from warpsim.front.names import Site, Source, Unsupported
@@ -26,8 +28,8 @@ from warpsim.watch.disputes import Disputes
 from warpsim.watch.findings import Finding
 from warpsim.watch.races import HARMLESS
 
-#: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In the
-#: last two draws half of the elements lie at, or beside, what the kernel may compare them with.
+#: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In all
+#: draws but two half of the elements lie at, or beside, what the kernel may compare them with.
 DRAWS, MOST_ALONE = 6, 8
 #: The order in which draws are tried, each with another choice of arguments; runs that a launch
 #: gets at least; passes of loops times threads (4,096 at least) that more runs may take.
@@ -35,6 +37,12 @@ ORDER, LEAST_RUNS, MOST_WORK = (0, 4, 1, 5, 2, 3), 4, 1 << 23
 #: Passes of loops in one such run, beside twice those on the given data: what it has found by then
 #: counts. Chunks of blocks that run.
 MORE_PASSES, MOST_CHUNKS = 100, 2
+#: Elements of an array outside the kernel that count as numbers in its text; what functions ask for
+#: that no such number is.
+MOST_OF_TABLE = 32
+_ASKED_FOR = {
+    "isnan": (math.nan,), "isinf": (math.inf,), "isfinite": (math.nan, math.inf),
+}  # fmt: skip
 
 
 def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, Site], Finding]:
@@ -117,26 +125,45 @@ def _dtype(leaf: Any) -> np.dtype:
 
 
 def _compared_with(source: Source, values: Any) -> np.ndarray:
-    """Numbers in a kernel's text, of the names outside that it reads, and among its arguments."""
-    found = [leaf for leaf in leaves(values) if not isinstance(leaf, Array)]
-    for node in walk(source.tree):
-        if isinstance(node, ast.Constant):
-            found.append(node.value)
-        elif isinstance(node, ast.Name):
-            found.append(source.environment.get(node.id))
+    """Numbers in a kernel's text and its functions', of names outside, and among its arguments."""
+    found = [0.0, *leaves(values), *_numbers_in(source, set())]
     real = (int, float, np.integer, np.floating)
-    return np.array(sorted({float(one) for one in found if isinstance(one, real)}) or [0.0])
+    numbers = np.array([float(one) for one in found if isinstance(one, real)])
+    return np.unique([numbers, -numbers]) + 0.0  # no zero has a sign
+
+
+def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:
+    """What stands, or has a name, in the text of a function and of those that it calls."""
+    for node in walk(source.tree):
+        value = source.static(node)
+        if isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0]):
+            yield math.nan  # nothing else differs from itself
+        elif getattr(value, "__name__", "") in _ASKED_FOR:
+            yield from _ASKED_FOR[value.__name__]
+        elif hasattr(value, "py_func") and value.py_func not in seen:
+            seen.add(value.py_func)
+            yield from _numbers_in(program_of(value).source, seen)
+        for part in leaves(value):
+            yield from part.flat[:MOST_OF_TABLE] if isinstance(part, np.ndarray) else (part,)
 
 
 def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.ndarray:
-    """Elements at some numbers, and a little or one above and below."""
+    """Elements at some numbers, amid two of them, and a little or one above and below."""
     random = np.random.default_rng(seed)
-    near = random.choice(numbers, size) * random.choice([1.0, 0.75, 1.25], size)
-    near += random.choice([0.0, 0.0, -1.0, 1.0], size)
-    if dtype.kind in "iu":
+    finite = numbers[np.isfinite(numbers)]
+    amid = (finite[1:] + finite[:-1]) / 2
+    near = np.concatenate([0.75 * finite, 1.25 * finite, finite - 1, finite + 1, amid])
+    whole = dtype.kind in "iu"
+    # each of them as often, if there is room: few elements that are chosen freely miss some
+    at, near = (
+        random.permutation(np.resize(random.permutation(some), size))
+        for some in (finite if whole else numbers, near)
+    )
+    found = np.where(random.random(size) < 0.5, at, near)
+    if whole:
         limits = np.iinfo(dtype)
-        near = np.clip(np.rint(near), max(limits.min, -(2.0**62)), min(limits.max, 2.0**62))
-    return near.astype(dtype)
+        found = np.clip(np.rint(found), max(limits.min, -(2.0**62)), min(limits.max, 2.0**62))
+    return found.astype(dtype)
 
 
 def _drawn(
@@ -159,9 +186,13 @@ def _drawn(
     drawn = stand_ins(fill, _dtype(value), size, DRAWS * number + seed)
     if drawn.dtype.kind in "fc" and seed % 4 in (1, 2):  # of large ones the last digits are zeros
         drawn = (drawn * (100 / np.abs(drawn).max(initial=1))).astype(drawn.dtype)
-    if seed >= DRAWS - 2 and drawn.dtype.kind in "fiu":
+    if seed > 1 and drawn.dtype.kind in "fiu":
         beside = _beside(compared, drawn.dtype, size, DRAWS * number + seed)
-        drawn = np.where(np.arange(size) % 2 == seed % 2, beside, drawn)
+        random = np.random.default_rng(seed)
+        is_beside = random.random(size) < 0.5
+        is_beside[:1] = seed % 2 == 0
+        drawn = np.where(is_beside, beside, drawn)
+        drawn = np.where(random.random(size) < 0.25, np.roll(drawn, 1), drawn)  # like neighbours
     if not isinstance(value, Array):
         return type(value)(drawn[0])
     value.flat[...] = drawn

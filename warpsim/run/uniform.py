@@ -43,7 +43,8 @@ class _Stores:
 
     def __init__(self, source: Source, program_of: Callable, callers: tuple[Source, ...] = ()):
         self.source, self.program_of, self.callers = source, program_of, (*callers, source)
-        self.own: set[str] = set()  # shared and local arrays; one that differs in any element
+        self.is_called = bool(callers)
+        self.own: set[str] = set()  # shared and local arrays
         self.aliases: set[str] = set()
         self.varying: set[str] = set()
         self.everything = False  # some threads leave: what follows differs
@@ -54,9 +55,11 @@ class _Stores:
             self.stores: dict[str | None, list[tuple[Any, bool]]] = defaultdict(list)
             self._suite(source.tree.body, self.everything)
 
-    def alike(self) -> frozenset[str]:
         known = self.own | set(self.source.arguments)
-        if not self.is_clear or not self.stores.keys() <= known - self.aliases:
+        self.is_clear &= self.stores.keys() <= known - self.aliases
+
+    def alike(self) -> frozenset[str]:
+        if not self.is_clear:
             return frozenset()
         return frozenset(name for name, made in self.stores.items() if self._is_alike(made))
 
@@ -79,7 +82,9 @@ class _Stores:
             elif isinstance(node, ast.Expr | ast.Return | ast.Assert | ast.Raise):
                 parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
                 varies = self._varies(ast.Tuple(parts)) or differs
-                self.everything |= varies and isinstance(node, ast.Assert | ast.Raise)
+                raises = isinstance(node, ast.Assert | ast.Raise)
+                self.everything |= varies and raises
+                self.is_clear &= not (raises and self.is_called)  # its callers' threads end, too
                 self.everything |= differs and isinstance(node, ast.Return)
                 self.result_varies |= varies and isinstance(node, ast.Return)
                 continue
@@ -99,6 +104,7 @@ class _Stores:
         for target in targets:
             if is_array and isinstance(target, ast.Name):
                 self.own.add(target.id)
+                self.is_clear &= self._is_apart(node.value)
             else:
                 value = MISSING if isinstance(node, ast.AugAssign) else node.value
                 self._set(target, value, differs)
@@ -117,8 +123,15 @@ class _Stores:
 
     def _store(self, name: str | None, value: Any, differs: bool) -> None:
         self.stores[name].append((value, differs))
-        if name in self.own and differs:
+        if name is not None and differs:
             self.varying.add(name)
+
+    def _is_apart(self, made: ast.Call) -> bool:
+        """Whether an array has memory of its own: dynamic ones share theirs, calls those of all."""
+        if self._path(made.func) == "local.array":
+            return True
+        shape = next((key.value for key in made.keywords if key.arg == "shape"), *made.args[:1])
+        return not self.is_called and self.source.static(shape) not in (0, (0,))
 
     # ------------------------------------------------------------------ expressions
     def _varies(self, node: ast.expr) -> bool:
@@ -160,7 +173,11 @@ class _Stores:
             stored = [a for a, name in zip(node.args, names, strict=False) if name in inner.stored]
             itself = any(inner.source is caller for caller in self.callers)
             again = inner.source, self.program_of, self.callers
-            varies = itself or _Stores(*again).result_varies
+            callee = None if itself else _Stores(*again)
+            varies = callee is None or callee.result_varies
+            # places are known by the names of function and array
+            named = inner.source.name == self.callers[0].name and not itself
+            self.is_clear &= not named and (callee is None or callee.is_clear)
         elif isinstance(function, np.ufunc):
             stored = node.args[function.nin :]
         elif function is MISSING:  # a method
