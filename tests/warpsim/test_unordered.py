@@ -44,7 +44,12 @@ def test_the_verdict_is_the_same_whatever_the_data(seed):
     assert found == dict.fromkeys(DATA, program.verdict()), program.text
 
 
-LIMIT = 7.25
+LIMIT, LEVELS = 7.25, (3.5, 4.75)
+
+
+@cuda.jit(device=True)
+def _class_of(v):
+    return 1 if v == 4242.5 else 2
 
 
 def _over_a_number(x, a, out):
@@ -66,14 +71,90 @@ def _one_way_or_the_other(x, a, out):
         out[0] = 2
 
 
+def _at_a_number_of_a_device_function(x, a, out):
+    out[0] = _class_of(x[cuda.grid(1)])
+
+
+def _at_a_number_of_a_tuple_outside(x, a, out):
+    out[0] = 1 if x[cuda.grid(1)] == LEVELS[1] else 2
+
+
+def _at_a_product_of_numbers(x, a, out):
+    out[0] = 1 if x[cuda.grid(1)] == 64 * 125 else 2
+
+
+def _at_a_negative_number(x, a, out):
+    out[0] = 1 if x[cuda.grid(1)] == -77.5 else 2
+
+
+def _between_numbers(x, a, out):
+    out[0] = 1 if 10 < x[cuda.grid(1)] < 11 else 2
+
+
+def _at_nan(x, a, out):
+    out[0] = 1 if math.isnan(x[cuda.grid(1)]) else 2
+
+
+def _unlike_itself(x, a, out):
+    v = x[cuda.grid(1)]
+    out[0] = 1 if v != v else 2
+
+
+def _at_infinity(x, a, out):
+    out[0] = 1 if math.isinf(x[cuda.grid(1)]) else 2
+
+
+def _like_the_next(x, a, out):
+    i = cuda.grid(1)
+    out[0] = 1 if x[i] == x[(i + 1) % x.size] else 2
+
+
 @pytest.mark.parametrize(
     "function",
-    [_over_a_number, _at_a_number_outside, _clamped_by_an_argument, _one_way_or_the_other],
-)
+    [
+        _over_a_number, _at_a_number_outside, _clamped_by_an_argument, _one_way_or_the_other,
+        _at_a_number_of_a_device_function, _at_a_number_of_a_tuple_outside, _at_nan, _at_infinity,
+        _at_a_product_of_numbers, _at_a_negative_number, _between_numbers, _unlike_itself,
+        _like_the_next,
+    ],
+)  # fmt: skip
 def test_data_are_drawn_beside_what_a_kernel_compares_them_with(function):
     for x in (np.zeros(SIZE), np.ones(SIZE)):
         found = trace(cuda.jit(function), BLOCKS, THREADS, x, 1e6, np.zeros(1)).findings
         assert "race" in {finding.kind for finding in found}
+
+
+def _at_a_complex_number(x, out):
+    out[0] = 1 if abs(x[cuda.grid(1)]) < 2 else 5
+
+
+def _at_a_field(x, out):
+    out[0] = 1 if x[cuda.grid(1)].count == 123 else 5
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (_at_a_complex_number, np.complex64),
+        (_at_a_field, np.dtype([("weight", "f4"), ("count", "i4")])),
+    ],
+)
+def test_parts_of_elements_are_drawn_beside_numbers_too(function, dtype):
+    found = trace(cuda.jit(function), BLOCKS, THREADS, np.zeros(SIZE, dtype), np.zeros(1)).findings
+    assert "race" in {finding.kind for finding in found}
+
+
+def test_arrays_from_outside_are_watched_on_other_data():
+    outside = cuda.to_device(np.zeros(1))
+
+    @cuda.jit
+    def kernel(x):
+        outside[0] = 1
+        if x[cuda.grid(1)] > 5:
+            outside[0] = 2
+
+    found = trace(kernel, BLOCKS, THREADS, np.ones(SIZE)).findings
+    assert "race" in {finding.kind for finding in found}
 
 
 def test_other_data_make_no_loop_much_longer(monkeypatch):
@@ -98,6 +179,36 @@ def _twice(v):
 @cuda.jit(device=True)
 def _own(v):
     return v + cuda.threadIdx.x
+
+
+@cuda.jit(device=True)
+def _through_another_name(x):
+    own = cuda.local.array(2, float32)
+    own[0] = 1
+    other = own
+    other[0] = x[cuda.threadIdx.x]
+    return own[0]
+
+
+@cuda.jit(device=True)
+def _annotated(x):
+    v: float = x[cuda.threadIdx.x]
+    return v
+
+
+@cuda.jit(device=True)
+def _ends_threads(v):
+    if v > 5:
+        raise ValueError
+
+
+@cuda.jit(device=True)
+def _keeps(is_new, v):
+    kept = cuda.shared.array(1, float32)
+    if is_new:
+        kept[0] = v
+    cuda.syncthreads()
+    return kept[0]
 
 
 def _each_thread_does_all(x, out):
@@ -165,6 +276,14 @@ def _by_a_device_function(x, out):
     out[0] = _own(0) * x[0] * 0 + x[0] * _twice(x[_own(0)])
 
 
+def _by_another_name_in_a_device_function(x, out):
+    out[0] = _through_another_name(x)
+
+
+def _by_an_annotated_name_in_a_device_function(x, out):
+    out[0] = _annotated(x)
+
+
 def _by_an_array_of_its_own(x, out):
     row = cuda.local.array(2, float32)
     row[1] = 1
@@ -202,6 +321,61 @@ def test_what_differs_between_threads_is_seen_in_the_source(function):
     program = program_of(function)
     assert alike_on_any_data(program.source, program_of) == frozenset(), program.source.text
     found = trace(cuda.jit(function), BLOCKS, 32, np.ones(SIZE), np.zeros(4)).findings
+    assert "race" in {finding.kind for finding in found}
+
+
+def _ended_in_a_device_function(x, out):
+    out[0] = 1
+    _ends_threads(x[cuda.grid(1)])
+    out[0] = 2
+
+
+def _kept_by_a_device_function(x, out):
+    _keeps(1, x[cuda.blockIdx.x])
+    out[0] = _keeps(0, 0)
+
+
+def _in_the_same_dynamic_memory(x, out):
+    a = cuda.shared.array(0, float32)
+    b = cuda.shared.array(shape=0, dtype=float32)
+    if cuda.threadIdx.x == 0:
+        a[0] = x[cuda.blockIdx.x]
+    cuda.syncthreads()
+    out[0] = b[0]
+
+
+def _after_some_atomics(x, out):
+    cuda.atomic.add(x, 0, 1)
+    if x[0] > 40:
+        out[0] = 1
+    else:
+        out[0] = 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _ended_in_a_device_function, _kept_by_a_device_function, _in_the_same_dynamic_memory,
+        _after_some_atomics,
+    ],
+)  # fmt: skip
+def test_the_source_does_not_say_what_order_or_other_names_decide(function):
+    program = program_of(function)
+    assert alike_on_any_data(program.source, program_of) == frozenset(), program.source.text
+
+
+def test_a_device_function_of_the_same_name_is_not_the_kernel():
+    @cuda.jit(device=True)
+    def same(x, out):
+        out[0] = x[cuda.threadIdx.x]
+
+    device = same
+
+    def same(x, out, other):
+        out[0] = 1
+        device(x, other)
+
+    found = trace(cuda.jit(same), 1, 32, np.ones(SIZE), np.zeros(2), np.zeros(2)).findings
     assert "race" in {finding.kind for finding in found}
 
 

@@ -150,12 +150,13 @@ class Launch:
 
     @cached_property
     def _settled(self) -> frozenset[str]:
-        alone = all(span.arrays == 1 for span in self.spans)  # no element has two names
-        return alike_on_any_data(self.program.source, program_of) if alone else frozenset()
+        return alike_on_any_data(self.program.source, program_of)
 
     def is_settled(self, site: Site) -> bool:
         """Whether what a place stores unordered is the same on any data, as the source says."""
-        return site.function == self.name and site.array.split("[")[0] in self._settled
+        alone = all(span.arrays == 1 for span in self.spans)  # no element has two names
+        known = alone and site.function == self.name
+        return known and site.array.split("[")[0] in self._settled
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
         """Look for races in the arrays that the kernel may change; what is set in any of them."""

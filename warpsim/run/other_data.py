@@ -29,7 +29,7 @@ from warpsim.watch.findings import Finding
 from warpsim.watch.races import HARMLESS
 
 #: Times that each choice of arguments is drawn anew; whole numbers that are drawn alone. In all
-#: draws but two half of the elements lie at, or beside, what the kernel may compare them with.
+#: draws but two most elements lie at, or beside, what the kernel may compare them with.
 DRAWS, MOST_ALONE = 6, 8
 #: The order in which draws are tried, each with another choice of arguments; runs that a launch
 #: gets at least; passes of loops times threads (4,096 at least) that more runs may take.
@@ -107,7 +107,9 @@ def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
         values = [_drawn(value, numbers, chosen, seed, compared) for value in values]
         for array in again.captured.values():
             _drawn(array, numbers, chosen, seed, compared)
-        again.watch(launch.program.stored, dict(zip(inputs.names, values, strict=True)))
+        taken = {f"captured {number}": one for number, one in enumerate(again.captured.values())}
+        names = launch.program.stored.union(taken)
+        again.watch(names, {**dict(zip(inputs.names, values, strict=True)), **taken})
         passes = iter(range(2 * launch.passes + MORE_PASSES))
         try:
             for chunk in chunks[:MOST_CHUNKS]:
@@ -128,8 +130,7 @@ def _compared_with(source: Source, values: Any) -> np.ndarray:
     """Numbers in a kernel's text and its functions', of names outside, and among its arguments."""
     found = [0.0, *leaves(values), *_numbers_in(source, set())]
     real = (int, float, np.integer, np.floating)
-    numbers = np.array([float(one) for one in found if isinstance(one, real)])
-    return np.unique([numbers, -numbers]) + 0.0  # no zero has a sign
+    return np.unique([float(one) for one in found if isinstance(one, real)])
 
 
 def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:
@@ -149,10 +150,24 @@ def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:
 
 def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.ndarray:
     """Elements at some numbers, amid two of them, and a little or one above and below."""
+    if dtype.names:
+        values = np.zeros(size, dtype)
+        for number, name in enumerate(dtype.names):
+            part = values[name]
+            drawn = _beside(numbers, part.dtype, part.size, seed + number)
+            part[...] = drawn.reshape(part.shape)
+        return values
     random = np.random.default_rng(seed)
+    if dtype.kind == "c":
+        kind = np.dtype(f"f{dtype.itemsize // 2}")
+        real, imaginary = (_beside(numbers, kind, size, seed + number) for number in (1, 2))
+        return (real + 1j * np.where(random.random(size) < 0.5, imaginary, 0)).astype(dtype)
+    if dtype.kind == "b":
+        return random.random(size) < 0.5
     finite = numbers[np.isfinite(numbers)]
     amid = (finite[1:] + finite[:-1]) / 2
-    near = np.concatenate([0.75 * finite, 1.25 * finite, finite - 1, finite + 1, amid])
+    side = seed % 2 - 0.5
+    near = np.concatenate([(1 + side / 2) * finite, finite - 2 * side, amid])
     whole = dtype.kind in "iu"
     # each of them as often, if there is room: few elements that are chosen freely miss some
     at, near = (
@@ -186,10 +201,10 @@ def _drawn(
     drawn = stand_ins(fill, _dtype(value), size, DRAWS * number + seed)
     if drawn.dtype.kind in "fc" and seed % 4 in (1, 2):  # of large ones the last digits are zeros
         drawn = (drawn * (100 / np.abs(drawn).max(initial=1))).astype(drawn.dtype)
-    if seed > 1 and drawn.dtype.kind in "fiu":
+    if seed > 1:
         beside = _beside(compared, drawn.dtype, size, DRAWS * number + seed)
         random = np.random.default_rng(seed)
-        is_beside = random.random(size) < 0.5
+        is_beside = random.random(size) < 0.75
         is_beside[:1] = seed % 2 == 0
         drawn = np.where(is_beside, beside, drawn)
         drawn = np.where(random.random(size) < 0.25, np.roll(drawn, 1), drawn)  # like neighbours
