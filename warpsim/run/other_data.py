@@ -204,8 +204,7 @@ def _drawn(
     if seed > 1:
         beside = _beside(compared, drawn.dtype, size, DRAWS * number + seed)
         random = np.random.default_rng(seed)
-        is_beside = random.random(size) < 0.75
-        is_beside[:1] = seed % 2 == 0
+        is_beside = random.random(size) < 0.75 if size > 1 else seed % 3 == 2
         drawn = np.where(is_beside, beside, drawn)
         drawn = np.where(random.random(size) < 0.25, np.roll(drawn, 1), drawn)  # like neighbours
     if not isinstance(value, Array):
