@@ -191,12 +191,6 @@ def _through_another_name(x):
 
 
 @cuda.jit(device=True)
-def _annotated(x):
-    v: float = x[cuda.threadIdx.x]
-    return v
-
-
-@cuda.jit(device=True)
 def _ends_threads(v):
     if v > 5:
         raise ValueError
@@ -278,10 +272,6 @@ def _by_a_device_function(x, out):
 
 def _by_another_name_in_a_device_function(x, out):
     out[0] = _through_another_name(x)
-
-
-def _by_an_annotated_name_in_a_device_function(x, out):
-    out[0] = _annotated(x)
 
 
 def _by_an_array_of_its_own(x, out):
