@@ -63,18 +63,19 @@ def test_no_two_kernels_have_one_name():
 
 @needs_compiler
 def test_a_file_is_compared_with_what_is_compiled_now(tmp_path, monkeypatch, capsys):
-    file, only = tmp_path / "hashes", ["--family", "seeded", "--target", "sm_75"]
+    file, only = tmp_path / "hashes", ["--family", "synthetic_images", "--target", "sm_75"]
     assert compile_all.main(["--hashes", str(file), "--ptx", str(tmp_path), *only]) == 0
     head, *rows = file.read_text().splitlines()
     assert head.startswith("# numba ") and len(rows) == len(list(tmp_path.glob("*.ptx"))) == 2
     assert compile_all.main(["--hashes-against", str(file), *only]) == 0
     assert capsys.readouterr().out == "2 kernels compared, 0 differ, came or went\n"
-    file.write_text("\n".join([head, rows[0].replace("seeded", "drawn"), f"0{rows[1][1:]}"]))
+    rows = rows[0].replace("synthetic_images", "drawn"), f"0{rows[1][1:]}"
+    file.write_text("\n".join([head, *rows]))
     assert compile_all.main(["--hashes-against", str(file), *only]) == 1
     moved, count, wrong = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"drawn\.(\w+) is seeded\.\1 now", moved)
+    assert re.fullmatch(r"drawn\.(\w+) is synthetic_images\.\1 now", moved)
     assert count == "2 kernels compared, 1 differ, came or went"
-    assert re.fullmatch(r"wrong: seeded\.\w+ differs for sm_75", wrong)
+    assert re.fullmatch(r"wrong: synthetic_images\.\w+ differs for sm_75", wrong)
     file.write_text(f"{head}1\n")
     with pytest.raises(ValueError, match="was made with numba .*; here is numba .*: write it anew"):
         compile_all.main(["--hashes-against", str(file), *only])
