@@ -175,6 +175,7 @@ def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.nd
         for some in (finite if whole else numbers, near)
     )
     found = np.where(random.random(size) < 0.5, at, near)
+    found *= random.choice([1, 1, -1], size)  # a text has hardly a number below 0
     if whole:
         limits = np.iinfo(dtype)
         found = np.clip(np.rint(found), max(limits.min, -(2.0**62)), min(limits.max, 2.0**62))
