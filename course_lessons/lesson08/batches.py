@@ -40,7 +40,7 @@ class Way:
     text : str
         In a line.
     streams : int, optional
-        How many images (or chunks) are under way; `ALL` of them; None: no stream is named, and the
+        How many images (or chunks) are in flight; `ALL` of them; None: no stream is named, and the
         host waits for each step.
     chunk : int
         Images of one launch; `ALL` of them.

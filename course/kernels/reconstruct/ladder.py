@@ -5,7 +5,7 @@ Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 `course.kernels.reconstruct.fragments` and `course.kernels.reconstruct.tensor_tiles`, for few
 singular values in `course.kernels.reconstruct.thin_tiles`, and 11 in
 `course.kernels.reconstruct.warpgroup_tiles`. Here are their names, how each is launched, and the
-front door:
+entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
 >>> reconstruct(u, s, vt, k, out=out)                  # CuPy or Numba device arrays stay there

@@ -39,7 +39,7 @@ ZERO = float32(0)
 #: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all
 #: lanes, which read every second pixel of some rows, would meet in a bank at 8 columns.
 PADDING = 4
-IN_FLIGHT = 18  # loads that a thread has under way together, before it stores the first
+IN_FLIGHT = 18  # loads that a thread has in flight together, before it stores the first
 
 
 # --- step 1: naive --------------------------------------------------------------------------------

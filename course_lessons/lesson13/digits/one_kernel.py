@@ -27,7 +27,7 @@ FIRST_BIAS = 9 * FIRST  # where parts begin in the packed weights
 SECOND_WEIGHT = FIRST_BIAS + FIRST
 SECOND_BIAS = SECOND_WEIGHT + SECOND * PITCH
 STAGED = SECOND_BIAS + SECOND  # numbers that go to shared memory; the rest is read once
-AT_ONCE = ceil_div(STAGED, THREADS)  # loads of a thread, all under way together
+AT_ONCE = ceil_div(STAGED, THREADS)  # loads of a thread, all in flight together
 ROWS = HIDDEN // WARPS  # hidden numbers of a warp
 MOST_PIXELS = THREADS // SECOND  # threads side by side in the second layer
 
