@@ -19,7 +19,7 @@ from course_app.pipeline import capacity, threads
 from course_app.pipeline.journal import Done
 from course_app.pipeline.scheduler import Line
 from course_app.pipeline.stages import Job, Shown, Task
-from course_app.pipeline.workers import Crew
+from course_app.pipeline.workers import Workers
 
 IN_TURNS = 4  # batches that each worker should get at least, so that all end at about the same time
 MOST_SECONDS = 60.0  # CPU time of a batch at most, about: what a worker that ends has to do again
@@ -63,7 +63,7 @@ def finish(part: Part) -> list[Done]:
     with ExitStack() as stack:
         crew = None
         if count > 1 and work > capacity.WORTH_PROCESSES:
-            crew = stack.enter_context(Crew(min(count, len(part.tasks))))
+            crew = stack.enter_context(Workers(min(count, len(part.tasks))))
         stack.enter_context(threads.kept())
         stack.enter_context(threads.one_thread())
         line = Line(job, part.tasks, crew, part.batch, good=part.good)

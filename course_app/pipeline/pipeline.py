@@ -29,7 +29,7 @@ from course_app.pipeline.journal import Done, Journal
 from course_app.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course_app.pipeline.results import write_table as _write_table
 from course_app.pipeline.scheduler import Line
-from course_app.pipeline.workers import Crew
+from course_app.pipeline.workers import Workers
 
 SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
 
@@ -157,7 +157,7 @@ def reconstruct_images(
         if group is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
             # they begin to start while this process looks for a GPU
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
-            crew, each = stack.enter_context(Crew()), capacity.feeders_for(gpus or 1)
+            crew, each = stack.enter_context(Workers()), capacity.feeders_for(gpus or 1)
             if os.name == "posix" and (engine == "gpu" or svd == "gpu" or gpus):
                 # before it is known that there are so many, which takes 0.2 s
                 crew.add_gpus(gpus or 1, each)
@@ -202,7 +202,7 @@ class _How:
 
     batch: int
     gpus: int
-    crew: Crew | None
+    crew: Workers | None
     group: Any
     progress: Callable[[list[Path]], Iterable[Path]]
     watch: Callable[[Line], Any]

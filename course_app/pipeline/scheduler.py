@@ -32,10 +32,10 @@ from functools import partial
 from course.images.shortage import FEWER, is_shortage
 from course_app.pipeline.engines import OnGpu, gpus_cuda, kept_values
 from course_app.pipeline.journal import Done
-from course_app.pipeline.shared_buffers import Layout, Trays
+from course_app.pipeline.shared_buffers import Layout, SharedBuffers
 from course_app.pipeline.stages import Job, Shown, Task
 from course_app.pipeline.worker import Answer, Work, done
-from course_app.pipeline.workers import Crew, Ended, Hand
+from course_app.pipeline.workers import Ended, Hand, Workers
 
 PIECE = 4  # images that a process is given at once
 GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
@@ -63,7 +63,7 @@ class Line:
     ----------
     job : Job
     todo : sequence of Task
-    crew : Crew, optional
+    crew : Workers, optional
         Processes that do the CPU's work; without it this one does, one image after the other.
     batch : int
         The longest stack on a GPU.
@@ -82,7 +82,7 @@ class Line:
     """
 
     def __init__(
-        self, job: Job, todo: Sequence[Task], crew: Crew | None, batch: int, gpus: int = 1,
+        self, job: Job, todo: Sequence[Task], crew: Workers | None, batch: int, gpus: int = 1,
         good: Sequence[int] = (),
     ):  # fmt: skip
         crew = crew or None  # one without a process can do nothing
@@ -108,7 +108,7 @@ class Line:
         self._stopped = False
         self._changed = threading.Condition()
         self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
-        self.trays: Trays | None = None
+        self.trays: SharedBuffers | None = None
         piece = GPU_PIECE if self.gpus else PIECE
         piece = 1 if job.size[0] * job.size[1] > LARGE else piece
         self._piece = max(1, min(piece, len(todo) // (2 * len(crew)))) if crew else 1
@@ -181,11 +181,11 @@ class Line:
         job = self.job
         r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), *job.size)
         if self.crew is None:
-            self.trays = Trays(Layout(1, self.batch, job.size, len(job.ranks), r))
+            self.trays = SharedBuffers(Layout(1, self.batch, job.size, len(job.ranks), r))
         else:
             layout = Layout.within_memory(self.batch, job.size, len(job.ranks), r, self._left)
             self.crew.shared.begin(layout)
-            self.trays = Trays(layout, self.crew.shared.descriptor)
+            self.trays = SharedBuffers(layout, self.crew.shared.descriptor)
         self._unused = deque(range(self.trays.layout.count))
 
     def _thread(self, work: Callable[[object], None], of: object) -> threading.Thread:

@@ -33,12 +33,12 @@ def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """Trays, and what a place in them holds.
+    """Buffers in shared memory, and what a place in them holds.
 
     Attributes
     ----------
     count, batch : int
-        Trays, and places in each.
+        Buffers, and places in each.
     size : (int, int)
     ranks : int
         Reconstructions of each image.
@@ -84,7 +84,7 @@ def _rounded(array: tuple[tuple[int, ...], type]) -> int:
     return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // ALIGNED) * ALIGNED
 
 
-class Trays:
+class SharedBuffers:
     """The arrays of trays.
 
     Parameters

@@ -27,7 +27,7 @@ from course.images.shortage import is_shortage
 from course_app.pipeline import png, quality
 from course_app.pipeline.engines import OnGpu, Rebuild, kept_values, on_cpu
 from course_app.pipeline.journal import GRID_IMAGES, Done, cells_name
-from course_app.pipeline.shared_buffers import Trays, goes_as_it_is
+from course_app.pipeline.shared_buffers import SharedBuffers, goes_as_it_is
 
 GRID_PIXELS = 600  # longer sides are scaled down for the grid, which prints them at half of that
 
@@ -176,7 +176,7 @@ def whole(job: Job, task: Task, shown: Shown, clock: Clock) -> Done:
 
 
 def fill(
-    job: Job, tasks: Sequence[tuple[int, Task]], trays: Trays, tray: int, clock: Clock
+    job: Job, tasks: Sequence[tuple[int, Task]], trays: SharedBuffers, tray: int, clock: Clock
 ) -> list[Done | None]:
     """Bring images to their places in a tray; for each None, or why it was set aside."""
     found: list[Done | None] = []
@@ -196,7 +196,7 @@ def fill(
 def compute(
     job: Job,
     tasks: Sequence[tuple[int, Task]],
-    trays: Trays,
+    trays: SharedBuffers,
     tray: int,
     clock: Clock,
     on_gpu: OnGpu,
@@ -220,7 +220,7 @@ def compute(
 
 
 def save_tray(
-    job: Job, tasks: Sequence[tuple[int, Task]], trays: Trays, tray: int, clock: Clock
+    job: Job, tasks: Sequence[tuple[int, Task]], trays: SharedBuffers, tray: int, clock: Clock
 ) -> list[list[int]]:
     """Write the images of a tray that the GPU has rebuilt; the files' bytes, for each image."""
     return [_saved(job, task, trays.lines[tray][:, place], clock) for place, task in tasks]

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from course_app.pipeline import stages, threads
 from course_app.pipeline.engines import OnGpu, gpus_cuda
-from course_app.pipeline.shared_buffers import Trays
+from course_app.pipeline.shared_buffers import SharedBuffers
 from course_app.pipeline.stages import Clock, Job, Shown, Task
 
 LENGTH = struct.Struct("<Q")
@@ -67,7 +67,7 @@ class Answer:
     error: BaseException | None = None
 
 
-def done(job: Job, work: Work, trays: Trays | None, on_gpu: OnGpu | None = None) -> Answer:
+def done(job: Job, work: Work, trays: SharedBuffers | None, on_gpu: OnGpu | None = None) -> Answer:
     """Do a piece of work, in this process."""
     clock, shown = Clock(), Shown(work.good)
     try:
@@ -150,7 +150,7 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | No
         except Exception as error:  # its parent raises it
             problem = error
     job, layout = receive(incoming)
-    trays = Trays(layout, descriptor) if layout else None
+    trays = SharedBuffers(layout, descriptor) if layout else None
     if gpu is None and job.engine == "gpu" and hasattr(os, "nice"):
         os.nice(BEHIND)
     if gpu is not None:

@@ -48,7 +48,7 @@ class Ended(Exception):
         self.from_outside = status < 0 and -status not in FAULTS
 
 
-class Crew:
+class Workers:
     """Processes, which begin to start at once.
 
     Parameters
@@ -103,7 +103,7 @@ class Crew:
             hand.close()
         self.shared.close()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *what: object) -> None:

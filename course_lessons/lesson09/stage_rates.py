@@ -23,7 +23,7 @@ from course_app.pipeline.capacity import cores
 from course_app.pipeline.engines import Rebuild, choose_engine, rebuilder
 from course_app.pipeline.scheduler import Line
 from course_app.pipeline.threads import kept, one_thread, rate_of
-from course_app.pipeline.workers import Crew
+from course_app.pipeline.workers import Workers
 from warpsim.core.words import wrapped
 
 STAGES = ("decode", "factorise", "rebuild", "write")
@@ -174,7 +174,7 @@ def _whole(files: list[Path], place: Path, kind: str, side: int, k: int) -> floa
     """Images a second of the package's pipeline, from the first image that is done to the last."""
     job = stages.Job((side, side), "stretch", [k], [k], place, kind)
     todo = [stages.Task(i, file, [f"rebuilt{i}.png"]) for i, file in enumerate(files)]
-    with Crew(cores()) as crew:
+    with Workers(cores()) as crew:
         times = [time.perf_counter() for _ in Line(job, todo, crew, BATCH)]
     return (len(times) - 1) / (times[-1] - times[0])
 

@@ -29,11 +29,11 @@ def begun(monkeypatch):
     monkeypatch.setattr(capacity, "WORTH_A_PROCESS", 1e-9)
     found = []
 
-    class Noted(pipeline.Crew):
+    class Noted(pipeline.Workers):
         def add(self, count):
             super().add(count)
             found.extend(hand.pid for hand in self.hands[len(self.hands) - count :])
 
-    monkeypatch.setattr(pipeline, "Crew", Noted)
+    monkeypatch.setattr(pipeline, "Workers", Noted)
     yield found
     assert not any(map(lives, found)) and not at_work()

@@ -45,7 +45,7 @@ from course_app.pipeline import (
 from course_app.pipeline import (
     scheduler as line,
 )
-from course_app.pipeline.shared_buffers import SharedFile, Trays
+from course_app.pipeline.shared_buffers import SharedBuffers, SharedFile
 from course_app.pipeline.workers import Ended, how_it_ended
 from tests.course_app.pipeline_parts import TIMEOUT, contents, draw_quickly, some_images
 
@@ -103,7 +103,7 @@ class FakeHand:
         self.crew, self.descriptor, self.pid = crew, descriptor, 0
 
     def begin(self, job, layout):
-        self.job, self.trays = job, layout and Trays(layout, self.descriptor)
+        self.job, self.trays = job, layout and SharedBuffers(layout, self.descriptor)
 
     def do(self, work):
         answer = worker.done(self.job, work, self.trays)
@@ -183,7 +183,7 @@ def machine(mode, faults):
         mock.patch.object(results, "write_grid", draw_quickly),
         mock.patch.object(capacity, "WORTH_PROCESSES", math.inf if "alone" in mode else 0),
         mock.patch.object(capacity, "WORTH_A_PROCESS", 1e-9),
-        mock.patch.object(pipeline, "Crew", FakeCrew),
+        mock.patch.object(pipeline, "Workers", FakeCrew),
         mock.patch.object(line, "OnGpu", FakeGpu),
         mock.patch.object(line, "gpus_cuda", lambda: SimpleNamespace(gpus=gpus)),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from course_app.pipeline import capacity
 from course_app.pipeline import limits as limits_of
-from course_app.pipeline.shared_buffers import ALIGNED, Layout, SharedFile, Trays
+from course_app.pipeline.shared_buffers import ALIGNED, Layout, SharedBuffers, SharedFile
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_large_images_come_in_short_stacks_and_few_at_once(limits):
 @pytest.mark.parametrize("batch", [1, 5, 32])
 def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
     layout = Layout(3, batch, (20, 31), 2, kept)
-    trays = Trays(layout)
+    trays = SharedBuffers(layout)
     arrays = trays.images, trays.sizes, trays.lines, *trays.factors
     assert trays.images.shape == (3, batch, 20, 31) and trays.images.dtype == np.float32
     assert trays.lines.shape == (3, 2, batch, 20, 32) and trays.lines.dtype == np.uint8
@@ -125,7 +125,7 @@ def test_what_one_writes_in_shared_memory_the_other_reads(shared):
     shared.begin(layout)
     assert shared.reserve(0) and shared.reserve(1)
     assert os.fstat(shared.descriptor).st_size == layout.bytes
-    here, there = (Trays(layout, shared.descriptor) for _ in range(2))
+    here, there = (SharedBuffers(layout, shared.descriptor) for _ in range(2))
     here.images[1, 2] = 7
     here.factors[0][1] = 3
     assert (there.images[1, 2] == 7).all() and (there.factors[0][1] == 3).all()

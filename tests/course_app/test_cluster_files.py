@@ -201,7 +201,7 @@ def test_a_worker_has_processes_for_its_share_of_the_cores(
         def __exit__(self, *what):
             pass
 
-    monkeypatch.setattr(cluster_files, "Crew", Counted)
+    monkeypatch.setattr(cluster_files, "Workers", Counted)
     monkeypatch.setattr(capacity, "cores", lambda: cores)
     monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
     tasks = [Task(n, folder / f"image{n:02}.png", [f"{n}.png"]) for n in range(9)]

@@ -16,7 +16,7 @@ from course_app.pipeline import capacity, pipeline, stages, worker
 from course_app.pipeline.journal import Done
 from course_app.pipeline.scheduler import Line
 from course_app.pipeline.worker import Work
-from course_app.pipeline.workers import Crew, Ended, how_it_ended
+from course_app.pipeline.workers import Ended, Workers, how_it_ended
 from tests.course_app.line_parts import FAULTY, SLOWLY, TIMEOUT, all_end, customized, lives
 from tests.course_app.pipeline_parts import STAGES, call, contents, in_time, some_images
 from tools import kill_test
@@ -74,7 +74,7 @@ def test_names_order_and_bytes_are_those_of_one_process(folder, tmp_path, whole,
 
 
 def test_for_little_work_there_is_no_process_but_this(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "Crew", None)
+    monkeypatch.setattr(pipeline, "Workers", None)
     rebuild(folder, tmp_path / "out", workers=9)
 
 
@@ -87,9 +87,9 @@ def test_there_are_no_more_processes_than_images_or_than_the_work_is_worth(
         asked.append(count)
         raise ImageError("enough")
 
-    monkeypatch.setattr(pipeline.Crew, "__init__", lambda crew: None)
-    monkeypatch.setattr(pipeline.Crew, "close", lambda crew: None)
-    monkeypatch.setattr(pipeline.Crew, "add", add)
+    monkeypatch.setattr(pipeline.Workers, "__init__", lambda crew: None)
+    monkeypatch.setattr(pipeline.Workers, "close", lambda crew: None)
+    monkeypatch.setattr(pipeline.Workers, "add", add)
     monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
     for worth, workers in (10, 30), (10, 7), (10, 1), (99, 30), (0.5, 30):
         its = worth * capacity.WORTH_A_PROCESS
@@ -192,7 +192,7 @@ def test_how_a_process_ended_is_said():
 def test_another_process_takes_the_place_of_one_that_ended(folder, tmp_path):
     job = stages.Job((SIZE, SIZE), "stretch", [3], [3], tmp_path)
     task = stages.Task(0, folder / "image00.png", ["a.png"])
-    with Crew(1) as crew:
+    with Workers(1) as crew:
         (hand,) = crew.hands
         hand.begin(job, None)
         first = hand.pid

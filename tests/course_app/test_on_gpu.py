@@ -18,8 +18,8 @@ from course_app.kernels.resize import MOST
 from course_app.pipeline import capacity, engines, pipeline, quality, scheduler, stages
 from course_app.pipeline.engines import OnGpu, choose_svd
 from course_app.pipeline.scheduler import Line
-from course_app.pipeline.shared_buffers import MOST_SHRUNK, Layout, Trays, goes_as_it_is
-from course_app.pipeline.workers import Crew, Hand
+from course_app.pipeline.shared_buffers import MOST_SHRUNK, Layout, SharedBuffers, goes_as_it_is
+from course_app.pipeline.workers import Hand, Workers
 from tests.course_app.line_parts import FAULTY, SIMULATED, SLOWLY, customized
 from tests.course_app.pipeline_parts import Cuda, contents, in_time, rows_of, some_images
 
@@ -164,7 +164,7 @@ def test_images_of_other_sizes_are_brought_to_this_one(stack, most):
     """8-bit levels of any size beside images that have the right one."""
     rng = np.random.default_rng(1)
     layout = Layout(1, 5, SHAPE, 2)
-    trays = Trays(layout)
+    trays = SharedBuffers(layout)
     given = [stack[0], *(rng.integers(0, 256, its, np.uint8) for its in ((9, 90), (40, 56), SHAPE))]
     given.append(stack[4])
     right = [reading.brought_to(levels, SHAPE, "stretch") for levels in given]
@@ -362,7 +362,7 @@ def test_where_a_gpu_has_no_process_this_one_feeds_it(
 ):
     """As a worker of a Dask cluster does, which keeps its GPU ready from part to part."""
     rebuild(folder, tmp_path / "whole", svd="cpu", workers=2)
-    monkeypatch.setattr(Crew, "add_gpus", lambda *_: None)
+    monkeypatch.setattr(Workers, "add_gpus", lambda *_: None)
     real, here = stages.compute, []
     monkeypatch.setattr(stages, "compute", lambda *given: here.append(given[3]) or real(*given))
     rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
