@@ -89,7 +89,7 @@ site: $(VENV)/.site
 	$(BIN)/python -m tools.site
 
 bench: $(READY)
-	$(BIN)/python -m tools.bench_simulator
+	$(BIN)/python -m tools.simulator.bench
 
 badges: $(READY)
 	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))

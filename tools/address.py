@@ -12,7 +12,8 @@ from pathlib import Path
 
 from course import __version__
 from course.files import write_whole
-from tools import lessons, readme_picture, syllabus, tracks
+from tools.notebooks import lessons
+from tools.publish import readme_picture, syllabus, tracks
 
 _COLAB = "https://colab.research.google.com"
 

@@ -9,8 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools import address, build_notebooks, lessons, seals
+from tools import address, build_notebooks
 from tools.address import Address
+from tools.notebooks import lessons, seals
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -26,9 +26,10 @@ from nbformat import NotebookNode, v4
 
 from course.checks.exercises import exercises
 from course.files import write_whole
-from tools import address, lessons, seals
-from tools.lessons import Cell
-from tools.seals import KINDS, text_of
+from tools import address
+from tools.notebooks import lessons, seals
+from tools.notebooks.lessons import Cell
+from tools.notebooks.seals import KINDS, text_of
 
 SLOWEST_CELL = 5.0  # seconds, without a GPU
 SLOWEST_LESSON = 25.0

@@ -13,7 +13,8 @@ from pathlib import Path
 import nbformat
 
 from course.files import write_whole
-from tools import address, lessons, seals
+from tools import address
+from tools.notebooks import lessons, seals
 
 CONFIG = '''\
 """How nbgrader grades this course. Yours to change: it is not written again."""

@@ -34,9 +34,9 @@ from course.compiler.arguments import function_of
 from course.compiler.facts import Compiled, CompilerMissing, compiled, unlinked_ptx
 from course.compiler.real_kernels import is_device_function
 from course.compiler.together import common, compiled_together
-from tools import ptx_hashes
-from tools.compile_cases import SIGNATURES, Case, made
-from tools.compile_tensor_cases import tensor_cases
+from tools.compile import ptx_hashes
+from tools.compile.cases import SIGNATURES, Case, made
+from tools.compile.tensor_cases import tensor_cases
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = (
@@ -129,7 +129,7 @@ def compile_kernels(targets: tuple[str, ...], families: tuple[str, ...] = ()) ->
         if families and family(case) not in families:
             continue
         if (types := signature(case)) is None:
-            wrong.append(f"{case.name} has no argument types in tools/compile_cases.py, SIGNATURES")
+            wrong.append(f"{case.name} has no argument types in tools/compile/cases.py, SIGNATURES")
             continue
         for target in targets:
             if not case.is_for(target):

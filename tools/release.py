@@ -15,7 +15,8 @@ import zipfile
 from pathlib import Path
 
 from course import __version__
-from tools import address, build_notebooks, lessons, seals
+from tools import address, build_notebooks
+from tools.notebooks import lessons, seals
 
 PLACEHOLDER = "OWNER" + "/REPOSITORY"  # which stands in pyproject.toml alone
 SITE = "build/site/html"

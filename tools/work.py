@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from course_lessons.copies import Copies
-from tools import command, lessons, seals
+from tools import command
+from tools.notebooks import lessons, seals
 
 
 def copies(root: Path = lessons.ROOT) -> Copies:

@@ -2,7 +2,7 @@
 
 Times are those recorded on a GPU (``data/measurements``) or the reader's own; registers and
 instructions come from NVIDIA's compilers, recorded in ``data/compiled-ladder.csv`` by
-``python -m tools.compile_ladder``. Nothing here is typed by hand.
+``python -m tools.compile.ladder``. Nothing here is typed by hand.
 """
 
 from __future__ import annotations

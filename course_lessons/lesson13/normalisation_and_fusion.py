@@ -1217,7 +1217,7 @@ progress(13)
 # - Write the shifted sum: subtract a row's first number, then take the shortcut. Up to which mean
 #   is it good? Which rows break it?
 # - Take a speed-up from a paper or a README that you know. Which of the four comparisons is it?
-# - If you have MNIST's files: train the digit network on them with `python -m tools.train_cnn silu
+# - If you have MNIST's files: train the digit network on them with `python -m tools.train.cnn silu
 #   --mnist FOLDER --out FILE` (minutes), and let the three programs read its test images.
 
 # %% [markdown]

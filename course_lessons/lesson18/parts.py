@@ -1,6 +1,6 @@
 """What lesson 18 gives: a product in tiles, two of its epilogues, and a small trained network.
 
-The network is `course_models.vit` in small, trained on digits by `tools.train_vit`. Each of its
+The network is `course_models.vit` in small, trained on digits by `tools.train.vit`. Each of its
 layers is a launch of a kernel that the lesson shows; four of them are the student's.
 """
 

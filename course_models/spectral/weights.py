@@ -91,7 +91,7 @@ class Weights(StoredWeights):
 
     @classmethod
     def trained(cls) -> Weights:
-        """The weights that come with the course; ``python -m tools.train_spectral`` makes them."""
+        """The weights that come with the course; ``python -m tools.train.spectral`` makes them."""
         return cls.load(data_path("models", "spectral.npz"))
 
     def packed(self, folded: bool = False) -> np.ndarray:

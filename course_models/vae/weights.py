@@ -173,7 +173,7 @@ def load(path: str | os.PathLike[str]) -> tuple[VAEShape, Weights]:
 
 
 def trained() -> tuple[VAEShape, Weights]:
-    """The weights that come with the course, of 8 x 8 digits; ``tools.train_vae`` made them."""
+    """The weights that come with the course, of 8 x 8 digits; ``tools.train.vae`` made them."""
     return load(data_path("models", "vae.npz"))
 
 

@@ -11,7 +11,7 @@ from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES
 from tests.course.compiled_samples import needs_compiler
 from tests.course.test_halves_compiled import needs_hopper, remarks
-from tools import compile_tensor_cases as cases
+from tools.compile import tensor_cases as cases
 
 i4, f4 = types.int32, types.float32
 KINDS = ("float16", "bfloat16")

@@ -10,7 +10,7 @@ from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
 from course.kernels.halves import plain, products, roles, split, tma, wgmma
 from tests.course.compiled_samples import MISSING, needs_compiler
-from tools import compile_tensor_cases as cases
+from tools.compile import tensor_cases as cases
 from warpsim import cuda
 from warpsim.ptx.hopper import mbarrier_init, mbarrier_wait
 

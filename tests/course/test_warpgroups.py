@@ -10,7 +10,7 @@ from course.compiler.facts import compiled
 from course.kernels.reconstruct import ladder, warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
 from tests.course.test_halves_compiled import needs_hopper, remarks
-from tools.compile_tensor_cases import of_tiles
+from tools.compile.tensor_cases import of_tiles
 from warpsim.host import gpus
 
 f4, i4 = types.float32, types.int32

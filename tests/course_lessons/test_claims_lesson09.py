@@ -19,7 +19,7 @@ from course_lessons.lesson09.exercises import Arrivals, Workshop, judge_order
 from course_lessons.lesson09.killed_writes import kill_everywhere
 from course_lessons.lesson09.toy_pipeline import Stage, play_pipeline
 from tests.pictures import assert_drawn
-from tools import lessons
+from tools.notebooks import lessons
 from warpsim.host import gpus
 
 STACK = "1024x256x256x50"

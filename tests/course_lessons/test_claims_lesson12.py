@@ -13,7 +13,7 @@ from course_lessons.lesson12 import pictures, scaling
 from course_lessons.lesson12.judges import DEALS, deal_anew, judge_steady
 from course_lessons.lesson12.toy_cluster import play_cluster
 from tests.pictures import assert_drawn
-from tools import lessons
+from tools.notebooks import lessons
 
 UNEVEN = [5.0, 5.0, 4.0, 4.0] + [1.0] * 8
 

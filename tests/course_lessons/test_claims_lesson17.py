@@ -13,7 +13,7 @@ from numba import float32, uint32
 from course import CompilerMissing, compiled, cuda, known_gpu, recorded_roofs, trace
 from course_lessons.lesson17 import hopper, pictures
 from tests.pictures import assert_drawn, picture_texts
-from tools import lessons
+from tools.notebooks import lessons
 from warpsim.ptx.intrinsics import mma_f16, split_halves
 from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
 

@@ -15,7 +15,8 @@ from course_models.vit.buffers import lifetimes, packed
 from course_models.vit.weights import initial
 from tests.course.compiled_samples import needs_compiler
 from tests.pictures import assert_drawn
-from tools import lessons, train_vit
+from tools.notebooks import lessons
+from tools.train import vit as train_vit
 
 TEXT = (lessons.ROOT / "course_lessons/lesson18/a_vision_transformer.py").read_text(
     encoding="utf-8"

@@ -10,7 +10,7 @@ import pytest
 
 from course import backend, recorded
 from course_lessons.lesson19 import evidence, programs
-from tools import lessons
+from tools.notebooks import lessons
 
 TEXT = (lessons.ROOT / "course_lessons/lesson19/what_carries_over.py").read_text(encoding="utf-8")
 PLAIN = re.sub(r"\n# ?", " ", TEXT)

@@ -27,7 +27,7 @@ from course_recording.frame import Bench, charts_beside
 from course_recording.peers.torch import numba_activation, torch_network, triton_activation
 from course_recording.subjects import cnn as subject
 from tests.pictures import assert_described
-from tools import train_cnn
+from tools.train import cnn as train_cnn
 
 METHODS = ("fused", "naive", "whole")
 

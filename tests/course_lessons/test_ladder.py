@@ -17,7 +17,7 @@ from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
 from course_lessons.lesson06 import exercises, ladder
 from tests.course.compiled_samples import needs_compiler
-from tools import compile_ladder
+from tools.compile import ladder as compile_ladder
 
 LOOPS = {
     "plain": ("mov.u32 %r1, 0;", "$L1:", "ld.shared.f32 %f1, [%rd1];", "fma.rn.f32 %f2, %f1;",
@@ -49,7 +49,7 @@ def test_the_recorded_compiled_facts_are_what_the_compilers_say():
     now = compile_ladder.text().splitlines()
     if recorded[0] != now[0]:
         pytest.skip(f"recorded with {recorded[0]}, here is {now[0]}")
-    assert recorded == now, "run python -m tools.compile_ladder"
+    assert recorded == now, "run python -m tools.compile.ladder"
 
 
 def test_every_step_has_compiled_facts():

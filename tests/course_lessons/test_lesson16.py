@@ -15,7 +15,7 @@ from course_models.vae import data, reference
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training, trained
 from tests.pictures import assert_drawn, picture_texts
-from tools import train_vae
+from tools.train import vae as train_vae
 from warpsim import cuda as simulated
 from warpsim.run import random
 

@@ -7,7 +7,7 @@ import pytest
 
 from course.checks.guesses import Rule
 from course.checks.predictions import HOW, Predictor
-from tools import lessons
+from tools.notebooks import lessons
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from course_models.spectral.network import (
     shape_for,
 )
 from course_models.spectral.weights import PACKED, Weights
-from tools import train_spectral
+from tools.train import spectral as train_spectral
 from warpsim.host import gpus
 
 METHODS = ("fused", "folded", "fetched", "layers")

@@ -8,7 +8,7 @@ from course.files import data_path
 from course_models.vae import data, inference, reference, weights
 from course_models.vae.inference import VAE
 from course_models.vae.shape import VAEShape
-from tools import train_vae
+from tools.train import vae as train_vae
 
 ODD = VAEShape(7, 5, 3)
 

@@ -4,7 +4,7 @@ import pytest
 
 from course.compiler.facts import compiled
 from tests.course.compiled_samples import needs_compiler
-from tools.compile_tensor_cases import APART as CASES
+from tools.compile.tensor_cases import APART as CASES
 
 
 @needs_compiler

@@ -9,7 +9,8 @@ from contextlib import nullcontext
 import nbformat
 
 from tests.house import warm_kernels
-from tools import address, build_notebooks, lessons
+from tools import address, build_notebooks
+from tools.notebooks import lessons
 
 WHERE = address.Address("someone/somewhere", "v9")
 

@@ -1,4 +1,4 @@
-"""Who may import whom, by places: a folder, or a file in course/, course/kernels/, course_models/.
+"""Who may import whom, by places: a folder, or one of the files in `test_arrows.FILES_ARE_PLACES`.
 
 `ALLOWED` is the tree as it will be; `MOVES` says where today's files will lie. Whoever moves one
 takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both may only get shorter.

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from tests.house import places
-from tools import lessons
+from tools.notebooks import lessons
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +46,7 @@ SHARED = ("course.kernels", "course_models", "course.torch", "course_app")
 MOST_MODULES = 10  # directly in course/
 
 #: Folders whose own files are places each; elsewhere a folder is one.
-FILES_ARE_PLACES = ("course", "course/kernels", "course_models")
+FILES_ARE_PLACES = ("course", "course/kernels", "course_models", "tools")
 STATEMENTS = ast.stmt, ast.excepthandler, ast.match_case
 
 

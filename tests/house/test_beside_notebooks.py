@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from course.old_names import MOVED
-from tools import lessons
+from tools.notebooks import lessons
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,9 @@ import pytest
 from course.checks.exercises import exercises
 from course_lessons.edits import edited, solution
 from tests.course_lessons.wrong_answers import page
-from tools import address, classroom, lessons, seals, syllabus
+from tools import address, classroom
+from tools.notebooks import lessons, seals
+from tools.publish import syllabus
 
 INSTRUCTORS = (lessons.ROOT / "INSTRUCTORS.md").read_text(encoding="utf-8")
 LESSON = "00_the_machine_in_front_of_you"

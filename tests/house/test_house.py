@@ -16,7 +16,9 @@ from course.__main__ import make_parser
 from course.checks import check
 from course.files import data_path
 from course_lessons.edits import solution
-from tools import address, choose_extra, lessons, readme_picture, tracks
+from tools import address, choose_extra
+from tools.notebooks import lessons
+from tools.publish import readme_picture, tracks
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,8 @@ from importlib import metadata
 import pytest
 
 from course import colab
-from tools import address, lessons
+from tools import address
+from tools.notebooks import lessons
 
 with (lessons.ROOT / "pyproject.toml").open("rb") as file:
     WHEEL_PACKAGES = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

@@ -1,7 +1,8 @@
 """The tables of the kernels over rows: traffic by the trace, registers by the compilers."""
 
 from tests.course.compiled_samples import needs_compiler
-from tools import compile_all, kernel_tables
+from tools import compile_all
+from tools.publish import kernel_tables
 
 
 def rows_of(lines):

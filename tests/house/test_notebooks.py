@@ -10,7 +10,8 @@ import nbformat
 import pytest
 
 from course.checks.exercises import exercises
-from tools import address, build_notebooks, lessons, seals
+from tools import address, build_notebooks
+from tools.notebooks import lessons, seals
 from warpsim.core.words import WIDTH
 
 PATHS = lessons.paths()

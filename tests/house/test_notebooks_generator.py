@@ -22,7 +22,8 @@ from tests.house.little_course import (
     make,
     nbval_of,
 )
-from tools import address, badges, build_notebooks, lessons
+from tools import address, badges, build_notebooks
+from tools.notebooks import lessons
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import yaml
 
 from course import __version__
 from tests.house.little_course import WHERE, build, make
-from tools import address, lessons, release, seals
+from tools import address, release
+from tools.notebooks import lessons, seals
 
 ROOT = lessons.ROOT
 

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tests.house.little_course import LESSON, make
-from tools import cells, lessons, links, sections, tracks
+from tools.notebooks import cells, lessons, links, sections
+from tools.publish import tracks
 
 DEEP = """\
 # %% [markdown]

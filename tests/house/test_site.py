@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from course.measure import recorded
-from tools import address, lessons
+from tools import address
+from tools.notebooks import lessons
 from tools.site import checking, figures
 from tools.site import lessons as pages
 

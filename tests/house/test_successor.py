@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tools import compile_all, successor
+from tools import compile_all
+from tools.successor import compiles as successor
 
 
 def recorded() -> tuple[dict[str, str], list[dict[str, str]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from course.files import data_path
-from tools import successor_times
+from tools.successor import times
 
 #: Kernels that were recorded by names of modules that have others now.
 NOW = {
@@ -26,9 +26,9 @@ def recorded() -> list[dict[str, str]]:
 
 def test_every_kernel_was_measured_and_its_result_is_the_same():
     rows = recorded()
-    assert tuple(rows[0]) == successor_times.COLUMNS
-    assert {NOW.get(row["kernel"], row["kernel"]) for row in rows} == set(successor_times.WORK)
-    assert set(successor_times.cases()) == set(successor_times.WORK)
+    assert tuple(rows[0]) == times.COLUMNS
+    assert {NOW.get(row["kernel"], row["kernel"]) for row in rows} == set(times.WORK)
+    assert set(times.cases()) == set(times.WORK)
     assert all(float(row["difference"]) < 3e-7 for row in rows)
     for row in rows:
         ratio = float(row["successor_us"]) / float(row["numba_us"])
@@ -51,6 +51,6 @@ def test_the_readme_says_what_was_measured():
 
 def test_an_array_is_two_pointers_an_offset_sizes_and_strides_in_elements():
     array = np.zeros((4, 6), np.float32)[:, ::2]
-    flat = successor_times.abi(np, (array, np.int64(3)))
+    flat = times.abi(np, (array, np.int64(3)))
     assert flat[0] is flat[1] is array
     assert flat[2:] == (0, 4, 3, 6, 2, 3)

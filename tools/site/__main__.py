@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 from tools.site import checking, figures, interfaces, lessons
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode, v4
 
-from tools import address, lessons, sections, tracks
-from tools.lessons import stub
+from tools import address
+from tools.notebooks import lessons, sections
+from tools.notebooks.lessons import stub
+from tools.publish import tracks
 
 _MARKER = re.compile(r"^ *### (?:BEGIN|END) SOLUTION\n?", re.MULTILINE)
 _GUESS = "· "  # how an output begins that repeats a guess

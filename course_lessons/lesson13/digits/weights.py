@@ -107,7 +107,7 @@ class Weights(StoredWeights):
 
     @classmethod
     def trained(cls, activation: str = "relu") -> Weights:
-        """The weights that come with the course; ``python -m tools.train_cnn`` makes them."""
+        """The weights that come with the course; ``python -m tools.train.cnn`` makes them."""
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f"no network was trained with {activation!r}: choose {', '.join(ACTIVATIONS)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from course.checks.exercises import Exercise, exercises
 from course.files import write_whole
 from tests.course_lessons.wrong_answers import Answer, all_answers
-from tools import lessons
+from tools.notebooks import lessons
 
 PAGE = lessons.ROOT / "MISCONCEPTIONS.md"
 HEAD = """\

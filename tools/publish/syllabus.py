@@ -1,12 +1,12 @@
 """Two plans for a class, for INSTRUCTORS.md: which lessons when, their minutes and what they need.
 
-The minutes are those of the lessons' own sections (`tools.sections`).
+The minutes are those of the lessons' own sections (`tools.notebooks.sections`).
 """
 
 from pathlib import Path
 
-from tools import lessons, sections
-from tools.tracks import hours
+from tools.notebooks import lessons, sections
+from tools.publish.tracks import hours
 
 #: One lesson a week, its core in a lab of two hours; where there are several, each group takes one.
 SEMESTER = (

@@ -2,16 +2,16 @@
 
 A lesson's text, ``course_lessons/lessonNN/name.py``, is a plain Python file cut in cells by lines
 that start with ``# %%``. This module finds lessons, reads them, and lists what is wrong with their
-form; ``tools.cells`` cuts them, ``tools.sections`` divides core from deepening, and ``tools.links``
-links lesson to lesson. CONTRIBUTING.md describes the format.
+form; `cells` cuts them, `sections` divides core from deepening, and `links` links lesson to lesson.
+CONTRIBUTING.md describes the format.
 """
 
 import ast
 import re
 from pathlib import Path
 
-from tools import links, sections
-from tools.cells import (
+from tools.notebooks import links, sections
+from tools.notebooks.cells import (
     BEGIN,
     END,
     IGNORE_OUTPUT,
@@ -32,7 +32,7 @@ from tools.cells import (
     with_room,
     without_guesses,
 )
-from tools.sections import ABOUT, core_minutes, section_minutes
+from tools.notebooks.sections import ABOUT, core_minutes, section_minutes
 
 __all__ = [
     "IGNORE_TAG",

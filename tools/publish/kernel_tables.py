@@ -1,7 +1,7 @@
 """Tables of the kernels over rows and elements, in Markdown: what they move, what they compile to.
 
-    python -m tools.kernel_tables traffic
-    python -m tools.kernel_tables compiled [softmax norm ...] [--target sm_75 ...]
+    python -m tools.publish.kernel_tables traffic
+    python -m tools.publish.kernel_tables compiled [softmax norm ...] [--target sm_75 ...]
 
 `traffic` traces programs, fused and not, and gives the bytes that their warps ask for as multiples
 of the array's. `compiled` gives registers, spills and shared memory of the kernels whose names in

@@ -13,7 +13,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lessons.copies import notebooks_in
-from tools import command, lessons
+from tools import command
+from tools.notebooks import lessons
 
 KINDS = ("notebooks", "solutions")
 KEY = "written"  # below "course" in the notebook's metadata

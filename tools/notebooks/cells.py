@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"

@@ -3,7 +3,7 @@
 The first mention of another lesson in a markdown cell is a link, ``[lesson 04](04_name.ipynb)``.
 The files have the same names in ``notebooks/`` and ``solutions/``, so a link leads from a student's
 notebook to a student's, and from a solution to a solution. A planned lesson is no link yet.
-``python -m tools.links course_lessons/lessonNN/name.py`` makes the links that are missing.
+``python -m tools.notebooks.links course_lessons/lessonNN/name.py`` makes those that are missing.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.cells import Cell, name, parse, paths
+from tools.notebooks.cells import Cell, name, parse, paths
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>\d\d_\w+\.ipynb)(?:#[^)]*)?\)")
 _NUMBER = r"(?:\[(?:[Ll]essons? )?\d\d[^\]]*\]\([^)]*\)|\d\d\b)"
@@ -112,7 +112,7 @@ def _wrapped(source: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the missing links into the lessons named."""
-    parser = argparse.ArgumentParser(prog="python -m tools.links", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks.links", description=__doc__)
     parser.add_argument("lessons", nargs="+", type=Path, help="course_lessons/lessonNN/name.py")
     built = {name(path)[:2]: name(path) for path in paths()}
     for path in parser.parse_args(arguments).lessons:

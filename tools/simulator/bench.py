@@ -1,6 +1,6 @@
 """How fast the simulator is, beside Numba's own and as it was, on the machine in front of you.
 
-Usage: python -m tools.bench_simulator [--quick | --against COMMIT [NAME ...] | --growth [--write]]
+Usage: python -m tools.simulator.bench [--quick | --against COMMIT [NAME ...] | --growth [--write]]
 
 Without an option: usual launches with a bound for each, and Numba's simulator, which runs in a
 process of its own, as it replaces ``numba.cuda``; medians after a first run, which translates the
@@ -33,10 +33,10 @@ from pathlib import Path
 import numpy as np
 
 from course.files import table_text, write_whole
-from tools import simulated_kernels
-from tools.simulated_kernels import Case, add, layer_norm, naive, of_lines, product, tiled
+from tools.simulator import kernels
+from tools.simulator.kernels import Case, add, layer_norm, naive, of_lines, product, tiled
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "data/measurements"
 COLUMNS = "curve", "variant", "threads", "statements", "lines", "unit", "median", "q1", "q3", "n"
 TURNS = 11
@@ -63,7 +63,7 @@ def seconds(run: Callable[[], object], repeats: int) -> tuple[float, float]:
 
 def numba_seconds(size: int, k: int) -> float:
     """The naive kernel in Numba's simulator, in a process of its own."""
-    command = [sys.executable, "-m", "tools.bench_simulator", "--numba", str(size), str(k)]
+    command = [sys.executable, "-m", "tools.simulator.bench", "--numba", str(size), str(k)]
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
     found = subprocess.run(
         command, env=environment, check=True, capture_output=True, text=True, cwd=ROOT
@@ -154,7 +154,7 @@ def spread(times: list[float]) -> tuple[float, float, float]:
 def launches() -> dict[str, Callable[[], Callable[[], object]]]:
     """Launches that are compared, by name: what makes each."""
     cases = {"naive": product(naive, 256, 50), "tiled": product(tiled, 256, 64)}
-    cases |= simulated_kernels.brought_along()
+    cases |= kernels.brought_along()
     return {f"{name}, {how}": getattr(case, how) for name, case in cases.items() for how in WAYS}
 
 
@@ -170,7 +170,7 @@ def work() -> None:
 
 def first_launch() -> None:
     """The first launch of a process, of a kernel of ten lines."""
-    kernel, x = simulated_kernels.cuda.jit(of_lines(7)), np.ones(256, np.float32)
+    kernel, x = kernels.cuda.jit(of_lines(7)), np.ones(256, np.float32)
     print(of_calls(lambda: kernel[1, 256](x, x), 1))
 
 
@@ -246,7 +246,7 @@ def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES, idle=I
     for count in lines:
         for how in WAYS:
             cases = [
-                Case(simulated_kernels.cuda.jit(of_lines(count)), 1, 32, lambda: (x, x))
+                Case(kernels.cuda.jit(of_lines(count)), 1, 32, lambda: (x, x))
                 for _ in range(samples + 1)
             ]
             times = [of_calls(getattr(case, how)(), 1) for case in cases]
@@ -255,7 +255,7 @@ def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES, idle=I
     for threads in idle:
         case = Case(add, threads // 256, 256, lambda: (y, y, np.empty_like(y)))
         yield from both("idle", case, min(samples, 3), threads, "", "")
-    for name, case in simulated_kernels.brought_along().items():
+    for name, case in kernels.brought_along().items():
         threads = int(np.prod(case.grid) * np.prod(case.block))
         yield from both(name, case, samples, threads, "", "")
 
@@ -276,7 +276,7 @@ def write(rows: list[tuple]) -> Path:
         **{name: version(name) for name in ("numpy", "numba", "numba-cuda")},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "times": "process time of a launch; of a first launch where lines of source grow",
-        "command": "python -m tools.bench_simulator --growth --write",
+        "command": "python -m tools.simulator.bench --growth --write",
     }
     shown = [[f"{v:.5g}" if isinstance(v, float) else v for v in row] for row in rows]
     path = FOLDER / file_name()

@@ -1,6 +1,6 @@
 """Train lesson 18's vision transformer on digits: ``data/models/vit_digits.npz``.
 
-    python -m tools.train_vit
+    python -m tools.train.vit
 
 needs NumPy alone and a minute. Gradients are written by hand, the optimiser is Adam (Kingma
 and Ba, "Adam: a method for stochastic optimization", arXiv:1412.6980). Each image is moved by up to
@@ -17,7 +17,7 @@ from course_models.vae.data import Digits, digits
 from course_models.vit.reference import forward
 from course_models.vit.shape import EPSILON, ViTShape
 from course_models.vit.weights import Weights, initial
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 
 FILE = ROOT / "data" / "models" / "vit_digits.npz"
 #: 16 patches of 2 x 2 pixels and the class token; 18,218 numbers are learned.

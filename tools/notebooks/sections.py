@@ -2,7 +2,8 @@
 
 Below each numbered heading stands a badge, ``<kbd>core</kbd> 15 minutes`` or ``<kbd>deepening</kbd>
 10 minutes``, and *How long it takes* sums them up. The minutes follow from one rule,
-``section_minutes``. ``python -m tools.sections course_lessons/lessonNN/name.py`` writes them.
+``section_minutes``. ``python -m tools.notebooks.sections course_lessons/lessonNN/name.py`` writes
+them.
 """
 
 import argparse
@@ -14,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import cells as cutting
-from tools.cells import Cell
+from tools.notebooks import cells as cutting
+from tools.notebooks.cells import Cell
 
 # The rule. Fitted to the minutes that a reviewer took for the fourteen lessons of the time: it
 # misses them by 8% in the mean, and by 14% at most.
@@ -296,7 +297,7 @@ def written(text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the minutes into the lessons named."""
-    parser = argparse.ArgumentParser(prog="python -m tools.sections", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks.sections", description=__doc__)
     parser.add_argument("lessons", nargs="+", type=Path, help="course_lessons/lessonNN/name.py")
     for path in parser.parse_args(arguments).lessons:
         path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Train the digit network, once with each activation: ``data/models/digits_relu.npz`` and so on.
 
-    python -m tools.train_cnn [relu gelu silu]
-    python -m tools.train_cnn silu --mnist FOLDER --out FILE
+    python -m tools.train.cnn [relu gelu silu]
+    python -m tools.train.cnn silu --mnist FOLDER --out FILE
 
 needs NumPy alone: half a minute on the course's digits, minutes on MNIST's IDX files. Gradients
 are written by hand, the optimiser is Adam (Kingma and Ba, arXiv:1412.6980); each image is moved by
@@ -21,7 +21,7 @@ from course_lessons.lesson13.digits.network import accuracy, erf, reference
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, Weights
 from course_models import digits
 from course_models.digits import mnist
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 
 FOLDER = ROOT / "data" / "models"
 SEED = 12
@@ -158,7 +158,7 @@ def train(
 
 def main(words: list[str] | None = None) -> None:
     """Train, save, and say how many of the held-out digits each network reads right."""
-    parser = argparse.ArgumentParser(prog="python -m tools.train_cnn", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.train.cnn", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("activations", nargs="*", metavar="ACTIVATION", help="relu, gelu, silu")
     parser.add_argument("--mnist", type=Path, metavar="FOLDER", help="train on MNIST's IDX files")

@@ -1,6 +1,6 @@
 """Train the spectral autoencoder on sound spectra: ``data/models/spectral.npz``.
 
-    python -m tools.train_spectral
+    python -m tools.train.spectral
 
 needs NumPy alone and a few seconds. Gradients are written by hand, the optimiser is Adam (Kingma
 and Ba, "Adam: a method for stochastic optimization", arXiv:1412.6980). After each step the rows of
@@ -15,7 +15,7 @@ import numpy as np
 from course_models.spectral.data import BANDS, FRAMES, POINTS, area_under_curve, held_out, spectra
 from course_models.spectral.network import erf, reference
 from course_models.spectral.weights import EPSILON, Weights
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 
 FILE = ROOT / "data" / "models" / "spectral.npz"
 SEED, COUNT = 13, 16_384  # of the spectra

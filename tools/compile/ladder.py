@@ -1,6 +1,6 @@
 """Record what NVIDIA's compilers make of the ladder's steps: ``data/compiled-ladder.csv``.
 
-    python -m tools.compile_ladder
+    python -m tools.compile.ladder
 
 needs no GPU, only the extra compile. Lesson 06 shows the file's figures where the compilers are not
 installed; a test compares the two where they are.
@@ -22,8 +22,8 @@ from course.kernels.reconstruct import warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
 from course.kernels.tensor_maps import TensorMapType
 from course_lessons.lesson06 import ladder
-from tools.compile_cases import of_factors
-from tools.lessons import ROOT
+from tools.compile.cases import of_factors
+from tools.notebooks.lessons import ROOT
 
 FILE = ROOT / "data" / "compiled-ladder.csv"
 COLUMNS = (
@@ -72,7 +72,7 @@ def text() -> str:
         for name, target, found in steps():
             rows.append(",".join(map(str, row(name, target, found))))
             toolkits.add(found.toolkit)
-    head = [f"# toolkit={', '.join(sorted(toolkits))}", "# command=python -m tools.compile_ladder"]
+    head = [f"# toolkit={', '.join(sorted(toolkits))}", "# command=python -m tools.compile.ladder"]
     return "\n".join([*head, ",".join(COLUMNS), *rows]) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Which of the course's kernels numba-cuda-mlir compiles: ``data/successor.csv``.
 
-    python -m tools.successor [--family svd ...]
+    python -m tools.successor.compiles [--family svd ...]
 
 needs no GPU. numba-cuda-mlir has numba-cuda's language and is to follow it. It is no dependency of
 the course: this runs in a virtual environment of its own, with ``numba-cuda-mlir[cu13]`` and what
@@ -29,7 +29,7 @@ from course.compiler.arguments import arguments_of, function_of
 from course.compiler.real_kernels import RealKernel, is_device_function
 from course.files import write_whole
 from tools import compile_all
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 
 FILE = ROOT / "data" / "successor.csv"
 PACKAGE = "numba_cuda_mlir"
@@ -164,7 +164,7 @@ def text(families: tuple[str, ...] = ()) -> tuple[str, list[str]]:
                 rows.append(",".join(map(str, (construct, target, sum(ends), *ends))))
     packages = ("numba-cuda-mlir", "nvidia-cuda-nvcc", "numba")
     versions = [f"{one} {importlib.metadata.version(one)}" for one in packages]
-    head = [f"# versions={', '.join(versions)}", "# command=python -m tools.successor"]
+    head = [f"# versions={', '.join(versions)}", "# command=python -m tools.successor.compiles"]
     head += [f"# {kind}={said[kind]}" for kind in REFUSALS if kind in said]
     return "\n".join([*head, ",".join(COLUMNS), *rows]) + "\n", unnamed
 

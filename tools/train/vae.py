@@ -1,6 +1,6 @@
 """Train the small VAE that comes with the course: ``data/models/vae.npz``.
 
-    python -m tools.train_vae [--out FILE]
+    python -m tools.train.vae [--out FILE]
 
 needs NumPy alone, and a quarter of a minute: 64 pixels to 8 numbers and back, on four of five of
 the 8 x 8 digits. The rate of Adam falls twice, to a quarter; all else is
@@ -21,7 +21,7 @@ from course_models.vae.reference import NumpyTrainer
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training, Weights, save
 
-FILE = Path(__file__).resolve().parents[1] / "data" / "models" / "vae.npz"
+FILE = Path(__file__).resolve().parents[2] / "data" / "models" / "vae.npz"
 SHAPE, BATCH, SEED = VAEShape(pixels=64, hidden=128, latent=8), 32, 0
 RATES, EPOCHS = (2e-3, 5e-4, 1.25e-4), 300  # of each rate
 DRAWS = 16  # of the noise, for a loss
@@ -47,7 +47,7 @@ def loss(weights: Weights, images: np.ndarray) -> float:
 
 def main(words: list[str] | None = None) -> None:
     """Train, save, and say the loss of both parts."""
-    parser = argparse.ArgumentParser(prog="python -m tools.train_vae", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.train.vae", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", type=Path, default=FILE, metavar="FILE", help="where to save")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"of each rate ({EPOCHS})")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tools import lessons, sections
+from tools.notebooks import lessons, sections
 
 GROUND = ("00", "01", "02", "03", "04", "05")
 TRACKS = (

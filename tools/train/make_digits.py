@@ -1,6 +1,6 @@
 """Copy the digits that come with scikit-learn into ``data/digits/digits.npz``.
 
-    python -m tools.make_digits
+    python -m tools.train.make_digits
 
 needs scikit-learn, which neither the course nor its training does. The same file comes out each
 time: pixels as the whole numbers from 0 to 16 that they are, and labels, nothing pickled.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tools.lessons import ROOT
+from tools.notebooks.lessons import ROOT
 
 FILE = ROOT / "data" / "digits" / "digits.npz"
 

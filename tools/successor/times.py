@@ -1,10 +1,10 @@
 """What numba-cuda-mlir's code computes on a GPU, and how fast: `<gpu>-successor.csv`.
 
-    python -m tools.successor_times compile FOLDER     # once in each virtual environment, no GPU
-    python -m tools.successor_times measure FOLDER FILE    # with numba-cuda and CuPy, on the GPU
+    python -m tools.successor.times compile FOLDER     # once in each virtual environment, no GPU
+    python -m tools.successor.times measure FOLDER FILE    # with numba-cuda and CuPy, on the GPU
 
-The two packages do not live in one environment (`tools.successor` says how the successor's is
-made), so the successor's machine code goes from one to the other: its kernels take each array as
+The two packages do not live in one environment (`tools.successor.compiles` says how the successor's
+is made), so the successor's machine code goes from one to the other: its kernels take each array as
 two pointers, an offset, sizes and strides, counted in elements. Both compilers' seconds are those
 of the machine that compiles. Both kernels are launched in CUDA graphs, in turns, on the same data.
 """
@@ -33,7 +33,8 @@ from course.compiler import toolchain
 from course.compiler.arguments import arguments_of, function_of
 from course.compiler.real_kernels import RealKernel
 from course.files import write_whole
-from tools import compile_all, successor
+from tools import compile_all
+from tools.successor import compiles as successor
 
 TARGET = "sm_90"
 CALLS, ROUNDS = 20, 15

@@ -1,0 +1,1 @@
+"""What NVIDIA's compilers make of the course's kernels: cases, PTX hashes, a record."""

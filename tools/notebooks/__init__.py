@@ -1,0 +1,1 @@
+"""Lessons read, cut into cells, held to their format, sealed as notebooks."""

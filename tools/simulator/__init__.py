@@ -1,0 +1,1 @@
+"""How fast warpsim is, and the kernels that it is timed with."""

@@ -1,0 +1,1 @@
+"""Make the data and the weights that come with the course."""
