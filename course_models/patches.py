@@ -38,9 +38,8 @@ from numba import float32, int32, uint32
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.arrays import Array
-from course.kernels.halves.products import gemm
-from course.kernels.norm.halves import as_words
+from course.kernels.arrays import Array, as_words
+from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch, require_choice, round_up
 from warpsim.ptx.fragments import quotient
 from warpsim.ptx.grid_dependency import follow

@@ -6,6 +6,7 @@ How arrays come in and results go out is the same for all of them: `course.door`
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 from numba import float32
 from numba.types import float16
 
+from course.backend import cuda
 from course.door.door import Result
-from course.door.layout import name_of
+from course.door.layout import Layout, name_of
 from course.door.libraries import Seen
 from course.kernels.steps import ceil_div
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
@@ -149,6 +151,17 @@ def matrix(array: Array, name: str) -> Array:
     if array.ndim == 2:
         return array
     return array.reshape(array.size // array.shape[-1], array.shape[-1])
+
+
+def as_words(array: Array) -> Array:
+    """An array of 16-bit numbers on the device as uint32, two neighbours each, in its memory."""
+    shape = *array.shape[:-1], array.shape[-1] // 2
+    strides = *array.strides[:-1], 4
+    if isinstance(array, Layout):
+        return dataclasses.replace(array, shape=shape, strides=strides, dtype=np.dtype(np.uint32))
+    about = dict(array.__cuda_array_interface__)
+    about |= {"shape": shape, "strides": strides, "typestr": "<u4", "descr": [("", "<u4")]}
+    return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 
 def address_of(array: Array) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from course.kernels.matmul import LADDER
+from course.kernels.gemm.float32 import LADDER
 from course.measure.measured_roofs import roofs_in
 from course.measure.recorded import Figure
 from course.measure.roofline import Roofs

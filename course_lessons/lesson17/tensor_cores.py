@@ -768,15 +768,15 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # | mma, cp.async | copies under way | waiting for memory | `plain.py` |
 # | wgmma | four warps give one order | fragments in registers | `wgmma.py` |
 # | TMA | one thread orders a whole tile | all threads' addresses | `tma.py` |
-# | roles | some warps copy, some multiply | waiting for each other | `roles.py` |
+# | roles | some warps copy, some multiply | waiting for each other | `warp_specialised.py` |
 # | persistent | a block takes tile after tile | starts, the first wait | |
 # | staged results | out through shared memory | narrow stores | |
 # | clusters | blocks share what one brings | traffic from L2 | |
 
 # %% [markdown]
-# The files are in `course/kernels/halves`: read each beside the one before. `wgmma.py` and `tma.py`
-# are as short as they can be; `roles.py` has three steps, and all types and layouts. Products take
-# a step by its name, `method="tma"`.
+# The files are in `course/kernels/gemm`: read each beside the one before. `wgmma.py` and `tma.py`
+# are as short as they can be; `warp_specialised.py` has three steps, and all types and layouts.
+# Products take a step by its name, `method="tma"`.
 
 # %% [markdown]
 # **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads
@@ -912,10 +912,10 @@ predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 # the printed one: a chip that multiplies all the time comes to the limit of its power, and lowers
 # its clock.)
 #
-# The table is of `course.kernels.halves`, all steps but multicast, beside cuBLAS, which took turns
+# The table is of `course.kernels.gemm`, all steps but multicast, beside cuBLAS, which took turns
 # with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch, and waves
 # that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48 steps:
-# pairs of blocks share the steps of a tile, and add what they have (`split.py`).
+# pairs of blocks share the steps of a tile, and add what they have (`split_k.py`).
 
 # %% [markdown]
 # **And a single call?** With NumPy's arrays most of it is copies. The first product of a process

@@ -36,8 +36,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.activation import leaky_relu, leaky_relu_gradient
-from course.kernels.layer_tiles import Tile, small_gemm_tile, taken_by
-from course.kernels.split_factors import parts_of
+from course.kernels.gemm.small_tile import Tile, parts_of, small_gemm_tile, taken_by
 from course.kernels.warps import WARP, lanes_sum
 from course_models.training.losses import bce_of, bce_slope, kl_of
 from course_models.training.rng import normal4

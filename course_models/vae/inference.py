@@ -6,7 +6,7 @@
 >>> new = vae.sample(16, 3)                        # 16 images of seed 3
 
 Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of their kind. Of few images a layer
-is one launch, `course.kernels.linear`'s; of many it is product, bias and activation.
+is one launch, `course.kernels.gemm.gemv`'s; of many it is product, bias and activation.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from course.backend import cuda
 from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
-from course.kernels import linear, matmul
 from course.kernels.activation import LADDER as ACTIVATION
 from course.kernels.arrays import Array, checked_float32, flat, in_order
+from course.kernels.gemm import float32 as matmul
+from course.kernels.gemm import gemv
 from course.kernels.steps import Launch
 from course_models.training import rng
 from course_models.vae.shape import VAEShape
@@ -101,7 +102,7 @@ class VAE:
         weight, bias = self._there[f"{name}.weight"], self._there[f"{name}.bias"]
         if x.shape[0] <= FEW:
             how = {"activation": activation, "method": "warp"}
-            return linear.LADDER.launches(x, weight, bias, out, **how)
+            return gemv.LADDER.launches(x, weight, bias, out, **how)
         found = matmul.LADDER.launches(x, weight, out, layout="nt", method="vectorised")
         found += matmul.bias_launches(out, bias, out)
         if activation:

@@ -18,8 +18,8 @@ import numpy as np
 from course import backend
 from course.backend import cuda
 from course.door.launches import Attribute, Packed
+from course.kernels.gemm.small_tile import PRECISIONS
 from course.kernels.launching import allow_shared, captured
-from course.kernels.layer_tiles import PRECISIONS
 from course_models.training.adam import BETA1, BETA2
 from course_models.vae.block_sync import MISSING
 from course_models.vae.forward import forward_of

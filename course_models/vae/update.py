@@ -24,8 +24,7 @@ from typing import NamedTuple
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.layer_tiles import Awaits, Tile, small_gemm_tile, taken_by
-from course.kernels.split_factors import parts_of
+from course.kernels.gemm.small_tile import Awaits, Tile, parts_of, small_gemm_tile, taken_by
 from course.kernels.warps import WARP, lanes_sum
 from course_models.training.adam import adam_of
 from course_models.vae.block_sync import MEETINGS, MISSING

@@ -27,8 +27,8 @@ from course.door.layout import Layout, in_c_order, workspace
 from course.door.libraries import Seen, handle_of
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
-from course.kernels.halves import apart, dots
-from course.kernels.halves.products import gemm
+from course.kernels.gemm import gemv, unfused_epilogue
+from course.kernels.gemm.half import gemm
 from course.kernels.launching import captured
 from course.kernels.steps import Launch
 from course_models import is_whole
@@ -201,7 +201,7 @@ class ViT:
         """The first token of each image, copied."""
 
         def launches(views: Views) -> list[Launch]:
-            return apart.launches(self._first_tokens(views[x]), None, None, views[out])
+            return unfused_epilogue.launches(self._first_tokens(views[x]), None, None, views[out])
 
         return Step(f"{out}, copied", (x, out), launches)
 
@@ -230,8 +230,8 @@ class ViT:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
-            if few and dots.takes(views[x], weight, views[out]):
-                return dots.launches(views[x], weight, added, views[out])
+            if few and gemv.takes(views[x], weight, views[out]):
+                return gemv.launches(views[x], weight, added, views[out])
             method = "auto" if few else self.flags.product  # any number of classes goes with any
             how = {"layout": "nt", "activation": activation, "method": method}
             return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
@@ -254,7 +254,7 @@ class ViT:
         def launches(views: Views) -> list[Launch]:
             bias = self._there[f"{layer}.bias"] if activation else None
             other = None if residual is None else views[residual]
-            return apart.launches(views[x], bias, other, views[out], activation)
+            return unfused_epilogue.launches(views[x], bias, other, views[out], activation)
 
         others = () if residual is None else (residual,)
         return Step(f"{layer}, apart", (x, *others, out), launches)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 
 from course.kernels.attention import attention
-from course.kernels.halves.products import TAUGHT, gemm
+from course.kernels.gemm.half import TAUGHT, gemm
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course_models import is_whole
 from course_models.patches import WAYS

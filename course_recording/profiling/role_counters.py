@@ -19,7 +19,7 @@ import numpy as np
 
 from course import __version__
 from course.files import write_whole
-from course.kernels.halves.products import TAUGHT, gemm
+from course.kernels.gemm.half import TAUGHT, gemm
 from course_recording.profiling.hardware_counters import (
     COLUMNS,
     CountersNotRead,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels.halves.products import gemm
+from course.kernels.gemm.half import gemm
 from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import known_gpu, refuse_impossible
@@ -43,7 +43,7 @@ CALLED = (TOKENS * IMAGES[0], *LAYERS[0][::-1])  # rows, columns and depth of wh
 #: A process of its own that multiplies once, then by cuBLAS; it prints the milliseconds of both.
 ALONE = """
 import sys, time, torch
-from course.kernels.halves.products import gemm
+from course.kernels.gemm.half import gemm
 rows, columns, depth = map(int, sys.argv[1:])
 a, b = (torch.ones(n, depth, device="cuda", dtype=torch.half) for n in (rows, columns))
 for multiply in (lambda: gemm(a, b, "nt"), lambda: torch.mm(a, b.t())):

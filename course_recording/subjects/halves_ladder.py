@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from course import backend
-from course.kernels.halves.products import config_for, gemm
+from course.kernels.gemm.half import config_for, gemm
 from course.kernels.launching import multiprocessors
 from course.kernels.steps import ceil_div
 from course.measure.recorded import Figure

@@ -37,8 +37,8 @@ from PIL import Image
 from course import backend
 from course.door.door import Door
 from course.kernels import attention
-from course.kernels.halves import apart
-from course.kernels.halves.products import gemm
+from course.kernels.gemm import unfused_epilogue
+from course.kernels.gemm.half import gemm
 from course.kernels.norm import layer_norm
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
@@ -271,7 +271,7 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
         def launches(x: Any, w: Any, b: Any, r: Any, out: Any) -> list:
             first, last = (None, (b, None, out, "gelu")) if gelu else (b, (None, r, out, ""))
             product = gemm.ladder.launches(x, w, first, None, out, layout="nt")
-            return [*product, *apart.launches(out, *last)]
+            return [*product, *unfused_epilogue.launches(out, *last)]
 
         names = "x", "weight", "bias", "other"
         door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches,

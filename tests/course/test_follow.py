@@ -10,7 +10,7 @@ from course import backend, cuda, trace
 from course.compiler.facts import compiled
 from course.door import launches
 from course.kernels.attention.warpgroups import Config, warpgroups
-from course.kernels.halves import dots, plain, products, roles, split
+from course.kernels.gemm import gemv, half, mma_sync, split_k, warp_specialised
 from course.kernels.norm.halves import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
@@ -74,12 +74,12 @@ def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
 
 
 def test_all_launches_of_a_vision_transformer_wait():
-    tile = products.staged_config(1, 64, 1)
+    tile = half.staged_config(1, 64, 1)
     kernels = [
         warpgroups("float16", Config(1, 64, 1, 64)),
-        roles.gemm("nt", "float16", tile), split.gemm("nt", "float16", tile, 2),
-        plain.gemm("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
-        dots.gemv("float16", True),
+        warp_specialised.gemm("nt", "float16", tile), split_k.gemm("nt", "float16", tile, 2),
+        mma_sync.gemm("nt", "float16", "copied"), wide("float16", 768), gather(True, True),
+        gemv.gemv("float16", True),
     ]  # fmt: skip
     for kernel in kernels:
         function = getattr(kernel, "py_func", None) or kernel.function

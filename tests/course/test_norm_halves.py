@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
+from course.kernels.arrays import as_words
 from course.kernels.norm import Variant, layer_norm
 from course.kernels.norm.halves import (
     HALVES,
-    as_words,
     eights_refusal,
     elements_sweep,
     in_registers,

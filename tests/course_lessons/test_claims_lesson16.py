@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import cuda, known_gpu, recorded_roofs
-from course.kernels import matmul
+from course.kernels.gemm import float32 as matmul
 from course.measure.recorded import recorded as find
 from course_lessons.lesson16 import pictures
 from course_lessons.lesson16.layered import METHODS, LayeredTrainer

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import cuda, trace
-from course.kernels import linear as linears
+from course.kernels.gemm import gemv as linears
 from course_lessons.lesson13.digits import convolution as kernels
 from course_lessons.lesson13.digits import network
 from course_lessons.lesson13.digits.convolution import (

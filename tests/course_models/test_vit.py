@@ -8,7 +8,7 @@ import pytest
 
 from course import backend, cuda
 from course.door.layout import Layout, planning
-from course.kernels.halves import apart
+from course.kernels.gemm import unfused_epilogue
 from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course_models.vit.buffers import lifetimes, packed
 from warpsim.host import gpus
@@ -164,7 +164,7 @@ def test_what_is_apart_is_what_the_epilogue_does(columns):
     bias = rng.standard_normal(columns).astype(np.float16)
     given = [cuda.to_device(one) for one in (x, bias, residual)]
     out = cuda.to_device(np.full_like(x, np.nan))
-    for launch in apart.launches(*given, out, "gelu"):
+    for launch in unfused_epilogue.launches(*given, out, "gelu"):
         launch.on()
     exact = reference.gelu(x.astype(float) + bias) + residual
     assert np.allclose(out.copy_to_host(), exact, rtol=2.0**-10, atol=1e-6)

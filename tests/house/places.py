@@ -12,13 +12,6 @@ MOVES = {
     "course/diagnosis/wheels": "course/installed",
     "course/kernels/launching": "course/dispatch",
     "course/kernels/cpu": "course/kernels/reconstruct",
-    "course/kernels/matmul": "course/kernels/gemm",
-    "course/kernels/products": "course/kernels/gemm",
-    "course/kernels/linear": "course/kernels/gemm",
-    "course/kernels/tensor_products": "course/kernels/gemm",
-    "course/kernels/split_factors": "course/kernels/gemm",
-    "course/kernels/layer_tiles": "course/kernels/gemm",
-    "course/kernels/halves": "course/kernels/gemm",
     "course/kernels/intrinsics": "warpsim/ptx",
     "course/kernels/tensor_maps": "warpsim/ptx",
 }
@@ -91,8 +84,6 @@ PACKAGES = ("warpsim", "course", "course_models", "course_app", "course_lessons"
 UPWARDS = {
     ("course.diagnosis.probes", "course/checks"),
     ("course.door.plans", "course/measure"),
-    ("course.kernels.halves.dots", "course/kernels/norm"),
-    ("course_models.patches", "course/kernels/norm"),
     ("course.kernels.tensor_maps", "course/dispatch"),
     ("course_models.vit.buffers", "course/measure"),
     ("course_models.vit.reference", "course_models/spectral"),

@@ -13,10 +13,13 @@ from typing import Any
 from numba import float32, void
 
 from course.compiler import toolchain
-from course.kernels import activation, linear, matmul, products, reduce
+from course.kernels import activation, reduce
 from course.kernels.arrays import WORDS
-from course.kernels.layer_tiles import PRECISIONS
-from course.kernels.linear import function_of
+from course.kernels.gemm import batched, gemv
+from course.kernels.gemm import float32 as matmul
+from course.kernels.gemm.gemv import function_of
+from course.kernels.gemm.small import product_of
+from course.kernels.gemm.small_tile import PRECISIONS
 from course.kernels.norm import Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
@@ -25,7 +28,6 @@ from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
 from course.kernels.svd import blocks, qr
-from course.kernels.tensor_products import product_of
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE
@@ -328,7 +330,7 @@ def of_networks() -> Iterator[Case]:
                 f"cnn: whole, {name}, {side} x {side}", kernel, f"void({_TWO}, {_ONE}, {_TWO})"
             )
     for name in (None, *ACTIVATIONS):
-        kernel = linear.warps(function_of(name))
+        kernel = gemv.warps(function_of(name))
         yield Case(f"linear: warp, {name or 'no activation'}", kernel, _LINEAR)
     for shape in (*network.SHAPES, *network.FOLDED, *network.FETCHED):
         name = f"spectral: {shape.samples} x {shape.columns}, {shape.groups} groups"
@@ -356,7 +358,7 @@ def of_vae() -> Iterator[Case]:
 def of_svd() -> Iterator[Case]:
     """Products, reflections, and blocks on tensor cores."""
     types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
-    for (turn_a, turn_b), kernel in products.PRODUCTS.items():
+    for (turn_a, turn_b), kernel in batched.PRODUCTS.items():
         yield Case(f"svd: product of a{chr(39) * turn_a} b{chr(39) * turn_b}", kernel, types)
     types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32)"
     for own, kernel in qr.FACTOR.items():

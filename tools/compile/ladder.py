@@ -17,7 +17,7 @@ from numba import types
 from course.compiler.facts import Compiled, CompilerMissing, compiled
 from course.compiler.together import compiled_together
 from course.files import write_whole
-from course.kernels.halves.common import DEPTH
+from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
 from course.kernels.tensor_maps import TensorMapType

@@ -14,10 +14,10 @@ from numba import types
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.ladder import LONG, LONGER, config_for
 from course.kernels.attention.warpgroups import warpgroups
-from course.kernels.halves import plain, products, roles, split, tma, wgmma
-from course.kernels.halves.apart import unfused_epilogue
-from course.kernels.halves.common import ELEMENTS
-from course.kernels.halves.dots import gemv
+from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
+from course.kernels.gemm.gemv import gemv
+from course.kernels.gemm.tiles import ELEMENTS
+from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES as NORM
 from course.kernels.reconstruct import warpgroup_tiles
@@ -27,7 +27,7 @@ from tools.compile.cases import Case
 
 f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32
 EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))
-SHAPES = [products.staged_config(*its) for its in (
+SHAPES = [half.staged_config(*its) for its in (
     (2, 256, 3), (2, 192, 3, True), (2, 128, 2, True), (1, 192, 2), (1, 64, 1), (2, 256, 1),
     (1, 256, 1, True), (1, 112, 1, True),
 )]  # fmt: skip
@@ -37,9 +37,9 @@ ROLES = [
      ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
     for n, shape in enumerate(SHAPES)
 ]  # fmt: skip
-ROLES += [(products.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
-ROLES += [(products.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
-SPLIT = products.staged_config(2, 160, 1, True, 2)
+ROLES += [(half.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
+ROLES += [(half.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+SPLIT = half.staged_config(2, 160, 1, True, 2)
 #: Feed, element, target and instruction of products by mma.
 PLAIN = [
     ("copied", "float16", "sm_80", "m16n8k16.row.col.f32.f16"),
@@ -126,18 +126,18 @@ def tensor_cases() -> Iterator[Case]:
     """All of them."""
     hopper: dict[str, Any] = {"capability": (9, 0), "suffix": "a"}
     for n, (shape, layout, element, its) in enumerate(ROLES):
-        kernel = roles.gemm(layout, element, shape, *its)
+        kernel = warp_specialised.gemm(layout, element, shape, *its)
         yield Case(f"halves: roles {n}", kernel, of_roles(shape, layout, element), **hopper)
     kernel, kinds = (
-        split.gemm("nt", "bfloat16", SPLIT, 2, "gelu", True),
+        split_k.gemm("nt", "bfloat16", SPLIT, 2, "gelu", True),
         of_roles(SPLIT, "nt", "bfloat16", 16),
     )
     yield Case("halves: split", kernel, kinds[:-1], **hopper)
     for step, module in (("wgmma", wgmma), ("tma", tma)):
         yield Case(f"halves: {step}", module.gemm(), of_step(step), **hopper)
     for feed, element, target, _ in PLAIN:
-        for layout in products.LAYOUTS:
-            kernel = plain.gemm(layout, element, feed, "gelu", True, True)
+        for layout in half.LAYOUTS:
+            kernel = mma_sync.gemm(layout, element, feed, "gelu", True, True)
             capability = int(target[3]), int(target[4])
             name = f"halves: {feed}, {layout}, {element}"
             yield Case(name, kernel, of_plain(element), min(capability, (8, 0)))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.halves.common import ELEMENTS
+from course.kernels.gemm.tiles import ELEMENTS
 
 LOG2_E = float32(1 / math.log(2))
 LOWEST = float32(-3e38)  # below each score that a sum of halves can have

@@ -31,7 +31,7 @@ from course.kernels import softmax
 from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
-from course.kernels.halves.products import HALVES
+from course.kernels.gemm.half import HALVES
 from course.kernels.launching import multiprocessors, no_warpgroups, room
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, round_up
 from course.kernels.tensor_maps import TensorMap

@@ -20,7 +20,7 @@ from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
-from course.kernels.halves.common import ELEMENTS, PACK
+from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.warps import ALL
 from warpsim.ptx.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16, quotient
 from warpsim.ptx.intrinsics import commit_copies, mma_f16, store2, wait_copies

@@ -23,7 +23,7 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
-from course.kernels.halves.common import ELEMENTS, PACK
+from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.steps import round_up
 from course.kernels.warps import ALL
 from warpsim.ptx.fragments import quotient, stmatrix4

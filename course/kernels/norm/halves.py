@@ -28,8 +28,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.layout import Layout
-from course.kernels.arrays import WORDS, Array
+from course.kernels.arrays import WORDS, Array, as_words
 from course.kernels.norm.first_steps import (
     TREE,
     Made,
@@ -235,17 +234,6 @@ def eights_refusal(x: Array, gamma: Array | None, beta: Array | None, out: Array
     ):
         return f"accesses {EIGHT} elements at once, and an array or a row begins between"
     return ""
-
-
-def as_words(array: Array) -> Array:
-    """An array of 16-bit numbers on the device as uint32, two neighbours each, in its memory."""
-    shape = *array.shape[:-1], array.shape[-1] // 2
-    strides = *array.strides[:-1], 4
-    if isinstance(array, Layout):
-        return dataclasses.replace(array, shape=shape, strides=strides, dtype=np.dtype(np.uint32))
-    about = dict(array.__cuda_array_interface__)
-    about |= {"shape": shape, "strides": strides, "typestr": "<u4", "descr": [("", "<u4")]}
-    return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 
 def _half(

@@ -26,7 +26,7 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import name_of, workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import WIDE, Array, are_aligned, whole
-from course.kernels.halves.common import DEPTH
+from course.kernels.gemm.tiles import DEPTH
 from course.kernels.launching import multiprocessors, no_warpgroups
 from course.kernels.reconstruct import (
     fragments,

@@ -21,8 +21,8 @@ from numba import float32, int32, uint64
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, tile_coordinates
-from course.kernels.halves.roles import BOX, GROUP
+from course.kernels.gemm.tiles import DEPTH, tile_coordinates
+from course.kernels.gemm.warp_specialised import BOX, GROUP
 from course.kernels.reconstruct.fragments import power_near
 from course.kernels.steps import ceil_div
 from warpsim.ptx.fragments import quotient

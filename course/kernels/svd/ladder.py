@@ -14,10 +14,10 @@ import numpy as np
 
 from course.backend import cuda
 from course.door import disk
-from course.kernels import products
 from course.kernels.arrays import Array
+from course.kernels.gemm import batched
+from course.kernels.gemm.batched import multiply
 from course.kernels.launching import Replayed
-from course.kernels.products import multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
 from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.qr import LONGEST, Reflections
@@ -149,7 +149,7 @@ class Solver:
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
-        disk.keep(*disk.kernels_of(blocks, ends, products, qr, rotate))  # Numba launches them
+        disk.keep(*disk.kernels_of(batched, blocks, ends, qr, rotate))  # Numba launches them
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns

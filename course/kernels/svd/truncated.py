@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
+from course.kernels.gemm.batched import multiply
 from course.kernels.launching import Replayed, copied
-from course.kernels.products import multiply
 from course.kernels.steps import round_up
 from course.kernels.svd import ends
 from course.kernels.svd.ladder import Solver

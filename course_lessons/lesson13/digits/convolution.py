@@ -30,7 +30,7 @@ from numba import float32
 from course.backend import cuda
 from course.door.layout import workspace
 from course.kernels.arrays import Array
-from course.kernels.linear import activated, function_of, threads_for
+from course.kernels.gemm.gemv import activated, function_of, threads_for
 from course.kernels.reduce import larger
 from course.kernels.steps import STATIC_SHARED, Ladder, Launch, Step, ceil_div
 from warpsim.ptx.intrinsics import load, store

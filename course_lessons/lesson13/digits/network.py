@@ -31,8 +31,8 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import workspace
 from course.door.libraries import Seen
 from course.kernels.arrays import Array, checked_float32, in_order
-from course.kernels.linear import LADDER as LINEAR
-from course.kernels.linear import function_of
+from course.kernels.gemm.gemv import LADDER as LINEAR
+from course.kernels.gemm.gemv import function_of
 from course.kernels.steps import Ladder, Launch, Step, configured, require_choice
 from course_lessons.lesson13.digits.convolution import LADDER as CONVOLUTION
 from course_lessons.lesson13.digits.one_kernel import THREADS, packed, whole, whole_refusal

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from course.kernels.matmul import LAYOUTS, MatmulProblem, matmul
-from course.kernels.tensor_products import SMALL
+from course.kernels.gemm.float32 import LAYOUTS, MatmulProblem, matmul
+from course.kernels.gemm.small import SMALL
 from tests.course.kernels.contract import Case, Inputs, Right, length
 
 

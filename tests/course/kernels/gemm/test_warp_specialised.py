@@ -8,7 +8,7 @@ from course.compiler import toolchain
 from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
-from course.kernels.halves import plain, products, roles, split, tma, wgmma
+from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tools.compile import tensor_cases as cases
 from warpsim import cuda
@@ -41,7 +41,7 @@ def remarks(kernel, kinds, target):
 @needs_hopper
 @pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.ROLES)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
-    kernel = roles.gemm(layout, element, shape, *epilogue)
+    kernel = warp_specialised.gemm(layout, element, shape, *epilogue)
     kinds = cases.of_roles(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
@@ -51,7 +51,7 @@ def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, elemen
 
 @needs_hopper
 def test_blocks_that_share_a_tile_have_their_sums_in_registers():
-    kernel = split.gemm("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
+    kernel = split_k.gemm("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
     kinds = cases.of_roles(cases.SPLIT, "nt", "bfloat16", 16)[:-1]
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
@@ -61,7 +61,7 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
 
 
 @needs_hopper
-@pytest.mark.parametrize("step", products.TAUGHT)
+@pytest.mark.parametrize("step", half.TAUGHT)
 def test_steps_of_the_ladder_have_their_sums_in_registers(step):
     kinds = cases.of_step(step)
     kernel = {"wgmma": wgmma, "tma": tma}[step].gemm()
@@ -74,11 +74,12 @@ def test_steps_of_the_ladder_have_their_sums_in_registers(step):
 @pytest.mark.parametrize(("feed", "element", "target", "instruction"), cases.PLAIN)
 def test_two_plain_blocks_fit_a_multiprocessor(feed, element, target, instruction):
     epilogue = ("gelu", True, True) if target == "sm_90" else ("", True, False)
-    for layout in products.LAYOUTS:
-        kernel = plain.gemm(layout, element, feed, *epilogue)
+    for layout in half.LAYOUTS:
+        kernel = mma_sync.gemm(layout, element, feed, *epilogue)
         facts = compiled(kernel, cases.of_plain(element), target)
         assert (
-            facts.registers <= 65536 // (2 * plain.THREADS) and not facts.spills + facts.local_bytes
+            facts.registers <= 65536 // (2 * mma_sync.THREADS)
+            and not facts.spills + facts.local_bytes
         )
         assert instruction in facts.ptx
 

@@ -1,13 +1,14 @@
-"""Products of matrices in every layout and by every step, a layer's bias, and what is refused."""
+"""Small products on tensor cores; factors cut in two: rounded, and by no compiler joined again."""
+
+import re
 
 import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.kernels import linear
-from course.kernels import matmul as kernels
-from course.kernels.matmul import LADDER, LAYOUTS, TENSOR, MatmulProblem, matmul
-from course.kernels.tensor_products import (
+from course.compiler.facts import compiled
+from course.kernels.gemm.float32 import LADDER, LAYOUTS, TENSOR, MatmulProblem, matmul
+from course.kernels.gemm.small import (
     MOST_WARPS,
     REGISTERS,
     SHARED,
@@ -16,69 +17,58 @@ from course.kernels.tensor_products import (
     cut_of,
     product_of,
 )
-from course.kernels.transpose import transpose
-from tests.course.launched import launched
+from course.kernels.gemm.small_tile import LEVEL, in_two, parts_of
+from tests.course.compiled_samples import needs_compiler
+from tests.course.kernels.gemm.factors import given, right
 from warpsim.host import gpus
 
-ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
-PLAIN = [method for method in LADDER if method not in TENSOR]
+F4 = np.zeros(512, np.float32)
 
 
-def given(rows, columns, depth, layout, seed=3):
-    rng = np.random.default_rng(seed)
-    a, b = rng.standard_normal((rows, depth)), rng.standard_normal((depth, columns))
-    turned = [its.T if turn else its for its, turn in zip((a, b), LAYOUTS[layout], strict=True)]
-    a, b = (np.ascontiguousarray(its, np.float32) for its in turned)
-    return a, b
+@cuda.jit(fastmath=True)
+def halve(x, upper, rest):
+    i = cuda.grid(1)
+    upper[i], rest[i] = in_two(x[i])
 
 
-def right(a, b, layout):
-    turn_a, turn_b = LAYOUTS[layout]
-    a, b = a.astype(float), b.astype(float)
-    return (a.T if turn_a else a) @ (b.T if turn_b else b)
+def test_a_number_is_its_nearest_of_tf32_and_the_rest():
+    x = np.random.default_rng(3).standard_normal(4096).astype(np.float32)
+    x[:4] = 0, 1, -(2**20), 1 + 2**-11
+    upper, rest = np.empty_like(x), np.empty_like(x)
+    halve[16, 256](x, upper, rest)
+    assert not np.any(upper.view(np.uint32) & (LEVEL - 1))  # 13 bits are 0
+    assert np.array_equal(upper.astype(np.float64) + rest, x)
+    assert np.all(np.abs(rest) <= np.abs(x) * (2.0**-11 + 2.0**-22))
 
 
-def test_long_sums_of_equal_numbers_do_not_drift():
-    depth = 1 << 14
-    a = np.full((1, depth), 0.1, np.float32)
-    exact = float(np.float32(0.1)) ** 2 * depth
-    errors = {m: abs(float(matmul(a, a, "nt", method=m)[0, 0]) / exact - 1) for m in PLAIN}
-    assert errors["vectorised"] < 2e-5 and 4 * errors["vectorised"] < errors["naive"]
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 13, 14, 25, 64, 641, 2**16 + 1, 2**31 - 1])
+def test_a_number_is_parted_as_python_does(size):
+    of_size = parts_of(size)
+
+    @cuda.jit
+    def part(numbers, whole, rest):
+        i = cuda.grid(1)
+        if i < numbers.size:
+            whole[i], rest[i] = of_size(numbers[i])
+
+    near = [size * n + d for n in (0, 1, 2, 9, 2**30 // size, (2**31 - 1) // size)
+            for d in (-1, 0, 1)]  # fmt: skip
+    drawn = np.random.default_rng(1).integers(0, 2**31, 500).tolist()
+    numbers = np.array([n for n in near + drawn if 0 <= n < 2**31], np.int32)
+    whole, rest = np.empty_like(numbers), np.empty_like(numbers)
+    part[-(-numbers.size // 128), 128](numbers, whole, rest)
+    assert np.array_equal(whole, numbers // size) and np.array_equal(rest, numbers % size)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_nothing_is_wrong_and_padding_parts_the_banks(layout):
-    a, b = given(68, 68, 36, layout)
-    wavefronts = {}
-    for name in PLAIN:
-        arrays = (*map(cuda.to_device, (a, b)), cuda.to_device(np.full((68, 68), np.nan, "f4")))
-        (its,) = LADDER.launches(*arrays, layout=layout, method=name)
-        report = trace(its.kernel, its.grid, its.block, *its.arguments)
-        assert not ERRORS & {finding.kind for finding in report.findings}
-        assert not report.operations["float64"]
-        assert np.abs(arrays[-1].copy_to_host() - right(a, b, layout)).max() < 1e-4
-        wavefronts[name] = report.total("shared", "store").wavefronts
-    if layout == "nn":
-        assert wavefronts["tiled"] == wavefronts["padded"]
-    else:  # one of two tiles is written down a column: 32 wavefronts and 1 instead of 1 and 1
-        assert 2 * wavefronts["tiled"] == 33 * wavefronts["padded"]
-
-
-def test_the_bias_is_added_to_each_row_and_its_gradient_is_their_sum():
-    rng = np.random.default_rng(5)
-    for rows, columns in ((128, 400), (1, 1), (9, 33), (31, 70)):
-        x = rng.standard_normal((rows, columns)).astype(np.float32)
-        bias = rng.standard_normal(columns).astype(np.float32)
-        (added,) = launched(kernels.bias_launches, (x, bias), [x.shape])
-        assert np.array_equal(added, x + bias)
-        (total,) = launched(kernels.sum_launches, (x,), [bias.shape])
-        assert np.abs(total - x.sum(axis=0, dtype=float)).max() < 2e-5
-    (total,) = launched(kernels.sum_launches, (np.zeros((0, 3), np.float32),), [3])
-    assert np.array_equal(total, np.zeros(3))
-    at = cuda.to_device(x)  # in place
-    (launch,) = kernels.bias_launches(at, cuda.to_device(bias), at)
-    launch.on()
-    assert np.array_equal(at.copy_to_host(), x + bias)
+@needs_compiler
+def test_the_product_is_rounded_before_it_is_subtracted():
+    """Joined, ``h = 8193 x; h - 8192 x`` is x itself: an H200 then had TF32's errors."""
+    facts = compiled(halve, (F4, F4, F4), "sm_90")
+    factors = [f"0f{np.float32(n).view(np.uint32):08X}" for n in (LEVEL + 1, -LEVEL)]
+    lines = [line for line in facts.ptx.splitlines() if any(n in line for n in factors)]
+    assert len(lines) == 2
+    rounded = re.search(r"(%f\d+),", lines[0]).group(1)
+    assert "fma.rn" in lines[1] and lines[1].rstrip(";").endswith(rounded), lines
 
 
 # --- tensor cores ---------------------------------------------------------------------------------
@@ -217,20 +207,3 @@ def test_what_is_not_a_number_stays_in_its_row_on_tensor_cores(hopper, layout):
 def test_tensor_cores_make_no_rows_of_none(hopper):
     none = np.zeros((0, 4), np.float32)
     assert matmul(none, np.ones((4, 8), np.float32), method="tensor_cores").shape == (0, 8)
-
-
-@pytest.mark.parametrize("method", ["naive", "padded", "vectorised"])
-def test_more_rows_than_a_grid_has_blocks_for_are_refused(method):
-    high = {"naive": 8, "padded": 32, "vectorised": 64}[method]
-    a = np.ones((65_535 * high + 1, 1), np.float32)
-    with pytest.raises(ValueError, match=f"has {len(a):,} rows, and one launch at most"):
-        matmul(a, a[:1], method=method)
-    if method != "vectorised":
-        with pytest.raises(ValueError, match=f"image has {len(a):,} rows"):
-            transpose(a, method=method)
-    if method == "naive":
-        with pytest.raises(ValueError, match="x has 524,281 rows, and one launch at most 524,280"):
-            kernels.bias_launches(a, a[0], a)
-        for step in linear.LADDER:
-            with pytest.raises(ValueError, match="x has 524,281 rows"):
-                linear.LADDER.launches(a, a[:1], a[0], a, activation=None, method=step)

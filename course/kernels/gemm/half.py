@@ -34,9 +34,9 @@ from course.door.door import Door, Result, Stream
 from course.door.layout import name_of
 from course.door.libraries import Seen
 from course.kernels.arrays import Array, address_of, flat, holds, in_order
-from course.kernels.halves import plain, roles, split, tma, wgmma
-from course.kernels.halves.common import ACTIVATIONS, DEPTH, ROW_GROUP
-from course.kernels.halves.roles import GemmConfig
+from course.kernels.gemm import mma_sync, split_k, tma, warp_specialised, wgmma
+from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP
+from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.launching import multiprocessors, no_warpgroups
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.tensor_maps import TensorMap
@@ -91,7 +91,7 @@ def config_for(
             else:
                 fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
                 fits |= 1 not in shared_by
-                fits &= split.shared_bytes(config, splits) <= SHARED_LIMIT
+                fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
                 given = 4 * config.rows * wide * (splits - 1) // splits
                 cycles = ceil_div(steps, splits) * step + TILE * wide + ADDING[0]
                 cycles += given / ADDING[1]
@@ -188,11 +188,11 @@ def _or_anything(bias, out):
 
 def _plain(p, a, b, bias, residual, out, **_):
     feed = "turing" if _is_turing() else "copied" if p.copied else "loaded"
-    kernel = plain.gemm(p.layout, p.dtype, feed, *p.epilogue)
+    kernel = mma_sync.gemm(p.layout, p.dtype, feed, *p.epilogue)
     extra = _or_anything(bias, out), out if residual is None else residual
-    grid = ceil_div(p.rows, plain.TILE_M) * ceil_div(p.columns, plain.TILE_N)
+    grid = ceil_div(p.rows, mma_sync.TILE_M) * ceil_div(p.columns, mma_sync.TILE_N)
     arguments = (a, b, out, *extra, *_sizes(p), np.int32(ROW_GROUP))
-    return [Launch(kernel, grid, plain.THREADS, arguments, plain.shared_bytes(feed))]
+    return [Launch(kernel, grid, mma_sync.THREADS, arguments, mma_sync.shared_bytes(feed))]
 
 
 def _is_turing():
@@ -230,10 +230,11 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
     down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
     how = p.layout, p.dtype, config
     if splits > 1:
-        kernel, size = split.gemm(*how, splits, *p.epilogue[:2]), split.shared_bytes(config, splits)
+        kernel = split_k.gemm(*how, splits, *p.epilogue[:2])
+        size = split_k.shared_bytes(config, splits)
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     grid = (down, across) if config.waves == 1 else min(down * across, multiprocessors())
-    return Launch(roles.gemm(*how, *p.epilogue[:2]), grid, config.threads,
+    return Launch(warp_specialised.gemm(*how, *p.epilogue[:2]), grid, config.threads,
                   (*arguments, np.int32(ROW_GROUP)), config.shared)  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from numba import int32
 
 from course.backend import cuda
-from course.kernels.halves.common import PACK, UNPACK, epilogue2
+from course.kernels.gemm.tiles import PACK, UNPACK, epilogue2
 from course.kernels.steps import ceil_div
 from warpsim.ptx.fragments import ldmatrix4, stmatrix4
 

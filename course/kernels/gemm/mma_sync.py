@@ -14,7 +14,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint32
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, ELEMENTS, epilogue, tile_coordinates
+from course.kernels.gemm.tiles import DEPTH, ELEMENTS, epilogue, tile_coordinates
 from warpsim.ptx.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
 from warpsim.ptx.grid_dependency import follow
 from warpsim.ptx.intrinsics import commit_copies, mma_f16, mma_f16_k8, store2, wait_copies

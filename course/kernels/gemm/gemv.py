@@ -1,4 +1,6 @@
-"""A fully connected layer: out = activation(x weight' + bias), for few rows.
+"""Few rows, or few results: a warp a result, its lanes along the depth.
+
+Of float32, a fully connected layer, out = activation(x weight' + bias):
 
 >>> for launch in LADDER.launches(x, weight, bias, out, activation="gelu"):
 ...     launch.on(stream)
@@ -10,8 +12,11 @@ x (rows, inputs), weight (outputs, inputs) as PyTorch has it, bias (outputs,). T
 "warp"     a warp a result of a few rows, its lanes along the inputs; the activation is fused
 =========  ===================================================================================
 
-For many rows it is a product of matrices, see `course.kernels.reconstruct`. For few, what counts is
-that weights are read side by side and that there are enough warps.
+For many rows it is a product of matrices, see `course.kernels.gemm.float32`. For few, what counts
+is that weights are read side by side and that there are enough warps.
+
+Of float16 and bfloat16, `launches`, for a network's last layer: a product of 64 x 100 results is
+one tile, so one of 132 multiprocessors would walk along the depth.
 """
 
 from __future__ import annotations
@@ -20,14 +25,18 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import float32
+from numba import float32, int32
 
 from course.backend import cuda
+from course.door.layout import name_of
 from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import Array, blocks_over, flat
+from course.kernels.arrays import Array, address_of, as_words, blocks_over, flat
+from course.kernels.gemm.tiles import ELEMENTS, UNPACK
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx.intrinsics import load
+from warpsim.ptx.fragments import quotient
+from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx.intrinsics import load, load4
 
 
 @cuda.jit(device=True)
@@ -61,6 +70,8 @@ ZERO = float32(0)
 WARPS = 8  # of a block, each with an output
 ROWS = 4  # of a warp: a weight is read once for all of them
 NAIVE_BLOCK = (32, 8)
+MOST = 16_384  # results of 16 bits; of more a tile is read less often
+WARPS_16 = 4  # of a block of such
 
 sum_of_lanes = lanes_sum(WARP)
 
@@ -135,3 +146,52 @@ def _warp(p, x, weight, bias, out, activation):
 LADDER = Ladder(
     "linear", LayerProblem.of, {"naive": Step(_naive), "warp": Step(_warp)}, best=lambda p: "warp"
 )
+
+# --- 16 bits --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def gemv(element: str, biased: bool) -> Callable:
+    """The kernel of (a, b as words of two numbers, bias, out): out = a b' + bias.
+
+    Mapping: warp w of block i has the result ``4 i + w``, along rows.
+    Memory: a warp reads 512 bytes of both factors at a time; they come from L2.
+    """
+    ELEMENT, unpack = ELEMENTS[element], UNPACK[element]
+
+    @cuda.jit(fastmath=True)
+    def gemv_kernel(a, b, bias, out):
+        follow()
+        t = int32(cuda.threadIdx.x)
+        number = int32(int32(cuda.blockIdx.x) * int32(WARPS_16) + t // int32(WARP))
+        row = quotient(number, int32(out.shape[1]))
+        column = int32(number - row * int32(out.shape[1]))
+        if row < out.shape[0]:
+            total = float32(0)
+            for k in range(int32(4) * (t & int32(31)), int32(a.shape[1]), int32(4 * WARP)):
+                x, y = load4(a, (row, int32(k))), load4(b, (column, int32(k)))
+                for e in range(4):
+                    left, right = unpack(x[e]), unpack(y[e])
+                    total += left[0] * right[0] + left[1] * right[1]
+            total = sum_of_lanes(total)
+            if t & int32(31) == 0:
+                if biased:
+                    total += float32(bias[column])
+                out[row, column] = ELEMENT(total)
+
+    return gemv_kernel
+
+
+def takes(a: Array, b: Array, out: Array) -> bool:
+    """Whether these, of the layout "nt", are few results of what is read 16 bytes at a time."""
+    starts = [address_of(array) for array in (a, b)]
+    steps = [n for array in (a, b) for n in (array.strides[0], 2 * array.shape[1])]
+    return 0 < out.size <= MOST and bool(a.shape[1]) and not any(n % 16 for n in starts + steps)
+
+
+def launches(a: Array, b: Array, bias: Array | None, out: Array) -> list[Launch]:
+    """What it launches, for device arrays that it takes."""
+    kernel = gemv(name_of(out.dtype), bias is not None)
+    extra = out.reshape(out.size) if bias is None else bias
+    arguments = as_words(a), as_words(b), extra, out
+    return [Launch(kernel, ceil_div(out.size, WARPS_16), WARPS_16 * WARP, arguments)]

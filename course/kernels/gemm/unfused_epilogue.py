@@ -14,7 +14,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.door.layout import name_of
 from course.kernels.arrays import Array, address_of, flat, in_order
-from course.kernels.halves.common import ACTIVATIONS, ELEMENTS
+from course.kernels.gemm.tiles import ACTIVATIONS, ELEMENTS
 from course.kernels.steps import Launch
 from warpsim.ptx.intrinsics import load2, store2
 

@@ -19,7 +19,7 @@ method               what a block does                                      load
 "tensor_cores_tf32"  the same in TF32: three digits                         3 / 32
 ===================  =====================================================  =====================
 
-The last two are for small products, see `course.kernels.tensor_products`: each shape is a kernel of
+The last two are for small products, see `course.kernels.gemm.small`: each shape is a kernel of
 its own, compiled in the first call, for some seconds, and then kept on disk for later programs.
 
 A layer's bias is added to rows, `bias_launches`; its gradient is the sum of rows, `sum_launches`.
@@ -49,10 +49,10 @@ from course.kernels.arrays import (
     in_order,
     rows_are_aligned,
 )
-from course.kernels.halves.products import HALVES, LAYOUTS, checked_sizes, gemm
-from course.kernels.halves.products import result as gemm_result
+from course.kernels.gemm.half import HALVES, LAYOUTS, checked_sizes, gemm
+from course.kernels.gemm.half import result as gemm_result
+from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
-from course.kernels.tensor_products import SMALL, product_of, tensor_refusal
 from course.kernels.warps import WARP
 from warpsim.ptx.intrinsics import load, load4, store, store4
 
@@ -390,7 +390,7 @@ def matmul(
         else "vectorised". Tensor cores need compute capability 8.0, rows, columns and depth that
         are multiples of four, memory that begins at multiples of 16 bytes, and numbers below 4e34:
         of infinite ones they make NaN. Of float16 and bfloat16 the methods are those of
-        `course.kernels.halves.products`. A new shape's first call takes seconds, see above.
+        `course.kernels.gemm.half`. A new shape's first call takes seconds, see above.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of a's library.
 

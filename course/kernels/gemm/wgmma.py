@@ -4,7 +4,8 @@ Beside step 1: no ldmatrix, and no fragments in registers, so there is room for 
 warpgroup. What was copied by plain stores must be made seen by what runs asynchronously: a fence,
 then a barrier. All threads still compute addresses.
 
-The shapes are those of a ladder: float16, the layout "nt", no epilogue. `roles` has the rest.
+The shapes are those of a ladder: float16, the layout "nt", no epilogue. `warp_specialised` has the
+rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numba.types import float16, float32, int32
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, ROW_GROUP, tile_coordinates
+from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx.fragments import copy8_async
 from warpsim.ptx.hopper import fence_async, spread, wgmma_nt, wgmma_sums, wgmma_wait, wgmma_zeros

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile
-from course.kernels.halves.roles import BOX, GROUP, WGMMA, GemmConfig
-from course.kernels.halves.staging import columns_of, store_epilogue
+from course.kernels.gemm.epilogue import columns_of, store_epilogue
+from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
+from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig
 from course.kernels.tensor_maps import same_start, tma_prefetch
 from warpsim.ptx.fragments import quotient
 from warpsim.ptx.grid_dependency import follow

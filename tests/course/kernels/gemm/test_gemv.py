@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.kernels.halves import dots
+from course.kernels.gemm import gemv
 from warpsim.host import gpus
 
 
@@ -25,8 +25,8 @@ def test_results_are_float64s_rounded_once(shape, biased):
         for size in ((rows, depth), (columns, depth), columns)
     )
     out = cuda.to_device(np.full((rows, columns), np.nan, np.float16))
-    assert dots.takes(a, b, out)
-    (its,) = dots.launches(a, b, bias if biased else None, out)
+    assert gemv.takes(a, b, out)
+    (its,) = gemv.launches(a, b, bias if biased else None, out)
     report = trace(its.kernel, its.grid, its.block, *its.arguments)
     assert not report.findings
     exact = a.copy_to_host().astype(float) @ b.copy_to_host().astype(float).T
@@ -39,6 +39,6 @@ def test_others_are_not_taken():
     def some(*shape):
         return cuda.device_array(shape, np.float16)
 
-    assert not dots.takes(some(3, 12), some(5, 12), some(3, 5))  # no 16 bytes an access
-    assert not dots.takes(some(512, 8), some(33, 8), some(512, 33))  # too many results
-    assert not dots.takes(some(0, 8), some(5, 8), some(0, 5))
+    assert not gemv.takes(some(3, 12), some(5, 12), some(3, 5))  # no 16 bytes an access
+    assert not gemv.takes(some(512, 8), some(33, 8), some(512, 33))  # too many results
+    assert not gemv.takes(some(0, 8), some(5, 8), some(0, 5))

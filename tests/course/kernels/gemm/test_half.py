@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.kernels.halves import products
-from course.kernels.halves.products import (
+from course.kernels.gemm import half
+from course.kernels.gemm.float32 import matmul
+from course.kernels.gemm.half import (
     LADDER,
     LAYOUTS,
     TAUGHT,
@@ -16,8 +17,7 @@ from course.kernels.halves.products import (
     gemm,
     launch_of,
 )
-from course.kernels.halves.roles import GemmConfig
-from course.kernels.matmul import matmul
+from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.tensor_maps import TensorMap
 from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
@@ -186,7 +186,7 @@ def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(mo
     monkeypatch.setattr(
         backend, "installed_version", lambda it: "0.29.1" if it == "numba-cuda" else installed(it)
     )
-    monkeypatch.setattr(products.backend, "gpu", lambda: "H200")
+    monkeypatch.setattr(half.backend, "gpu", lambda: "H200")
     given = cuda.to_device(a), cuda.to_device(a), None, None, cuda.to_device(a)
     with pytest.raises(ValueError, match="'roles' of gemm needs numba-cuda 0.30, which"):
         LADDER.launches(*given, method="roles")

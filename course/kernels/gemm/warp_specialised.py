@@ -21,8 +21,8 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
-from course.kernels.halves.staging import columns_of, store_epilogue
+from course.kernels.gemm.epilogue import columns_of, store_epilogue
+from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
 from course.kernels.tensor_maps import same_start, tma_prefetch
 from warpsim.ptx.fragments import quotient

@@ -1,7 +1,7 @@
 """Small products on tensor cores, float32: a kernel for one shape, in which a block makes one tile.
 
-The last steps of `course.kernels.matmul`, of tiles of `course.kernels.layer_tiles`. Sizes stand in
-the kernel as numbers, so all that a warp loads, or most of it, is under way at once.
+The last steps of `course.kernels.gemm.float32`, of tiles of `course.kernels.gemm.small_tile`. Sizes
+stand in the kernel as numbers, so all that a warp loads, or most of it, is in flight at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.arrays import WIDE
-from course.kernels.layer_tiles import DEEP, small_gemm_tile
+from course.kernels.gemm.small_tile import DEEP, small_gemm_tile
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import WARP
 from warpsim.ptx.intrinsics import store4

@@ -15,8 +15,8 @@ import numpy as np
 from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.halves.common import DEPTH, ROW_GROUP, tile_coordinates
-from course.kernels.halves.wgmma import (
+from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
+from course.kernels.gemm.wgmma import (
     SHARED,
     SIDE,
     STAGE,
