@@ -2,7 +2,6 @@
 
 import pytest
 from numba import types
-from tests.course.test_halves_compiled import needs_hopper, remarks
 
 from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
@@ -11,6 +10,7 @@ from course.kernels.attention.warpgroups import warpgroups
 from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES
 from tests.course.compiled_samples import needs_compiler
+from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
 from tools.compile import tensor_cases as cases
 
 i4, f4 = types.int32, types.float32

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from numba import types
-from tests.course.test_halves_compiled import needs_hopper, remarks
 
 from course import backend, gpu, trace
 from course.backend import cuda
 from course.compiler.facts import compiled
 from course.kernels.reconstruct import ladder, warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
+from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
 from tools.compile.tensor_cases import of_tiles
 from warpsim.host import gpus
 
