@@ -1,32 +1,17 @@
-"""What NVIDIA's driver says by itself, read through ctypes: needs no package and no toolkit."""
+"""What NVIDIA's driver says by itself: needs no package and no toolkit."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
 import threading
 from dataclasses import dataclass
+
+from warpsim.host import libcuda
 
 # Attribute numbers of cuDeviceGetAttribute, from cuda.h (CUDA driver API, `CUdevice_attribute`).
 COMPUTE_CAPABILITY_MAJOR = 75
 COMPUTE_CAPABILITY_MINOR = 76
-
-# What the commonest codes of cuda.h's `CUresult` mean to a reader.
-MEANINGS = {
-    3: "the driver is not initialised",
-    34: "only a stub of the driver library was found (a toolkit's, not a driver's)",
-    100: "the driver sees no CUDA device",
-    101: "the device number does not exist",
-    802: "the system is not ready: its fabric manager or the devices are still starting",
-    803: "driver and kernel module are of different versions: restart the machine",
-    804: "this driver does not support the forward compatibility that was asked for",
-    999: "an unknown error inside the driver: restart the process, then the machine",
-}
-
-
-class DriverError(RuntimeError):
-    """A call of the CUDA driver failed."""
 
 
 @dataclass(frozen=True)
@@ -53,41 +38,17 @@ class Driver:
     error: str | None = None
 
 
-def library_names(platform: str = sys.platform) -> tuple[str, ...]:
-    """Names under which the driver library may be loaded on `platform` (as in `sys.platform`)."""
-    if platform == "win32":
-        return ("nvcuda.dll",)
-    if platform == "darwin":
-        return ()  # NVIDIA's last driver for macOS is of 2019
-    return ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
-
-
-def _load() -> ctypes.CDLL | None:
-    for name in library_names():
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-def _call(library: ctypes.CDLL, function: str, *arguments: object) -> None:
-    code = getattr(library, function)(*arguments)
-    if code != 0:
-        raise DriverError(f"{function} failed with code {code}: {MEANINGS.get(code, 'see cuda.h')}")
-
-
-def _device(library: ctypes.CDLL, index: int) -> Device:
+def _device(index: int) -> Device:
     handle = ctypes.c_int()
-    _call(library, "cuDeviceGet", ctypes.byref(handle), index)
+    libcuda.call("cuDeviceGet", ctypes.byref(handle), index)
     name = ctypes.create_string_buffer(128)
-    _call(library, "cuDeviceGetName", name, len(name), handle)
+    libcuda.call("cuDeviceGetName", name, len(name), handle)
     memory = ctypes.c_size_t()
-    _call(library, "cuDeviceTotalMem_v2", ctypes.byref(memory), handle)
+    libcuda.call("cuDeviceTotalMem_v2", ctypes.byref(memory), handle)
     capability = []
     for attribute in (COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR):
         value = ctypes.c_int()
-        _call(library, "cuDeviceGetAttribute", ctypes.byref(value), attribute, handle)
+        libcuda.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, handle)
         capability.append(value.value)
     return Device(index, name.value.decode(errors="replace"), tuple(capability), memory.value)
 
@@ -101,19 +62,20 @@ def read_driver() -> Driver:
         `found=False` where no driver library can be loaded. CUDA_VISIBLE_DEVICES applies, as
         it does to every CUDA program.
     """
-    library = _load()
-    if library is None:
-        return Driver(found=False, error="no driver library on this machine")
+    try:
+        libcuda.library()
+    except OSError as error:
+        return Driver(found=False, error=str(error))
     version = None
     try:
         number = ctypes.c_int()
-        _call(library, "cuDriverGetVersion", ctypes.byref(number))
+        libcuda.call("cuDriverGetVersion", ctypes.byref(number))
         version = (number.value // 1000, number.value % 1000 // 10)
-        _call(library, "cuInit", 0)
+        libcuda.call("cuInit", 0)
         count = ctypes.c_int()
-        _call(library, "cuDeviceGetCount", ctypes.byref(count))
-        devices = tuple(_device(library, index) for index in range(count.value))
-    except (DriverError, AttributeError, OSError) as error:
+        libcuda.call("cuDeviceGetCount", ctypes.byref(count))
+        devices = tuple(_device(index) for index in range(count.value))
+    except (libcuda.DriverError, AttributeError, OSError) as error:
         return Driver(found=True, version=version, error=str(error))
     return Driver(found=True, version=version, devices=devices)
 
@@ -131,14 +93,11 @@ def begin_context(gpu: int) -> threading.Thread:
     """
 
     def make() -> None:
-        library = _load()
-        if library is None:
-            return
         device, context = ctypes.c_int(), ctypes.c_void_p()
-        with contextlib.suppress(DriverError, AttributeError, OSError):
-            _call(library, "cuInit", 0)
-            _call(library, "cuDeviceGet", ctypes.byref(device), gpu)
-            _call(library, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        with contextlib.suppress(libcuda.DriverError, AttributeError, OSError):
+            libcuda.call("cuInit", 0)
+            libcuda.call("cuDeviceGet", ctypes.byref(device), gpu)
+            libcuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
 
     thread = threading.Thread(target=make, daemon=True)
     thread.start()

@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import functools
 import itertools
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,62 +24,14 @@ import numpy as np
 from course import backend
 from course.door import disk
 from course.door.layout import Layout, follows
+from warpsim.host import libcuda
 
 SIMULATED = -2  # the number of a GPU that is none
 PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
-_SUCCESS, _NO_CONTEXT, _DESTROYED = 0, 201, 709
-
-
-class LaunchError(RuntimeError):
-    """What the driver says of a launch, or of work before it."""
 
 
 class NotPacked(TypeError):
     """A launch that cannot be packed: Numba's insides are not as expected."""
-
-
-@functools.cache
-def driver() -> ctypes.CDLL:
-    """NVIDIA's driver; its calls let other threads of Python run."""
-    names = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
-    for name in names:
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
-        if not hasattr(library, "cuLaunchKernelEx"):
-            raise NotPacked("this driver is older than CUDA 11.8")
-        return library  # what is given is ctypes' own, so nothing has to be converted
-    raise NotPacked(f"none of {', '.join(names)} can be loaded")
-
-
-def asked(what: str, *arguments: Any) -> None:
-    """Call a function of the driver; a thread that has no context yet gets one first.
-
-    PyTorch's backward pass, say, runs in threads of its own.
-
-    Raises
-    ------
-    LaunchError
-        For a status that is not success.
-    """
-    call = getattr(driver(), what)
-    status = call(*arguments)
-    if status in (_NO_CONTEXT, _DESTROYED):
-        backend.cuda.current_context()
-        status = call(*arguments)
-    checked(status, what)
-
-
-def checked(status: int, what: str) -> None:
-    """Raise `LaunchError` for a status of the driver that is not success."""
-    if status != _SUCCESS:
-        name = ctypes.c_char_p()
-        driver().cuGetErrorName(status, ctypes.byref(name))
-        raise LaunchError(
-            f"{what}: {(name.value or b'unknown').decode()} ({status}). The driver also reports "
-            "here what an earlier launch did wrong"
-        )
 
 
 # --- packed launches ------------------------------------------------------------------------------
@@ -136,7 +87,7 @@ class Packed:
     Raises
     ------
     NotPacked
-        When Numba's insides are not as expected.
+        When Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
     def __init__(
@@ -144,6 +95,7 @@ class Packed:
         attributes: Sequence[Attribute] = (),
     ):  # fmt: skip
         try:
+            self.launch = libcuda.library().cuLaunchKernelEx
             dispatcher = configured.dispatcher
             disk.keep(dispatcher)
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
@@ -153,7 +105,7 @@ class Packed:
             if overload.cooperative or overload.debug or dispatcher.extensions:
                 raise NotPacked(f"{dispatcher.__name__} needs Numba's own launch")
             types = overload.argument_types
-        except (AttributeError, ValueError) as problem:
+        except (AttributeError, ValueError, OSError) as problem:
             raise NotPacked(backend.one_line(problem)) from problem
         self.kept = configured, tuple(arguments)
         self.slots = (ctypes.c_int64 * slots)()
@@ -189,7 +141,6 @@ class Packed:
         self.words = (ctypes.c_int64 * len(words))(*words)
         self.attributes = (Attribute * len(attributes))(*attributes)
         self.at_slots, self.kernel, self.shape = at_slots, kernel, tuple(map(int, shape))
-        self.launch = driver().cuLaunchKernelEx
         self._pointed()
 
     def _pointed(self) -> None:
@@ -239,10 +190,9 @@ class Packed:
 
     def again(self, status: int) -> None:
         """After a status that is not success: in a thread that has no context yet, once more."""
-        if status in (_NO_CONTEXT, _DESTROYED):
-            backend.cuda.current_context()
+        if libcuda.gave_context(status):
             status = self.launch(*self.where)
-        checked(status, "a kernel's launch")
+        libcuda.check(status, "a kernel's launch")
 
 
 def early(configured: Any) -> tuple[Attribute, ...]:
@@ -262,8 +212,8 @@ def _handle(function: Any) -> int:
     if not hasattr(function, "kernel"):
         return handle
     found = ctypes.c_void_p()
-    status = driver().cuKernelGetFunction(ctypes.byref(found), ctypes.c_void_p(handle))
-    return found.value if status == _SUCCESS and found.value else handle
+    status = libcuda.library().cuKernelGetFunction(ctypes.byref(found), ctypes.c_void_p(handle))
+    return found.value if not status and found.value else handle
 
 
 def _type_of(value: Any, dispatcher: Any) -> Any:
@@ -278,7 +228,7 @@ def device_of(address: int) -> int:
     if backend.gpu() is None:
         return SIMULATED
     number = ctypes.c_int()
-    status = driver().cuPointerGetAttribute(
+    status = libcuda.library().cuPointerGetAttribute(
         ctypes.byref(number),
         9,
         ctypes.c_uint64(address),  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -295,7 +245,8 @@ def are_many() -> bool:
 def is_current(device: int) -> bool:
     """Whether this thread works on a GPU."""
     number = ctypes.c_int(-1)
-    return driver().cuCtxGetDevice(ctypes.byref(number)) == _SUCCESS and number.value == device
+    status = libcuda.library().cuCtxGetDevice(ctypes.byref(number))
+    return not status and number.value == device
 
 
 def is_on_current(stream: Any, queue: int, device: int) -> bool:
@@ -304,8 +255,8 @@ def is_on_current(stream: Any, queue: int, device: int) -> bool:
     if said >= 0 or queue <= PER_THREAD:  # PyTorch's say, and CuPy's where it is not the current
         return said in (-1, device)
     its, current = ctypes.c_void_p(), ctypes.c_void_p()
-    asked("cuStreamGetCtx", ctypes.c_void_p(queue), ctypes.byref(its))
-    asked("cuCtxGetCurrent", ctypes.byref(current))
+    libcuda.call("cuStreamGetCtx", ctypes.c_void_p(queue), ctypes.byref(its))
+    libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
     return its.value == current.value
 
 
@@ -317,35 +268,35 @@ class Event:
 
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
-        asked("cuEventCreate", ctypes.byref(handle), 2)  # no timing
+        libcuda.call("cuEventCreate", ctypes.byref(handle), 2)  # no timing
         self.handle = handle
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at the end of Python the driver may be gone
-            driver().cuEventDestroy_v2(self.handle)
+            libcuda.library().cuEventDestroy_v2(self.handle)
 
     def order(self, before: int, after: int) -> None:
         """What `after` is given from now on waits for what `before` was given."""
-        asked("cuEventRecord", self.handle, ctypes.c_void_p(before))
-        asked("cuStreamWaitEvent", ctypes.c_void_p(after), self.handle, 0)
+        libcuda.call("cuEventRecord", self.handle, ctypes.c_void_p(before))
+        libcuda.call("cuStreamWaitEvent", ctypes.c_void_p(after), self.handle, 0)
 
 
 def is_captured(stream: int) -> bool:
     """Whether what is launched on a stream goes into a graph that is being captured."""
     status = ctypes.c_int()
-    asked("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
+    libcuda.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
     return status.value == 1
 
 
 def wait(stream: int) -> None:
     """Wait until a stream's work is done."""
-    asked("cuStreamSynchronize", ctypes.c_void_p(stream))
+    libcuda.call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
 def zero(address: int, size: int, stream: int) -> None:
     """Queue zeros for some bytes."""
     how = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size)
-    asked("cuMemsetD8Async", *how, ctypes.c_void_p(stream))
+    libcuda.call("cuMemsetD8Async", *how, ctypes.c_void_p(stream))
 
 
 # --- memory that belongs to a graph ---------------------------------------------------------------
@@ -369,9 +320,11 @@ def keep_with_graph(stream: int, memory: Any) -> None:
             _kept.pop(_given_up.popleft(), None)
     status, graph = ctypes.c_int(), ctypes.c_void_p()
     found = ctypes.byref(status), None, ctypes.byref(graph), None, None
-    asked("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found)
+    libcuda.call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found)
     number, holder = next(_numbers), ctypes.c_void_p()
     with _lock:
         _kept[number] = memory
-    asked("cuUserObjectCreate", ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1)
-    asked("cuGraphRetainUserObject", graph, holder, 1, 1)
+    libcuda.call(
+        "cuUserObjectCreate", ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1
+    )
+    libcuda.call("cuGraphRetainUserObject", graph, holder, 1, 1)

@@ -12,6 +12,7 @@ CUDA Driver API, cuKernelSetAttribute and cuFuncSetAttribute.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -19,8 +20,11 @@ from typing import Any
 
 from course import backend
 from course.door import disk
+from warpsim.host import libcuda
 
 _NUMBA = (0, 30)  # compiles for "sm_90a"
+#: Of `CUfunction_attribute` in cuda.h.
+MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9
 Stream = Any  # of numba.cuda; 0 is the default stream
 
 # --- graphs ---------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def allow_shared(kernel: Any, signature: str, size: int, share: int | None = Non
             function = version._codelibrary.get_cufunc()
             _allow(function, key[-1], size)
             if share is not None:
-                _set(function, key[-1], "PREFERRED_SHARED_MEMORY_CARVEOUT", share)
+                _set(function, key[-1], PREFERRED_SHARED_MEMORY_CARVEOUT, share)
         _allowed[key] = size
 
 
@@ -177,24 +181,22 @@ def ready(
 
 def _allow(function: Any, device: int, size: int) -> None:
     """Set the limit of a loaded function."""
-    status = _set(function, device, "MAX_DYNAMIC_SHARED_SIZE_BYTES", size)
-    if int(status):
+    try:
+        _set(function, device, MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
+    except libcuda.DriverError as problem:
         raise RuntimeError(
-            f"the driver refuses {size:,} bytes of shared memory for a block ({status.name}): "
+            f"the driver refuses {size:,} bytes of shared memory for a block ({problem}): "
             "choose a method or a shape that needs less"
-        )
+        ) from problem
 
 
-def _set(function: Any, device: int, what: str, value: int) -> Any:
+def _set(function: Any, device: int, attribute: int, value: int) -> None:
     """Set an attribute of a loaded function, which newer numba-cuda holds as a CUkernel."""
-    from cuda.bindings import driver
-
-    attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{what}")
-    handle = int(function.handle)
+    handle = ctypes.c_void_p(int(getattr(function.handle, "value", function.handle)))
     if hasattr(function, "kernel"):
-        place = driver.CUkernel(handle), driver.CUdevice(device)
-        return driver.cuKernelSetAttribute(attribute, value, *place)[0]
-    return driver.cuFuncSetAttribute(driver.CUfunction(handle), attribute, value)[0]
+        libcuda.call("cuKernelSetAttribute", attribute, value, handle, device)
+    else:
+        libcuda.call("cuFuncSetAttribute", handle, attribute, value)
 
 
 # --- what a GPU lacks -----------------------------------------------------------------------------

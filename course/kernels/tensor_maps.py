@@ -21,8 +21,9 @@ from llvmlite import ir
 from numba import types
 from numba.core.typing.typeof import typeof_impl
 
-from course.door.launches import NotPacked, asked
+from course.door.launches import NotPacked
 from course.door.layout import Layout
+from warpsim.host import libcuda
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 from warpsim.ptx.fragments import done
 from warpsim.ptx.intrinsics import _assembly, _piece
@@ -132,13 +133,13 @@ def _encoded(
 
     Raises
     ------
-    course.door.launches.LaunchError
+    warpsim.host.libcuda.DriverError
         When the driver refuses.
     """
     space = (ctypes.c_uint64 * (WORDS + 8))()
     beyond = -ctypes.addressof(space) % 64 // 8  # a map lies at a multiple of 64 bytes
     made = (ctypes.c_uint64 * WORDS).from_buffer(space, 8 * beyond)
-    asked(
+    libcuda.call(
         "cuTensorMapEncodeTiled", ctypes.byref(made), kind, 2, ctypes.c_void_p(address),
         (ctypes.c_uint64 * 2)(shape[1], shape[0]), (ctypes.c_uint64 * 1)(pitch),
         (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1),

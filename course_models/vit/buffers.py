@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course import backend
-from course.door.launches import asked
 from course.measure.event_clock import Memory
+from warpsim.host import libcuda
 
 ALIGNED = 256  # bytes: a GPU's own allocations begin at multiples of that
 
@@ -106,9 +106,9 @@ def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
     if backend.gpu() is None:
         return backend.cuda.device_array(size, np.uint8), lambda: None
     address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
-    asked("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
+    libcuda.call("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
     place = Memory(address.value, (size,), (1,), "|u1", None)
-    give = functools.partial(asked, "cuMemFreeAsync", address, queue)
+    give = functools.partial(libcuda.call, "cuMemFreeAsync", address, queue)
     return backend.cuda.as_cuda_array(place, sync=False), give
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from course import backend
-from course.driver import Device, Driver, library_names, read_driver
+from course.driver import Device, Driver, read_driver
 
 REPOSITORY = Path(__file__).parents[2]
 T4 = Device(0, "Tesla T4", (7, 5), 15 * 2**30)
@@ -262,14 +262,8 @@ def test_versions_are_read_as_numbers():
 
 def test_driver_is_read_without_raising_on_this_machine():
     driver = read_driver()
-    assert driver.found or driver.error
+    assert driver.found or driver.error == "no driver library on this machine"
     assert all(device.memory > 0 for device in driver.devices)
-
-
-def test_driver_library_has_a_name_on_linux_and_windows_only():
-    assert "libcuda.so.1" in library_names("linux")
-    assert library_names("win32") == ("nvcuda.dll",)
-    assert library_names("darwin") == ()
 
 
 CORE = """

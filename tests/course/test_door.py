@@ -25,6 +25,7 @@ from course.kernels.reconstruct.ladder import reconstruct
 from course.kernels.softmax import softmax, softmax_backward
 from course.kernels.steps import Launch
 from course.kernels.svd import rank_k, svd
+from warpsim.host import libcuda
 
 on_gpu = pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
 
@@ -382,7 +383,7 @@ class FakeKernel:
 def noted(monkeypatch):
     """A driver that notes, and device arrays of a GPU 0 that look like Numba's."""
     driver = NotingDriver()
-    monkeypatch.setattr(launches, "driver", lambda: driver)
+    monkeypatch.setattr(libcuda, "library", lambda: driver)
     monkeypatch.setattr(launches, "are_many", lambda: False)
     monkeypatch.setattr(launches, "is_captured", lambda stream: driver.capturing)
     monkeypatch.setattr(launches, "zero", lambda *given: driver.ordered.append(given))
@@ -555,7 +556,7 @@ def test_a_stream_of_another_gpu_is_refused_before_the_driver_sees_it(noted, mon
     def answer(what, *arguments):
         arguments[-1]._obj.value = contexts[what]
 
-    monkeypatch.setattr(launches, "asked", answer)
+    monkeypatch.setattr(libcuda, "call", answer)
     monkeypatch.setattr(launches, "are_many", lambda: True)
     monkeypatch.setattr(launches, "is_current", lambda device: True)
     door, x = fake_door(), cuda.to_device(X)

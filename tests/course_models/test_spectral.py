@@ -1,8 +1,7 @@
 """The spectral autoencoder: against float64, layer by layer, fused; its data, weights, training."""
 
 import dataclasses
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from course_models.spectral.network import (
 )
 from course_models.spectral.weights import PACKED, Weights
 from tools.train import spectral as train_spectral
-from warpsim.host import gpus
+from warpsim.host import gpus, libcuda
 
 METHODS = ("fused", "folded", "fetched", "layers")
 
@@ -243,29 +242,23 @@ def test_a_gpu_is_asked_for_more_shared_memory_in_the_words_of_both_numba_cudas(
 
     asked = []
 
-    class Status(int):
-        name = "CUDA_ERROR_INVALID_VALUE"
+    class Driver:
+        def cuKernelSetAttribute(self, attribute, value, kernel, device):
+            asked.append((attribute, value, "kernel", kernel.value, device))
+            return 0
 
-    def answer(*words):
-        asked.append(words)
-        return (Status(0 if 81_000 in words else 1),)
+        def cuFuncSetAttribute(self, function, attribute, value):
+            asked.append((attribute, value, "function", function.value))
+            return 0 if value == 81_000 else 1
 
-    driver = ModuleType("cuda.bindings.driver")
-    driver.CUfunction_attribute = SimpleNamespace(
-        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="most"
-    )
-    driver.CUkernel, driver.CUdevice = (lambda n: ("kernel", n)), (lambda n: ("device", n))
-    driver.CUfunction = lambda n: ("function", n)
-    driver.cuKernelSetAttribute = driver.cuFuncSetAttribute = answer
-    bindings = ModuleType("cuda.bindings")
-    bindings.driver = driver
-    for name, module in {"cuda.bindings": bindings, "cuda.bindings.driver": driver}.items():
-        monkeypatch.setitem(sys.modules, name, module)
+        def cuGetErrorName(self, status, name):
+            name._obj.value = b"CUDA_ERROR_INVALID_VALUE"
+
+    driver = Driver()
+    monkeypatch.setattr(libcuda, "library", lambda: driver)
     launching._allow(SimpleNamespace(handle=7, kernel=None), 3, 81_000)
     launching._allow(SimpleNamespace(handle=7), 3, 81_000)
-    assert asked == [
-        ("most", 81_000, ("kernel", 7), ("device", 3)), (("function", 7), "most", 81_000),
-    ]  # fmt: skip
+    assert asked == [(8, 81_000, "kernel", 7, 3), (8, 81_000, "function", 7)]
     with pytest.raises(RuntimeError, match="refuses 90,000 bytes .*CUDA_ERROR_INVALID_VALUE"):
         launching._allow(SimpleNamespace(handle=7), 3, 90_000)
 
