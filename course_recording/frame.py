@@ -26,8 +26,7 @@ from course.measure import recorded
 from course.measure.recorded import Figure, Recording
 from course.measure.roofline import Roofs
 from course.measure.timing import Timing, compiled_versions, measure
-from course_recording.some_parts import beside_others
-from course_recording.unfinished import Unfinished, sources
+from course_recording.kept_rows import Unfinished, beside_others, sources
 
 Item = TypeVar("Item")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from course_recording.profiling import further
-from course_recording.profiling.counter_cases import CASES, Case
+from course_recording.profiling.cases import further
+from course_recording.profiling.cases.accesses import CASES, Case
 from course_recording.profiling.hardware_counters import read
 from warpsim import cuda as host
 from warpsim import trace

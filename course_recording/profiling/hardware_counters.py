@@ -1,9 +1,9 @@
-"""Read a GPU's counters for every case of `course_recording.profiling.counter_cases`.
+"""Read a GPU's counters for every case of `course_recording.profiling.cases.accesses`.
 
 ``python -m course_recording.profiling.hardware_counters data/measurements/<gpu>-counters.csv`` on a
 machine with a GPU and Nsight Compute; with ``--further`` those of
-`course_recording.profiling.further`. One process launches all cases, one after the other, under
-``ncu``; the counters are matched with the cases by order, kernel name, grid and block.
+`course_recording.profiling.cases.further`. One process launches all cases, one after the other,
+under ``ncu``; the counters are matched with the cases by order, kernel name, grid and block.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import tempfile
 from pathlib import Path
 
 from course import __version__
-from course_recording.profiling import further
-from course_recording.profiling.counter_cases import CASES, COUNTERS, Case
+from course_recording.profiling.cases import further
+from course_recording.profiling.cases.accesses import CASES, COUNTERS, Case
 
 COLUMNS = ("case", "kernel", "grid", "block", "counter", "value")
 WIDE = "shared_wide"
@@ -43,7 +43,7 @@ def launch(cases: list[Case], launches: int, facts: Path, sass: Path | None) -> 
     """Launch every case; write which GPU and versions did it, and the machine code."""
     from course import backend
     from course.door import disk
-    from course_recording.profiling.counter_kernels import shared_wide
+    from course_recording.profiling.cases.access_kernels import shared_wide
 
     if backend.gpu() is None:
         raise SystemExit(f"there is no GPU to read counters from: {backend.why()}")
@@ -217,7 +217,9 @@ def main() -> None:
     parser.add_argument("--sass", type=Path, help="write the kernels' machine code to this file")
     parser.add_argument("--ncu", default=shutil.which("ncu") or "ncu", help="path of ncu")
     parser.add_argument(
-        "--further", action="store_true", help="the kernels of course_recording.profiling.further"
+        "--further",
+        action="store_true",
+        help="the kernels of profiling.cases.further",
     )
     parser.add_argument(
         "--launches", type=int, default=LAUNCHES, help="of each case; the smallest figure is kept"

@@ -35,7 +35,7 @@ from course_recording.subjects.halves import (
     checked,
 )
 
-CHARTS = "course_recording.attention_charts"  # beside the file
+CHARTS = "course_recording.charts.attention"  # beside the file
 SHAPES = ((64, 12, 197), (8, 12, 197), (1, 12, 197), (4, 16, 4096))  # batch, heads, tokens
 STEPS = (8, 12, 197)  # where all steps are timed
 ROWS, WIDTH, EPS = (12_608, 1576, 197), 768, 1e-6

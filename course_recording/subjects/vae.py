@@ -25,6 +25,7 @@ vae_autotune: its search takes minutes.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -135,7 +136,9 @@ def first_epochs(bench: Any) -> None:
     """Of ours, and of two of PyTorch's ways: what a process waits for until one epoch is done."""
     for way in FIRST:
         toy = ["toy"] * (SHAPE != VAEShape())
-        made = told(bench, "course_recording.vae_first", way, *toy, compiles=way != "torch eager")
+        made = told(
+            bench, "course_recording.subjects.vae", way, *toy, compiles=way != "torch eager"
+        )
         for kept, (first, second) in made.items():
             variant = ", ".join(filter(None, (way, kept)))
             key = "epoch", variant, f"{COUNT // BATCH}x{BATCH}", "float32"
@@ -268,3 +271,38 @@ def compare(bench: Any, name: str, dtype: str, exact: Steps, steps: Callable[[],
         bench.figure("errors", name, f"{COMPARED} steps", dtype, metric, "relative", error)
     words = ", ".join(f"{metric} {error:.2g}" for metric, error in found.items())
     bench.say(f"  errors of {name}, {dtype}: {words}")
+
+
+def main() -> None:
+    """Print what a process's first epoch takes by the host's clock, and the next: "way" ["toy"].
+
+    A trainer is made, all is compiled, images move; imports and the images' making are not in it.
+    """
+    global COUNT, BATCH, SIDE, SHAPE
+    way, *toy = sys.argv[1:]
+    if toy:
+        COUNT, BATCH, SIDE, SHAPE = 17, 5, 12, VAEShape(144, 8, 4)
+    images, wait = data.enlarged(COUNT, side=SIDE), backend.cuda.synchronize
+    if way not in OURS:
+        import torch
+
+        wait = torch.cuda.synchronize
+        torch.ones(1, device=DEVICE)
+    wait()
+    begun = time.perf_counter()
+    if way in OURS:
+        epoch, _ = our_epochs(OURS[way][0], images)
+    else:
+        epoch, _ = their_epochs(torch, PEERS[way], images)
+    times = []
+    for _ in range(2):
+        epoch()
+        wait()
+        now = time.perf_counter()
+        times.append(1e3 * (now - begun))
+        begun = now
+    print(*times)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ Sizes are the model's own, batch 128 of 784 -> 400 -> 200, then up to 4096³ for
 elements for all else. The model's own are timed in CUDA graphs, data in L2, where a training step
 finds it: their metric is "time in a graph". The others, metric "time", find their data in device
 memory. PyTorch is timed in the same way each time. Beside the file lie a table with a roofline's
-columns, `course_recording.roofline_table`, and the roofline itself.
+columns, `course_recording.charts.roofline_table`, and the roofline itself.
 
 Bytes are those that must move, each once, and a random generator's state is among them: Philox has
 none, it is a function of seed, step and place, so a sample moves 16 bytes an element. A generator
@@ -28,8 +28,9 @@ from course.kernels.launching import room
 from course.kernels.steps import configured
 from course_lessons.lesson16.parts import gather
 from course_models.training import adam, losses, rng
-from course_recording import peers, roofline_table
-from course_recording.graph_times import ours, theirs
+from course_recording import peers
+from course_recording.charts import roofline_table
+from course_recording.launch_costs import ours, theirs
 from course_recording.peers.vae_torch import tf32
 
 BATCH, PIXELS, HIDDEN, LATENT = 128, 784, 400, 200

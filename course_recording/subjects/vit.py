@@ -48,14 +48,14 @@ from course_models.vit.images import read_images
 from course_models.vit.network import ViT
 from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, initial
+from course_recording.charts.roofline_table import keep_roofs
 from course_recording.frame import WrongResult
 from course_recording.peers.vit_torch import network
-from course_recording.roofline_table import keep_roofs
 from course_recording.subjects.halves import METRIC, by_turns, captured
 from course_recording.vit_first import first_calls
 from course_recording.vit_streams import clocked, on_streams
 
-CHARTS = "course_recording.vit_charts"  # beside the file
+CHARTS = "course_recording.charts.vit"  # beside the file
 BATCHES, BETWEEN = (64, 8, 1), (32, 16, 4, 2)  # compiled by PyTorch, too; eager alone
 SIZES = (64, 128, 224, 384)  # pixels of a side
 STREAMS = (1, 2, 4, 8)

@@ -42,7 +42,7 @@ from course_models import digits
 from course_models.vae import data, weights
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Training
-from course_recording.unfinished import Unfinished
+from course_recording.kept_rows import Unfinished
 from warpsim.core import own_files
 from warpsim.front import numba_typing
 

@@ -3,7 +3,7 @@
 import pytest
 
 from course.measure.recorded import Figure
-from course_recording import attention_charts
+from course_recording.charts import attention as attention_charts
 from tests.pictures import assert_drawn, picture_texts
 
 

@@ -11,7 +11,7 @@ from course import __main__ as command_line
 from course.kernels.gemm import float32 as matmul
 from course.measure import recorded
 from course_recording import frame as bench
-from course_recording import unfinished
+from course_recording import kept_rows
 
 
 def call(capsys, *words):
@@ -88,15 +88,15 @@ def test_parts_of_other_code_are_not_taken(parted, tmp_path, capsys, monkeypatch
 
 
 def test_a_kernel_that_was_changed_makes_another_digest(tmp_path):
-    assert any(Path(matmul.__file__).is_relative_to(room) for room in unfinished.ROOMS)
-    rooms = [tmp_path / name for name in ("one", "two")]
-    for room in rooms:
-        (room / "deep").mkdir(parents=True)
-        (room / "deep" / "kernel.py").write_text("x = 1", encoding="utf-8")
-    before = unfinished.sources(rooms)
-    assert before == unfinished.sources(rooms)
-    (rooms[1] / "deep" / "kernel.py").write_text("x = 2", encoding="utf-8")
-    assert unfinished.sources(rooms) != before
+    assert any(Path(matmul.__file__).is_relative_to(folder) for folder in kept_rows.FOLDERS)
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "kernel.py").write_text("x = 1", encoding="utf-8")
+    before = kept_rows.sources(folders)
+    assert before == kept_rows.sources(folders)
+    (folders[1] / "deep" / "kernel.py").write_text("x = 2", encoding="utf-8")
+    assert kept_rows.sources(folders) != before
 
 
 @pytest.mark.parametrize("spoil", ["driver", "not json", "[]", '{"facts": {}}'])

@@ -1,10 +1,10 @@
-"""The further kernels of `course_recording.profiling.further`: right, and a GPU's results."""
+"""The further kernels of `course_recording.profiling.cases.further`: right, and a GPU's results."""
 
 import numpy as np
 import pytest
 
 from course import backend
-from course_recording.profiling.further import CASES
+from course_recording.profiling.cases.further import CASES
 from warpsim import cuda as host
 from warpsim import trace
 

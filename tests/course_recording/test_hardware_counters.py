@@ -14,7 +14,7 @@ import pytest
 
 from course.files import data_path
 from course_recording.profiling import counter_agreement, hardware_counters
-from course_recording.profiling.counter_cases import COUNTERS, Case
+from course_recording.profiling.cases.accesses import COUNTERS, Case
 from warpsim import cuda, trace
 from warpsim.watch import counts
 
@@ -142,7 +142,7 @@ def row_of(case: Case, **changes: str) -> dict[str, str]:
     kernel = hardware_counters.WIDE if case.kernel is None else case.kernel.__name__
     return {
         "ID": "0",
-        "Kernel Name": f"profiling::counter_kernels::{kernel}[abi:v1]",
+        "Kernel Name": f"profiling::access_kernels::{kernel}[abi:v1]",
         "Grid Size": str(hardware_counters.triple(case.grid)),
         "Block Size": str(hardware_counters.triple(case.block)),
         **dict.fromkeys(COUNTERS.values(), "0"),

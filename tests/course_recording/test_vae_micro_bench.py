@@ -16,7 +16,8 @@ from course.measure.roofline import ImpossibleFigure, Roofs
 from course.measure.timing import timing_of
 from course_lessons.lesson16 import pictures
 from course_models.training import adam, losses
-from course_recording import graph_times, roofline_table
+from course_recording import launch_costs
+from course_recording.charts import roofline_table
 from course_recording.frame import Bench, judged
 from course_recording.subjects import vae_micro
 from tests.course_recording.fake_gpu import FakeGPU
@@ -48,9 +49,9 @@ def bench(monkeypatch):
         return lambda: [call() for _ in range(2)], None
 
     monkeypatch.setattr(made, "time", given)
-    monkeypatch.setattr(graph_times, "time", lambda b, r, its, done, name: given(
+    monkeypatch.setattr(launch_costs, "time_in_graph", lambda b, r, its, done, name: given(
         bytes=its, operations=done))  # fmt: skip
-    monkeypatch.setattr(graph_times, "of_numba", captured)
+    monkeypatch.setattr(launch_costs, "of_numba", captured)
     monkeypatch.setattr(made, "peer", lambda name: None)
     monkeypatch.setattr("course_recording.frame.poison", lambda out, cuda: None)
     return made
@@ -81,7 +82,8 @@ def test_every_kernel_is_right_in_every_strategy(bench, monkeypatch):
         "gather",
     } <= set(found)
     assert found["matmul nn"]["naive"] == {
-        ("8x12x4", graph_times.METRIC), ("8x12x4", "error"), ("8x8x8", "time"), ("8x8x8", "error"),
+        ("8x12x4", launch_costs.IN_A_GRAPH), ("8x12x4", "error"),
+        ("8x8x8", "time"), ("8x8x8", "error"),
     }  # fmt: skip
     assert vae_micro.COST.keys() <= set(found)
 
@@ -104,8 +106,8 @@ def test_pytorch_computes_the_same(bench, monkeypatch):
     monkeypatch.setattr(bench, "peer", lambda name: torch if name == "torch" else None)
     monkeypatch.setattr(vae_micro, "DEVICE", "cpu")
     monkeypatch.setattr("course_recording.frame.judged", on_host)
-    monkeypatch.setattr(graph_times, "judged", on_host)
-    monkeypatch.setattr(graph_times, "of_torch", lambda call, calls: (call, call()))
+    monkeypatch.setattr(launch_costs, "judged", on_host)
+    monkeypatch.setattr(launch_costs, "of_torch", lambda call, calls: (call, call()))
     monkeypatch.setattr(vae_micro.peers, "torch_compiled", lambda bench, call, *arrays: call)
     vae_micro.run(bench)
     assert not bench.failures
@@ -147,24 +149,24 @@ def test_a_call_of_a_graph_takes_its_share_and_no_less_than_the_roofs_allow(monk
     bench = SimpleNamespace(roofs=ROOFS)
 
     def replay():
-        gpu.launch(graph_times.CALLS * 4e-6, cost=1e-5)
+        gpu.launch(launch_costs.CALLS * 4e-6, cost=1e-5)
 
-    timing = graph_times.time(bench, replay, 8e6, 1000, "x")
+    timing = launch_costs.time_in_graph(bench, replay, 8e6, 1000, "x")
     assert timing.median == pytest.approx(4e-3, rel=0.01) and not timing.cold
     with pytest.raises(ImpossibleFigure, match="L2"):
-        graph_times.time(bench, replay, 32e6, 1000, "x")
+        launch_costs.time_in_graph(bench, replay, 32e6, 1000, "x")
 
 
 def test_a_program_in_tf32_is_captured_in_tf32(monkeypatch):
     torch = pytest.importorskip("torch")
     seen = []
     monkeypatch.setattr(
-        graph_times.launch_costs, "captured_by_torch",
+        launch_costs, "captured_by_torch",
         lambda module, *_: seen.append(module.backends.cuda.matmul.allow_tf32),
     )  # fmt: skip
     for on in (True, False):
         with vae_micro.tf32(torch, on):
-            graph_times.of_torch(lambda: None, 3)
+            launch_costs.of_torch(lambda: None, 3)
     assert seen == [True, False]
 
 
@@ -189,7 +191,7 @@ def figures():
                 for name, ms in steps]  # fmt: skip
     return [
         *bench.rows, *products,
-        figure("matmul nt", "naive", "128x784x400", 0.1, 1e6, 8e7, metric=graph_times.METRIC),
+        figure("matmul nt", "naive", "128x784x400", 0.1, 1e6, 8e7, metric=launch_costs.IN_A_GRAPH),
         figure("transpose", "naive", "64x32", 2.0, 1e9),
         figure("gather", "each", "64x14", 4.0, 1e9),
         figure("bce", "tree", "4096", 2.0, 1e9, 1e9), figure("bce", "torch", "4096", 1.5, 1e9, 1e9),

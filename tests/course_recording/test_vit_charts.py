@@ -4,7 +4,7 @@ import pytest
 
 from course.measure.recorded import Figure
 from course.plots.roofline_chart import intensity
-from course_recording import vit_charts
+from course_recording.charts import vit as vit_charts
 from tests.pictures import assert_drawn, picture_texts
 
 

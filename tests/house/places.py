@@ -94,6 +94,4 @@ CIRCLES = {
     frozenset({"course/backend", "course/door", "course/measure"}),
     frozenset({"course_app/cluster", "course_app/pipeline"}),
     frozenset({"course/compiler", "course/diagnosis"}),
-    frozenset({"course_recording", "course_recording/subjects"}),
-    frozenset({"course_recording/profiling", "course_recording/profiling/further"}),
 }  # fmt: skip

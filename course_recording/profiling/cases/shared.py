@@ -7,8 +7,8 @@ import numpy as np
 from numba import boolean, complex64, float32, float64, int8, int16, int32, int64, uint8
 
 from course.backend import cuda
-from course_recording.profiling.counter_cases import numbers, scattered, shuffled
-from course_recording.profiling.further.cases import Cases, zeros
+from course_recording.profiling.cases.accesses import numbers, scattered, shuffled
+from course_recording.profiling.cases.noted import Cases, zeros
 
 CASES = Cases()
 EDGE = 8

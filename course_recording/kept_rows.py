@@ -1,4 +1,7 @@
-"""What a stopped bench has measured: kept beside the subject's file until that one is written."""
+"""Rows that outlive a run: of a bench that was stopped, and of parts that are not measured anew.
+
+The first are kept beside the subject's file until that one is written; the second stay in it.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,21 @@ import course_app
 import course_lessons
 import course_models
 from course.files import write_whole
-from course.measure.recorded import COLUMNS, Figure
+from course.measure.recorded import COLUMNS, Figure, Recording
 
 #: Folders whose code figures depend on: what measures, and what is measured.
 MEASURED = course, course_models, course_app, course_lessons
-ROOMS = tuple(Path(file).parent for file in (__file__, *(its.__file__ for its in MEASURED)))
+FOLDERS = tuple(Path(file).parent for file in (__file__, *(its.__file__ for its in MEASURED)))
+
+#: Lines of a header on which other rows' figures do not depend, or that their own run has.
+OF_A_RUN = ("date", "roofs", "command", "notes")
 
 
-def sources(rooms: Iterable[Path] = ROOMS) -> str:
+def sources(folders: Iterable[Path] = FOLDERS) -> str:
     """A digest of the code in some folders: a kernel that was changed is measured anew."""
     digest = hashlib.sha256()
-    for room in rooms:
-        for path in sorted(room.rglob("*.py")):
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -94,3 +100,28 @@ class Unfinished:
         """Delete the file: the subject's own is written."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def beside_others(
+    others: Recording | None, facts: Mapping[str, str], rows: list[Figure], parts: list[str]
+) -> tuple[dict[str, str], list[Figure]]:
+    """Header and rows of the file: new rows in the place of those of the same programs.
+
+    The header is that of the other rows, and its notes name the parts, when they were measured, and
+    what differed then. Where there are no others, they say so.
+    """
+    what = f"{', '.join(parts)}: measured alone"
+    if others is None:
+        return {**facts, "notes": joined(facts.get("notes"), f"{what}, and nothing else")}, rows
+    header = dict(others.header)
+    differing = [f"{key}={value}" for key, value in facts.items()
+                 if key not in OF_A_RUN and header.get(key) != value]  # fmt: skip
+    what = " ".join([what, f"on {facts['date']}", *differing])
+    header["notes"] = joined(header.get("notes"), facts.get("notes"), what)
+    new = {row.key for row in rows}
+    return header, [row for row in others.figures if row.key not in new] + rows
+
+
+def joined(*notes: str | None) -> str:
+    """Notes in one line, each once."""
+    return "; ".join(dict.fromkeys(filter(None, notes)))

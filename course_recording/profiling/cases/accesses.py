@@ -16,8 +16,8 @@ from numba import types
 from course.kernels import transpose
 from course.kernels.reconstruct import ladder
 from course.kernels.steps import ceil_div
-from course_recording.profiling import counter_kernels as kernels
-from course_recording.profiling import counter_lesson_kernels as lessons
+from course_recording.profiling.cases import access_kernels as kernels
+from course_recording.profiling.cases import lesson_kernels as lessons
 
 #: Counter of the data file -> the counter of Nsight Compute that it is.
 COUNTERS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_recording.profiling.counter_cases import Case, filled
+from course_recording.profiling.cases.accesses import Case, filled
 
 
 class Cases(list[Case]):

@@ -9,8 +9,8 @@ import numpy as np
 from numba import complex64, float32, float64, int16, int32, int64, uint8, uint16, uint32, uint64
 
 from course.backend import cuda
-from course_recording.profiling.counter_cases import numbers, scattered, shuffled
-from course_recording.profiling.further.cases import Cases, zeros
+from course_recording.profiling.cases.accesses import numbers, scattered, shuffled
+from course_recording.profiling.cases.noted import Cases, zeros
 from warpsim.ptx.intrinsics import load2, load4, load_streaming, store2, store4, store_streaming
 
 CASES = Cases()

@@ -21,7 +21,7 @@ from course.measure import recorded
 from course.measure.measured_roofs import ROOF, roofs_in
 from course.measure.recorded import BadMeasurements, Figure
 from course.measure.roofline import Roofs
-from course_recording.graph_times import METRIC
+from course_recording.launch_costs import IN_A_GRAPH
 
 COLUMNS = (
     "op", "strategy", "M", "K", "N", "time", "spread", "bytes", "flops", "bandwidth", "% of peak",
@@ -57,7 +57,7 @@ def sizes(figure: Figure) -> tuple[str, str, str]:
 
 def share(figure: Figure, roofs: Roofs) -> float:
     """How much of what binds it a program reaches: of its memory's, or its pipe's peak."""
-    in_l2 = figure.metric == METRIC and roofs.l2_bandwidth
+    in_l2 = figure.metric == IN_A_GRAPH and roofs.l2_bandwidth
     found = [figure.gigabytes_per_second / (roofs.l2_bandwidth if in_l2 else roofs.bandwidth)]
     pipe, products = PIPE.get(figure.variant, ("float32", 1))
     if figure.operations and pipe in roofs.rates:
@@ -70,7 +70,7 @@ def rows(figures: Iterable[Figure]) -> Iterator[list[str]]:
     figures = list(figures)
     roofs = roofs_in(figures)
     for its in figures:
-        if its.metric not in ("time", METRIC) or not its.bytes:
+        if its.metric not in ("time", IN_A_GRAPH) or not its.bytes:
             continue
         computes = not math.isnan(its.teraflops)
         amounts = (

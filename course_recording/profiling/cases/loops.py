@@ -10,8 +10,8 @@ from numba import complex128, float32, float64, int32, int64
 from numba.types import UniTuple
 
 from course.backend import cuda
-from course_recording.profiling.counter_cases import numbers, scattered, shuffled
-from course_recording.profiling.further.cases import Cases, zeros
+from course_recording.profiling.cases.accesses import numbers, scattered, shuffled
+from course_recording.profiling.cases.noted import Cases, zeros
 
 CASES = Cases()
 WEIGHTS = np.array([1, 4, 6, 4, 1], "f4") / 16

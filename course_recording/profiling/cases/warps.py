@@ -7,8 +7,8 @@ import numpy as np
 from numba import float32, float64, int32, uint32
 
 from course.backend import cuda
-from course_recording.profiling.counter_cases import numbers, scattered
-from course_recording.profiling.further.cases import Cases, zeros
+from course_recording.profiling.cases.accesses import numbers, scattered
+from course_recording.profiling.cases.noted import Cases, zeros
 
 CASES = Cases()
 ALL = 0xFFFFFFFF

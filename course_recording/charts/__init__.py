@@ -1,0 +1,1 @@
+"""Charts and tables that the bench puts beside a subject's figures."""

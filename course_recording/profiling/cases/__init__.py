@@ -1,0 +1,1 @@
+"""Kernels whose counters a GPU read, with their launches and arguments."""
