@@ -31,7 +31,7 @@ from types import ModuleType
 from typing import Any
 
 from course.backend import one_line
-from course.kernels import launching as graphs
+from course.dispatch import graphs
 from course.measure import event_clock
 from course.measure.event_clock import footprint, is_torch
 from course.measure.roofline import bound, kinds, refuse_impossible

@@ -11,7 +11,8 @@ from types import FunctionType
 from typing import Any
 
 from course.checks.twins import is_gpu_kernel
-from course.checks.verdicts import Failure, count
+from course.checks.verdicts import Failure
+from warpsim.core.words import count
 from warpsim.run.kernel import Kernel
 
 # A part of Numba's messages that says where in Numba it happened, not what is wrong.

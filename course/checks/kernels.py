@@ -44,7 +44,8 @@ from course.checks.trials import (
     named_case,
 )
 from course.checks.twins import is_gpu_kernel
-from course.checks.verdicts import Failure, NotStarted, count
+from course.checks.verdicts import Failure, NotStarted
+from warpsim.core.words import count
 from warpsim.host import gpus
 from warpsim.watch.advice import BARRIERS
 

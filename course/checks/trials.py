@@ -13,8 +13,9 @@ import numpy as np
 
 from course.checks.comparing import extent, first, place, told_apart
 from course.checks.exercises import Case, Dimensions, Exercise, KernelExercise
-from course.checks.verdicts import Failure, brief, count
+from course.checks.verdicts import Failure, brief
 from warpsim.core.masks import limited_steps
+from warpsim.core.words import count
 
 _printing = threading.RLock()  # sys.stdout is the process's
 

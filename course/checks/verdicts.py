@@ -184,11 +184,6 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
     return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)
 
 
-def count(number: int, noun: str) -> str:
-    """ "1 case", "7 cases", "1,003 elements"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def brief(value: Any, longest: int = 60) -> str:
     """A value as Python writes it, at most so many characters; "…" at its end says that it goes on.
 

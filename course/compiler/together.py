@@ -33,7 +33,7 @@ def answers(
     kernel: FunctionType | None = None,
 ) -> Answers:  # fmt: skip
     """What Numba learns of a target: for a kernel and its argument types, or for all there are."""
-    from course.door.layout import follows  # loads numba-cuda, as compiling does
+    from course.dispatch.slots import follows  # loads numba-cuda, as compiling does
 
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):

@@ -19,8 +19,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from course import backend
-from course.diagnosis import wheels as toolkits
-from course.diagnosis.installed import CLONE, bring, installed_as
+from course import installed as toolkits
+from course.installed import CLONE, bring, installed_as
 from warpsim.host import gpus
 
 COMPILED_WITH = "13.0"  # the toolkit's release in the extra compile

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from course import backend
-from course.checks.verdicts import count
-from course.diagnosis import wheels
-from course.diagnosis.installed import CLONE, COLAB, WHEEL, installed_as
+from course import backend, installed
 from course.driver import Driver, read_driver
+from course.installed import CLONE, COLAB, WHEEL, installed_as
+from warpsim.core.words import count
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_COMPUTE_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # what a toolkit of that generation compiles
@@ -227,12 +226,12 @@ def probe_numba_cuda(facts: Facts) -> Probe:
         return Probe("numba-cuda", "ok", version)
     if not facts.driver.devices:
         return Probe("numba-cuda", "absent", "not installed; it is needed only with a GPU")
-    extra = wheels.extra_for(facts.driver.version)
+    extra = installed.extra_for(facts.driver.version)
     return Probe(
         "numba-cuda",
         "problem",
         "not installed, so the GPU is not used",
-        pip(f"numba-cuda[{extra}]") if extra else wheels.UPDATE_DRIVER,
+        pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER,
     )
 
 
@@ -246,7 +245,7 @@ def probe_numpy(facts: Facts) -> Probe | None:
 
 def probe_toolkit(facts: Facts) -> list[Probe]:
     """The toolkit's wheels among themselves, and against the driver."""
-    families = wheels.installed_families(facts.version)
+    families = installed.installed_families(facts.version)
     probes = []
     for family in families:
         mixed = family.mismatch()
@@ -275,11 +274,11 @@ def probe_toolkit(facts: Facts) -> list[Probe]:
                     "warning",
                     f"the toolkit is {newest[0]}.{newest[1]}, the driver runs up to {runs}; "
                     "kernels may fail with «Unsupported .version»",
-                    f"{wheels.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}",
+                    f"{installed.UPDATE_DRIVER} Or: {pip(*families[0].one_release(driver))}",
                 )
             )
         return probes
-    extra = wheels.extra_for(driver)
+    extra = installed.extra_for(driver)
     other = f" Or take the older toolkit: {pip(f'numba-cuda[{extra}]')}" if extra else ""
     probes.append(
         Probe(
@@ -287,7 +286,7 @@ def probe_toolkit(facts: Facts) -> list[Probe]:
             "problem",
             f"the driver is too old for the toolkit: it runs CUDA up to {runs}, the toolkit is "
             f"{newest[0]}.{newest[1]}",
-            wheels.UPDATE_DRIVER + other,
+            installed.UPDATE_DRIVER + other,
         )
     )
     return probes
@@ -295,7 +294,7 @@ def probe_toolkit(facts: Facts) -> list[Probe]:
 
 def probe_old_device(facts: Facts) -> Probe | None:
     """Is the GPU too old for the toolkit?"""
-    families = wheels.installed_families(facts.version)
+    families = installed.installed_families(facts.version)
     if not families or not facts.driver.devices:
         return None
     device = facts.driver.devices[0]
@@ -374,7 +373,7 @@ def _increment(values: Any) -> None:
 
 def probe_cupy(facts: Facts) -> Probe:
     """Is CuPy here, once, and does it compute?"""
-    names = [name for name in wheels.CUPY_NAMES if facts.version(name) is not None]
+    names = [name for name in installed.CUPY_NAMES if facts.version(name) is not None]
     if not names:
         return Probe("CuPy", "absent", "not installed; course.xp is NumPy")
     text = ", ".join(f"{name} {facts.version(name)}" for name in names)
@@ -390,7 +389,7 @@ def probe_cupy(facts: Facts) -> Probe:
     module, reason = backend.array_module()
     if module.__name__ == "cupy":
         return Probe("CuPy", "ok", text)
-    extra = wheels.extra_for(facts.driver.version) or "cu12"
+    extra = installed.extra_for(facts.driver.version) or "cu12"
     wanted = f"cupy-cuda{extra.removeprefix('cu')}x"
     return Probe(
         "CuPy",

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from warpsim.ptx.intrinsics import load4, store4

@@ -1,6 +1,6 @@
 """What the front doors of kernels ask of arrays: types, shapes, strides, alignment.
 
-How arrays come in and results go out is the same for all of them: `course.door`.
+How arrays come in and results go out is the same for all of them: `course.dispatch`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numba import float32
 from numba.types import float16
 
 from course.backend import cuda
-from course.door.door import Result
-from course.door.layout import Layout, name_of
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Result
+from course.dispatch.slots import Layout, name_of
 from course.kernels.steps import ceil_div
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 

@@ -22,9 +22,9 @@ import numpy as np
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of, workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP

@@ -6,10 +6,10 @@
 ...     launch.on(stream)
 
 A *problem* is a NamedTuple of all that decides between the steps: rows, columns, type of the
-elements, alignment. It is made of arrays, or of `course.door.layout.Layout`s, which have all of an
-array but its memory. A *config* is what is tuned: threads, tile, stages. A function that users
-call hands a `Ladder`'s launches to a `course.door.door.Door` and has the ladder as its attribute
-`ladder`.
+elements, alignment. It is made of arrays, or of `course.dispatch.slots.Layout`s, which have all of
+an array but its memory. A *config* is what is tuned: threads, tile, stages. A function that users
+call hands a `Ladder`'s launches to a `course.dispatch.entry.Door` and has the ladder as its
+attribute `ladder`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from course import backend
 from course.backend import cuda
-from course.kernels.launching import allow_shared
+from course.dispatch.prepared import allow_shared
 
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
+_NUMBA = (0, 30)  # compiles for "sm_90a"
 AUTO = "auto"  # the method that takes what is best for the problem
 
 
@@ -48,6 +49,35 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
     return value
+
+
+# --- the GPU --------------------------------------------------------------------------------------
+
+
+def room() -> tuple[int, bool]:
+    """Bytes of shared memory that a block can have, and whether it can be copied to meanwhile."""
+    device = backend.cuda.get_current_device()
+    shared = int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    return shared, tuple(device.compute_capability) >= (8, 0)
+
+
+def multiprocessors() -> int:
+    """Of the current GPU; those of an H200 where the simulated one does not say."""
+    return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
+
+
+def no_warpgroups() -> str:
+    """What kernels of `warpsim.ptx.hopper` need and do not find, in words; else nothing."""
+    capability = tuple(backend.cuda.get_current_device().compute_capability)
+    if capability != (9, 0):
+        return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
+    version = backend.installed_version("numba-cuda") or ""
+    if backend.gpu() is not None and backend.version_tuple(version) < _NUMBA:
+        return f"needs numba-cuda 0.30, which compiles for sm_90a, and {version} is installed"
+    return ""
+
+
+# --- launches -------------------------------------------------------------------------------------
 
 
 class Launch(NamedTuple):

@@ -21,8 +21,8 @@ from llvmlite import ir
 from numba import types
 from numba.core.typing.typeof import typeof_impl
 
-from course.door.launches import NotPacked
-from course.door.layout import Layout
+from course.dispatch.prepared import NotPacked
+from course.dispatch.slots import Layout
 from warpsim.host import libcuda
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 from warpsim.ptx.fragments import done
@@ -59,7 +59,7 @@ class TensorMap:
 
     Parameters
     ----------
-    array : device array, or `course.door.layout.Layout`, 2-D
+    array : device array, or `course.dispatch.slots.Layout`, 2-D
         float16, bfloat16 or float32; rows of neighbours, which begin at multiples of 16 bytes.
     rows, columns : int
         Of the box, at most 256 each. With `swizzle` a row has 128 bytes.
@@ -110,7 +110,7 @@ class TensorMap:
 
         Raises
         ------
-        course.door.launches.NotPacked
+        course.dispatch.prepared.NotPacked
             When this driver's maps are not like that.
         """
         if not _address_is_first():

@@ -12,8 +12,8 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
 from course.kernels.arrays import Array, blocks_over, checked_float32
 from course.kernels.steps import Ladder, Launch, Step, Work, require_choice
 

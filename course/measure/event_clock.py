@@ -236,20 +236,6 @@ def _gpu_kernels(cuda: Any) -> tuple[Callable[[int], None], Callable[[], None]]:
 ALIGNMENT = 256  # bytes; what a fresh allocation has at least
 
 
-class Memory:
-    """A piece of device memory as every library takes it, through the CUDA array interface."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], strides: Any, dtype: str, owner: Any):
-        self.owner = owner  # keeps the memory alive
-        self.__cuda_array_interface__ = {
-            "data": (address, False),
-            "shape": tuple(shape),
-            "strides": None if strides is None else tuple(strides),
-            "typestr": dtype,
-            "version": 3,
-        }
-
-
 def is_device_array(value: Any) -> bool:
     """Whether a value lies on the device: of Numba, CuPy or PyTorch."""
     if is_torch(value):
@@ -310,6 +296,8 @@ def _layout(value: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 def copy_of(value: Any, cuda: Any) -> Any:
     """A copy of a device array, of the same library, shape, strides and alignment."""
+    from course.dispatch.slots import DeviceMemory  # loads Numba
+
     if is_torch(value):
         import torch
 
@@ -325,9 +313,10 @@ def copy_of(value: Any, cuda: Any) -> Any:
     room = cuda.device_array(ALIGNMENT + end - first, np.uint8)
     base = room.__cuda_array_interface__["data"][0]
     begin = base + (start - base) % ALIGNMENT
-    source = cuda.as_cuda_array(Memory(start, (end - first,), None, "|u1", value))
-    cuda.as_cuda_array(Memory(begin, (end - first,), None, "|u1", room)).copy_to_device(source)
-    twin = Memory(begin - first, given["shape"], given.get("strides"), given["typestr"], room)
+    source = cuda.as_cuda_array(DeviceMemory(start, (end - first,), None, "|u1", value))
+    target = cuda.as_cuda_array(DeviceMemory(begin, (end - first,), None, "|u1", room))
+    target.copy_to_device(source)
+    twin = DeviceMemory(begin - first, given["shape"], given.get("strides"), given["typestr"], room)
     if type(value).__module__.split(".")[0] == "cupy":
         import cupy
 

@@ -149,7 +149,7 @@ def dask_processes() -> Any:
     try:
         from course_app.cluster import processes as cluster_processes
     except ImportError as error:
-        from course.diagnosis.installed import bring
+        from course.installed import bring
 
         raise ImportError(f"Dask cannot be imported ({error}): {bring('cluster')}") from error
     return cluster_processes

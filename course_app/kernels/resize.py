@@ -22,9 +22,9 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import workspace
 from course.kernels.arrays import Array, whole
 
 LOBES = 3  # of the filter, to each side

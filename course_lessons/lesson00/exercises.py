@@ -3,9 +3,9 @@
 import numpy as np
 
 from course.checks.exercises import Case, Tolerance
-from course.checks.verdicts import count
 from course_lessons.cases import drawn, empty, integers, normal, uniform
 from course_lessons.edits import LessonKernel
+from warpsim.core.words import count
 
 # --- fill-index: exactly as many threads as elements, so no guard is needed yet -------------------
 

@@ -4,10 +4,11 @@ import numpy as np
 
 from course.checks.comparing import first, shown
 from course.checks.exercises import Case, FunctionExercise, Tolerance, launch_covers
-from course.checks.verdicts import Failure, NotStarted, count
+from course.checks.verdicts import Failure, NotStarted
 from course_lessons.cases import drawn, empty, fixed, integers, normal, uniform, unit, zeros
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson00.exercises import scale_add_case
+from warpsim.core.words import count
 
 # --- square-map: one thread, one element ----------------------------------------------------------
 

@@ -11,10 +11,11 @@ from course.checks.exercises import (
     Tolerance,
     launch_covers,
 )
-from course.checks.verdicts import Failure, count
+from course.checks.verdicts import Failure
 from course_lessons.cases import covering, drawn, empty, fixed, normal, uniform, zeros
 from course_lessons.edits import LessonKernel, edits
 from warpsim import trace
+from warpsim.core.words import count
 
 
 def _side_by_side(operation, why):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.checks.verdicts import count
 from course_lessons.cases import drawn, empty, factors, uniform, unit
 from course_lessons.edits import LessonKernel, edits
+from warpsim.core.words import count
 
 BARRIER = (
     "A thread reads what another thread writes: put cuda.syncthreads() between the two, outside "

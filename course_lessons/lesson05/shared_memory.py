@@ -993,7 +993,7 @@ print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared
 #
 # And how large may it be? 48 KiB again, at first. But a GPU has more: a T4 gives a block up to 64
 # KiB, an H200 227. For that the driver must be asked, once for each kernel. Numba has no word for
-# it; the package has, `allow_shared` in `course/kernels/launching.py`, and
+# it; the package has, `allow_shared` in `course/dispatch/prepared.py`, and
 # [lesson 14](14_a_network_in_one_kernel.ipynb) needs it. The simulator asks nobody, and keeps the
 # GPU's own limit:
 

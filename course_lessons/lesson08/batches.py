@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.kernels import launching as graphs
+from course.dispatch import graphs
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.timeline import Span
 from course_lessons.lesson08.pinned import PinnedPool, Recorder, Slot, floats, untimed, views

@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course.checks.verdicts import count
 from course_lessons.cases import fixed, table
 from course_lessons.edits import edits
 from course_lessons.lesson08.judges import Shelf, judge_packing, judge_queue, judge_stale
 from course_lessons.lesson08.overlap import serial_fraction
+from warpsim.core.words import count
 
 # --- fill the queues ----------------------------------------------------------------------------
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from course.checks.answers import looks_like_a_stub, plain_function
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.checks.verdicts import brief, count
+from course.checks.verdicts import brief
 from course_lessons.cases import fixed, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson03.judges import judge_pair
 from course_lessons.lesson09.judges import judge_remaining, judge_saved
 from course_lessons.lesson09.killed_writes import kill_everywhere
 from course_lessons.lesson09.watching import call_watched
+from warpsim.core.words import count
 
 # --- many images in one launch --------------------------------------------------------------------
 

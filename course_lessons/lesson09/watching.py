@@ -21,7 +21,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from course.checks.answers import line_of, plain_function
-from course.checks.verdicts import Failure, count
+from course.checks.verdicts import Failure
+from warpsim.core.words import count
 
 LOOK = 0.02  # seconds between two looks at the threads
 LOOKS = 4  # as many that see the same make a deadlock

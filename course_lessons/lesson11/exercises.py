@@ -4,11 +4,11 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.rivals import Rivals
-from course.checks.verdicts import count
 from course_lessons.cases import fixed
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson11.judges import judge_range, judge_rotation, judge_tournament
 from course_lessons.lesson11.toy_svd import cosines, rotated, swept, tournament
+from warpsim.core.words import count
 
 # --- a rotation -----------------------------------------------------------------------------------
 

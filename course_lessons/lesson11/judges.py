@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.verdicts import brief, count
+from course.checks.verdicts import brief
+from warpsim.core.words import count
 
 # --- a rotation -----------------------------------------------------------------------------------
 

@@ -412,7 +412,7 @@ predict.answer(
 
 # %% [markdown]
 # A block of an H200 can have up to 227 KiB, if the kernel is allowed to ask for it
-# (`course/kernels/launching.py`). A T4 has 64, too few: there the package's kernel fetches the
+# (`course/dispatch/prepared.py`). A T4 has 64, too few: there the package's kernel fetches the
 # weights in parts.
 #
 # If a block stays for many spectra, it must not end with its first one: its warps go through the

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course.door.layout import in_c_order
+from course.dispatch.slots import in_c_order
 from course_lessons.cases import drawn, fixed, normal, table
 from course_lessons.edits import edits
 from course_lessons.lesson15.judges import find_each, judge_bits, judge_order, judge_plans

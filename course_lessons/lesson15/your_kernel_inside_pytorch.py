@@ -401,8 +401,8 @@ def find_plan(x, plans, prepare):
 check("find-a-plan", find_plan)
 
 # %% [markdown]
-# The package's own is `course/door/`: `door.py` finds plans, `launches.py` packs words for the
-# driver, `libraries.py` knows how each library's arrays are looked at. The result is one function
+# The package's own is `course/dispatch/`: `entry.py` finds plans, `prepared.py` packs words for the
+# driver, `array_facts.py` knows how each library's arrays are looked at. The result is one function
 # for all arrays:
 
 # %%

@@ -21,7 +21,8 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.kernels import activation, launching
+from course.dispatch import graphs
+from course.kernels import activation
 from course.kernels.arrays import known
 from course.kernels.gemm import float32 as matmul
 from course.kernels.steps import Launch, ceil_div, configured
@@ -134,7 +135,7 @@ class LayeredTrainer:
 
     def _one(self) -> None:
         if self._warm and self._graph is None and self._origin is not None:
-            self._graph, _ = launching.captured(self._origin, self._queue)
+            self._graph, _ = graphs.captured(self._origin, self._queue)
         if self._graph is not None:
             self._graph.launch(self._origin)
             return

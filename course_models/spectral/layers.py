@@ -14,7 +14,7 @@ from typing import Any
 from numba import float32
 
 from course.backend import cuda
-from course.door.layout import workspace
+from course.dispatch.slots import workspace
 from course.kernels.activation import gelu
 from course.kernels.warps import ALL
 from course_models.spectral.data import BANDS, FRAMES, POINTS

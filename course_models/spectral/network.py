@@ -23,11 +23,11 @@ import numpy as np
 from numba import vectorize
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.prepared import allow_shared
 from course.kernels.arrays import Array, checked_float32, in_order
-from course.kernels.launching import allow_shared, room
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, room
 from course_models.spectral.config import FusedShape
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.fused import fused

@@ -37,9 +37,9 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import workspace
 from course.kernels import reduce
 from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice

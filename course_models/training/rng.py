@@ -20,8 +20,8 @@ import numpy as np
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
 from course.kernels.arrays import Array, flat, holds
 from course.kernels.steps import Launch, ceil_div
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.door.launches import Attribute, Packed
+from course.dispatch.graphs import captured
+from course.dispatch.prepared import Attribute, Packed, allow_shared
 from course.kernels.gemm.small_tile import PRECISIONS
-from course.kernels.launching import allow_shared, captured
 from course_models.training.adam import BETA1, BETA2
 from course_models.vae.block_sync import MISSING
 from course_models.vae.forward import forward_of

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course import backend
-from course.measure.event_clock import Memory
+from course.dispatch.slots import DeviceMemory
 from warpsim.host import libcuda
 
 ALIGNED = 256  # bytes: a GPU's own allocations begin at multiples of that
@@ -107,7 +107,7 @@ def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
         return backend.cuda.device_array(size, np.uint8), lambda: None
     address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
     libcuda.call("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
-    place = Memory(address.value, (size,), (1,), "|u1", None)
+    place = DeviceMemory(address.value, (size,), (1,), "|u1", None)
     give = functools.partial(libcuda.call, "cuMemFreeAsync", address, queue)
     return backend.cuda.as_cuda_array(place, sync=False), give
 

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import Layout, in_c_order, workspace
-from course.door.libraries import Seen, handle_of
+from course.dispatch.array_facts import Seen, handle_of
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.graphs import captured
+from course.dispatch.slots import Layout, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
 from course.kernels.gemm import gemv, unfused_epilogue
 from course.kernels.gemm.half import gemm
-from course.kernels.launching import captured
 from course.kernels.steps import Launch
 from course_models import is_whole
 from course_models.patches import ON_GPU, PatchEmbedding, checked_images

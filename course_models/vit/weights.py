@@ -225,7 +225,7 @@ def _library() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        from course.diagnosis.installed import bring
+        from course.installed import bring
 
         raise ImportError(
             f"safetensors cannot be imported ({error}): {bring('weights')}"

@@ -41,8 +41,7 @@ class CountersNotRead(RuntimeError):
 # ---------------------------------------------------------------------- the launching process
 def launch(cases: list[Case], launches: int, facts: Path, sass: Path | None) -> None:
     """Launch every case; write which GPU and versions did it, and the machine code."""
-    from course import backend
-    from course.door import disk
+    from course import backend, kernel_cache
     from course_recording.profiling.cases.access_kernels import shared_wide
 
     if backend.gpu() is None:
@@ -51,7 +50,7 @@ def launch(cases: list[Case], launches: int, facts: Path, sass: Path | None) -> 
     launched = {}
     for case in cases:
         kernel = wide if case.kernel is None else case.kernel
-        disk.keep(kernel)
+        kernel_cache.keep(kernel)
         arguments = case.arguments(cuda.to_device)
         launched.setdefault(id(kernel), (kernel, case.name))
         cuda.synchronize()

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.door.door import Door
-from course.door.layout import name_of
+from course.dispatch.entry import Door
+from course.dispatch.slots import name_of
 from course.kernels import norm
 from course.kernels.attention import attention
 from course.kernels.norm import halves

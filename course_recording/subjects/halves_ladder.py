@@ -13,8 +13,7 @@ from typing import Any
 
 from course import backend
 from course.kernels.gemm.half import config_for, gemm
-from course.kernels.launching import multiprocessors
-from course.kernels.steps import ceil_div
+from course.kernels.steps import ceil_div, multiprocessors
 from course.measure.recorded import Figure
 from course_recording.frame import compiled_facts
 from course_recording.subjects import halves

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.kernels.launching import room
 from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.first_steps import REGISTERS
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
 from course.kernels.norm.registers import short_config
-from course.kernels.steps import configured
+from course.kernels.steps import configured, room
 from course_recording import launch_costs, peers
 from course_recording.peers import cuda_cpp as cuda_cpp_norm
 

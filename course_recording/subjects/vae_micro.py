@@ -24,8 +24,7 @@ import numpy as np
 
 from course.kernels import activation, transpose
 from course.kernels.gemm import float32 as matmul
-from course.kernels.launching import room
-from course.kernels.steps import configured
+from course.kernels.steps import configured, room
 from course_lessons.lesson16.parts import gather
 from course_models.training import adam, losses, rng
 from course_recording import peers

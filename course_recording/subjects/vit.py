@@ -35,7 +35,7 @@ import numpy as np
 from PIL import Image
 
 from course import backend
-from course.door.door import Door
+from course.dispatch.entry import Door
 from course.kernels import attention
 from course.kernels.gemm import unfused_epilogue
 from course.kernels.gemm.half import gemm

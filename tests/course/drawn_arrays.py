@@ -28,7 +28,7 @@ import course.kernels
 import course_app.kernels
 import course_models
 from course.backend import cuda
-from course.door.door import Door
+from course.dispatch.entry import Door
 
 F = np.float64
 

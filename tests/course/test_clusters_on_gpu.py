@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course import backend
-from course.kernels.launching import no_warpgroups
+from course.kernels.steps import no_warpgroups
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """

@@ -27,10 +27,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from course import kernel_cache
 from course.__main__ import main
 from course.checks import progress
 from course.checks.exercises import exercises
-from course.door import disk
 from course.files import FolderInUse, alone_in
 from course.measure import recorded
 from course.measure.recorded import Figure
@@ -304,7 +304,7 @@ class Binary(Figures):
 
 class Kernels:
     ways, error = (damaged,), ()
-    cache = disk.DiskCache(None)
+    cache = kernel_cache.DiskCache(None)
 
     def write(self, path):
         self.cache._file = lambda signature: path
@@ -370,7 +370,7 @@ def test_a_cache_reads_what_nobody_else_can_have_written(kind, here, rebuilt, mo
     good, whole = path.read_bytes(), its.read(path)
     assert path.stat().st_mode & 0o77 == 0 and whole
     if kind is Kernels:
-        good = disk.MARK + hashlib.sha256(PICKLE).digest() + PICKLE
+        good = kernel_cache.MARK + hashlib.sha256(PICKLE).digest() + PICKLE
     user = os.geteuid()
     for seed in range(2 * DRAWS):
         rng = np.random.default_rng(seed)
@@ -401,7 +401,7 @@ def test_a_cache_reads_what_nobody_else_can_have_written(kind, here, rebuilt, mo
 
 
 def load(path):
-    cache = disk.DiskCache(None)
+    cache = kernel_cache.DiskCache(None)
     cache._file = lambda signature: path
     return cache.load_overload("", SimpleNamespace(refresh=lambda: None))
 

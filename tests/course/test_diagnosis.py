@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course import __version__, backend
+from course import __version__, backend, installed
+from course import installed as toolkits
 from course.compiler import facts as compile
 from course.compiler import toolchain
-from course.diagnosis import installed, probes
+from course.diagnosis import probes
 from course.diagnosis import report as diagnosis
-from course.diagnosis import wheels as toolkits
 from course.diagnosis.probes import Facts
 from course.diagnosis.report import doctor
 from course.driver import Device, Driver

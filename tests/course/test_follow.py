@@ -8,7 +8,7 @@ from numba import float32, types
 
 from course import backend, cuda, trace
 from course.compiler.facts import compiled
-from course.door import launches
+from course.dispatch import prepared as launches
 from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.gemm import gemv, half, mma_sync, split_k, warp_specialised
 from course.kernels.norm.halves import wide

@@ -15,12 +15,12 @@ from course.images import images
 from course.kernels import norm
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import rows_are_aligned
-from course.kernels.launching import room
 from course.kernels.norm.backward import BACKWARD, layer_norm_backward
 from course.kernels.norm.backward_registers import backward_config, backward_in_registers
 from course.kernels.norm.first_steps import FIRST_STEPS, NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm, method_for
 from course.kernels.norm.registers import row_config, rows_in_registers, short_config
+from course.kernels.steps import room
 from course_recording.frame import Bench, WrongResult
 from course_recording.peers import cuda_cpp
 from course_recording.subjects import norm as bench_norm

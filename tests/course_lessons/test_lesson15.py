@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from course.door.layout import in_c_order
+from course.dispatch.slots import in_c_order
 from course_lessons.lesson15 import pictures
 from course_lessons.lesson15.judges import FORMS, judge_bits, judge_order, rounded
 from course_lessons.lesson15.toy_door import Plan, Tensor, Workshop

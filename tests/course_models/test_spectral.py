@@ -8,7 +8,7 @@ import pytest
 
 import course
 from course import cuda, trace
-from course.kernels.launching import allow_shared
+from course.dispatch.prepared import allow_shared
 from course.measure.occupancy import occupancy
 from course_models.spectral import network
 from course_models.spectral import weights as spectral_weights
@@ -238,7 +238,7 @@ def test_shapes_that_cannot_be_are_refused():
 
 
 def test_a_gpu_is_asked_for_more_shared_memory_in_the_words_of_both_numba_cudas(monkeypatch):
-    from course.kernels import launching
+    from course.dispatch import prepared
 
     asked = []
 
@@ -256,11 +256,11 @@ def test_a_gpu_is_asked_for_more_shared_memory_in_the_words_of_both_numba_cudas(
 
     driver = Driver()
     monkeypatch.setattr(libcuda, "library", lambda: driver)
-    launching._allow(SimpleNamespace(handle=7, kernel=None), 3, 81_000)
-    launching._allow(SimpleNamespace(handle=7), 3, 81_000)
+    prepared._allow(SimpleNamespace(handle=7, kernel=None), 3, 81_000)
+    prepared._allow(SimpleNamespace(handle=7), 3, 81_000)
     assert asked == [(8, 81_000, "kernel", 7, 3), (8, 81_000, "function", 7)]
     with pytest.raises(RuntimeError, match="refuses 90,000 bytes .*CUDA_ERROR_INVALID_VALUE"):
-        launching._allow(SimpleNamespace(handle=7), 3, 90_000)
+        prepared._allow(SimpleNamespace(handle=7), 3, 90_000)
 
 
 # --- the front door ------------------------------------------------------------------------------

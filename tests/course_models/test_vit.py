@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda
-from course.door.layout import Layout, planning
+from course.dispatch.slots import Layout, planning
 from course.kernels.gemm import unfused_epilogue
 from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course_models.vit.buffers import lifetimes, packed

@@ -6,11 +6,6 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 
 #: Today's folders and files that will lie in another place, and that place.
 MOVES = {
-    "course/door": "course/dispatch",
-    "course/door/disk": "course/kernel_cache",
-    "course/diagnosis/installed": "course/installed",
-    "course/diagnosis/wheels": "course/installed",
-    "course/kernels/launching": "course/dispatch",
     "course/kernels/cpu": "course/kernels/reconstruct",
     "course/kernels/intrinsics": "warpsim/ptx",
     "course/kernels/tensor_maps": "warpsim/ptx",
@@ -82,16 +77,11 @@ PACKAGES = ("warpsim", "course", "course_models", "course_app", "course_lessons"
 
 #: Files of today that import a place above theirs, and that place.
 UPWARDS = {
-    ("course.diagnosis.probes", "course/checks"),
-    ("course.door.plans", "course/measure"),
     ("course.kernels.tensor_maps", "course/dispatch"),
-    ("course_models.vit.buffers", "course/measure"),
     ("course_models.vit.reference", "course_models/spectral"),
     ("course_app.pipeline.pipeline", "course_app/cluster"),
 }
 #: Places of today, as folders and files lie now, in which each leads to each.
 CIRCLES = {
-    frozenset({"course/backend", "course/door", "course/measure"}),
     frozenset({"course_app/cluster", "course_app/pipeline"}),
-    frozenset({"course/compiler", "course/diagnosis"}),
 }  # fmt: skip

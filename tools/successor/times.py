@@ -245,8 +245,7 @@ def measure(folder: Path, file: Path) -> int:
     """Measure all kernels and write the table; returns how many failed."""
     import cupy
 
-    from course import backend
-    from course.door import disk
+    from course import backend, kernel_cache
     from course_recording.profiling.hardware_counters import versions
 
     known = {
@@ -260,7 +259,7 @@ def measure(folder: Path, file: Path) -> int:
     facts["times"] = f"medians of {ROUNDS} graphs of {CALLS} launches each, in turns, warm caches"
     lines, failed = [], 0
     for name, case in cases().items():
-        disk.keep(case.kernel)
+        kernel_cache.keep(case.kernel)
         try:
             found = measured(cupy, backend.cuda, folder, name, case.kernel)
         except Exception as error:  # the others are measured all the same

@@ -57,3 +57,8 @@ def _broken(line: str, hanging: str) -> list[str]:
         if len(parts[-1].strip()) >= ORPHAN:
             break
     return [part.replace(_HELD, " ") for part in parts]
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 case", "7 cases", "1,003 elements"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

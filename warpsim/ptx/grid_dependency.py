@@ -2,8 +2,8 @@
 
 A launch costs the GPU a microsecond or two after the last block before it has ended: blocks are
 brought to multiprocessors, barriers are made, tensor maps are read. A kernel that calls `follow`
-does all that meanwhile, and waits then. `course.door.plans` launches it so, behind another launch
-of its plan.
+does all that meanwhile, and waits then. `course.dispatch.plans` launches it so, behind another
+launch of its plan.
 
 Source: NVIDIA, CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"; PTX
 ISA, "griddepcontrol".

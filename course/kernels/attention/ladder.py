@@ -24,16 +24,25 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import Layout, name_of, workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import Layout, name_of, workspace
 from course.kernels import softmax
 from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
 from course.kernels.gemm.half import HALVES
-from course.kernels.launching import multiprocessors, no_warpgroups, room
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, round_up
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    ceil_div,
+    multiprocessors,
+    no_warpgroups,
+    require_choice,
+    room,
+    round_up,
+)
 from course.kernels.tensor_maps import TensorMap
 
 SIZES = (32, 64, 128)  # of a head

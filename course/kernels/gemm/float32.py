@@ -38,8 +38,8 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
 from course.kernels.arrays import (
     WIDE,
     Array,

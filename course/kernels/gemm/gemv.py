@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.layout import name_of
+from course.dispatch.slots import name_of
 from course.kernels.activation import EACH, FUNCTIONS, each
 from course.kernels.arrays import Array, address_of, as_words, blocks_over, flat
 from course.kernels.gemm.tiles import ELEMENTS, UNPACK

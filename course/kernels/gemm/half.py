@@ -30,15 +30,22 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of
 from course.kernels.arrays import Array, address_of, flat, holds, in_order
 from course.kernels.gemm import mma_sync, split_k, tma, warp_specialised, wgmma
 from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP
 from course.kernels.gemm.warp_specialised import GemmConfig
-from course.kernels.launching import multiprocessors, no_warpgroups
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    ceil_div,
+    multiprocessors,
+    no_warpgroups,
+    require_choice,
+)
 from course.kernels.tensor_maps import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.layout import name_of
+from course.dispatch.slots import name_of
 from course.kernels.arrays import Array, address_of, flat, in_order
 from course.kernels.gemm.tiles import ACTIVATIONS, ELEMENTS
 from course.kernels.steps import Launch

@@ -29,9 +29,9 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of, workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,

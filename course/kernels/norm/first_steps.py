@@ -23,8 +23,7 @@ from numba import float32
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import Array
-from course.kernels.launching import room
-from course.kernels.steps import Launch, Step, ceil_div
+from course.kernels.steps import Launch, Step, ceil_div, room
 from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0

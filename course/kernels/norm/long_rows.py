@@ -30,9 +30,9 @@ from typing import Any
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.kernels.launching import room
 from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
 from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
+from course.kernels.steps import room
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
 

@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda, gpu
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of, workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, Array, are_aligned, whole
 from course.kernels.gemm.tiles import DEPTH
-from course.kernels.launching import multiprocessors, no_warpgroups
 from course.kernels.reconstruct import (
     fragments,
     register_tiles,
@@ -43,7 +42,15 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    ceil_div,
+    multiprocessors,
+    no_warpgroups,
+    round_up,
+)
 from course.kernels.tensor_maps import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,

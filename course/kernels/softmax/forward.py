@@ -22,9 +22,9 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import name_of
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP, lanes_sum

@@ -31,8 +31,8 @@ import threading
 import numpy as np
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
 from course.kernels.arrays import Array, whole
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, SVDProblem
 from course.kernels.svd.truncated import RankSolver, check_rank

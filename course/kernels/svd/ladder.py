@@ -3,7 +3,7 @@
 `course.kernels.svd` says what each of the four steps is for; here they are launched. The host
 launches as many sweeps as matrices usually need, and what follows them, without asking; then it
 reads once what became of every matrix. What uses the solver's own memory alone is the same in every
-call: a CUDA graph makes those launches, see `course.kernels.launching`.
+call: a CUDA graph makes those launches, see `course.dispatch.graphs`.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from course import kernel_cache
 from course.backend import cuda
-from course.door import disk
+from course.dispatch.graphs import Replayed
 from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
-from course.kernels.launching import Replayed
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
 from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.qr import LONGEST, Reflections
@@ -149,7 +149,8 @@ class Solver:
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
-        disk.keep(*disk.kernels_of(batched, blocks, ends, qr, rotate))  # Numba launches them
+        # Numba launches them
+        kernel_cache.keep(*kernel_cache.kernels_of(batched, blocks, ends, qr, rotate))
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns

@@ -16,7 +16,7 @@ l = 64 the factor is 2.2. With power steps it nears 1. Measured on noise, where 
 these k and l and n = 256: after one step 1.044 on average, and 1.0504 at worst in 640 matrices;
 after two 1.017, and 1.021 in 256.
 
-What lies between the copy of `a` and the factors is one CUDA graph, see `course.kernels.launching`.
+What lies between the copy of `a` and the factors is one CUDA graph, see `course.dispatch.graphs`.
 
 Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
 (2011), algorithms 4.4 and 5.1, theorem 10.5.
@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
+from course.dispatch.graphs import Replayed, copied
 from course.kernels.gemm.batched import multiply
-from course.kernels.launching import Replayed, copied
 from course.kernels.steps import round_up
 from course.kernels.svd import ends
 from course.kernels.svd.ladder import Solver

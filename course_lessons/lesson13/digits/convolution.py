@@ -28,7 +28,7 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.door.layout import workspace
+from course.dispatch.slots import workspace
 from course.kernels.arrays import Array
 from course.kernels.gemm.gemv import activated, function_of, threads_for
 from course.kernels.reduce import larger

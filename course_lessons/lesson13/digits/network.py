@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda
-from course.door.door import Door, Result, Stream
-from course.door.layout import workspace
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
+from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.slots import workspace
 from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.gemm.gemv import LADDER as LINEAR
 from course.kernels.gemm.gemv import function_of

@@ -21,7 +21,7 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.door.layout import name_of
+from course.dispatch.slots import name_of
 from course.kernels.arrays import BFLOAT16
 from course.kernels.steps import Ladder
 from warpsim.core.number_types import rounded, widened

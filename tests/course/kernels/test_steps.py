@@ -7,8 +7,8 @@ import pytest
 
 from course import backend
 from course.backend import cuda
-from course.door import layout
-from course.door.door import Door
+from course.dispatch import slots as layout
+from course.dispatch.entry import Door
 from course.kernels.steps import (
     Ladder,
     Launch,

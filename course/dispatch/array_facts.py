@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.door.launches import SIMULATED, device_of
-from course.door.layout import Shaped, in_c_order
+from course.dispatch.prepared import SIMULATED, device_of
+from course.dispatch.slots import Shaped, in_c_order
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 #: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,

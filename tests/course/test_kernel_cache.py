@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course import backend
-from course.door import disk
+from course import backend, kernel_cache
 
 on_gpu = pytest.mark.skipif(backend.gpu() is None, reason="needs a GPU")
 FACTOR, ONE = 3, np.float32(1)
@@ -26,7 +25,7 @@ def compiled(function, **options):
 
 
 def key(function, signature="f4", target="sm_90", **options):
-    return disk.key_of(compiled(function, **options), signature, target)
+    return kernel_cache.key_of(compiled(function, **options), signature, target)
 
 
 def test_a_key_holds_signature_target_and_options():
@@ -96,7 +95,7 @@ def test_what_cannot_be_read_is_not_kept():
     def kernel(x):
         x[0] = thing
 
-    with pytest.raises(disk.NotKept, match="a object"):
+    with pytest.raises(kernel_cache.NotKept, match="a object"):
         key(kernel)
 
 
@@ -110,7 +109,7 @@ def test_functions_that_call_each_other_have_keys():
         return first_one(x)
 
     second_one = compiled(second)
-    assert disk.key_of(first_one, "f4", "") != disk.key_of(second_one, "f4", "")
+    assert kernel_cache.key_of(first_one, "f4", "") != kernel_cache.key_of(second_one, "f4", "")
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -132,14 +131,14 @@ def cache(tmp_path, monkeypatch):
     dispatcher = pytest.importorskip("numba.cuda.dispatcher")
     pytest.importorskip("numba.cuda.serialize")
     monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "kept"))
-    monkeypatch.setattr(disk, "target_here", lambda: "sm_90")
+    monkeypatch.setattr(kernel_cache, "target_here", lambda: "sm_90")
     rebuilt = SimpleNamespace(_rebuild=lambda words: Kernel(words))
     monkeypatch.setattr(dispatcher, "_Kernel", rebuilt)
 
     def kernel(x):
         x[0] = 1
 
-    return disk.DiskCache(compiled(kernel))
+    return kernel_cache.DiskCache(compiled(kernel))
 
 
 CONTEXT = SimpleNamespace(refresh=lambda: None)
@@ -150,13 +149,13 @@ def test_what_is_kept_is_found_again_and_nothing_else(cache):
     cache.save_overload("f4", Kernel("machine code"))
     assert cache.load_overload("f4", CONTEXT).words == "machine code"
     assert cache.load_overload("f8", CONTEXT) is None
-    assert disk.clear() == 1 and cache.load_overload("f4", CONTEXT) is None
+    assert kernel_cache.clear() == 1 and cache.load_overload("f4", CONTEXT) is None
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:-1] + b"?"])
 def test_a_damaged_file_is_ignored_and_removed(cache, damage):
     cache.save_overload("f4", Kernel())
-    (file,) = disk.folder().glob("*.kernel")
+    (file,) = kernel_cache.folder().glob("*.kernel")
     file.write_bytes(damage(file.read_bytes()))
     assert cache.load_overload("f4", CONTEXT) is None and not file.exists()
 
@@ -165,41 +164,45 @@ def test_a_payload_of_another_version_is_compiled_anew(cache):
     import hashlib
 
     cache.save_overload("f4", Kernel())
-    (file,) = disk.folder().glob("*.kernel")
+    (file,) = kernel_cache.folder().glob("*.kernel")
     content = pickle.dumps({"other": 1})
-    file.write_bytes(disk.MARK + hashlib.sha256(content).digest() + content)
+    file.write_bytes(kernel_cache.MARK + hashlib.sha256(content).digest() + content)
     assert cache.load_overload("f4", CONTEXT) is None
 
 
 def test_the_folder_is_bounded(cache, monkeypatch):
     for number in range(6):
         cache.save_overload(f"f{number}", Kernel("x" * 1000))
-        for age, file in enumerate(sorted(disk.folder().glob("*.kernel"), key=os.path.getmtime)):
+        for age, file in enumerate(
+            sorted(kernel_cache.folder().glob("*.kernel"), key=os.path.getmtime)
+        ):
             os.utime(file, (age, age))
-    monkeypatch.setattr(disk, "MOST_BYTES", 3500)
+    monkeypatch.setattr(kernel_cache, "MOST_BYTES", 3500)
     cache.save_overload("last", Kernel("x" * 1000))
-    assert sum(file.stat().st_size for file in disk.folder().glob("*.kernel")) <= 3500
+    assert sum(file.stat().st_size for file in kernel_cache.folder().glob("*.kernel")) <= 3500
     assert cache.load_overload("last", CONTEXT) is not None
     assert cache.load_overload("f0", CONTEXT) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions are POSIX's")
 def test_a_folder_that_others_can_write_to_is_not_used(cache):
-    disk.folder().mkdir(mode=0o777)
-    disk.folder().chmod(0o777)
+    kernel_cache.folder().mkdir(mode=0o777)
+    kernel_cache.folder().chmod(0o777)
     with pytest.warns(RuntimeWarning, match="can be written by others.*COURSE_CACHE"):
         cache.save_overload("f4", Kernel())
-    assert not list(disk.folder().iterdir())
+    assert not list(kernel_cache.folder().iterdir())
 
 
 def test_nothing_is_kept_where_that_is_switched_off(cache, monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_CACHE", "off")
     cache.save_overload("f4", Kernel())
-    assert disk.folder() is None and disk.clear() == 0 and not list(tmp_path.iterdir())
+    assert (
+        kernel_cache.folder() is None and kernel_cache.clear() == 0 and not list(tmp_path.iterdir())
+    )
     monkeypatch.delenv("COURSE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
-    assert disk.folder() == tmp_path / "course-kernels"
+    assert kernel_cache.folder() == tmp_path / "course-kernels"
 
 
 # --- on a GPU -------------------------------------------------------------------------------------

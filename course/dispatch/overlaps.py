@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from course.door.libraries import Seen
+from course.dispatch.array_facts import Seen
 
 MOST_WORK = 10_000  # of NumPy, to find an element that two arrays share
 SOMEWHERE = 1 << 60

@@ -131,6 +131,20 @@ def _in_order(lengths: Sequence[int], strides: Sequence[int], itemsize: int) -> 
     return True
 
 
+class DeviceMemory:
+    """Device memory as every library takes it, through the CUDA array interface."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: Any, dtype: str, owner: Any):
+        self.owner = owner  # keeps the memory alive
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": tuple(shape),
+            "strides": None if strides is None else tuple(strides),
+            "typestr": dtype,
+            "version": 3,
+        }
+
+
 # --- workspaces -----------------------------------------------------------------------------------
 
 

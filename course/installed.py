@@ -1,4 +1,4 @@
-"""The CUDA toolkit as Python wheels: which are installed, and whether they fit together.
+"""What is installed: the course and how it came here, and the CUDA toolkit as Python wheels.
 
 Names: NVIDIA's wheels of CUDA 12 end in -cu12, those of CUDA 13 have no ending. NVVM is part of
 nvidia-cuda-nvcc-cu12 in the former and a wheel of its own in the latter.
@@ -6,10 +6,46 @@ nvidia-cuda-nvcc-cu12 in the former and a wheel of its own in the latter.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 
 from course.backend import version_tuple
+
+CLONE, COLAB, WHEEL = "clone", "Colab", "pip"
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def installed_as() -> str:
+    """`CLONE` (it runs from a clone's own files), `COLAB`, or `WHEEL` (pip brought it)."""
+    if "google.colab" in sys.modules:
+        return COLAB
+    return CLONE if (_ROOT / "pyproject.toml").is_file() else WHEEL
+
+
+def bring(extra: str) -> str:
+    """The command that installs an extra of the course where it runs now.
+
+    In a clone the extra itself; elsewhere what is in it, since pip would fetch the course anew.
+    """
+    if installed_as() == CLONE:
+        return f'python -m pip install -e ".[{extra}]"'
+    return " ".join(["python -m pip install", *(f'"{each}"' for each in requirements(extra))])
+
+
+def requirements(extra: str) -> list[str]:
+    """What an extra of the installed course requires, as pip takes it."""
+    found = []
+    for line in metadata.requires("course") or ():
+        requirement, _, condition = line.partition(";")
+        if f"extra == '{extra}'" in condition.replace('"', "'"):
+            found.append(requirement.strip())
+    return found
+
+
+# --- the toolkit's wheels -------------------------------------------------------------------------
 
 WHEELS = {
     12: {

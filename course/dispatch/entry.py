@@ -5,9 +5,9 @@
 
 `_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
 method)` says what is launched. Both are called once for arrays that look alike: `Seen` and
-`Layout`. A plan then packs the launches, see `course.door.launches`. Where that cannot be had, in
-the simulator or where Numba's insides are not as expected, the same functions are called anew for
-each call, with arrays, and Numba launches.
+`Layout`. A plan then packs the launches, see `course.dispatch.prepared`. Where that cannot be had,
+in the simulator or where Numba's insides are not as expected, the same functions are called anew
+for each call, with arrays, and Numba launches.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.door import launches as packing
-from course.door.layout import name_of
-from course.door.libraries import GO_BETWEENS, LOOKS, Seen, look_for
-from course.door.overlaps import apart
-from course.door.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
+from course.dispatch import prepared as packing
+from course.dispatch.array_facts import GO_BETWEENS, LOOKS, Seen, look_for
+from course.dispatch.overlaps import apart
+from course.dispatch.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
+from course.dispatch.slots import name_of
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 Result = tuple[tuple[int, ...], Any]  # shape, type
@@ -54,7 +54,7 @@ class Door:
         a result is not wanted. Arrays are given as `Seen`, None where there is none.
     launches : callable
         ``launches(*arrays, *results, **options)`` returns what is launched, each a
-        `course.kernels.steps.Launch`. Memory besides is `course.door.layout.workspace`'s. Where
+        `course.kernels.steps.Launch`. Memory besides is `course.dispatch.slots.workspace`'s. Where
         the first array has no elements it is not asked, unless with `empty`.
     options : sequence of str, optional
         Names of the options. Without it, they are given to `launches` by position, with `stream`

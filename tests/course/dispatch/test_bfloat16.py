@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from course import backend, trace
+from course import backend, kernel_cache, trace
 from course.backend import cuda
 from course.compiler.facts import compiled
-from course.door import disk, layout, libraries
+from course.dispatch import array_facts as libraries
+from course.dispatch import slots as layout
 from course.kernels import activation as activations
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.arrays import BFLOAT16, WORDS
@@ -17,7 +18,7 @@ from course.kernels.norm import registers as norm_registers
 from course.kernels.reduce import reduction
 from course.kernels.softmax import softmax, softmax_backward
 from tests.course.compiled_samples import needs_compiler
-from tests.course.test_disk import compiled as dispatcher_of
+from tests.course.test_kernel_cache import compiled as dispatcher_of
 from warpsim.core.number_types import bfloat16, rounded, widened
 
 ROUNDING = 2.0**-8  # of 8 bits, half of the last place, at most
@@ -320,8 +321,8 @@ def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
     def kernel(x):
         x[0] = bfloat16(x[1])
 
-    with_it = disk.key_of(dispatcher_of(kernel), there.numba_type(), "sm_90")
-    assert with_it != disk.key_of(dispatcher_of(kernel), "f4", "sm_90")
+    with_it = kernel_cache.key_of(dispatcher_of(kernel), there.numba_type(), "sm_90")
+    assert with_it != kernel_cache.key_of(dispatcher_of(kernel), "f4", "sm_90")
     assert bfloat16 is WORDS["bfloat16"]
 
 

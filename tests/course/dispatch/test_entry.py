@@ -15,8 +15,11 @@ import pytest
 
 from course import backend
 from course.backend import cuda
-from course.door import door as doors
-from course.door import launches, layout, libraries, plans
+from course.dispatch import array_facts as libraries
+from course.dispatch import entry as doors
+from course.dispatch import graphs, plans
+from course.dispatch import prepared as launches
+from course.dispatch import slots as layout
 from course.kernels import reduce, transpose
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import first_steps as norm_steps
@@ -345,7 +348,7 @@ def test_facts_say_what_arrays_are():
 
 
 class NotingDriver:
-    """Takes what `course.door.launches` calls, and keeps the words of each launch."""
+    """Takes what `course.dispatch.prepared` calls, and keeps the words of each launch."""
 
     def __init__(self):
         self.launched, self.capturing, self.ordered = [], False, []
@@ -385,9 +388,9 @@ def noted(monkeypatch):
     driver = NotingDriver()
     monkeypatch.setattr(libcuda, "library", lambda: driver)
     monkeypatch.setattr(launches, "are_many", lambda: False)
-    monkeypatch.setattr(launches, "is_captured", lambda stream: driver.capturing)
+    monkeypatch.setattr(graphs, "is_captured", lambda stream: driver.capturing)
     monkeypatch.setattr(launches, "zero", lambda *given: driver.ordered.append(given))
-    monkeypatch.setattr(launches, "keep_with_graph", lambda *given: driver.ordered.append(given))
+    monkeypatch.setattr(graphs, "keep_with_graph", lambda *given: driver.ordered.append(given))
     monkeypatch.setattr(backend.cuda, "gpus", [contextlib.nullcontext()], raising=False)
     monkeypatch.setattr(doors.backend, "gpu", lambda: "a GPU")
 
@@ -745,17 +748,17 @@ def test_graphs_of_pytorch_have_workspaces_of_their_own():
     given = [torch.randn(512, 1024, device="cuda") for _ in range(2)]
     sums = [layer_norm_backward(x, x)[2].clone() for x in given]  # plans are made
     totals = [reduce.reduction(x).item() for x in given]
-    graphs, results = [], []
+    captured, results = [], []
     for x in given:  # captured in turn, on the stream that PyTorch captures on
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(20):
                 found = layer_norm_backward(x, x)[2], reduce.reduction(x)
-        graphs.append(graph)
+        captured.append(graph)
         results.append(found)
     streams = [torch.cuda.Stream() for _ in range(2)]
     for _ in range(50):  # side by side
-        for graph, stream in zip(graphs, streams, strict=True):
+        for graph, stream in zip(captured, streams, strict=True):
             with torch.cuda.stream(stream):
                 graph.replay()
     torch.cuda.synchronize()
@@ -773,23 +776,23 @@ def test_graphs_of_cupy_keep_their_workspaces():
     for x, out in zip(given, outs, strict=True):
         reduce.reduction(x, out=out)
     wanted = [float(out[0]) for out in outs]
-    before, graphs = set(launches._kept), []
+    before, held = set(graphs._kept), []
     for x, out in zip(given, outs, strict=True):
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             reduce.reduction(x, out=out)
-            graphs.append((stream.end_capture(), stream))
-    new = set(launches._kept) - before
+            held.append((stream.end_capture(), stream))
+    new = set(graphs._kept) - before
     assert len(new) == 2
     gc.collect()
     for _ in range(30):
-        for graph, stream in graphs:
+        for graph, stream in held:
             graph.launch(stream)
     cupy.cuda.Device().synchronize()
     assert [float(out[0]) for out in outs] == wanted
     del graph
-    graphs.clear()
+    held.clear()
     gc.collect()
     cupy.cuda.Device().synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -797,7 +800,7 @@ def test_graphs_of_cupy_keep_their_workspaces():
         stream.begin_capture()
         reduce.reduction(given[0], out=outs[0])
         again = stream.end_capture()
-    assert not new & set(launches._kept) and again is not None
+    assert not new & set(graphs._kept) and again is not None
 
 
 @on_gpu

@@ -1,11 +1,15 @@
-"""Launches with all but the addresses packed, and what else the driver does for a front door.
+"""Launches with all but the addresses packed, and what else the driver does for them.
 
 A launch through Numba costs the host 20 to 60 microseconds: it looks at each argument anew. The
 driver takes a kernel's parameters as a list of addresses of words. An array of n axes is 5 + 2 n
 words in Numba's convention: two that kernels do not use, elements, bytes of an element, the address
 of its memory, shape, strides. All but the memory's address stay as they are from call to call.
 
-Source: NVIDIA, CUDA Driver API, "Execution Control", "Event Management", "Graph Management".
+A GPU gives a block up to 64 KiB of shared memory (Tesla T4) or 227 KiB (H200), dynamic and asked
+for once for each kernel. Numba has no word for that; the driver has.
+
+Source: NVIDIA, CUDA Driver API, "Execution Control", "Event Management"; CUDA C++ Programming
+Guide, "Shared Memory" of compute capability 7.x.
 """
 
 from __future__ import annotations
@@ -13,19 +17,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import itertools
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from course import backend
-from course.door import disk
-from course.door.layout import Layout, follows
+from course import backend, kernel_cache
+from course.dispatch.slots import Layout, follows
 from warpsim.host import libcuda
 
+#: Of `CUfunction_attribute` in cuda.h.
+MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9
 SIMULATED = -2  # the number of a GPU that is none
 PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
 
@@ -97,7 +99,7 @@ class Packed:
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
             dispatcher = configured.dispatcher
-            disk.keep(dispatcher)
+            kernel_cache.keep(dispatcher)
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
             overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()
@@ -220,6 +222,61 @@ def _type_of(value: Any, dispatcher: Any) -> Any:
     return value.numba_type() if isinstance(value, Layout) else dispatcher.typeof_pyval(value)
 
 
+# --- shared memory --------------------------------------------------------------------------------
+
+
+def allow_shared(kernel: Any, signature: str, size: int, share: int | None = None) -> None:
+    """Allow a kernel so many bytes of dynamic shared memory on the current GPU.
+
+    Shared memory and L1 are one memory. By itself the driver makes as much of it shared memory as
+    this kernel's blocks need, and then another kernel's blocks find none beside them. With `share`
+    about so many hundredths are.
+
+    Compiles the kernel for the signature if it is not. In the simulator nothing is to be done: it
+    keeps the simulated GPU's own limit.
+
+    Raises
+    ------
+    RuntimeError
+        When the driver refuses.
+    """
+    if backend.gpu() is None:
+        return
+    key = kernel, str(signature), backend.cuda.get_current_device().id
+    if _allowed.get(key, 0) < size:
+        kernel_cache.keep(kernel)
+        kernel.compile(signature)
+        for version in kernel.overloads.values():
+            function = version._codelibrary.get_cufunc()
+            _allow(function, key[-1], size)
+            if share is not None:
+                _set(function, key[-1], PREFERRED_SHARED_MEMORY_CARVEOUT, share)
+        _allowed[key] = size
+
+
+_allowed: dict[tuple[Any, str, int], int] = {}  # bytes by kernel, signature, device
+
+
+def _allow(function: Any, device: int, size: int) -> None:
+    """Set the limit of a loaded function."""
+    try:
+        _set(function, device, MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
+    except libcuda.DriverError as problem:
+        raise RuntimeError(
+            f"the driver refuses {size:,} bytes of shared memory for a block ({problem}): "
+            "choose a method or a shape that needs less"
+        ) from problem
+
+
+def _set(function: Any, device: int, attribute: int, value: int) -> None:
+    """Set an attribute of a loaded function, which newer numba-cuda holds as a CUkernel."""
+    handle = ctypes.c_void_p(int(getattr(function.handle, "value", function.handle)))
+    if hasattr(function, "kernel"):
+        libcuda.call("cuKernelSetAttribute", attribute, value, handle, device)
+    else:
+        libcuda.call("cuFuncSetAttribute", handle, attribute, value)
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 
@@ -281,13 +338,6 @@ class Event:
         libcuda.call("cuStreamWaitEvent", ctypes.c_void_p(after), self.handle, 0)
 
 
-def is_captured(stream: int) -> bool:
-    """Whether what is launched on a stream goes into a graph that is being captured."""
-    status = ctypes.c_int()
-    libcuda.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
-    return status.value == 1
-
-
 def wait(stream: int) -> None:
     """Wait until a stream's work is done."""
     libcuda.call("cuStreamSynchronize", ctypes.c_void_p(stream))
@@ -297,34 +347,3 @@ def zero(address: int, size: int, stream: int) -> None:
     """Queue zeros for some bytes."""
     how = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size)
     libcuda.call("cuMemsetD8Async", *how, ctypes.c_void_p(stream))
-
-
-# --- memory that belongs to a graph ---------------------------------------------------------------
-
-_kept: dict[int, Any] = {}
-_given_up: deque[int] = deque()
-_numbers = itertools.count(1)
-_lock = threading.Lock()
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _give_up(number: int) -> None:
-    """Called by the driver when no graph holds the memory any more; may not call the driver."""
-    _given_up.append(number)
-
-
-def keep_with_graph(stream: int, memory: Any) -> None:
-    """Let memory live as long as the graph that a stream is being captured into, and its copies."""
-    with _lock:
-        while _given_up:
-            _kept.pop(_given_up.popleft(), None)
-    status, graph = ctypes.c_int(), ctypes.c_void_p()
-    found = ctypes.byref(status), None, ctypes.byref(graph), None, None
-    libcuda.call("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *found)
-    number, holder = next(_numbers), ctypes.c_void_p()
-    with _lock:
-        _kept[number] = memory
-    libcuda.call(
-        "cuUserObjectCreate", ctypes.byref(holder), ctypes.c_void_p(number), _give_up, 1, 1
-    )
-    libcuda.call("cuGraphRetainUserObject", graph, holder, 1, 1)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course import backend
-from course.door import launches as packing
-from course.door.layout import Layout, Workspace, in_c_order, planning
-from course.door.libraries import Library, Seen, handle_of
-from course.measure.event_clock import Memory
+from course.dispatch import graphs
+from course.dispatch import prepared as packing
+from course.dispatch.array_facts import Library, Seen, handle_of
+from course.dispatch.slots import DeviceMemory, Layout, Workspace, in_c_order, planning
 
 if TYPE_CHECKING:
-    from course.door.door import Door
+    from course.dispatch.entry import Door
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
 PER_THREAD = packing.PER_THREAD
@@ -92,10 +92,8 @@ class About:
             int(given[slot].__cuda_array_interface__.get("stream") or 0) for slot in self.named
         }
         others.discard(queue)
-        if others and packing.is_captured(queue):
-            others = {
-                other for other in others if other > PER_THREAD and packing.is_captured(other)
-            }
+        if others and graphs.is_captured(queue):
+            others = {other for other in others if other > PER_THREAD and graphs.is_captured(other)}
         with self.lock:
             if others and self.event is None:
                 self.event = packing.Event()
@@ -120,7 +118,7 @@ class About:
 
 
 class PackedPlan:
-    """Launches that are packed, see `course.door.launches`."""
+    """Launches that are packed, see `course.dispatch.prepared`."""
 
     way = "packed"
 
@@ -284,7 +282,7 @@ class PackedPlan:
             return self._lent(queue)
         key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
         rooms = self.rooms.get(key)
-        captured = packing.is_captured(queue)
+        captured = graphs.is_captured(queue)
         if rooms is None or captured:
             rooms = [
                 self.library.empty((one.nbytes,), np.dtype(np.uint8), self.device)
@@ -294,7 +292,7 @@ class PackedPlan:
                 if one.zeros:
                     packing.zero(self.address(room), one.nbytes, queue)
             if captured:
-                packing.keep_with_graph(queue, rooms)
+                graphs.keep_with_graph(queue, rooms)
             else:
                 while len(self.rooms) >= MOST_STREAMS:
                     self.rooms.pop(next(iter(self.rooms)))
@@ -305,7 +303,7 @@ class PackedPlan:
         """Memory that a library lends for what this call launches."""
         rooms = [make() for make in self.lends]
         if self.library.is_captured_by_others(self.address(rooms[0])):
-            packing.keep_with_graph(queue, rooms)
+            graphs.keep_with_graph(queue, rooms)
         return rooms
 
 
@@ -363,7 +361,7 @@ def _as_numba(one: Seen, address: int, owner: Array) -> Array:
         return owner
     if one.device < 0:
         return backend.cuda.as_cuda_array(owner)
-    place = Memory(address, one.shape, one.strides, np.dtype(one.dtype).str, owner)
+    place = DeviceMemory(address, one.shape, one.strides, np.dtype(one.dtype).str, owner)
     return backend.cuda.as_cuda_array(place, sync=False)
 
 

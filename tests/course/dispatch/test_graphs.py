@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from course import backend
-from course.kernels import launching as graphs
+from course.dispatch import graphs
 
 SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="with a GPU graphs are real")
 
