@@ -41,9 +41,7 @@ from course.backend import cuda
 from course.kernels.arrays import Array, as_words
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch, require_choice, round_up
-from warpsim.ptx.fragments import quotient
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.intrinsics import load4, store4
+from warpsim.ptx import follow, load4, quotient, store4
 
 WAYS = ("channels", "sorted", "streams", "kept", "gemm")
 ON_GPU = ("kept", "gemm")  # which never need the host

@@ -28,7 +28,7 @@ from course.dispatch.entry import Door, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
-from warpsim.ptx.intrinsics import load4, store4
+from warpsim.ptx import load4, store4
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
 LOG2_E = float32(

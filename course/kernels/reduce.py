@@ -28,7 +28,7 @@ from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
-from warpsim.ptx.intrinsics import load4
+from warpsim.ptx import load4
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
 WARPS = THREADS // WARP

@@ -64,7 +64,7 @@ from course import (
     recorded_roofs,
     trace,
 )
-from course.kernels.intrinsics import load, load4, store4
+from warpsim.ptx import load, load4, store4
 from course.kernels.reconstruct import LADDER
 from course_lessons.lesson06 import ladder, pictures
 
@@ -621,7 +621,7 @@ print(ladder.compiled_text(reconstruct_column, (u, s, vt, 32, out), block=512))
 # Does yours have many more instructions for a product? Then you wrote `array[index]` in the inner
 # loop. In Numba, index -1 is the last element, so **every** access tests whether its index is below
 # zero: about two instructions each. `load(array, index)` and `store(array, index, value)` from
-# `course.kernels.intrinsics` leave that test out. The package's kernels use them from step 5 on.
+# `warpsim.ptx` leave that test out. The package's kernels use them from step 5 on.
 
 # %% [markdown]
 # ## 9 The largest square

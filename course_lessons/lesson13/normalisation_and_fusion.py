@@ -909,7 +909,7 @@ for length in LENGTHS:
 # %% [markdown]
 # For LayerNorm alone `registers` and `torch.compile` are level (section 3). Both read x once from
 # memory. Both also ask the L2 cache to keep x longer than the results, so that results leave the
-# cache first (`load4_kept` in `course/kernels/intrinsics.py`). An earlier `registers` did not ask,
+# cache first (`load4_kept` in `warpsim.ptx`). An earlier `registers` did not ask,
 # and took 3% longer for rows of 4,096. How was that found? By reading the code that `torch.compile`
 # had made.
 

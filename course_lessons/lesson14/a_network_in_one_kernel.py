@@ -974,7 +974,7 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 predict("wavefronts, rows 320 apart", 32, exact=True)
 
 # %%
-from course.kernels.intrinsics import load4
+from warpsim.ptx import load4
 
 
 def wavefronts_of(pitch):

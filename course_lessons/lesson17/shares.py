@@ -4,7 +4,7 @@ Lane l has g = l // 4 and q = l % 4; a share begins at row g of a tile, its k at
 """
 
 from course import cuda
-from warpsim.ptx.intrinsics import split_halves
+from warpsim.ptx import split_halves
 
 
 @cuda.jit(device=True)

@@ -53,7 +53,7 @@ from numba import float32, int32, uint32
 
 from course import CompilerMissing, check, compiled, cuda, plots, predict, progress
 from course import recorded_roofs
-from course.kernels.intrinsics import mma_f16
+from warpsim.ptx import mma_f16
 from course_lessons.lesson06 import ladder
 from course_lessons.lesson17 import hopper, pictures
 from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_sums

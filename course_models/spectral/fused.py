@@ -49,7 +49,7 @@ from course_models.spectral.weights import (
     PACKED_DECODE,
     PACKED_ENCODE,
 )
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     load,

@@ -26,7 +26,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.kernels.arrays import WIDE, Array, are_aligned
 from course.kernels.steps import Ladder, Launch, Step, ceil_div
-from warpsim.ptx.intrinsics import load4, store4
+from warpsim.ptx import load4, store4
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 THREADS = 256

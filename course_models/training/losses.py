@@ -44,7 +44,7 @@ from course.kernels import reduce
 from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import WARP
-from warpsim.ptx.intrinsics import load4, store4
+from warpsim.ptx import load4, store4
 
 THREADS = 256
 WARPS = THREADS // WARP

@@ -20,7 +20,8 @@ from llvmlite import ir
 from numba import types
 
 from course.backend import cuda
-from warpsim.ptx.intrinsics import intrinsic, store4
+from warpsim.ptx import store4
+from warpsim.ptx.intrinsics import intrinsic
 
 MISSING = 0x7FFFDEAD
 _WORD = ir.IntType(32)

@@ -43,7 +43,7 @@ from course_models.training.rng import normal4
 from course_models.vae.block_sync import MEETINGS
 from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
 from course_models.vae.shape import VAEShape
-from warpsim.ptx.intrinsics import load, load4, store
+from warpsim.ptx import load, load4, store
 
 ONE, HALF, ZERO = float32(1), float32(0.5), float32(0)
 LEVELS = float32(1 / 255)

@@ -31,15 +31,7 @@ from course_models.vae.block_sync import MEETINGS, MISSING
 from course_models.vae.forward import Forward
 from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
 from course_models.vae.shape import VAEShape
-from warpsim.ptx.intrinsics import (
-    commit_copies,
-    copy4_async,
-    load,
-    load4,
-    store,
-    store4,
-    wait_copies,
-)
+from warpsim.ptx import commit_copies, copy4_async, load, load4, store, store4, wait_copies
 
 ZERO = float32(0)
 SIDE = 32  # of a tile

@@ -391,7 +391,7 @@ def test_cost_that_is_not_forbidden_does_not_fail(monkeypatch):
 
 
 def test_misaligned_accesses_are_an_error_of_their_own():
-    from warpsim.ptx.intrinsics import load4, store4
+    from warpsim.ptx import load4, store4
 
     @cuda.jit
     def square(out, x):

@@ -10,7 +10,7 @@ from numba.types import float16, int32, uint64
 from course import backend, cuda, trace
 from course.kernels.tensor_maps import TensorMap
 from warpsim.host import gpus
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     cluster,
     cluster_barrier,
     cluster_rank,

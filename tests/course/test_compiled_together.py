@@ -23,7 +23,7 @@ from course.kernels.svd import rotate
 from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
 from tools import compile_all
 from warpsim import cuda
-from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx import follow
 
 TARGETS = ("sm_75", "sm_90")
 

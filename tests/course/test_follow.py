@@ -14,7 +14,7 @@ from course.kernels.gemm import gemv, half, mma_sync, split_k, warp_specialised
 from course.kernels.norm.halves import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
-from warpsim.ptx.grid_dependency import follow
+from warpsim.ptx import follow
 
 LINE = types.Array(types.float32, 1, "C")
 

@@ -15,11 +15,11 @@ from course import trace
 from tests.texts import body_of
 from warpsim import KernelError, cuda
 from warpsim.host import gpus
-from warpsim.ptx import intrinsics
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     copy_async,
+    intrinsics,
     load,
     load2,
     load4,

@@ -14,11 +14,12 @@ from course.compiler.facts import CompilerError, compiled
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tests.texts import body_of
 from warpsim import cuda
-from warpsim.ptx import instruction_types, intrinsics
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     copy_async,
+    instruction_types,
+    intrinsics,
     load,
     load2,
     load4,

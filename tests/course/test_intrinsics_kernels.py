@@ -14,7 +14,7 @@ from course.compiler.facts import compiled
 from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda as simulated
 from warpsim.host import gpus
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     copy_async,

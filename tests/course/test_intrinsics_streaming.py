@@ -8,7 +8,7 @@ from numba.core.errors import TypingError
 from course import compiled, trace
 from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     load,
     load4,
     load4_kept,

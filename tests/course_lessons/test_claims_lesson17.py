@@ -14,7 +14,7 @@ from course import CompilerMissing, compiled, cuda, known_gpu, recorded_roofs, t
 from course_lessons.lesson17 import hopper, pictures
 from tests.pictures import assert_drawn, picture_texts
 from tools.notebooks import lessons
-from warpsim.ptx.intrinsics import mma_f16, split_halves
+from warpsim.ptx import mma_f16, split_halves
 from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
 
 LESSON = next(path for path in lessons.paths() if path.parent.name == "lesson17")

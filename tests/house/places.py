@@ -7,7 +7,6 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 #: Today's folders and files that will lie in another place, and that place.
 MOVES = {
     "course/kernels/cpu": "course/kernels/reconstruct",
-    "course/kernels/intrinsics": "warpsim/ptx",
     "course/kernels/tensor_maps": "warpsim/ptx",
 }
 

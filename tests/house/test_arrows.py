@@ -42,7 +42,7 @@ BELOW = {
 BY_NAME = {("course.checks.exercises", "course_lessons")}
 
 #: Of the course, a lesson's text imports these too; the last where PyTorch is.
-SHARED = ("course.kernels", "course_models", "course.torch", "course_app")
+SHARED = ("course.kernels", "course_models", "course.torch", "course_app", "warpsim.ptx")
 MOST_MODULES = 12  # directly in course/
 
 #: Folders whose own files are places each; elsewhere a folder is one.

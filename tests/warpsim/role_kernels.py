@@ -4,8 +4,7 @@ import numpy as np
 from numba import float32, int32, uint64
 
 from warpsim import cuda
-from warpsim.ptx.fragments import pack_f16, stmatrix4
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     commit_stores,
     fence_async,
     fence_mbarriers,
@@ -14,7 +13,9 @@ from warpsim.ptx.hopper import (
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
+    pack_f16,
     spread,
+    stmatrix4,
     tma_load,
     tma_store,
     wait_stores,

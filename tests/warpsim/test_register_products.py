@@ -5,9 +5,7 @@ import pytest
 from numba import float32, uint32
 
 from warpsim import cuda, trace
-from warpsim.ptx.fragments import pack_f16
-from warpsim.ptx.hopper import fence_async, spread, wgmma_sums, wgmma_zeros
-from warpsim.ptx.register_products import wgmma_rn
+from warpsim.ptx import fence_async, pack_f16, spread, wgmma_rn, wgmma_sums, wgmma_zeros
 
 
 def product(depth, columns=64, waits=True):

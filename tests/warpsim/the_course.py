@@ -15,7 +15,7 @@ ABOUT_THE_COURSE = (
 
 if HERE:  # a GPU's, where there is one
     from course import cuda, gpu
-    from warpsim.ptx.intrinsics import commit_copies, copy_async, load4, store4, wait_copies
+    from warpsim.ptx import commit_copies, copy_async, load4, store4, wait_copies
 else:
     commit_copies = copy_async = load4 = store4 = wait_copies = None
 

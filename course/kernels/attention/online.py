@@ -22,8 +22,17 @@ from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.warps import ALL
-from warpsim.ptx.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16, quotient
-from warpsim.ptx.intrinsics import commit_copies, mma_f16, store2, wait_copies
+from warpsim.ptx import (
+    commit_copies,
+    copy8_async,
+    ldmatrix4,
+    ldmatrix4_trans,
+    mma_bf16,
+    mma_f16,
+    quotient,
+    store2,
+    wait_copies,
+)
 
 WARPS, ROWS = 4, 16  # of a block; queries of a warp
 KEYS = 64  # of a step

@@ -26,24 +26,26 @@ from course.kernels.attention.online import row_softmax, sum_of_four
 from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.steps import round_up
 from course.kernels.warps import ALL
-from warpsim.ptx.fragments import quotient, stmatrix4
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     fence_async,
     fence_mbarriers,
+    follow,
+    load4,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
+    quotient,
     spread,
+    stmatrix4,
+    store4,
     tma_load,
     wgmma_nt,
+    wgmma_rn,
     wgmma_sums,
     wgmma_zeros,
 )
-from warpsim.ptx.intrinsics import load4, store4
-from warpsim.ptx.register_products import wgmma_rn
 
 SIZE = 64  # of a head: 128 bytes, a swizzled row
 TILE = 64 * SIZE  # elements of 64 queries

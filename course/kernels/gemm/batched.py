@@ -16,7 +16,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.arrays import Array
 from course.kernels.steps import Launch, ceil_div
-from warpsim.ptx.intrinsics import load, load4, store
+from warpsim.ptx import load, load4, store
 
 TILE, DEPTH, THREADS = 64, 16, 128
 FETCHED = TILE * DEPTH // THREADS  # numbers of a tile that a thread loads

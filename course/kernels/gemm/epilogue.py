@@ -15,7 +15,7 @@ from numba import int32
 from course.backend import cuda
 from course.kernels.gemm.tiles import PACK, UNPACK, epilogue2
 from course.kernels.steps import ceil_div
-from warpsim.ptx.fragments import ldmatrix4, stmatrix4
+from warpsim.ptx import ldmatrix4, stmatrix4
 
 
 def columns_of(wide: int) -> list[int]:

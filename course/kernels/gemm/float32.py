@@ -54,7 +54,7 @@ from course.kernels.gemm.half import result as gemm_result
 from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import WARP
-from warpsim.ptx.intrinsics import load, load4, store, store4
+from warpsim.ptx import load, load4, store, store4
 
 ZERO = float32(0)
 NAIVE_BLOCK = (32, 8)

@@ -34,9 +34,7 @@ from course.kernels.arrays import Array, address_of, as_words, blocks_over, flat
 from course.kernels.gemm.tiles import ELEMENTS, UNPACK
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx.fragments import quotient
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.intrinsics import load, load4
+from warpsim.ptx import follow, load, load4, quotient
 
 
 @cuda.jit(device=True)

@@ -15,9 +15,18 @@ from numba import float32, int32, uint32
 
 from course.backend import cuda
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, epilogue, tile_coordinates
-from warpsim.ptx.fragments import copy8_async, ldmatrix4, ldmatrix4_trans, mma_bf16
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.intrinsics import commit_copies, mma_f16, mma_f16_k8, store2, wait_copies
+from warpsim.ptx import (
+    commit_copies,
+    copy8_async,
+    follow,
+    ldmatrix4,
+    ldmatrix4_trans,
+    mma_bf16,
+    mma_f16,
+    mma_f16_k8,
+    store2,
+    wait_copies,
+)
 
 TILE_M = TILE_N = 128  # results of a block
 THREADS, PART = 128, 64  # four warps of 64 x 64 results: every fragment serves four products

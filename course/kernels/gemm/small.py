@@ -18,7 +18,7 @@ from course.kernels.arrays import WIDE
 from course.kernels.gemm.small_tile import DEEP, small_gemm_tile
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import WARP
-from warpsim.ptx.intrinsics import store4
+from warpsim.ptx import store4
 
 SMALL = 2048 * 2048  # results: of more the ways draw level, and each shape is a kernel to compile
 AT_ONCE = 132  # blocks, one a multiprocessor of an H200; an A100 has 108

@@ -30,7 +30,7 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.steps import ceil_div
 from course.kernels.warps import ALL, WARP
-from warpsim.ptx.intrinsics import load, load2, load4, mma_tf32, store2, store4
+from warpsim.ptx import load, load2, load4, mma_tf32, store2, store4
 
 PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)

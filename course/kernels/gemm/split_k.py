@@ -18,22 +18,23 @@ from course.kernels.gemm.epilogue import columns_of, store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig
 from course.kernels.tensor_maps import same_start, tma_prefetch
-from warpsim.ptx.fragments import quotient
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     cluster,
     cluster_barrier,
     cluster_rank,
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     load4_cluster,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
+    quotient,
     spread,
+    store4,
     tma_load,
     tma_store,
     wait_stores,
@@ -41,7 +42,6 @@ from warpsim.ptx.hopper import (
     wgmma_wait,
     wgmma_zeros,
 )
-from warpsim.ptx.intrinsics import store4
 
 WARP = 16  # rows of a warp's results
 

@@ -29,7 +29,7 @@ from course.kernels.gemm.wgmma import (
 )
 from course.kernels.steps import Launch, ceil_div
 from course.kernels.tensor_maps import TensorMap
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     fence_mbarriers,
     mbarrier_expect,
     mbarrier_init,

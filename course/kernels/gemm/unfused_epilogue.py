@@ -16,7 +16,7 @@ from course.dispatch.slots import name_of
 from course.kernels.arrays import Array, address_of, flat, in_order
 from course.kernels.gemm.tiles import ACTIVATIONS, ELEMENTS
 from course.kernels.steps import Launch
-from warpsim.ptx.intrinsics import load2, store2
+from warpsim.ptx import load2, store2
 
 THREADS = 256
 

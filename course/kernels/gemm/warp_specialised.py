@@ -25,17 +25,17 @@ from course.kernels.gemm.epilogue import columns_of, store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
 from course.kernels.tensor_maps import same_start, tma_prefetch
-from warpsim.ptx.fragments import quotient
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     commit_stores,
     fence_async,
     fence_mbarriers,
+    follow,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
+    quotient,
     spread,
     tma_load,
     tma_store,

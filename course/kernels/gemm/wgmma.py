@@ -19,9 +19,18 @@ from numba.types import float16, float32, int32
 from course.backend import cuda
 from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
 from course.kernels.steps import Launch, ceil_div
-from warpsim.ptx.fragments import copy8_async
-from warpsim.ptx.hopper import fence_async, spread, wgmma_nt, wgmma_sums, wgmma_wait, wgmma_zeros
-from warpsim.ptx.intrinsics import commit_copies, store2, wait_copies
+from warpsim.ptx import (
+    commit_copies,
+    copy8_async,
+    fence_async,
+    spread,
+    store2,
+    wait_copies,
+    wgmma_nt,
+    wgmma_sums,
+    wgmma_wait,
+    wgmma_zeros,
+)
 
 TILE_M, TILE_N = 128, 256  # results of a block
 THREADS = 256  # two warpgroups, 64 x 256 results each

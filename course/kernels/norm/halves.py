@@ -41,9 +41,18 @@ from course.kernels.norm.first_steps import (
 from course.kernels.norm.registers import rows_in_registers
 from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx.fragments import pack_bf16, pack_f16, unpack_bf16, unpack_f16
-from warpsim.ptx.grid_dependency import follow
-from warpsim.ptx.intrinsics import load2, load4, load4_streaming, store2, store4_streaming
+from warpsim.ptx import (
+    follow,
+    load2,
+    load4,
+    load4_streaming,
+    pack_bf16,
+    pack_f16,
+    store2,
+    store4_streaming,
+    unpack_bf16,
+    unpack_f16,
+)
 
 EIGHT = 8  # numbers of an access of 16 bytes
 TOKENS = 4  # of a block

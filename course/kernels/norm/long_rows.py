@@ -34,7 +34,7 @@ from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Varian
 from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
 from course.kernels.steps import room
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx.intrinsics import commit_copies, copy4_async, copy_async, wait_copies
+from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
 SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
 #: Blocks that walk over more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.

@@ -37,7 +37,7 @@ from course.kernels.norm.first_steps import (
 )
 from course.kernels.steps import ceil_div
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx import intrinsics
+from warpsim import ptx
 
 # --- shapes that are tuned for a GPU --------------------------------------------------------------
 
@@ -134,12 +134,12 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
     wide, kind = variant.wide, WORDS[variant.dtype]
     parts = config.elements // wide
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
-    one, four = intrinsics.load, intrinsics.load4
-    read_one, read_four = intrinsics.load_streaming, intrinsics.load4_streaming
-    write_one, write_four = intrinsics.store_streaming, intrinsics.store4_streaming
+    one, four = ptx.load, ptx.load4
+    read_one, read_four = ptx.load_streaming, ptx.load4_streaming
+    write_one, write_four = ptx.store_streaming, ptx.store4_streaming
     if variant.keep_in_l2:
-        read_one, read_four = intrinsics.load_kept, intrinsics.load4_kept
-        write_one, write_four = intrinsics.store, intrinsics.store4
+        read_one, read_four = ptx.load_kept, ptx.load4_kept
+        write_one, write_four = ptx.store, ptx.store4
     elif again:
         read_one, read_four = one, four
 

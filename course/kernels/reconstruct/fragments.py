@@ -22,7 +22,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from warpsim.ptx.intrinsics import load, round_tf32, split_halves, store4
+from warpsim.ptx import load, round_tf32, split_halves, store4
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of fragments: rows of u, columns of vt, values of i of both
 LANE_WORDS = 4  # in a row: 16 bytes

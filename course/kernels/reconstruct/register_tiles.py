@@ -19,7 +19,7 @@ from collections.abc import Callable
 from numba import float32
 
 from course.backend import cuda
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     copy_async,

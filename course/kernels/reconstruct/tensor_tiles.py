@@ -21,7 +21,7 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.kernels.reconstruct.fragments import COLUMNS, LANE_WORDS, ROWS, U_WORDS, VT_WORDS
 from course.kernels.reconstruct.warp_tiles import in_bands
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     commit_copies,
     copy4_async,
     load,

@@ -22,7 +22,7 @@ from numba import float32, int32, uint32
 from course.backend import cuda, jit_without_lto
 from course.kernels.reconstruct.fragments import ROWS, largest_of_four, power_near
 from course.kernels.reconstruct.warp_tiles import in_bands
-from warpsim.ptx.intrinsics import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
+from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
 
 DEEPEST = 56  # values of i: what a thread's registers hold
 WARPS = 4  # of a block, side by side

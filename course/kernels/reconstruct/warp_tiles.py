@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda, jit_without_lto
-from warpsim.ptx.intrinsics import load, load4, store, store4
+from warpsim.ptx import load, load4, store, store4
 
 
 @dataclass(frozen=True)

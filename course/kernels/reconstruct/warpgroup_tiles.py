@@ -25,22 +25,27 @@ from course.kernels.gemm.tiles import DEPTH, tile_coordinates
 from course.kernels.gemm.warp_specialised import BOX, GROUP
 from course.kernels.reconstruct.fragments import power_near
 from course.kernels.steps import ceil_div
-from warpsim.ptx.fragments import quotient
-from warpsim.ptx.hopper import (
+from warpsim.ptx import (
     fence_mbarriers,
+    load,
+    load2,
+    load4,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
+    quotient,
     setmaxnreg_dec,
     setmaxnreg_inc,
     spread,
+    store,
+    store2,
+    store4,
     tma_load,
     wgmma_nn,
     wgmma_sums,
     wgmma_zeros,
 )
-from warpsim.ptx.intrinsics import load, load2, load4, store, store2, store4
 
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS

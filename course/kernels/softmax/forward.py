@@ -28,7 +28,7 @@ from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP, lanes_sum
-from warpsim.ptx.intrinsics import (
+from warpsim.ptx import (
     load4,
     load4_streaming,
     load_streaming,

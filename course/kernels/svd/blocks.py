@@ -40,7 +40,7 @@ from course.backend import cuda, jit_without_lto
 from course.kernels.svd.diagonalise import OWN, PITCH, PLAYERS, THREADS, WARPS, diagonalise
 from course.kernels.svd.rotate import DONE, FINISHED, cosine, partners
 from course.kernels.warps import ALL
-from warpsim.ptx.intrinsics import load, load2, load4, mma_tf32, round_tf32, store2, store4
+from warpsim.ptx import load, load2, load4, mma_tf32, round_tf32, store2, store4
 
 BLOCK = 32  # rows of a block
 PAIR = PLAYERS  # rows of two

@@ -23,7 +23,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.svd.rotate import partners, rotation
 from course.kernels.warps import ALL
-from warpsim.ptx.intrinsics import load, load2, store, store2
+from warpsim.ptx import load, load2, store, store2
 
 PAIRS = 32
 PLAYERS = 2 * PAIRS

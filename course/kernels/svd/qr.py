@@ -26,7 +26,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import ALL
-from warpsim.ptx.intrinsics import load2, load4, store2, store4
+from warpsim.ptx import load2, load4, store2, store4
 
 Array = Any  # of numba.cuda
 

@@ -19,7 +19,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.warps import ALL
-from warpsim.ptx.intrinsics import load, store
+from warpsim.ptx import load, store
 
 WARPS = 16  # of a block
 THREADS = 32 * WARPS

@@ -33,7 +33,7 @@ from course.kernels.arrays import Array
 from course.kernels.gemm.gemv import activated, function_of, threads_for
 from course.kernels.reduce import larger
 from course.kernels.steps import STATIC_SHARED, Ladder, Launch, Step, ceil_div
-from warpsim.ptx.intrinsics import load, store
+from warpsim.ptx import load, store
 
 ZERO = float32(0)
 #: Numbers in a row of an image in its frame beyond its pixels: 1 before, 3 behind. With 2 in all

@@ -18,7 +18,7 @@ from course.kernels.warps import WARP, lanes_sum
 from course_lessons.lesson13.digits.convolution import PADDING, ZERO, four_results, largest_of
 from course_lessons.lesson13.digits.weights import FIRST, HIDDEN, NAMES, SECOND, Weights
 from course_models.digits import CLASSES
-from warpsim.ptx.intrinsics import load, store
+from warpsim.ptx import load, store
 
 THREADS = 256
 WARPS = THREADS // WARP

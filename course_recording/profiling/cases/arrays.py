@@ -11,7 +11,7 @@ from numba import complex64, float32, float64, int16, int32, int64, uint8, uint1
 from course.backend import cuda
 from course_recording.profiling.cases.accesses import numbers, scattered, shuffled
 from course_recording.profiling.cases.noted import Cases, zeros
-from warpsim.ptx.intrinsics import load2, load4, load_streaming, store2, store4, store_streaming
+from warpsim.ptx import load2, load4, load_streaming, store2, store4, store_streaming
 
 CASES = Cases()
 PARTICLE = np.dtype([("x", "f4"), ("y", "f4"), ("vx", "f4"), ("vy", "f4")], align=True)

@@ -6,7 +6,7 @@ from numba import float32, int32, uint32
 from course import cuda
 from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_sums
 from tests.course_lessons.wrong_answers import answers_to
-from warpsim.ptx.intrinsics import mma_f16, mma_f16_k8, split_halves
+from warpsim.ptx import mma_f16, mma_f16_k8, split_halves
 
 # --- split-in-halves -------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, 
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tools.compile import tensor_cases as cases
 from warpsim import cuda
-from warpsim.ptx.hopper import mbarrier_init, mbarrier_wait
+from warpsim.ptx import mbarrier_init, mbarrier_wait
 
 OLD = ""
 if not MISSING:
