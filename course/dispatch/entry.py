@@ -28,6 +28,7 @@ from course.dispatch.overlaps import apart
 from course.dispatch.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
 from course.dispatch.slots import name_of
 from warpsim.ptx.bfloat16 import BFLOAT16
+from warpsim.ptx.tensor_maps import CannotEncode
 
 Result = tuple[tuple[int, ...], Any]  # shape, type
 #: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.
@@ -231,7 +232,7 @@ class Door:
         with backend.cuda.gpus[about.device]:
             try:
                 return PackedPlan(about).quick()
-            except packing.NotPacked as problem:
+            except (packing.NotPacked, CannotEncode) as problem:
                 if any(one is not None and one.dtype == BFLOAT16 for one in about.seen):
                     raise TypeError(
                         f"{self.name}: bfloat16 needs packed launches, which cannot be had here "

@@ -127,7 +127,7 @@ class Packed:
                 else:
                     words.append(value.__cuda_array_interface__["data"][0])
                 words += [*value.shape, *value.strides]
-            elif hasattr(value, "address_word"):  # a tensor map, see course.kernels.tensor_maps
+            elif hasattr(value, "address_word"):  # a warpsim.ptx.TensorMap
                 place, array = len(words) + value.address_word(), value.array
                 if isinstance(array, Layout) and array.offset:
                     self.moved.append((place, array.slot, array.offset))

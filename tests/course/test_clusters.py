@@ -8,9 +8,9 @@ import pytest
 from numba.types import float16, int32, uint64
 
 from course import backend, cuda, trace
-from course.kernels.tensor_maps import TensorMap
 from warpsim.host import gpus
 from warpsim.ptx import (
+    TensorMap,
     cluster,
     cluster_barrier,
     cluster_rank,

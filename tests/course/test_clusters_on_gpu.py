@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np
 from course import cuda
-from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx import TensorMap
 from tests.course.test_clusters import TWO, arrivals, casts
 
 out = cuda.to_device(np.zeros(2, np.int32))

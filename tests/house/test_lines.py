@@ -6,7 +6,7 @@ import pytest
 
 from tests.house import lines
 from tests.house.lines import Budget
-from tests.house.places import PACKAGES
+from tests.house.places import MOVES, PACKAGES
 
 
 def test_every_package_keeps_to_its_budget():
@@ -15,9 +15,10 @@ def test_every_package_keeps_to_its_budget():
     assert lines.BUDGETS.keys() == {*PACKAGES, "tests"} == to_be.keys()
 
 
-def test_a_file_counts_where_it_will_lie(tmp_path):
+def test_a_file_counts_where_it_will_lie(tmp_path, monkeypatch):
+    monkeypatch.setitem(MOVES, "course/instructions", "warpsim/ptx")
     for name, text in {
-        "course/files.py": "a\nb\n", "course/kernels/tensor_maps.py": "a\n",
+        "course/files.py": "a\nb\n", "course/instructions.py": "a\n",
         "course_lessons/x.py": "a\n" * 3,
         "tests/course/test_files.py": "a\n" * 4, "course/data.csv": "a\n", "work/mine.py": "a\n",
     }.items():  # fmt: skip

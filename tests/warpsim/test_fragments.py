@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from numba import float32, int32, uint16, uint32, uint64
 
-from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
 from warpsim.host import gpus
-from warpsim.ptx import commit_copies, fragments, hopper, wait_copies
+from warpsim.ptx import TensorMap, commit_copies, fragments, hopper, wait_copies
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 from warpsim.watch.findings import KernelError
 

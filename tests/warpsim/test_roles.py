@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import role_kernels
 
-from course.kernels.tensor_maps import TensorMap
 from warpsim import cuda, trace
+from warpsim.ptx import TensorMap
 from warpsim.run.warp_scheduler import Turns
 
 TEXT = Path(role_kernels.__file__).read_text()

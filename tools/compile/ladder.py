@@ -24,6 +24,7 @@ from course.kernels.tensor_maps import TensorMapType
 from course_lessons.lesson06 import ladder
 from tools.compile.cases import of_factors
 from tools.notebooks.lessons import ROOT
+from warpsim.ptx.tensor_maps import TensorMapType
 
 FILE = ROOT / "data" / "compiled-ladder.csv"
 COLUMNS = (

@@ -27,6 +27,7 @@ _HOMES = {
         "store4 store4_streaming store_streaming wait_copies"
     ),
     "register_products": "wgmma_rn",
+    "tensor_maps": "TensorMap same_start tma_prefetch",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

@@ -23,7 +23,7 @@
 All need compute capability 9.0, and numba-cuda 0.30, which compiles for "sm_90a". A piece is 64
 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the chunks of 16 bytes
 of its row r lie at chunk ^ (r % 8), so a column of chunks meets each bank once, too.
-TMA writes pieces like that (`course.kernels.tensor_maps`), and wgmma reads them.
+TMA writes pieces like that (`TensorMap`), and wgmma reads them.
 
 Sums of a warpgroup, threads 128 w to 128 w + 127: ``sums[4 j + e]`` of lane l of its warp v is row
 16 v + l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2.

@@ -43,7 +43,7 @@ from course.kernels.steps import (
     room,
     round_up,
 )
-from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx import TensorMap
 
 SIZES = (32, 64, 128)  # of a head
 MOST = 65_535  # blocks along the second and the third axis of a grid

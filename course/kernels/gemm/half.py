@@ -46,7 +46,7 @@ from course.kernels.steps import (
     no_warpgroups,
     require_choice,
 )
-from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 HALVES = (np.dtype(np.float16), BFLOAT16)

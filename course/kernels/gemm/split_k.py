@@ -17,7 +17,6 @@ from course.backend import cuda
 from course.kernels.gemm.epilogue import columns_of, store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig
-from course.kernels.tensor_maps import same_start, tma_prefetch
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -33,9 +32,11 @@ from warpsim.ptx import (
     mbarrier_wait,
     named_barrier,
     quotient,
+    same_start,
     spread,
     store4,
     tma_load,
+    tma_prefetch,
     tma_store,
     wait_stores,
     wgmma_sums,

@@ -28,8 +28,8 @@ from course.kernels.gemm.wgmma import (
     put,
 )
 from course.kernels.steps import Launch, ceil_div
-from course.kernels.tensor_maps import TensorMap
 from warpsim.ptx import (
+    TensorMap,
     fence_mbarriers,
     mbarrier_expect,
     mbarrier_init,

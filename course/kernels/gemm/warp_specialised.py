@@ -24,7 +24,6 @@ from course.backend import cuda
 from course.kernels.gemm.epilogue import columns_of, store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
-from course.kernels.tensor_maps import same_start, tma_prefetch
 from warpsim.ptx import (
     commit_stores,
     fence_async,
@@ -36,8 +35,10 @@ from warpsim.ptx import (
     mbarrier_wait,
     named_barrier,
     quotient,
+    same_start,
     spread,
     tma_load,
+    tma_prefetch,
     tma_store,
     wait_stores,
     wgmma_nn,

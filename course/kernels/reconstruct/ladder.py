@@ -51,7 +51,7 @@ from course.kernels.steps import (
     no_warpgroups,
     round_up,
 )
-from course.kernels.tensor_maps import TensorMap
+from warpsim.ptx import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
 #: Operations and singular values from which Hopper's warpgroups win, likewise.

@@ -18,9 +18,9 @@ from course.kernels.gemm.half import (
     launch_of,
 )
 from course.kernels.gemm.warp_specialised import GemmConfig
-from course.kernels.tensor_maps import TensorMap
 from warpsim.core.number_types import rounded, widened
 from warpsim.host import gpus
+from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}

@@ -3,7 +3,7 @@
 A map is 128 bytes: where the matrix lies, its shape and strides, the box that one copy takes, how
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
-body can use it: `warpsim.ptx.hopper.tma_load`. A kernel's maps are its **first** arguments, so
+body can use it: `tma_load`. A kernel's maps are its **first** arguments, so
 that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed;
 `same_start` compares two.
 
@@ -21,8 +21,6 @@ from llvmlite import ir
 from numba import types
 from numba.core.typing.typeof import typeof_impl
 
-from course.dispatch.prepared import NotPacked
-from course.dispatch.slots import Layout
 from warpsim.host import libcuda
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 from warpsim.ptx.fragments import done
@@ -33,8 +31,13 @@ WORDS = 16  # of 8 bytes
 #: words go before a map, and two after it, since the next one shall lie as well.
 BEFORE, AFTER = 6, 2
 SOMEWHERE = 1 << 32  # an address that a map may hold
+BEYOND = 1 << 56  # no memory has addresses from here on
 ROW = 128  # bytes of a row of a box that is swizzled
 _TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # CUtensorMapDataType
+
+
+class CannotEncode(TypeError):
+    """A map whose address cannot be put in later: each needs a map of its own."""
 
 
 class TensorMapType(types.UniTuple):
@@ -59,8 +62,9 @@ class TensorMap:
 
     Parameters
     ----------
-    array : device array, or `course.dispatch.slots.Layout`, 2-D
-        float16, bfloat16 or float32; rows of neighbours, which begin at multiples of 16 bytes.
+    array : device array, 2-D
+        float16, bfloat16 or float32; rows of neighbours, which begin at multiples of 16 bytes. One
+        that has no memory yet says so by an address from `BEYOND` on.
     rows, columns : int
         Of the box, at most 256 each. With `swizzle` a row has 128 bytes.
     swizzle : bool
@@ -98,10 +102,9 @@ class TensorMap:
         self._kind = _TYPES[name]
 
     def words(self) -> tuple[int, ...]:
-        """The map; of a layout, which has no memory yet, with some address."""
+        """The map; of an array that has no memory yet, with some address."""
         address = self.array.__cuda_array_interface__["data"][0]
-        if isinstance(self.array, Layout):
-            address = SOMEWHERE
+        address = address if address < BEYOND else SOMEWHERE
         return _encoded(self._kind, address, tuple(self.array.shape), self.array.strides[0],
                         self.box, self.swizzle)  # fmt: skip
 
@@ -110,11 +113,11 @@ class TensorMap:
 
         Raises
         ------
-        course.dispatch.prepared.NotPacked
+        CannotEncode
             When this driver's maps are not like that.
         """
         if not _address_is_first():
-            raise NotPacked("tensor maps whose first word is not the address")
+            raise CannotEncode("tensor maps whose first word is not the address")
         return BEFORE
 
     def __len__(self) -> int:
