@@ -112,10 +112,10 @@ WORK = {
         64 * 32 * 32 * 32 // 256, 256,
         _floats((64, 16, 32, 32), (32, 16, 3, 3), (32,), (64, 32, 32, 32)),
     ),
-    "linear.linear_naive": Work(
+    "gemm.gemv.linear_naive": Work(
         (16, 64), (32, 8), _floats((512, 784), (512, 784), (512,), (512, 512))
     ),
-    "matmul.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
+    "gemm.float32.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
     "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _halves),
     "synthetic_images.digest": Work((16, 64), 256, _digest),
 }  # fmt: skip
