@@ -12,7 +12,7 @@ import role_kernels
 
 from warpsim import cuda, trace
 from warpsim.ptx import TensorMap
-from warpsim.run.warp_scheduler import Turns
+from warpsim.run.warp_scheduler import WarpScheduler
 
 TEXT = Path(role_kernels.__file__).read_text()
 
@@ -46,13 +46,13 @@ def test_a_right_kernel_is_right_and_has_no_finding(steps, tiles):
 @pytest.fixture
 def in_any_order(monkeypatch):
     """Warps take turns in another order, by a seed."""
-    take_turns, random = Turns._take_turns, np.random.default_rng(0)
+    take_turns, random = WarpScheduler._schedule, np.random.default_rng(0)
 
     def shuffled(turns):
         turns.warps = [turns.warps[n] for n in random.permutation(len(turns.warps))]
         return take_turns(turns)
 
-    monkeypatch.setattr(Turns, "_take_turns", shuffled)
+    monkeypatch.setattr(WarpScheduler, "_schedule", shuffled)
 
 
 def test_the_order_of_turns_does_not_matter(in_any_order):

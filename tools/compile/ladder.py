@@ -20,7 +20,6 @@ from course.files import write_whole
 from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import warpgroup_tiles
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
-from course.kernels.tensor_maps import TensorMapType
 from course_lessons.lesson06 import ladder
 from tools.compile.cases import of_factors
 from tools.notebooks.lessons import ROOT

@@ -21,7 +21,6 @@ from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
 from course.kernels.norm.halves import HALVES as NORM
 from course.kernels.reconstruct import warpgroup_tiles
-from course.kernels.tensor_maps import TensorMapType
 from course_models.patches import gather
 from tools.compile.cases import Case
 from warpsim.ptx.tensor_maps import TensorMapType

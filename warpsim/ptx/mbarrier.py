@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.core.memory import Array
-from warpsim.watch.happens_before import Clash, joined
+from warpsim.watch.happens_before import Conflict, joined
 
 ndarray = np.ndarray
 HOPPER = (9, 0)
@@ -212,7 +212,7 @@ class MBarriers:
         if clash is not None:
             self.found("race", self._unordered(clash, agent, writes, what), site, self.one_lane())
 
-    def _unordered(self, clash: Clash, agent: int, writes: bool, what: str) -> str:
+    def _unordered(self, clash: Conflict, agent: int, writes: bool, what: str) -> str:
         """An access that meets an earlier one, in words."""
         agents, line = self.turns.agents, self.sites[clash.site].line
         asynchronous = clash.agent in agents

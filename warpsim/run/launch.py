@@ -36,7 +36,7 @@ from warpsim.run.program_findings import findings_of, place_of
 from warpsim.run.threads import Dim3, Threads, geometry
 from warpsim.run.uniform import alike_on_any_data
 from warpsim.run.uninitialised import Again, Inputs
-from warpsim.run.warp_scheduler import run_in_turns
+from warpsim.run.warp_scheduler import run_clusters
 from warpsim.watch.access_history import Clock, Shadow
 from warpsim.watch.aliasing import Span, spread, watch
 from warpsim.watch.counts import Counters
@@ -487,7 +487,7 @@ def run_kernel(
     try:
         with np.errstate(all="ignore"):
             if lanes.turns:
-                run_in_turns(launch, lanes, grid, block, taken.values)
+                run_clusters(launch, lanes, grid, block, taken.values)
             for part in () if lanes.turns else launch.progress.parts(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             starts = range(0, blocks, chunk)

@@ -67,7 +67,7 @@ class Block:
 class Warp(Hopper, Threads):
     """One warp as its lane program sees it."""
 
-    turns: Turns
+    turns: WarpScheduler
 
     def __init__(self, launch: Any, geometry: Geometry, block: Block, number: int):
         super().__init__(launch, geometry)
@@ -203,7 +203,7 @@ class _Over(BaseException):
     """Ends the threads of warps that go on no more."""
 
 
-class Turns:
+class WarpScheduler:
     """Runs the warps of one block, or of the blocks of a cluster, to their end."""
 
     def __init__(self, launch: Any, program: Callable, grid: Dim3, block: Dim3, numbers: range):
@@ -234,7 +234,7 @@ class Turns:
         for thread in threads:
             thread.start()
         try:
-            return self._take_turns()
+            return self._schedule()
         finally:
             self.over = True
             for warp in self.warps:
@@ -257,7 +257,7 @@ class Turns:
             warp.ended = True
             self.back.release()
 
-    def _take_turns(self) -> bool:
+    def _schedule(self) -> bool:
         left = self.warps
         while left:
             went = False
@@ -321,12 +321,12 @@ class Turns:
         first.found("deadlock", message, site, lane)
 
 
-def run_in_turns(launch: Any, lanes: Any, grid: Dim3, block: Dim3, values: list[Any]) -> None:
+def run_clusters(launch: Any, lanes: Any, grid: Dim3, block: Dim3, values: list[Any]) -> None:
     """Run all blocks, cluster after cluster, their warps in turns; stop at a deadlock."""
     blocks = math.prod(grid)
     if launch.counters is not None:
         launch.counters.barriers = np.zeros(blocks, np.int32)
     for first in range(0, blocks, lanes.cluster):
         numbers = range(first, first + lanes.cluster)
-        if not Turns(launch, lanes.run, grid, block, numbers).run(values):
+        if not WarpScheduler(launch, lanes.run, grid, block, numbers).run(values):
             return

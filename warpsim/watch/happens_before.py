@@ -19,7 +19,7 @@ import numpy as np
 ndarray = np.ndarray
 
 
-class Clash(NamedTuple):
+class Conflict(NamedTuple):
     """Two accesses to a byte that nothing orders."""
 
     byte: int
@@ -110,7 +110,7 @@ class History:
 
         Returns
         -------
-        Clash or None
+        Conflict or None
         """
         clocks = self.clocks
         found = self._unordered(clocks.seen[warp], agent, step, places, writes)
@@ -133,14 +133,14 @@ class History:
         writer = self.writer[places]
         late = (self.step[places] > seen[writer]) & (writer >= 0)
         if late.any():
-            # what one asynchronous operation reads and writes itself is no clash
+            # what one asynchronous operation reads and writes itself is no conflict
             late &= (writer != agent) | (self.step[places] != step)
         if late.any():
-            return self._clash(places, late, None, wrote=True)
+            return self._conflict(places, late, None, wrote=True)
         for reader, steps in self.readers.items() if writes else ():
             late = steps[places] > seen[reader]
             if late.any() and not (reader == agent and (steps[places][late] == step).all()):
-                return self._clash(places, late, reader, wrote=False)
+                return self._conflict(places, late, reader, wrote=False)
         return None
 
     def _unfenced(self, visible: ndarray, places):
@@ -148,12 +148,14 @@ class History:
         writer = self.writer[places]
         hidden = (writer >= 0) & (writer < self.clocks.warps)
         hidden &= self.step[places] > visible[writer]
-        return self._clash(places, hidden, None, True, True) if hidden.any() else None
+        return self._conflict(places, hidden, None, True, True) if hidden.any() else None
 
-    def _clash(self, places, late: ndarray, reader: int | None, wrote: bool, fence=False) -> Clash:
+    def _conflict(
+        self, places, late: ndarray, reader: int | None, wrote: bool, fence=False
+    ) -> Conflict:
         first = int(np.flatnonzero(late)[0])
         byte = places.start + first if isinstance(places, slice) else int(places[first])
         if reader is None:
-            return Clash(byte, int(self.writer[byte]), int(self.site[byte]), wrote, fence)
+            return Conflict(byte, int(self.writer[byte]), int(self.site[byte]), wrote, fence)
         at = self.read_at[reader, int(self.readers[reader][byte])]
-        return Clash(byte, reader, at, wrote, fence)
+        return Conflict(byte, reader, at, wrote, fence)
