@@ -11,12 +11,14 @@ from numba.core.errors import TypingError
 
 from tests.texts import body_of
 from warpsim import cuda, trace
+from warpsim.code.operations import OPERATIONS
 from warpsim.code.programs import program_of
 from warpsim.core import fp16
 from warpsim.core.operators import NAMESPACE
 from warpsim.front.cuda_names import FUNCTIONS
 from warpsim.front.names import Unsupported
-from warpsim.run.threads import Threads
+from warpsim.run.launch import run_kernel
+from warpsim.run.threads import Threads, geometry
 
 RNG = np.random.default_rng(5)
 
@@ -369,7 +371,13 @@ def test_print_shows_indices_and_nested_tuples_and_refuses_what_numba_refuses(ca
         of_complex[1, 1](np.ones(1, complex))
 
 
-def test_the_threads_do_each_function_of_cuda_that_no_operator_does():
+def test_lane_programs_may_call_each_function_of_cuda_that_no_operator_does():
     functions = {name for name in FUNCTIONS if "." not in name} - NAMESPACE.keys()
     assert "shfl_sync" in functions
-    assert not {name for name in functions if not callable(getattr(Threads, name, None))}
+    assert functions <= OPERATIONS.keys()
+
+
+def test_the_threads_do_what_lane_programs_may_call():
+    launch = run_kernel(cuda.jit(lambda x: None), 1, 32, (np.zeros(1),))
+    threads = Threads(launch, geometry((1, 1, 1), (32, 1, 1), 0, 1))
+    assert not {name for name in OPERATIONS if not hasattr(threads, name)}

@@ -22,7 +22,8 @@ class Accesses:
     def code_Attribute(self, node: ast.Attribute) -> str:
         value = self.source.static(node)
         if isinstance(value, KernelName):
-            return "32" if value.path == "warpsize" else f"T.{value.path.replace('.', '_')}"
+            name = value.path.replace(".", "_")
+            return "32" if name == "warpsize" else self.named(name)
         if value is not MISSING:
             return self.value(value, node)
         kind, name = self.typing.of[node.value], node.attr
@@ -30,13 +31,13 @@ class Accesses:
             return self._field_value(node)
         code = self.expression(node.value)
         if isinstance(kind, types.ArrayCTypes):
-            return f"T.address_of({code})"
+            return self.operation("address_of", code)
         if isinstance(kind, types.Array):
             if name == "ctypes":
                 return code
             if name in ("real", "imag"):
                 real = not isinstance(kind.dtype, types.Complex)
-                return code if real else f"T.component({code}, {name!r})"
+                return code if real else self.operation("component", code, repr(name))
             if name == "flat":
                 return code
             return f"{code}.{({'strides': 'byte_strides', 'T': 'transposed'}).get(name, name)}"
@@ -50,14 +51,14 @@ class Accesses:
         code = self.field(node)
         if isinstance(self.typing.of[node], types.Array | types.Record):
             return code
-        return f"T.load({code}, (), {self.site(node, ast.unparse(node))})"
+        return self.operation("load", code, "()", self.site(node, ast.unparse(node)))
 
     def field(self, node: ast.Attribute | ast.Subscript) -> str:
         """Code of a field of a record, or of all records of an array, as an array."""
         name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
         if type(name) is int:
             name = list(self.typing.of[node.value].fields)[name]
-        return f"T.field({self.expression(node.value)}, {name!r})"
+        return self.operation("field", self.expression(node.value), repr(name))
 
     def is_field(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Attribute | ast.Subscript):
@@ -82,20 +83,20 @@ class Accesses:
             index = self.typing.values.get(node.slice, MISSING)
             whole = type(index) is int
             if whole and self.traced and getattr(base, "dtype", None) == types.float32:
-                return f"T.element({code}, {index}, {self.site(node)})"  # may be under way
+                return self.operation("element", code, index, self.site(node))  # may be in flight
             if index is not MISSING:
                 return f"{code}[{index!r}]"
-            return f"T.pick({code}, {self.expression(node.slice)}, {self.site(node)})"
+            return self.operation("pick", code, self.expression(node.slice), self.site(node))
         site = self.site(node, ast.unparse(node.value))
         view = isinstance(self.typing.of[node], types.Array | types.Record)
         what = "view" if view else "load"
-        return f"T.{what}({code}, {self.index(node)}, {site})"
+        return self.operation(what, code, self.index(node), site)
 
     def index(self, node: ast.Subscript) -> str:
         """The index of an access as a tuple, one integer (or slice) a dimension."""
         if isinstance(self.typing.of[node.value], types.NumpyFlatType):
             place = self.operand(node.slice, types.int64)
-            return f"T.unravel({place}, {self.expression(node.value)}.shape)"
+            return self.operation("unravel", place, f"{self.expression(node.value)}.shape")
         nodes = self.typing.indices.get(node) or index_nodes(node)
         if len(nodes) == 1 and isinstance(self.typing.of.get(nodes[0]), types.BaseTuple):
             return self.whole_index(nodes[0])
@@ -150,7 +151,7 @@ class Accesses:
         base = self.field(target) if field else self.expression(target.value)
         if isinstance(wanted, types.Array):
             if not field:
-                base = f"T.view({base}, {self.index(target)}, {site})"
+                base = self.operation("view", base, self.index(target), site)
             convert = "None"
             if not isinstance(wanted.dtype, types.Record):
                 convert = operators.name_of(wanted.dtype)
@@ -159,14 +160,14 @@ class Accesses:
                     code = self.convert(code, kind, whole)
                 elif not isinstance(kind, types.Array):
                     code = self.convert(code, kind, wanted.dtype)
-            self.line(f"T.store_all({base}, {code}, {site}, {convert})")
+            self.line(self.operation("store_all", base, code, site, convert))
             return
         index = "()" if field else self.index(target)
         if isinstance(wanted, types.Record):
-            self.line(f"T.store_record({base}, {index}, {code}, {site})")
+            self.line(self.operation("store_record", base, index, code, site))
             return
         code = bare(self.stored(code, kind, wanted))
-        self.line(f"T.store({base}, {index}, {code}, {site})")
+        self.line(self.operation("store", base, index, code, site))
 
 
 def spelled_tuple(parts: list[str]) -> str:

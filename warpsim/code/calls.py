@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -18,7 +20,7 @@ from warpsim.core.libdevice import runs
 from warpsim.core.number_types import VECTORS, vector_code
 from warpsim.front.allocations import assigned_name, is_carray
 from warpsim.front.cuda_names import GRID_GROUP
-from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_code, ufunc_code
+from warpsim.front.elementwise import REDUCTIONS, total_code, ufunc_code
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
 from warpsim.front.numba_typing import dtype_of, plain
@@ -55,64 +57,35 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if function is MISSING:
         function = emitter.source.static(node.func)
     if isinstance(function, KernelName):
-        return _intrinsic(emitter, node, function.path)
+        return _of_cuda(emitter, node, function.path)
     if isinstance(node.func, ast.Attribute) and typing.of.get(node.func.value) == GRID_GROUP:
         emitter.cooperative = True
-        return f"T.grid_sync({emitter.site(node)})"
+        return emitter.operation("grid_sync", emitter.site(node))
     if node in typing.callees:
         return _device(emitter, node)
-    if function is print:
-        return _print(emitter, node)
-    if function is len:
-        kind = typing.of[node.args[0]]
-        code = emitter.expression(node.args[0])
-        if isinstance(kind, types.NumpyFlatType):
-            return f"{code}.size"
-        return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
-    if function is tuple:
-        return emitter.expression(node.args[0])
     if function is MISSING:
         return _method(emitter, node)
     if isinstance(typing.of[node], types.BaseNamedTuple):
         return spelled_tuple([emitter.expression(argument) for argument in node.args])
-    if function is sum and not isinstance(typing.of[node.args[0]], types.Array):
-        return _sum_of_tuple(emitter, node)
-    if function is sum or is_reduction(function):
-        return total_code(emitter, node, node.args[0], REDUCTIONS.get(function, "sum"))
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
-    operands = typing.operands[node]
     if is_carray(function):
-        kind, codes = typing.of[node], [emitter.expression(part) for part in operands]
-        dtype = emitter.constant(dtype_of(kind.dtype), str(kind.dtype))
-        site, fortran = emitter.site(node), function.__name__ == "farray"
-        name = assigned_name(emitter.source.tree, node) or function.__name__
-        return f"T.array_at({codes[0]}, {codes[1]}, {dtype}, {fortran}, {name!r}, {site})"
-    if function in (min, max) and isinstance(typing.of[node.args[0]], types.Array):
-        return total_code(emitter, node, node.args[0], function.__name__)
-    if function in (min, max) and len(node.args) == 1:
-        return _extreme_of_tuple(emitter, node, function)
-    codes = [emitter.operand(a, k) for a, k in zip(node.args, operands, strict=True)]
-    kind = typing.of[node]
-    if function is complex and len(codes) == 2:
-        return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(kind).name!r})"
+        return _array_at(emitter, node, function)
+    known = _FUNCTIONS.get(function) if isinstance(function, Hashable) else None
+    return (known or _library)(emitter, node, function)
+
+
+def _operands(emitter: Emitter, node: ast.Call) -> list[str]:
+    kinds = emitter.typing.operands[node]
+    return [emitter.operand(a, k) for a, k in zip(node.args, kinds, strict=True)]
+
+
+def _library(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    """Code of a function of ``math`` or NumPy, or of a type that is called."""
+    codes, kind = _operands(emitter, node), emitter.typing.of[node]
     if operators.is_cast(function):
         return codes[0]
     _count(emitter, function, kind)
-    if function in (min, max):
-        name = _extreme(function, kind, [plain(typing.of[argument]) for argument in node.args])
-        code = codes[0]
-        for other in codes[1:]:
-            code = f"{name}({code}, {other})"
-        return code
-    if function is abs:
-        return emitter.convert(f"absolute({codes[0]})", types.none, kind)
-    if function is round:
-        if len(codes) == 1:
-            return f"int64(rint({codes[0]}))"
-        return f"rint({codes[0]}, {codes[1]})"
-    if function is pow:
-        return emitter.power(*codes, operands[1], kind)
     name = function.__name__
     key = f"{name}_" if name in emitter.namespace else name
     if isinstance(kind, types.BaseTuple):
@@ -123,6 +96,77 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     return f"{key}({', '.join(codes)})"
 
 
+def _length(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    kind = emitter.typing.of[node.args[0]]
+    code = emitter.expression(node.args[0])
+    if isinstance(kind, types.NumpyFlatType):
+        return f"{code}.size"
+    return f"{code}.shape[0]" if isinstance(kind, types.Array) else str(len(kind))
+
+
+def _itself(emitter: Emitter, node: ast.Call, function: Callable | str) -> str:
+    return emitter.expression(node.args[0])
+
+
+def _total(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    return total_code(emitter, node, node.args[0], REDUCTIONS[function])
+
+
+def _array_at(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    kind = emitter.typing.of[node]
+    codes = [emitter.expression(part) for part in emitter.typing.operands[node]][:2]
+    dtype = emitter.constant(dtype_of(kind.dtype), str(kind.dtype))
+    site, fortran = emitter.site(node), function.__name__ == "farray"
+    name = assigned_name(emitter.source.tree, node) or function.__name__
+    return emitter.operation("array_at", *codes, dtype, fortran, repr(name), site)
+
+
+def _complex(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    codes = _operands(emitter, node)
+    if len(codes) == 1:
+        return codes[0]
+    return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(emitter.typing.of[node]).name!r})"
+
+
+def _absolute(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    kind, codes = emitter.typing.of[node], _operands(emitter, node)
+    _count(emitter, function, kind)
+    return emitter.convert(f"absolute({codes[0]})", types.none, kind)
+
+
+def _rounded(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    codes = _operands(emitter, node)
+    _count(emitter, function, emitter.typing.of[node])
+    return f"int64(rint({codes[0]}))" if len(codes) == 1 else f"rint({codes[0]}, {codes[1]})"
+
+
+def _power(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    kind, codes = emitter.typing.of[node], _operands(emitter, node)
+    _count(emitter, function, kind)
+    return emitter.power(*codes, emitter.typing.operands[node][1], kind)
+
+
+# ---------------------------------------------------------------------- of tuples and arrays, too
+def _extremum(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    """Code of ``min`` and ``max``: of numbers, of the elements of a tuple or of an array."""
+    typing = emitter.typing
+    kind, given = typing.of[node], [typing.of[argument] for argument in node.args]
+    if isinstance(given[0], types.Array):
+        return total_code(emitter, node, node.args[0], function.__name__)
+    if len(given) > 1:
+        codes = _operands(emitter, node)
+        _count(emitter, function, kind)
+        return _folded(_extreme(function, kind, list(map(plain, given))), codes)
+    value, parts = emitter.temporary("value"), list(given[0])
+    codes = [emitter.convert(f"{value}[{n}]", part, kind) for n, part in enumerate(parts)]
+    code = _folded(_extreme(function, kind, parts), codes)
+    return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
+
+
+def _folded(name: str, codes: list[str]) -> str:
+    return reduce(lambda code, other: f"{name}({code}, {other})", codes)
+
+
 def _extreme(function, kind: types.Type, given: list[types.Type]) -> str:
     """Which operation min or max is: that of two floats leaves NaN out, of others it compares."""
     floats = len(given) == 2 and set(given) <= {types.float32, types.float64}
@@ -131,19 +175,11 @@ def _extreme(function, kind: types.Type, given: list[types.Type]) -> str:
     return "smaller" if function is min else "larger"
 
 
-def _extreme_of_tuple(emitter: Emitter, node: ast.Call, function) -> str:
-    """Code of ``min(t)`` and ``max(t)``."""
-    kind, parts = emitter.typing.of[node], list(emitter.typing.of[node.args[0]])
-    name = _extreme(function, kind, parts)
-    value, code = emitter.temporary("value"), ""
-    for number, part in enumerate(parts):
-        one = emitter.convert(f"{value}[{number}]", part, kind)
-        code = f"{name}({code}, {one})" if code else one
-    return f"(lambda {value}: {code})({emitter.expression(node.args[0])})"
-
-
-def _sum_of_tuple(emitter: Emitter, node: ast.Call) -> str:
+def _sum(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    """Code of ``sum``, of a tuple or an array."""
     kind, parts = emitter.typing.of[node], emitter.typing.of[node.args[0]]
+    if isinstance(parts, types.Array):
+        return total_code(emitter, node, node.args[0], "sum")
     value, convert = emitter.temporary("value"), operators.name_of(kind)
     code = f"{convert}(0)"
     for number, part in enumerate(parts):
@@ -167,18 +203,19 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
     site = emitter.site(node)
     if name == "view":
         dtype = dtype_of(emitter.typing.of[node].dtype)
-        return f"T.view_as({code}, {emitter.constant(dtype, dtype.name)}, {site})"
+        return emitter.operation("view_as", code, emitter.constant(dtype, dtype.name), site)
     if name == "transpose":
         return f"{code}.transposed"
     if name == "fill":
         site = emitter.site(node, ast.unparse(owner))
-        return f"T.store_all({code}, {emitter.operand(node.args[0], kind.dtype)}, {site}, None)"
+        value = emitter.operand(node.args[0], kind.dtype)
+        return emitter.operation("store_all", code, value, site, None)
     if name == "copy":
         made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
-        return f"T.copied({code}, {made})"
+        return emitter.operation("copied", code, made)
     shape = [emitter.expression(argument) for argument in node.args]
     whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
-    return f"T.reshape({code}, {shape[0] if whole else spelled_tuple(shape)}, {site})"
+    return emitter.operation("reshape", code, shape[0] if whole else spelled_tuple(shape), site)
 
 
 def _count(emitter: Emitter, function, kind: types.Type) -> None:
@@ -194,7 +231,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     name = program.name
     codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
     if program.run is None:  # the function itself: its places are the same
-        code = f"T.again({', '.join([name, *codes])})"
+        code = emitter.operation("again", name, *codes)
         return emitter.convert(code, program.result, emitter.typing.of[node])
     # another function of this name, or a variable of the caller
     taken = name == emitter.source.name or name in emitter.names.values()
@@ -209,7 +246,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)
     site = emitter.site(node, code=emitter.source.code(line)) if here != there else None
-    code = f"T.call({', '.join([name, str(base), str(site), *codes])})"
+    code = emitter.operation("call", name, base, site, *codes)
     return emitter.convert(code, program.result, emitter.typing.of[node])
 
 
@@ -217,7 +254,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
 MOST_PRINTED = 32
 
 
-def _print(emitter: Emitter, node: ast.Call) -> str:
+def _print(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     if len(node.args) > MOST_PRINTED:
         warn(
             NumbaWarning(
@@ -228,12 +265,12 @@ def _print(emitter: Emitter, node: ast.Call) -> str:
         )
         forms = [_format_of(emitter.typing.of[argument]) for argument in node.args]
         raw = " ".join(forms).replace("%d", "%lld").replace("%", "%%")
-        return f"T.print(({raw!r}, ()))"
+        return emitter.operation("print", f"({raw!r}, ())")
     parts = []
     for argument in node.args:
         kind = emitter.typing.of[argument]
         parts.append(f"({_format_of(kind)!r}, {emitter.expression(argument)})")
-    return f"T.print({', '.join(parts)})"
+    return emitter.operation("print", *parts)
 
 
 def _format_of(kind: types.Type) -> str:
@@ -246,60 +283,73 @@ def _format_of(kind: types.Type) -> str:
     return "%d" if isinstance(kind, types.Integer) else "%f"
 
 
-def _intrinsic(emitter: Emitter, node: ast.Call, path: str) -> str:
-    typing = emitter.typing
+# ---------------------------------------------------------------------- names of CUDA
+def _of_cuda(emitter: Emitter, node: ast.Call, path: str) -> str:
+    """Code of a call of CUDA's own."""
     if path in VECTORS:
         return vector_code(emitter, node, path)
-    if path.startswith("pieces."):
-        return piece_code(emitter, node, path[7:])
-    if path == "cg.this_grid":
-        emitter.cooperative = True
-        return "0"
-    if path in ("grid", "gridsize"):
-        return f"T.{path}({emitter.expression(node.args[0])})"
-    if path in ("shared.array", "local.array"):
-        sizes = typing.shapes[node]
-        (dtype,) = typing.operands[node]
-        name = assigned_name(emitter.source.tree, node) or ast.unparse(node)
-        site = emitter.site(node, name)
-        kind = emitter.element_type(dtype, ast.unparse(node))
-        named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
-        more = f", {named['alignment']}" if type(named.get("alignment")) is int else ""
-        return f"T.{path[:-6]}_array({sizes}, {kind}, {site}{more})"
-    if path == "const.array_like":
-        return emitter.expression(node.args[0])
-    if path.startswith("atomic."):
-        return _atomic(emitter, node, path[7:])
-    codes = [
-        emitter.operand(argument, kind)
-        for argument, kind in zip(node.args, typing.operands[node], strict=True)
-    ]
-    if path.startswith("fp16."):
-        run, heading, amount = FUNCTIONS[path[5:]]
+    if path in _CUDA:
+        return _CUDA[path](emitter, node, path)
+    group, _, name = path.partition(".")
+    if group in _GROUPS:
+        return _GROUPS[group](emitter, node, name)
+    return emitter.operation(path, *_operands(emitter, node), emitter.site(node))
+
+
+def _this_grid(emitter: Emitter, node: ast.Call, name: str) -> str:
+    emitter.cooperative = True
+    return "0"
+
+
+def _grid(emitter: Emitter, node: ast.Call, name: str) -> str:
+    return emitter.operation(name, emitter.expression(node.args[0]))
+
+
+def _own_array(emitter: Emitter, node: ast.Call, path: str) -> str:
+    """Code of an array that a block or a thread has for itself."""
+    sizes = emitter.typing.shapes[node]
+    (dtype,) = emitter.typing.operands[node]
+    site = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
+    kind = emitter.element_type(dtype, ast.unparse(node))
+    named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
+    more = [named["alignment"]] if type(named.get("alignment")) is int else []
+    return emitter.operation(path.replace(".", "_"), sizes, kind, site, *more)
+
+
+def _half(emitter: Emitter, node: ast.Call, name: str) -> str:
+    run, heading, amount = FUNCTIONS[name]
+    return _called(emitter, node, f"fp16_{name}", run, heading, amount)
+
+
+def _device_library(emitter: Emitter, node: ast.Call, name: str) -> str:
+    return _called(emitter, node, f"libdevice_{name}", *runs(name))
+
+
+def _called(
+    emitter: Emitter, node: ast.Call, name: str, run: Callable, heading: str | None, amount: int = 1
+) -> str:
+    codes = _operands(emitter, node)
+    if heading is not None:
         emitter.count(heading, amount)
-        name = path.replace(".", "_")
-        emitter.namespace[name] = run
-        return f"{name}({', '.join(codes)})"
-    if path.startswith("libdevice."):
-        run, heading = runs(path[10:])
-        if heading is not None:
-            emitter.count(heading)
-        name = path.replace(".", "_")
-        emitter.namespace[name] = run
-        return f"{name}({', '.join(codes)})"
-    if path in ("popc", "clz", "ffs", "brev"):
-        bits = typing.operands[node][0].bitwidth
-        return f"{path}({codes[0]}, {bits})"
-    if path in ("fma", "cbrt", "selp"):
-        if path == "fma":
-            emitter.count(operators.group_of(typing.of[node]), 2)
-            if operators.group_of(typing.of[node]) == "float64":
-                emitter.count("in double", 2)
-        elif path == "cbrt":
-            emitter.count("special")
-        return f"{path}({', '.join(codes)})"
-    codes.append(str(emitter.site(node)))
-    return f"T.{path}({', '.join(codes)})"
+    emitter.namespace[name] = run
+    return f"{name}({', '.join(codes)})"
+
+
+def _of_bits(emitter: Emitter, node: ast.Call, name: str) -> str:
+    (code,) = _operands(emitter, node)
+    return f"{name}({code}, {emitter.typing.operands[node][0].bitwidth})"
+
+
+def _arithmetic(emitter: Emitter, node: ast.Call, name: str) -> str:
+    codes = _operands(emitter, node)
+    if name == "fma":
+        group = operators.group_of(emitter.typing.of[node])
+        emitter.count(group, 2)
+        if group == "float64":
+            emitter.count("in double", 2)
+    elif name == "cbrt":
+        emitter.count("special")
+    return f"{name}({', '.join(codes)})"
 
 
 def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
@@ -324,4 +374,23 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
     )
     site = emitter.site(node, ast.unparse(node.args[0]))
     name = "cas" if name == "compare_and_swap" else name
-    return f"T.atomic({name!r}, {array}, {index}, {site}, {used}, {', '.join(codes)})"
+    return emitter.operation("atomic", repr(name), array, index, site, used, *codes)
+
+
+_Code = Callable[["Emitter", ast.Call, Any], str]
+#: What writes the call of a function; of any other it is `_library`.
+_FUNCTIONS: dict[Any, _Code] = {
+    print: _print, len: _length, tuple: _itself, sum: _sum, min: _extremum, max: _extremum,
+    complex: _complex, abs: _absolute, round: _rounded, pow: _power,
+    **dict.fromkeys(REDUCTIONS, _total),
+}  # fmt: skip
+#: The same for CUDA's names, and for all below one; any other is an operation of the threads.
+_CUDA: dict[str, _Code] = {
+    "cg.this_grid": _this_grid, "grid": _grid, "gridsize": _grid, "shared.array": _own_array,
+    "local.array": _own_array, "const.array_like": _itself,
+    **dict.fromkeys(("popc", "clz", "ffs", "brev"), _of_bits),
+    **dict.fromkeys(("fma", "cbrt", "selp"), _arithmetic),
+}  # fmt: skip
+_GROUPS: dict[str, _Code] = {
+    "pieces": piece_code, "atomic": _atomic, "fp16": _half, "libdevice": _device_library,
+}  # fmt: skip

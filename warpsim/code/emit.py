@@ -124,9 +124,9 @@ class Emitter(Accesses, DoubtfulReads):
         self.sites.append(Site(*place, node in self.stored_loads))
         return len(self.sites) - 1
 
-    def place(self, node: ast.AST, code: str) -> str:
+    def place(self, node: ast.AST, code: str) -> list[str]:
         """The last argument of what steers a loop: its place, where that matters."""
-        return f", site={self.site(node, code=code)}" if self.traced else ""
+        return [f"site={self.site(node, code=code)}"] if self.traced else []
 
     def where_in_file(self, node: ast.AST) -> str:
         """A place as Numba's errors of a running kernel tell it."""
@@ -146,6 +146,19 @@ class Emitter(Accesses, DoubtfulReads):
         return number
 
     # ------------------------------------------------------------------ writing
+    def operation(self, name: str, *codes: Any) -> str:
+        """Code of a call of what the running threads do."""
+        return f"{self.named(name)}({', '.join(map(str, codes))})"
+
+    def named(self, name: str) -> str:
+        """Code of what the running threads have, or do."""
+        return f"T.{name}"
+
+    @property
+    def mask(self) -> str:
+        """Code of the lanes that are active."""
+        return self.named("mask")
+
     def line(self, text: str) -> None:
         self.out.append("    " * self.indent + text)
 
@@ -160,7 +173,7 @@ class Emitter(Accesses, DoubtfulReads):
         counts = self.counts.pop()
         if not self.traced or not counts:
             return code
-        return f"T.counted({self.counted_site(node, counts)}, {dict(counts)}, {code})"
+        return self.operation("counted", self.counted_site(node, counts), dict(counts), code)
 
     # ------------------------------------------------------------------ conversions
     def convert(self, code: str, old: types.Type, new: types.Type) -> str:
@@ -177,7 +190,7 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(new, types.Optional):
             return self._optional(code, old, new)
         if isinstance(old, types.Optional):
-            code = f"T.some({code}, {self.line_site(self.here)})"
+            code = self.operation("some", code, self.line_site(self.here))
             return self.convert(code, old.type, new)
         if old == bfloat16:
             code = f"widened({bare(code)})"
@@ -254,7 +267,8 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
         if hasattr(value, "__cuda_array_interface__"):
-            return f"T.captured({self.constant(value, ast.unparse(node))}, {ast.unparse(node)!r})"
+            name = ast.unparse(node)
+            return self.operation("captured", self.constant(value, name), repr(name))
         if isinstance(value, np.ndarray):
             return self.constant(ConstantArray(value), ast.unparse(node))
         if isinstance(value, Enum):
@@ -293,7 +307,7 @@ class Emitter(Accesses, DoubtfulReads):
         if not self._is_constant(node):
             self._count_binary(op, kind, right_node)
         if self.checked and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
-            right = f"T.divisor({right}, {self.where_in_file(node)!r})"
+            right = self.operation("divisor", right, repr(self.where_in_file(node)))
         if type(op) in _HELPER:
             code = f"{_HELPER[type(op)]}({left}, {right})"
             if isinstance(op, ast.LShift | ast.RShift):
@@ -365,7 +379,7 @@ class Emitter(Accesses, DoubtfulReads):
                 code = f"({code} {'&' if both else '|'} {self.condition(value)})"
             else:
                 right = self.counted(value, lambda value=value: self.condition(value))
-                code = f"T.{'both' if both else 'either'}({code}, lambda: {right})"
+                code = self.operation("both" if both else "either", code, f"lambda: {right}")
         return code
 
     def _valued(self, node: ast.BoolOp, values: list, kind: types.Type) -> str:
@@ -378,11 +392,13 @@ class Emitter(Accesses, DoubtfulReads):
         arms = [f"lambda: {self.meeting(arm, kind)}" for arm in (rest, value)]
         if isinstance(node.op, ast.Or):
             arms.reverse()
-        return f"(lambda {value}: T.choose(truth({value}), {', '.join(arms)}))({first})"
+        chosen = self.operation("choose", f"truth({value})", *arms)
+        return f"(lambda {value}: {chosen})({first})"
 
     def meeting(self, code: str, kind: types.Type) -> str:
         """The code of a value that other lanes' values join, see `Masks.unsigned`."""
-        return f"T.unsigned({bare(code)})" if plain(kind) == types.uint64 else bare(code)
+        code = bare(code)
+        return self.operation("unsigned", code) if plain(kind) == types.uint64 else code
 
     def code_IfExp(self, node: ast.IfExp) -> str:
         kind = self.typing.of[node]
@@ -396,10 +412,10 @@ class Emitter(Accesses, DoubtfulReads):
             code = operand(node.body if self.typing.known[node] else node.orelse)
             return code if is_pure(node.test) else f"({test}, {code})[1]"
         arms = [
-            self.counted(arm, lambda arm=arm: self.meeting(operand(arm), kind))
+            "lambda: " + self.counted(arm, lambda arm=arm: self.meeting(operand(arm), kind))
             for arm in (node.body, node.orelse)
         ]
-        return f"T.choose({test}, lambda: {arms[0]}, lambda: {arms[1]})"
+        return self.operation("choose", test, *arms)
 
     def code_Compare(self, node: ast.Compare) -> str:
         if node in self.typing.known:
@@ -420,10 +436,11 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(a, types.BaseTuple):
             left, right = map(self.expression, sides)
             plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
-            return f"T.compare_tuples({symbol!r}, {left}, {right}, {plan}, {self.site(node)})"
+            operands = repr(symbol), left, right, plan
+            return self.operation("compare_tuples", *operands, self.site(node))
         left, right = map(self.operand, sides, (a, b))
         if self.traced:  # what is compared may be something that was never written
-            return f"T.compare({symbol!r}, {left}, {right}, {self.site(node)})"
+            return self.operation("compare", repr(symbol), left, right, self.site(node))
         return f"({left} {symbol} {right})"
 
     def _among(self, node: ast.Compare) -> str:

@@ -46,7 +46,7 @@ class Writer(Emitter):
 
     def program(self) -> LaneProgram:
         source = self.source
-        self.block(source.tree.body, top=True)
+        self.block(source.tree.body)
         names = [
             self.variable(name, kind)
             for name, kind in zip(source.arguments, self.typing.arguments, strict=True)
@@ -54,11 +54,11 @@ class Writer(Emitter):
         head = [f"def {source.name}(T, {', '.join(names)}):"]
         head += [f"    # {comment}" for comment in self.comments]
         if self.framed:
-            head.append(f"    frame = T.frame(kernel={not self.device})")
+            head.append(f"    frame = {self.operation('frame', f'kernel={not self.device}')}")
         for (name, _), variable in self.names.items():
             if variable in names:
                 if not self.scopes.always_plain(name):
-                    head.append(f"    _m_{variable} = T.mask")
+                    head.append(f"    _m_{variable} = {self.mask}")
             elif not self.scopes.always_plain(name):
                 head.append(f"    {variable} = UNSET")
                 head.append(f"    _m_{variable} = None")
@@ -67,9 +67,9 @@ class Writer(Emitter):
             source.tree.body[-1], ast.Return
         ):
             nothing = self.convert("None", types.none, self.typing.result)
-            self.line(f"if T.mask: T.give(frame, {nothing})")
+            self.line(f"if {self.mask}: {self.operation('give', 'frame', nothing)}")
         if self.framed:
-            self.line("return T.leave(frame)")
+            self.line(f"return {self.operation('leave', 'frame')}")
         text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
         file = f"<lane program {next(_serial)} of {source.name}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
@@ -87,7 +87,7 @@ class Writer(Emitter):
         )
 
     # ------------------------------------------------------------------ suites
-    def block(self, nodes: list[ast.stmt], top: bool = False) -> None:
+    def block(self, nodes: list[ast.stmt]) -> None:
         start = self.indent
         written = len(self.out)
         for number, node in enumerate(nodes):
@@ -95,29 +95,25 @@ class Writer(Emitter):
                 continue
             if node in self.typing.dead:
                 break
-            self.statement(node, top and node is nodes[-1])
+            self.statement(node)
             if isinstance(node, ast.Return | ast.Break | ast.Continue | ast.Raise):
                 break
             if number + 1 < len(nodes) and ends_lanes(node):
-                self.line("if T.mask:")
+                self.line(f"if {self.mask}:")
                 self.indent += 1
                 written = len(self.out)
         if len(self.out) == written:
             self.line("pass")
         self.indent = start
 
-    def statement(self, node: ast.stmt, last: bool) -> None:
+    def statement(self, node: ast.stmt) -> None:
         self.counts.append(Counter())
         self.here = node
         place = len(self.out)
-        handler = getattr(self, f"write_{type(node).__name__}")
-        if isinstance(node, ast.Return):
-            handler(node, last)
-        else:
-            handler(node)
+        getattr(self, f"write_{type(node).__name__}")(node)
         counts = self.counts.pop()
         if self.traced and counts:
-            text = f"T.count({self.counted_site(node, counts)}, {dict(counts)})"
+            text = self.operation("count", self.counted_site(node, counts), dict(counts))
             self.out.insert(place, "    " * self.indent + text)
 
     def edge(self, which: str, node: ast.AST) -> None:
@@ -131,7 +127,8 @@ class Writer(Emitter):
 
     def merge(self, variable: str, code: str, kind: types.Type) -> None:
         code = self.meeting(code, kind)
-        self.line(f"{variable}, _m_{variable} = T.assign({variable}, _m_{variable}, {code})")
+        assigned = self.operation("assign", variable, f"_m_{variable}", code)
+        self.line(f"{variable}, _m_{variable} = {assigned}")
 
     def write_Pass(self, node: ast.Pass) -> None:
         pass
@@ -165,7 +162,7 @@ class Writer(Emitter):
             self.line(f"{array} = {base}")
             self.line(f"{index} = {'()' if field else self.index(target)}")
             name, whole = ast.unparse(target.value), ast.unparse(node)
-            old = f"T.load({array}, {index}, {self.site(target, name, whole)})"
+            old = self.operation("load", array, index, self.site(target, name, whole))
         left = self.convert(old, old_kind, left_kind)
         right = self.operand(node.value, right_kind)
         code = self.binary(node, node.op, left, right, node.value)
@@ -174,7 +171,8 @@ class Writer(Emitter):
             self.assign(target, code, new_kind)
         else:
             code = self.stored(code, new_kind, self.typing.targets[target])
-            self.line(f"T.store({array}, {index}, {code}, {self.site(target, name, whole)})")
+            site = self.site(target, name, whole)
+            self.line(self.operation("store", array, index, code, site))
 
     def assign(self, target: ast.expr, code: str, kind: types.Type, name: str = "") -> None:
         if isinstance(target, ast.Name):
@@ -182,15 +180,14 @@ class Writer(Emitter):
             if self.scopes.is_plain(target):
                 self.line(f"{variable} = {bare(code)}")
                 if not self.scopes.always_plain(target.id):
-                    self.line(f"_m_{variable} = T.mask")
+                    self.line(f"_m_{variable} = {self.mask}")
             else:
                 self.merge(variable, code, kind)
             self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(kind, types.Array):
-                code = (
-                    f"T.unpack({code}, {len(target.elts)}, {self.site(target, name, name or None)})"
-                )
+                site = self.site(target, name, name or None)
+                code = self.operation("unpack", code, len(target.elts), site)
                 kind = (items_of(kind),) * len(target.elts)
             if not code.isidentifier():
                 temporary = self.temporary("value")
@@ -208,12 +205,12 @@ class Writer(Emitter):
             self._decided(node)
             return
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
-        self.line(f"{outer} = T.mask")
+        self.line(f"{outer} = {self.mask}")
         condition = bare(self.condition(node.test))
         if self.traced:
             site = self.site(node, code=f"if {ast.unparse(node.test)}:")
             condition = f"{condition}, {site}" + ("" if node.orelse else ", sides=1")
-        self.line(f"{then}, {other} = T.split({condition})")
+        self.line(f"{then}, {other} = {self.operation('split', condition)}")
         ends = ends_lanes(node)
         for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
             edges = self.typing.edges.get((which, node))
@@ -221,18 +218,19 @@ class Writer(Emitter):
                 continue
             self.line(f"if {mask}:")
             self.indent += 1
-            self.line(f"T.mask = {mask}")
+            self.line(f"{self.mask} = {mask}")
             if body:
                 self.block(body)
             if edges:
-                self.line("if T.mask:")
+                self.line(f"if {self.mask}:")
                 self.indent += 1
                 self.edge(which, node)
                 self.indent -= 1
             if ends:
-                self.line(f"{mask} = T.mask")
+                self.line(f"{mask} = {self.mask}")
             self.indent -= 1
-        self.line(f"T.mask = T.join({outer}, {then}, {other})" if ends else f"T.mask = {outer}")
+        after = self.operation("join", outer, then, other) if ends else outer
+        self.line(f"{self.mask} = {after}")
 
     def _decided(self, node: ast.If | ast.While) -> None:
         """The side of a branch that constants decide; what its condition calls first is called."""
@@ -247,8 +245,8 @@ class Writer(Emitter):
         frame = "frame" if self.framed else "None"
         idle = idle_variables(node) if isinstance(node, ast.While) else ()
         own = sorted({code for (name, _), code in self.names.items() if name in idle})
-        more = f", {tuple(own)}" if own else ""
-        self.line(f"{loop} = T.loop({frame}, {self.source.line(node)}{more})")
+        more = (tuple(own),) if own else ()
+        self.line(f"{loop} = {self.operation('loop', frame, self.source.line(node), *more)}")
         self.loops.append((loop, node))
         return loop
 
@@ -257,7 +255,7 @@ class Writer(Emitter):
         before()
         self.block(node.body)
         if self.typing.edges.get(("back", node)) or self.typing.edges.get(("exit", node)):
-            self.line("if T.mask:")
+            self.line(f"if {self.mask}:")
             self.indent += 1
             self.line("pass")
             self.edge("back", node)
@@ -274,9 +272,10 @@ class Writer(Emitter):
         loop = self._enter_loop(node)
         test = self.counted(node.test, lambda: self.condition(node.test))
         site = self.place(node, f"while {ast.unparse(node.test)}:")
-        self.line(f"while T.head({loop}) and T.test({bare(test)}{site}):")
+        head, goes_on = self.operation("head", loop), self.operation("test", bare(test), *site)
+        self.line(f"while {head} and {goes_on}:")
         self._loop_body(node, lambda: None)
-        self.line(f"T.end({loop})")
+        self.line(self.operation("end", loop))
         self._loop_else(node, loop)
 
     def _loop_else(self, node: ast.For | ast.While, loop: str) -> None:
@@ -284,20 +283,20 @@ class Writer(Emitter):
         if not node.orelse or node in self.typing.known:
             return
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
-        self.line(f"{outer} = T.mask")
-        self.line(f"{then}, {other} = T.unbroken({loop})")
+        self.line(f"{outer} = {self.mask}")
+        self.line(f"{then}, {other} = {self.operation('unbroken', loop)}")
         self.line(f"if {then}:")
         self.indent += 1
-        self.line(f"T.mask = {then}")
+        self.line(f"{self.mask} = {then}")
         self.block(node.orelse)
         if self.typing.edges.get(("orelse", node)):
-            self.line("if T.mask:")
+            self.line(f"if {self.mask}:")
             self.indent += 1
             self.edge("orelse", node)
             self.indent -= 1
-        self.line(f"{then} = T.mask")
+        self.line(f"{then} = {self.mask}")
         self.indent -= 1
-        self.line(f"T.mask = T.join({outer}, {then}, {other})")
+        self.line(f"{self.mask} = {self.operation('join', outer, then, other)}")
 
     def write_For(self, node: ast.For) -> None:
         items = self.items(node.iter)
@@ -315,7 +314,7 @@ class Writer(Emitter):
                 self.assign(node.target, item, self.typing.items[node])
             else:
                 if not self.scopes.always_plain(node.target.id):
-                    self.line(f"_m_{item} = T.mask")
+                    self.line(f"_m_{item} = {self.mask}")
                 self.note_set(node.target.id)
 
         self._loop_body(node, take)
@@ -325,64 +324,64 @@ class Writer(Emitter):
         """Code of what a for loop runs over, given the name of its loop object."""
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None
         if function is range:
-            limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
+            limits = [self.operand(argument, types.int64) for argument in node.args]
             site = self.place(node, ast.unparse(node))
-            return lambda loop: f"T.range({loop}, {limits}{site})"
+            return lambda loop: self.operation("range", loop, *limits, *site)
         code = self._iterable(node)
-        return lambda loop: f"T.each({loop}, {code})"
+        return lambda loop: self.operation("each", loop, code)
 
     def _iterable(self, node: ast.expr) -> str:
         function = self.source.static(node.func) if isinstance(node, ast.Call) else None
         if function is enumerate and node.args[1:]:
             start = self.operand(node.args[1], types.int64)
-            return f"T.numbered({self._iterable(node.args[0])}, {start})"
+            return self.operation("numbered", self._iterable(node.args[0]), start)
         if function in (enumerate, zip):
             inner = ", ".join(self._iterable(argument) for argument in node.args)
             return f"{function.__name__}({inner})"
         if function is np.ndindex:
             parts = [self.operand(part, plain(self.typing.of[part])) for part in node.args]
             whole = isinstance(self.typing.of[node.args[0]], types.BaseTuple)
-            return f"T.indices({parts[0] if whole else spelled_tuple(parts)})"
+            return self.operation("indices", parts[0] if whole else spelled_tuple(parts))
         if function is np.ndenumerate:
             array = self.expression(node.args[0])
-            return f"T.enumerated({array}, {self.site(node, ast.unparse(node.args[0]))})"
+            return self.operation("enumerated", array, self.site(node, ast.unparse(node.args[0])))
         if function is range:
-            limits = ", ".join(self.operand(argument, types.int64) for argument in node.args)
-            return f"T.lane_range({limits})"
+            limits = [self.operand(argument, types.int64) for argument in node.args]
+            return self.operation("lane_range", *limits)
         code = self.expression(node)
         if isinstance(self.typing.of[node], types.Array):
-            return f"T.items({code}, {self.site(node, ast.unparse(node))})"
+            return self.operation("items", code, self.site(node, ast.unparse(node)))
         if isinstance(self.typing.of[node], types.NumpyFlatType):
-            return f"(v for _, v in T.enumerated({code}, {self.site(node, ast.unparse(node))}))"
+            elements = self.operation("enumerated", code, self.site(node, ast.unparse(node)))
+            return f"(v for _, v in {elements})"
         return code
 
     def write_Break(self, node: ast.Break) -> None:
         self.edge("break", node)
         loop, owner = self.loops[-1]
-        self.line(f"T.stop({loop})" if owner.orelse else "T.stop()")
+        self.line(self.operation("stop", *([loop] if owner.orelse else [])))
 
     def write_Continue(self, node: ast.Continue) -> None:
         loop, owner = self.loops[-1]
         self.edge("continue", node)
         self.edge("exit", owner)
-        self.line(f"T.skip({loop})")
+        self.line(self.operation("skip", loop))
 
-    def write_Return(self, node: ast.Return, last: bool = False) -> None:
+    def write_Return(self, node: ast.Return) -> None:
+        result, given = self.typing.result, []
         kind = types.none if node.value is None else self.typing.of[node.value]
-        if isinstance(kind, types.NoneType):
+        if not isinstance(kind, types.NoneType):
+            code = self.operand(node.value, result)
+            given = [self.meeting(code, result)]
+        else:
             if isinstance(node.value, ast.Call):
                 self.line(self.expression(node.value))
-            if isinstance(self.typing.result, types.Optional):
-                nothing = self.convert("None", types.none, self.typing.result)
-                self.line(f"T.give(frame, {nothing})" if self.framed else f"return {nothing}")
-            elif self.framed:
-                self.line("T.give(frame)")
-            else:
-                self.line("return None")
-            return
-        code = self.operand(node.value, self.typing.result)
-        given = self.meeting(code, self.typing.result)
-        self.line(f"T.give(frame, {given})" if self.framed else f"return {bare(code)}")
+            code = "None"
+            if isinstance(result, types.Optional):
+                code = self.convert(code, types.none, result)
+                given = [code]
+        give = self.operation("give", "frame", *given) if self.framed else f"return {bare(code)}"
+        self.line(give)
 
     def write_Assert(self, node: ast.Assert) -> None:
         arguments = () if node.msg is None else (_constant_of(node.msg),)
@@ -398,7 +397,8 @@ class Writer(Emitter):
     def _require(self, node: ast.stmt, holds: str, error: type, arguments: tuple) -> None:
         kind = self.constant(error, error.__name__)
         place = self.where_in_file(node)
-        self.line(f"T.require(frame, {holds}, {kind}, {arguments!r}, {place!r})")
+        told = repr(arguments), repr(place)
+        self.line(self.operation("require", "frame", holds, kind, *told))
 
 
 def _constant_of(node: ast.expr) -> Any:

@@ -81,7 +81,7 @@ class DoubtfulReads:
         if node not in self.doubtful:
             return variable
         if not self.traced:
-            return f"T.given({variable}, {_dtypes(kind)!r})"
+            return self.operation("given", variable, repr(_dtypes(kind)))
         lines = dict.fromkeys(
             self.source.line(place)
             for place in walk(self.source.tree)
@@ -90,13 +90,13 @@ class DoubtfulReads:
             and isinstance(place.ctx, ast.Store)
         )
         site = self.site(node, node.id)
-        was_set = f"_s_{node.id}"
-        return f"T.maybe({variable}, {was_set}, {_dtypes(kind)!r}, {tuple(lines)}, {site})"
+        was_set, dtypes = f"_s_{node.id}", repr(_dtypes(kind))
+        return self.operation("maybe", variable, was_set, dtypes, tuple(lines), site)
 
     def note_set(self, name: str) -> None:
         """Remember who has set a variable that some threads may read without."""
         if name in self.watched_names:
-            self.line(f"_s_{name} = T.now_set(_s_{name})")
+            self.line(f"_s_{name} = {self.operation('now_set', f'_s_{name}')}")
 
 
 def _dtypes(kind: types.Type) -> Any:

@@ -73,7 +73,7 @@ def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
     out = node.args[count]
     convert = operators.name_of(typing.of[out].dtype)
     site = emitter.site(node)
-    return f"T.ufunc({run}, {emitter.expression(out)}, {convert}, {site}, {', '.join(inputs)})"
+    return emitter.operation("ufunc", run, emitter.expression(out), convert, site, *inputs)
 
 
 #: NumPy's functions, and the methods of arrays, that make one number of an array.
@@ -106,8 +106,8 @@ def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> 
     convert = operators.name_of(kind)
     code = emitter.expression(array)
     if name not in ("sum", "mean"):
-        return f"T.reduced({name!r}, {code}, {convert}, {heading!r}, {site})"
-    return f"T.total({code}, {convert}, {name == 'mean'}, {heading!r}, {site})"
+        return emitter.operation("reduced", repr(name), code, convert, repr(heading), site)
+    return emitter.operation("total", code, convert, name == "mean", repr(heading), site)
 
 
 class Elementwise:

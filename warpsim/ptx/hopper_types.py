@@ -214,4 +214,4 @@ def instruction_code(emitter: Emitter, node: ast.Call, name: str) -> str:
     place = 2 if name == "tma_store" else takes.index("factor") if "factor" in takes else 0
     array = ast.unparse(node.args[place]) if place < len(node.args) else ""
     codes.append(f"site={emitter.site(node, array)}")
-    return f"T.{instruction.method or name}({', '.join(codes)})"
+    return emitter.operation(instruction.method or name, *codes)

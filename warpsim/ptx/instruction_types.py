@@ -170,19 +170,19 @@ def piece_code(emitter: Emitter, node: ast.Call, name: str) -> str:
             kind = plain(emitter.typing.of[node.args[place]])
             if not isinstance(kind, types.BaseTuple):
                 codes[place] = f"({codes[place]},)"
-        streaming = ', "streaming"' if name in STREAMING else ', "kept"' if name in KEPT else ""
+        cached = ['"streaming"'] if name in STREAMING else ['"kept"'] if name in KEPT else []
         if name in LOADS:
-            return f"T.load_vector({', '.join(codes)}, {LOADS[name]}, {site}{streaming})"
+            return emitter.operation("load_vector", *codes, LOADS[name], site, *cached)
         if name in STORES:
-            return f"T.store_vector({', '.join(codes)}, {STORES[name]}, {site}{streaming})"
+            return emitter.operation("store_vector", *codes, STORES[name], site, *cached)
         other = emitter.site(node, ast.unparse(node.args[2]))
-        return f"T.copy_async({', '.join(codes)}, {COPIES[name]}, {site}, {other})"
+        return emitter.operation("copy_async", *codes, COPIES[name], site, other)
     if name == "wait_copies":
-        return f"T.wait_copies({emitter.source.static(node.args[0])}, {site})"
+        return emitter.operation("wait_copies", emitter.source.static(node.args[0]), site)
     codes = [
         emitter.operand(argument, kind)
         for argument, kind in zip(node.args, emitter.typing.operands[node], strict=True)
     ]
     if name in PRODUCTS:
         emitter.count("tensor", 2 * PRODUCTS[name][1])
-    return f"T.{name}({', '.join([*codes, str(site)])})"
+    return emitter.operation(name, *codes, site)
