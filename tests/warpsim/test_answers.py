@@ -3,7 +3,6 @@
 import math
 import operator
 import os
-import shutil
 import subprocess
 import sys
 
@@ -55,25 +54,37 @@ def first(tmp_path_factory):
     return folder / "kept", run(folder / "kept", folder)
 
 
-@pytest.fixture
-def kept(first, tmp_path):
-    """Such a folder of a test's own, and its file."""
-    (file,) = shutil.copytree(first[0], tmp_path / "kept").iterdir()
-    return tmp_path / "kept", file
-
-
-def test_the_second_process_loads_no_rules(first, kept, tmp_path):
-    folder, file = kept
+def test_the_second_process_loads_no_rules(first, tmp_path):
+    folder, had_rules = first
+    (file,) = folder.iterdir()
     assert numba_typing._read(file)[MUL]
     assert not run(folder, tmp_path)
-    assert run("off", tmp_path) == first[1]  # core Numba has rules of another name
+    assert run("off", tmp_path) == had_rules  # core Numba has rules of another name
+
+
+@pytest.fixture
+def afresh(tmp_path, monkeypatch):
+    """This process has asked nothing, and keeps what it is told in a folder of the test's own."""
+
+    def forget():
+        for cached in (numba_typing._file, numba_typing._load):
+            cached.cache_clear()
+
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(numba_typing, "_found", {})
+    monkeypatch.setattr(numba_typing, "_new", set())
+    forget()
+    yield tmp_path / "kept"
+    forget()
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2", f'{{"{MUL}": ["no"]}}', "3"])
-def test_a_broken_file_is_no_error(text, kept, tmp_path):
-    folder, file = kept
+def test_a_broken_file_is_no_error(text, afresh):
+    file = numba_typing._file()
+    afresh.mkdir()
     file.write_text(text)
-    run(folder, tmp_path)
+    assert numba_typing._flat(operator.mul, (types.float32,) * 2) == (types.float32,) * 3
+    numba_typing.save()
     assert numba_typing._read(file)[MUL] == ["float32"] * 3
 
 
@@ -94,24 +105,19 @@ def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypat
         assert numba_typing._read(of_core)[MUL] == ["float32"] * 3
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    run(tmp_path / "file" / "folder", tmp_path)
+def test_a_folder_that_cannot_be_made_is_no_error(afresh):
+    afresh.write_text("")
+    assert numba_typing._flat(operator.mul, (types.float32,) * 2) == (types.float32,) * 3
+    numba_typing.save()
+    assert afresh.read_text() == ""
 
 
 KINDS = types.int8, types.uint32, types.int64, types.float16, types.float32, types.complex64
-
-
 FUNCTIONS = operator.add, operator.floordiv, math.sin, pow, np.hypot, max
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_kept_answers_are_numbas(function, tmp_path, monkeypatch):
-    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
-    for cached in (numba_typing._file, numba_typing._load):
-        cached.cache_clear()
-    monkeypatch.setattr(numba_typing, "_found", {})
-    monkeypatch.setattr(numba_typing, "_new", set())
+def test_kept_answers_are_numbas(function, afresh):
     ask = numba_typing._flat.__wrapped__
     count = 1 if function is math.sin else 2
     for first in KINDS:
@@ -129,8 +135,6 @@ def test_kept_answers_are_numbas(function, tmp_path, monkeypatch):
         assert numba_typing._flat(function, tuple(numba_typing._KINDS[name] for name in names)) == (
             None if words is None else tuple(numba_typing._KINDS[name] for name in words)
         )
-    for cached in (numba_typing._file, numba_typing._load):
-        cached.cache_clear()
 
 
 def test_other_questions_are_not_kept():
