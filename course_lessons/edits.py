@@ -96,17 +96,20 @@ class Edit:
                 self.returned = line.removeprefix("return ")
             else:
                 raise ValueError(f"{line!r}: an edit is `old -> new`, `return ...`, `first: ...`")
+        self._answers: dict[str, Any] = {}
         self._values: dict[tuple[str, int], Any] = {}
 
     def __repr__(self) -> str:
         return "; ".join(self.lines)
 
     def answer(self, exercise: str) -> Any:
-        """The edited solution of an exercise."""
-        found = solution(exercise)
-        text = edited(found.source, self.texts, exercise)
-        text = _wrapped(text, found.function, self.first, self.returned)
-        return found.define(text, f"{exercise}, {self}")
+        """The edited solution of an exercise, one for all cases: a kernel is compiled once."""
+        if exercise not in self._answers:
+            found = solution(exercise)
+            text = edited(found.source, self.texts, exercise)
+            text = _wrapped(text, found.function, self.first, self.returned)
+            self._answers[exercise] = found.define(text, f"{exercise}, {self}")
+        return self._answers[exercise]
 
     def in_case(self, exercise: Exercise, number: int) -> Any:
         """What comes out in a case: an answer's value, or by name what a kernel stores.
