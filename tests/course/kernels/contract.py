@@ -9,6 +9,7 @@ file a family. `COURSE_DRAWS=100 python -m pytest tests/course/kernels` draws mo
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import pkgutil
 import re
@@ -30,14 +31,18 @@ from warpsim.run.kernel import onlookers
 from warpsim.run.launch import findings_of
 from warpsim.watch.findings import Finding
 
-CALLS = 8  # of a seed
 #: Half of the last place, relative: what rounding a result costs.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-POISON = 7  # what memory around arrays holds; results hold NaN before the call
+#: What memory around arrays holds that has no NaN; the others' is NaN, as results are before a call.
+POISON = 7
 
 # --- shapes ---------------------------------------------------------------------------------------
 
 SIZES = ("tiny", "odd", "fours", "long", "empty")
+LENGTHS = {
+    "odd": (5, 7, 13, 31, 33, 37, 65, 97, 127, 129, 255, 257, 509, 1021),
+    "long": (199, 251, 1025, 1536, 1537, 2044, 2049, 3001, 4096, 4099, 5003, 20_011),
+}  # fmt: skip
 
 
 def length(rng: np.random.Generator, size: str, most: int = 5003) -> int:
@@ -48,26 +53,8 @@ def length(rng: np.random.Generator, size: str, most: int = 5003) -> int:
         return int(rng.integers(1, 5))
     if size == "fours":
         return 4 * int(rng.integers(1, 300))
-    lengths = {
-        "odd": (5, 7, 13, 31, 33, 37, 65, 97, 127, 129, 255, 257, 509, 1021),
-        "long": (
-            199,
-            251,
-            1023,
-            1024,
-            1025,
-            1536,
-            1537,
-            2044,
-            2049,
-            3001,
-            4096,
-            4099,
-            5003,
-            20_011,
-        ),
-    }[size]
-    return int(rng.choice([n for n in lengths if n <= most]))
+    lengths, least = LENGTHS[size], most // 5 if size == "long" else 0
+    return int(rng.choice([n for n in lengths if least <= n <= most]))
 
 
 def rows_and_columns(rng: np.random.Generator, size: str, most: int = 5003) -> tuple[int, ...]:
@@ -141,6 +128,13 @@ class Case:
         Of `SIZES`, those that the function can be given.
     float64, works_in_place : sequence of str
         Methods that work in float64; of which a kernel works in place.
+    entered : bool
+        Whether the call has an entry point: results are arrays of the library whose arrays are
+        given, and other arrays are refused in words.
+    converts : bool
+        Whether arrays on the host may hold float64.
+    calls : int
+        Of a seed.
     """
 
     call: Callable
@@ -160,6 +154,9 @@ class Case:
     sizes: Sequence[str] = SIZES
     float64: Sequence[str] = ()
     works_in_place: Sequence[str] = ()
+    entered: bool = True
+    converts: bool = False
+    calls: int = 8
 
     @property
     def ladder(self) -> Ladder:
@@ -182,6 +179,7 @@ class Case:
         return not self.typed or name in self.typed
 
 
+@functools.cache
 def cases() -> list[Case]:
     """All that families list."""
     package = importlib.import_module("tests.course.kernels.cases")
@@ -226,8 +224,9 @@ class Laid:
     def touched(self) -> bool:
         """Whether what lies around it was written."""
         base = in_float64(self.base)
-        base[self.inside] = POISON
-        return bool((base != POISON).any())
+        poison = POISON if self.base.dtype.kind in "iu" else np.nan
+        base[self.inside] = poison
+        return not np.array_equal(base, np.full_like(base, poison), equal_nan=True)
 
 
 def laid(values: np.ndarray, layout: str, rng: np.random.Generator) -> Laid:
@@ -243,7 +242,8 @@ def laid(values: np.ndarray, layout: str, rng: np.random.Generator) -> Laid:
         for start, n, step in zip(starts, shape, steps, strict=True)
     )
     sizes = [one.stop + int(rng.integers(1, 6)) for one in inside]
-    memory = typed(np.full(sizes, POISON, np.float64), name_of(values.dtype))
+    poison = POISON if values.dtype.kind in "iu" else np.nan
+    memory = typed(np.full(sizes, poison), name_of(values.dtype))
     memory[inside] = values.reshape(shape)
     base = cuda.to_device(memory)
     part = base[inside]
@@ -264,10 +264,11 @@ def libraries() -> dict[str, Callable[[np.ndarray], Any]]:
     return found
 
 
-def launched_by(ladder: Ladder, results: int) -> Callable:
-    """A function of a ladder that only networks launch: so many results, float32, like the first.
+def launched_by(ladder: Ladder, results: int, shape: Callable | None = None) -> Callable:
+    """A function of a ladder that only networks launch: so many results, float32.
 
-    It takes arrays of any kind, and hands the ladder flat ones on the device.
+    It takes arrays of any kind, and hands the ladder flat ones on the device, the results like the
+    first; arrays as they are where ``shape(*arrays)`` says what the results have.
     """
 
     def call(*arrays: Any, method: str = "auto", **options: Any) -> tuple:
@@ -276,12 +277,14 @@ def launched_by(ladder: Ladder, results: int) -> Callable:
             else cuda.to_device(np.asarray(array))
             for array in arrays
         ]  # fmt: skip
-        shape, flat = arrays[0].shape, [array.reshape(array.size) for array in there]
-        found = [cuda.to_device(np.full(flat[0].size, np.nan, np.float32)) for _ in range(results)]
-        if flat[0].size:
-            for launch in ladder.launches(*flat, *found, method=method, **options):
+        if not shape:
+            there = [array.reshape(array.size) for array in there]
+        its = shape(*arrays) if shape else arrays[0].size
+        found = [cuda.to_device(np.full(its, np.nan, np.float32)) for _ in range(results)]
+        if arrays[0].size:
+            for launch in ladder.launches(*there, *found, method=method, **options):
                 launch.on()
-        return tuple(array.reshape(shape) for array in found)
+        return tuple(array if shape else array.reshape(arrays[0].shape) for array in found)
 
     call.ladder = ladder
     return call
@@ -316,6 +319,27 @@ def watched() -> Iterator[Watched]:
 
 
 # --- one call -------------------------------------------------------------------------------------
+
+
+def checked(name: str, method: str = "auto", **given: Any) -> Any:
+    """What a case's call gives, of arrays and options by their names, once it is right."""
+    case = {case.name: case for case in cases()}[name]
+    arrays = {name: its for name, its in given.items() if isinstance(its, np.ndarray)}
+    options = {name: its for name, its in given.items() if name not in arrays}
+    found = case.call(*arrays.values(), **options, method=method)
+    exact = {name: in_float64(its) for name, its in arrays.items()}
+    error = case.error(name_of(next(iter(arrays.values())).dtype), method)
+    told = [
+        wrong(one, its, error)
+        for one, its in zip(several(found), case.right(exact, **options), strict=True)
+    ]
+    assert not any(told), told
+    return found
+
+
+def several(found: Any) -> tuple:
+    """The results of a call."""
+    return found if isinstance(found, tuple) else (found,)
 
 
 def refusal(case: Case, problem: ValueError) -> bool:
@@ -359,7 +383,7 @@ def calls(case: Case, rng: np.random.Generator) -> Iterator[Call]:
 
     def drawn(choices: Sequence[Any]) -> list[Any]:
         mixed = [choices[n] for n in rng.permutation(len(choices))]
-        return (mixed * CALLS)[:CALLS]
+        return (mixed * case.calls)[: case.calls]
 
     kinds = [name for pair in ((name, "laid") for name in libraries()) for name in pair]
     outs = ["", "given", *case.in_place] if case.out else [""]
@@ -413,7 +437,11 @@ def make_call(case: Case, method: str, how: Call, rng: np.random.Generator) -> s
     for name, values in given.items():
         if name != how.out and not np.array_equal(in_float64(values), exact[name], equal_nan=True):
             return f"changes {name}"
-    results = found if isinstance(found, tuple) else (found,)
+    results = several(found)
+    first, *_ = given.values()
+    for one, its in zip(results, right, strict=True):
+        if case.entered and np.ndim(its.values) and type(one) is not type(first):
+            return f"gives {type(one).__name__} of {type(first).__name__}"
     error = case.error(how.dtype, method)
     told = [wrong(one, its, error) for one, its in zip(results, right, strict=True)]
     return "; ".join(filter(None, told))

@@ -13,6 +13,7 @@ import course_app.kernels
 from course import backend
 from course.backend import cuda
 from course.kernels.steps import Ladder
+from course_lessons.lesson13 import digits
 from course_models import training
 from tests.course.kernels.contract import calls, cases, make_call, typed, watched
 from warpsim.host import gpus
@@ -28,7 +29,7 @@ WORKING = [  # steps whose work is said
 SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
 TRIES = 6  # of a call that a step refuses, with other inputs
 #: Ladders whose steps are compared in tests of their own alone, so far.
-WITHOUT = {"convolution", "gemm", "linear", "svd"}
+WITHOUT = {"gemm", "linear"}
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
 
 
@@ -43,7 +44,7 @@ def simulated_h200(monkeypatch):
 def test_every_ladder_has_a_case():
     found = {
         value.function
-        for package in (course.kernels, course_app.kernels, training)
+        for package in (course.kernels, course_app.kernels, training, digits)
         for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         for value in vars(importlib.import_module(one.name)).values()
         if isinstance(value, Ladder)
@@ -113,3 +114,31 @@ def test_what_cannot_be_had_is_refused_in_words(name):
     choices = ", ".join(case.ladder.names)
     with pytest.raises(ValueError, match=f"no method 'fast': choose {choices}"):
         case.call(*arrays, **inputs.options, method="fast")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.entered])
+def test_other_arrays_are_refused_with_what_to_do(name):
+    case, rng = CASES[name], np.random.default_rng(0)
+    inputs, dtype = case.draw(rng, "odd"), case.dtypes[0]
+    arrays = {n: typed(a, dtype) if case.holds(n) else a for n, a in inputs.arrays.items()}
+
+    def refused(error, words, other, **more):
+        with pytest.raises(error, match=words):
+            case.call(*(arrays | other).values(), **inputs.options, **more)
+
+    for which in filter(case.holds, arrays):
+        its = arrays[which]
+        refused(TypeError, "is list|not list", {which: its.tolist()})
+        if not case.converts:
+            for kind in ("float64", "int32"):
+                refused((TypeError, ValueError), kind, {which: its.astype(kind)})
+        if case.layout != "any" and not case.converts:
+            there = {n: cuda.to_device(a) for n, a in arrays.items()}
+            every = *[slice(None)] * (its.ndim - 1), slice(None, None, 2)
+            apart = cuda.to_device(np.repeat(its, 2, -1))[every]
+            refused(ValueError, "side by side|C order", there | {which: apart})
+    if case.out:
+        exact = {n: np.asarray(a, np.float64) for n, a in inputs.arrays.items()}
+        shape = 2, *np.shape(case.right(exact, **inputs.options)[0].values)
+        words = "^out is .* of shape"
+        refused(ValueError, words, {}, out=typed(np.empty(shape), case.out_dtype or dtype))

@@ -34,7 +34,7 @@ CASES = [
         errors={
             "float32": 2.0**-24, "tensor cores": 2.0**-22, "warpgroups": 2.0**-22, "tf32": 2.0**-11,
         },
-        layout="rows", special=(np.nan,), sizes=("tiny", "odd", "fours", "long"),
+        layout="rows", converts=True, special=(np.nan,), sizes=("tiny", "odd", "fours", "long"),
  float64=("original",),
         best=[(ImageProblem(48, 48, 9, 0, (9, 0)), "naive"),
               (ImageProblem(64, 64, 9, 3, (9, 0)), "warp tiles")],
