@@ -33,7 +33,7 @@ from warpsim.watch.findings import Finding
 
 #: Half of the last place, relative: what rounding a result costs.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-#: What memory around arrays holds that has no NaN; the others' is NaN, as results are before a call.
+#: What memory around arrays of integers holds; around others it is NaN, as results before a call.
 POISON = 7
 
 # --- shapes ---------------------------------------------------------------------------------------

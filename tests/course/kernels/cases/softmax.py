@@ -74,6 +74,8 @@ CASES = [
         refused=[
             (lambda: softmax_backward(_LONG, _LONG, method="registers"), ValueError,
              "'registers' of softmax_backward holds rows of at most 16,384 elements"),
+            (lambda: softmax_backward(_LONG, _LONG[:, 1:]), ValueError, "y is float32 of shape"),
+            (lambda: softmax_backward(_LONG, _LONG.astype("f2")), ValueError, "y is float16"),
         ],
     ),
 ]  # fmt: skip

@@ -1,0 +1,64 @@
+"""What is special about softmax: long rows, the largest numbers, sectors, registers."""
+
+import numpy as np
+import pytest
+
+from course import trace
+from course.compiler.facts import compiled
+from course.kernels.softmax import forward
+from tests.course.compiled_samples import needs_compiler
+from tests.course.kernels.contract import checked, in_float64, typed
+
+LONG = [(1, 16_385), (1, 32_768), (1, 32_771), (2, 65_536)]
+
+
+@pytest.mark.parametrize("shape", LONG)
+def test_softmax_of_long_rows(rng, shape):
+    checked("softmax", x=rng.normal(0, 3, shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("method", forward.LADDER)
+def test_softmax_treats_nan_infinity_and_the_largest_numbers_as_pytorch_does(method):
+    most = np.finfo(np.float32).max
+    for columns in (5, 1029):
+        x = np.zeros((8, columns), np.float32)
+        x[0, 3], x[1, 2], x[2, :], x[3, 1:] = np.nan, np.inf, -np.inf, -np.inf
+        x[4, :], x[5, 1], x[6, :], x[7, 4] = -most, most, most, 80
+        y = forward.softmax(x, method=method)
+        assert np.isnan(y[:3]).all()
+        assert np.array_equal(y[3], np.eye(1, columns)[0])
+        assert np.allclose(y[[4, 6]], 1 / columns, rtol=1e-6)
+        assert np.array_equal(y[5], np.eye(1, columns, 1)[0])
+        checked("softmax", method, x=x[7:])
+
+
+def test_a_sum_of_bfloat16_is_float32():
+    y = forward.softmax(typed(np.ones((1, 5000)), "bfloat16"))  # a sum of its own stays at 256
+    assert (in_float64(y) == in_float64(typed(np.full(5000, 1 / 5000), "bfloat16"))).all()
+
+
+def test_registers_reads_whole_rows_in_whole_sectors(rng):
+    x, config = rng.normal(0, 3, (4, 1536)).astype(np.float32), forward.config_for(1536)
+    kernel = forward.registers("float32", config, True)
+    block = config.row_threads, config.rows
+    report = trace(kernel, 4 // config.rows, block, x, np.empty_like(x))
+    assert report.total("global", "load").sectors == x.nbytes / 32
+    assert report.total("global", "store").sectors == x.nbytes / 32
+
+
+def test_every_length_has_a_config_that_holds_it():
+    for columns in range(1, forward.LONGEST[True] + 1):
+        config = forward.config_for(columns)
+        assert columns <= config.row_threads * config.accesses * forward.WIDE
+        assert config.row_threads * config.rows % 32 == 0
+        assert config.row_threads * config.rows <= 1024
+
+
+@needs_compiler
+@pytest.mark.parametrize("aligned", [True, False])
+def test_the_longest_rows_in_registers_leave_a_block_that_can_be_launched(aligned):
+    longest = forward.LONGEST[aligned]
+    kernel = forward.registers("float32", forward.config_for(longest), aligned)
+    facts = compiled(kernel, "void(float32[:, :], float32[:, :])", "sm_90")
+    assert facts.registers * forward.config_for(longest).row_threads <= 65_536
+    assert facts.local_bytes == facts.spills == 0
