@@ -321,7 +321,7 @@ def watched() -> Iterator[Watched]:
 # --- one call -------------------------------------------------------------------------------------
 
 
-def checked(name: str, method: str = "auto", **given: Any) -> Any:
+def checked(name: str, method: str = "auto", /, **given: Any) -> Any:
     """What a case's call gives, of arrays and options by their names, once it is right."""
     case = {case.name: case for case in cases()}[name]
     arrays = {name: its for name, its in given.items() if isinstance(its, np.ndarray)}

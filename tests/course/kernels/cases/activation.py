@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.special import expit, ndtr
 
+from course import cuda
 from course.kernels.activation import (
     FUNCTIONS,
     ElementProblem,
@@ -81,6 +82,8 @@ CASES = [
         refused=[
             (lambda: activation(X, "tanh"), ValueError, "no function 'tanh': choose gelu"),
             (lambda: activation(1.0), TypeError, "x is float: give an array"),
+            (lambda: activation(cuda.to_device(X)[1:], method="wide"), ValueError,
+             "'wide' of activation accesses four elements"),
             (lambda: activation(X, out=np.zeros(6, np.float16)), ValueError, "out is float16 of"),
         ],
     ),
