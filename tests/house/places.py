@@ -7,7 +7,6 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 #: Today's folders and files that will lie in another place, and that place.
 MOVES = {
     "course/kernels/cpu": "course/kernels/reconstruct",
-    "course/kernels/tensor_maps": "warpsim/ptx",
 }
 
 #: What each place may import besides itself; of "+place" also what that one may.
@@ -76,7 +75,6 @@ PACKAGES = ("warpsim", "course", "course_models", "course_app", "course_lessons"
 
 #: Files of today that import a place above theirs, and that place.
 UPWARDS = {
-    ("course.kernels.tensor_maps", "course/dispatch"),
     ("course_models.vit.reference", "course_models/spectral"),
     ("course_app.pipeline.pipeline", "course_app/cluster"),
 }
