@@ -119,7 +119,7 @@ def run_smoke_kernel(numba_cuda: ModuleType) -> None:
 
     from course import kernel_cache
 
-    kernel_cache.keep(double_each)
+    kernel_cache.cached(double_each)
     on_device = numba_cuda.to_device(np.arange(5, dtype=np.float32))
     double_each[1, 32](on_device)
     result = on_device.copy_to_host()

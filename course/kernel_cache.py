@@ -40,7 +40,7 @@ _STARTED = time.time()
 _VERSIONED = ("numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda")
 
 
-class NotKept(TypeError):
+class NotCacheable(TypeError):
     """A kernel whose machine code depends on something that cannot be read."""
 
 
@@ -81,7 +81,7 @@ def key_of(dispatcher: Any, signature: Any, target: str) -> str:
 
     Raises
     ------
-    NotKept
+    NotCacheable
     """
     digest = hashlib.sha256()
     seen: set[int] = set()
@@ -179,14 +179,14 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
     elif _module(value).partition(".")[0] in _VERSIONED:
         name = getattr(value, "__name__", None) or repr(value)
         if " at 0x" in name:
-            raise NotKept(name)
+            raise NotCacheable(name)
         yield f"{_module(value)} {name}"
     elif _definition(value) is not None:  # Python that runs when a kernel is compiled
         function = _definition(value)
         yield function.__qualname__
         yield _of_file(sys.modules[function.__module__].__file__)
     else:
-        raise NotKept(f"a {type(value).__name__}")
+        raise NotCacheable(f"a {type(value).__name__}")
 
 
 def _module(value: Any) -> str:
@@ -202,9 +202,9 @@ def _definition(value: Any) -> Any:
 @functools.cache
 def _of_file(file: str | None) -> str:
     if file is None:
-        raise NotKept("a module without a file")
+        raise NotCacheable("a module without a file")
     if Path(file).stat().st_mtime > _STARTED:
-        raise NotKept(f"{file} was changed since it was imported")
+        raise NotCacheable(f"{file} was changed since it was imported")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
@@ -223,7 +223,7 @@ class DiskCache:
         place = _safe_folder()
         if place is None:
             return None
-        with contextlib.suppress(NotKept, OSError, KeyError, AttributeError, ImportError):
+        with contextlib.suppress(NotCacheable, OSError, KeyError, AttributeError, ImportError):
             return place / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
         return None
 
@@ -312,7 +312,7 @@ def _bound(place: Path) -> None:
 # --- kernels --------------------------------------------------------------------------------------
 
 
-def keep(*kernels: Any) -> None:
+def cached(*kernels: Any) -> None:
     """Let kernels be kept on disk, those of numba.cuda."""
     for kernel in kernels:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):

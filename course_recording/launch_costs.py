@@ -200,7 +200,7 @@ def captured_by_cupy(
         call(*args)  # compiled, loaded, and its memory in the stream's pool, before the capture
         stream.synchronize()
         cuda.synchronize()
-        graph, outputs = graphs.captured(stream, lambda: [call(*args) for _ in range(calls)])
+        graph, outputs = graphs.capture_graph(stream, lambda: [call(*args) for _ in range(calls)])
 
     def replay(used: Any = (call, args, outputs)) -> None:
         graph.launch(cupy.cuda.Stream.null)

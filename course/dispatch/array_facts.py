@@ -1,6 +1,6 @@
 """What is to be known of an array: which library's it is, where it lies, on which stream it works.
 
-`look(array)` says in a hashable tuple all that a plan depends on, and the address; it is called
+`reader(array)` says in a hashable tuple all that a plan depends on, and the address; it is called
 for each array of each call, so there is one for each type. `Library` is what a plan needs besides.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from course import backend
 from course.dispatch.prepared import SIMULATED, device_of
-from course.dispatch.slots import Shaped, in_c_order
+from course.dispatch.slots import HasShape, in_c_order
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 #: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
 #: flag): strides in the library's own units, and None where elements lie side by side.
-LOOKS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
+READERS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
 
 _PLAIN = np.ndarray.__array_ufunc__  # arrays with units, say, have one of their own
 
@@ -239,7 +239,7 @@ class Foreign(NumbaArrays):
         return f"{name}.astype('{dtype}')"
 
 
-GO_BETWEENS = ("cupy", "torch")  # that speak DLPack for memory on the GPU
+DLPACK_IMPORTERS = ("cupy", "torch")  # that speak DLPack for memory on the GPU
 #: Types of PyTorch's elements that NumPy has, too.
 TORCH_TYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool",
@@ -278,21 +278,21 @@ def handle_of(stream: Any) -> int:
     )
 
 
-# --- looks ----------------------------------------------------------------------------------------
+# --- readers --------------------------------------------------------------------------------------
 
 
-def _look_numpy(array: np.ndarray) -> tuple[tuple, int]:
+def _read_numpy(array: np.ndarray) -> tuple[tuple, int]:
     return ("numpy", array.shape, array.strides, array.dtype, -1, not array.flags.writeable), 0
 
 
-def _look_cupy(array: Any) -> tuple[tuple, int]:
+def _read_cupy(array: Any) -> tuple[tuple, int]:
     data = array.data
     return (
         ("cupy", array.shape, array.strides, array.dtype, data.device_id, False), data.ptr
     )  # fmt: skip
 
 
-def _look_numba(array: Any) -> tuple[tuple, int]:
+def _read_numba(array: Any) -> tuple[tuple, int]:
     address = array.device_ctypes_pointer.value or 0
     stream = array.stream
     return (
@@ -307,27 +307,27 @@ def _numba_device(array: Any) -> int:
     return 0 if context is None else context.device.id
 
 
-def _look_simulated(array: Any) -> tuple[tuple, int]:
+def _read_simulated(array: Any) -> tuple[tuple, int]:
     address = array._memory.__array_interface__["data"][0]
     return ("numba", array.shape, array.strides, array.dtype, SIMULATED, False), address
 
 
-def _look_torch() -> Callable[[Any], tuple[tuple, int]]:
+def _read_torch() -> Callable[[Any], tuple[tuple, int]]:
     import torch
 
     records = torch.is_grad_enabled
 
-    def look(array: Any) -> tuple[tuple, int]:
+    def reader(array: Any) -> tuple[tuple, int]:
         device, flag = array.get_device(), array.requires_grad and records()
         if device < 0:
             return ("torch on host", array.shape, array.stride(), array.dtype, device, flag), 0
         steps = None if array.is_contiguous() else array.stride()
         return ("torch", array.shape, steps, array.dtype, device, flag), array.data_ptr()
 
-    return look
+    return reader
 
 
-def _look_foreign(array: Any) -> tuple[tuple, int]:
+def _read_foreign(array: Any) -> tuple[tuple, int]:
     about = array.__cuda_array_interface__
     address, read_only = about["data"]
     return (
@@ -337,32 +337,32 @@ def _look_foreign(array: Any) -> tuple[tuple, int]:
     )  # fmt: skip
 
 
-def look_for(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
-    """The look for an array's type, kept for the next of its kind; None for what is no array."""
+def reader_of(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
+    """The reader for an array's type, kept for the next of its kind; None for what is no array."""
     kind = type(array)
     package = kind.__module__.partition(".")[0]
-    look = LOOKS.get(kind)
-    if look is not None:
-        return look
+    reader = READERS.get(kind)
+    if reader is not None:
+        return reader
     if isinstance(array, np.ndarray):
         if kind is not np.ndarray and (
             isinstance(array, np.ma.MaskedArray) or kind.__array_ufunc__ is not _PLAIN
         ):
             return None  # means more than its elements
-        look = _look_numpy
+        reader = _read_numpy
     elif hasattr(array, "untyped_storage") and hasattr(array, "get_device"):  # or a subclass
-        look = _look_torch()
+        reader = _read_torch()
     elif package == "cupy" and hasattr(array, "__cuda_array_interface__"):
-        look = _look_cupy
+        reader = _read_cupy
     elif hasattr(array, "_memory") and hasattr(array, "copy_to_host"):
-        look = _look_simulated
+        reader = _read_simulated
     elif hasattr(array, "copy_to_host") and hasattr(array, "device_ctypes_pointer"):
-        look = _look_numba
+        reader = _read_numba
     elif hasattr(array, "__cuda_array_interface__") and not has_space(array):
-        look = _look_foreign
-    if look is not None:
-        LOOKS[kind] = look
-    return look
+        reader = _read_foreign
+    if reader is not None:
+        READERS[kind] = reader
+    return reader
 
 
 def has_space(array: Any) -> bool:
@@ -372,15 +372,15 @@ def has_space(array: Any) -> bool:
     """
     names = ("__array_namespace__", "__dlpack__", "__dlpack_device__")
     return all(hasattr(array, name) for name in names) and any(
-        importlib.util.find_spec(name) is not None for name in GO_BETWEENS
+        importlib.util.find_spec(name) is not None for name in DLPACK_IMPORTERS
     )
 
 
 # --- facts, read --------------------------------------------------------------------------------
 
 
-class Seen(Shaped):
-    """What an array is, read from its facts: what checks and plans look at.
+class ArrayFacts(HasShape):
+    """What an array is, read from its facts: what checks and plans reader at.
 
     Attributes
     ----------

@@ -1,13 +1,13 @@
 """The way in of all front doors: look at the arrays, find or make a plan, launch, hand back.
 
->>> SOFTMAX = Door("softmax", ("x",), _result, _launches, options=("method",))
->>> SOFTMAX.enter((x,), ("registers",), out=None, stream=None)
+>>> SOFTMAX = EntryPoint("softmax", ("x",), _result, _launches, options=("method",))
+>>> SOFTMAX.call((x,), ("registers",), out=None, stream=None)
 
 `_result(x, method)` checks what is given and says shape and type of the result; `_launches(x, out,
-method)` says what is launched. Both are called once for arrays that look alike: `Seen` and
-`Layout`. A plan then packs the launches, see `course.dispatch.prepared`. Where that cannot be had,
-in the simulator or where Numba's insides are not as expected, the same functions are called anew
-for each call, with arrays, and Numba launches.
+method)` says what is launched. Both are called once for arrays that look alike: `ArrayFacts` and
+`ArraySlot`. A plan then prepares the launches, see `course.dispatch.prepared`. Where that cannot be
+had, in the simulator or where Numba's insides are not as expected, the same functions are called
+anew for each call, with arrays, and Numba launches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.dispatch import prepared as packing
-from course.dispatch.array_facts import GO_BETWEENS, LOOKS, Seen, look_for
+from course.dispatch import prepared
+from course.dispatch.array_facts import DLPACK_IMPORTERS, READERS, ArrayFacts, reader_of
 from course.dispatch.overlaps import apart
-from course.dispatch.plans import About, Array, HostPlan, NumbaPlan, PackedPlan
+from course.dispatch.plans import Array, CallFacts, HostPlan, NumbaPlan, PreparedPlan
 from course.dispatch.slots import name_of
 from warpsim.ptx.bfloat16 import BFLOAT16
 from warpsim.ptx.tensor_maps import CannotEncode
@@ -34,14 +34,14 @@ Result = tuple[tuple[int, ...], Any]  # shape, type
 #: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.
 Stream = Any
 
-KNOWN = "NumPy, CuPy, PyTorch or numba.cuda"
+LIBRARIES = "NumPy, CuPy, PyTorch or numba.cuda"
 MASKED = "{0} is a masked array, and kernels see no mask: fill what is masked first, {1}"
 MOST_PLANS = 512  # of a door; the oldest goes
 MOST_OWN = 32  # of a thread
-REMAINS = 15  # what a plan knows of addresses: what they leave over 16 bytes
+ALIGNMENT_MASK = 15  # what a plan knows of addresses: what they leave over 16 bytes
 
 
-class Door:
+class EntryPoint:
     """The way in of one front door.
 
     Parameters
@@ -52,7 +52,7 @@ class Door:
         Of its arrays, the first of which says what the result is like.
     result : callable
         ``result(*seen, *options)`` checks, and returns (shape, type), or a list of them, None where
-        a result is not wanted. Arrays are given as `Seen`, None where there is none.
+        a result is not wanted. Arrays are given as `ArrayFacts`, None where there is none.
     launches : callable
         ``launches(*arrays, *results, **options)`` returns what is launched, each a
         `course.kernels.steps.Launch`. Memory besides is `course.dispatch.slots.workspace`'s. Where
@@ -98,16 +98,16 @@ class Door:
         self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         self._lock = threading.Lock()
-        #: Call the front door: ``enter(arrays, options, out, stream)``.
-        self.enter = self._entered()
+        #: Call the front door: ``call(arrays, options, out, stream)``.
+        self.call = self._called()
 
     # ------------------------------------------------------------------ every call
-    def _entered(self) -> Callable[..., Any]:
-        """`Door.enter`: a function with all that it needs at hand, since each step counts."""
-        plans, looks, planned = self.plans, LOOKS, self._planned
+    def _called(self) -> Callable[..., Any]:
+        """`EntryPoint.call`: a function with all that it needs at hand, since each step counts."""
+        plans, looks, planned = self.plans, READERS, self._planned
         latest: tuple[list, Any] = ([], None)  # to compare costs less than to look up
 
-        def enter(
+        def call(
             arrays: tuple[Array | None, ...],
             options: tuple = (),
             out: Array | None = None,
@@ -123,8 +123,8 @@ class Door:
                 facts.append(about)
                 addresses.append(address)
                 together |= address
-            if together & REMAINS:
-                facts.append(tuple(address & REMAINS for address in addresses))
+            if together & ALIGNMENT_MASK:
+                facts.append(tuple(address & ALIGNMENT_MASK for address in addresses))
             known, plan = latest
             try:
                 if facts != known:
@@ -136,24 +136,24 @@ class Door:
                 plan = planned(tuple(facts), len(addresses))
             return plan(arrays, addresses, out, stream)
 
-        return enter if len(self.names) > 1 else self._entered_alone(enter)
+        return call if len(self.names) > 1 else self._called_alone(call)
 
-    def _entered_alone(self, enter: Callable[..., Any]) -> Callable[..., Any]:
-        """`enter` for one array: what looks as a thread's latest did goes a shorter way."""
+    def _called_alone(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call` for one array: what looks as a thread's latest did goes a shorter way."""
         own = _Own()
 
-        def enter_alone(
+        def call_alone(
             arrays: tuple[Array], options: tuple = (), out: Array | None = None,
             stream: Stream = None,
         ) -> Any:  # fmt: skip
             if out is not None or stream is not None:
-                return enter(arrays, options, out, stream)
+                return call(arrays, options, out, stream)
             (array,) = arrays
             kind, look, seen, wanted, ready = own.latest
             if type(array) is kind:
                 about, address = look(array)
                 try:
-                    same = about == seen and options == wanted and not address & REMAINS
+                    same = about == seen and options == wanted and not address & ALIGNMENT_MASK
                 except (ValueError, RuntimeError):  # an option that is an array: it is refused
                     same = False
                 if same:
@@ -167,15 +167,15 @@ class Door:
                     if status:
                         packed.again(status)
                     return result
-            found = enter(arrays, options)
+            found = call(arrays, options)
             own.latest = self._ready(own, array, options)
             return found
 
-        return enter_alone
+        return call_alone
 
     def _ready(self, own: _Own, array: Array, options: tuple) -> tuple:
         """What a thread launches by if the next array looks like this one."""
-        look = look_for(array)
+        look = reader_of(array)
         if look is None or not self.plans:
             return _NONE
         about, _ = look(array)
@@ -197,13 +197,13 @@ class Door:
     def _planned(self, key: tuple, count: int) -> Callable[..., Any]:
         """Check what is given and make a plan, of so many arrays; it is kept."""
         options, facts, remains = key[0], key[1 : 1 + count], key[1 + count :]
-        seen = [None if about is None else Seen(about) for about in facts]
+        seen = [None if about is None else ArrayFacts(about) for about in facts]
         has_out = len(seen) > len(self.names)
         names = (*self.names, "out")[: len(seen)]
         first = seen[0]
         for one, name in zip(seen, names, strict=True):
             if one is None and name not in self.optional:
-                raise TypeError(f"{name} is None: give an array of {KNOWN}")
+                raise TypeError(f"{name} is None: give an array of {LIBRARIES}")
             _check_alone(one, name, self.name)
         results = self.result(*seen[: len(self.names)], *options)
         results = results if isinstance(results, list) else [results]
@@ -215,7 +215,9 @@ class Door:
             plan: Callable[..., Any] = HostPlan(self, seen, options)
         else:
             _check_devices(seen, names)
-            about = About(self, options, seen, results, has_out, remains[0] if remains else None)
+            about = CallFacts(
+                self, options, seen, results, has_out, remains[0] if remains else None
+            )
             plan = NumbaPlan(about)
             if first.device >= 0 and self.packs:
                 plan = self._packed(about) or plan
@@ -227,12 +229,12 @@ class Door:
             self.plans[key] = plan
         return plan
 
-    def _packed(self, about: About) -> Callable[..., Any] | None:
+    def _packed(self, about: CallFacts) -> Callable[..., Any] | None:
         """A plan of packed launches; None where they cannot be had."""
         with backend.cuda.gpus[about.device]:
             try:
-                return PackedPlan(about).quick()
-            except (packing.NotPacked, CannotEncode) as problem:
+                return PreparedPlan(about).quick()
+            except (prepared.CannotPrepare, CannotEncode) as problem:
                 if any(one is not None and one.dtype == BFLOAT16 for one in about.seen):
                     raise TypeError(
                         f"{self.name}: bfloat16 needs packed launches, which cannot be had here "
@@ -246,12 +248,12 @@ class Door:
                 )
         return None
 
-    def way(self, *arrays: Array, out: Array | None = None) -> str:
-        """How arrays like these are launched, once they were: "packed", "Numba" or "host"."""
-        facts = [look_for(array)(array)[0] for array in (*arrays, out) if array is not None]
+    def launched_by(self, *arrays: Array, out: Array | None = None) -> str:
+        """How arrays like these are launched, once they were: "prepared", "Numba" or "host"."""
+        facts = [reader_of(array)(array)[0] for array in (*arrays, out) if array is not None]
         for key, plan in list(self.plans.items()):
             if [about for about in key[1:] if about and isinstance(about[0], str)] == facts:
-                return getattr(inspect.unwrap(plan), "way", PackedPlan.way)
+                return getattr(inspect.unwrap(plan), "launched_by", PreparedPlan.launched_by)
         raise KeyError("no call with such arrays was made yet")
 
     def _met(
@@ -262,14 +264,14 @@ class Door:
         Those that speak DLPack alone, or whose library takes results over, are taken over without
         a copy.
         """
-        if all(look_for(array) is not None for array in (*arrays, out)):
-            return self.enter(arrays, options, out, stream)
+        if all(reader_of(array) is not None for array in (*arrays, out)):
+            return self.call(arrays, options, out, stream)
         names = (*self.names, "out")
         taken = [
             None if array is None else _from_dlpack(array, name)
             for array, name in zip((*arrays, out), names, strict=False)
         ]
-        found = self.enter(tuple(taken[: len(arrays)]), options, taken[-1], stream)
+        found = self.call(tuple(taken[: len(arrays)]), options, taken[-1], stream)
         if out is not None:
             return out
         giver = getattr(arrays[0], "__array_namespace__", None)
@@ -283,7 +285,7 @@ class Door:
 
 def _from_dlpack(array: Any, name: str) -> Any:
     """An array of a library that this one does not know, through DLPack, where it lies."""
-    if look_for(array) is not None:
+    if reader_of(array) is not None:
         return array
     if isinstance(array, np.ndarray):  # of a subclass
         raise TypeError(
@@ -293,11 +295,11 @@ def _from_dlpack(array: Any, name: str) -> Any:
             f"do not know: give its elements alone, np.asarray({name})"
         )
     if not hasattr(array, "__dlpack__") or not hasattr(array, "__dlpack_device__"):
-        raise TypeError(f"{name} is {type(array).__name__}: give an array of {KNOWN}")
+        raise TypeError(f"{name} is {type(array).__name__}: give an array of {LIBRARIES}")
     kind = int(array.__dlpack_device__()[0])
     on_host = kind in (1, 3)  # 3: memory that is pinned
     said: dict[str, Exception] = {}
-    for package in ("numpy", "torch") if on_host else GO_BETWEENS:  # NumPy has no bfloat16
+    for package in ("numpy", "torch") if on_host else DLPACK_IMPORTERS:  # NumPy has no bfloat16
         try:
             return __import__(package).from_dlpack(array)
         except ImportError:
@@ -309,7 +311,7 @@ def _from_dlpack(array: Any, name: str) -> Any:
     told = "; ".join(f"{package} says {backend.one_line(said[package])}" for package in said)
     raise TypeError(
         f"{name} is {type(array).__name__}, which lies on {where}: taking it over needs {needed}"
-        f"{f' ({told})' if told else ''}; or give an array of {KNOWN}"
+        f"{f' ({told})' if told else ''}; or give an array of {LIBRARIES}"
     ) from next(iter(said.values()), None)
 
 
@@ -327,7 +329,7 @@ class _Own(threading.local):
 # --- what is refused for any front door -----------------------------------------------------------
 
 
-def _check_alone(one: Seen | None, name: str, function: str) -> None:
+def _check_alone(one: ArrayFacts | None, name: str, function: str) -> None:
     if one is None:
         return
     if one.has_mask:
@@ -341,7 +343,7 @@ def _check_alone(one: Seen | None, name: str, function: str) -> None:
         raise ValueError("out is read-only: give memory that can be written")
 
 
-def _check_out(out: Seen, result: Result) -> None:
+def _check_out(out: ArrayFacts, result: Result) -> None:
     shape, dtype = tuple(result[0]), np.dtype(result[1])
     if (out.shape, out.dtype) != (shape, dtype):
         raise ValueError(
@@ -358,7 +360,7 @@ def _check_out(out: Seen, result: Result) -> None:
         reach += step * (length - 1)
 
 
-def _check_host(seen: list[Seen | None], names: Sequence[str]) -> None:
+def _check_host(seen: list[ArrayFacts | None], names: Sequence[str]) -> None:
     """Refuse what PyTorch refuses: some tensors on the GPU, some not."""
     torch = {
         one.library.on_device: name
@@ -372,7 +374,7 @@ def _check_host(seen: list[Seen | None], names: Sequence[str]) -> None:
         )
 
 
-def _check_devices(seen: list[Seen | None], names: Sequence[str]) -> None:
+def _check_devices(seen: list[ArrayFacts | None], names: Sequence[str]) -> None:
     on_gpus = [n for one, n in zip(seen, names, strict=True) if one is not None and one.device >= 0]
     if on_gpus and backend.gpu() is None:
         raise ValueError(

@@ -23,7 +23,7 @@ from warpsim.host import libcuda
 Stream = Any  # of numba.cuda; 0 is the default stream
 
 
-def captured(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
+def capture_graph(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
     """The graph of what is launched on a stream of CuPy, and on streams that join it.
 
     Nothing of it runs. What the launches need must be compiled and loaded; they may not wait for
@@ -45,7 +45,7 @@ def captured(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
     return stream.end_capture(), output
 
 
-class Replayed:
+class ReplayedGraph:
     """Launches that are the same in each call: from the second call on a graph, where CuPy works.
 
     They all use the same memory, which must live as long. In the first call they are launched one
@@ -78,7 +78,7 @@ class Replayed:
         try:
             self._origin = cupy.cuda.Stream(non_blocking=True)
             stream = backend.cuda.external_stream(self._origin.ptr)
-            graph, _ = captured(self._origin, lambda: queue(stream))
+            graph, _ = capture_graph(self._origin, lambda: queue(stream))
             graph.upload(self._origin)
             self._origin.synchronize()
         except Exception as problem:  # slower, not wrong: launches work without a graph, too

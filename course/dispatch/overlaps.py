@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from course.dispatch.array_facts import Seen
+from course.dispatch.array_facts import ArrayFacts
 
 MOST_WORK = 10_000  # of NumPy, to find an element that two arrays share
 SOMEWHERE = 1 << 60
 
 
 def apart(
-    plan: Callable[..., Any], seen: Sequence[Seen | None], names: Sequence[str], same: Sequence[str]
+    plan: Callable[..., Any],
+    seen: Sequence[ArrayFacts | None],
+    names: Sequence[str],
+    same: Sequence[str],
 ) -> Callable[..., Any]:
     """A plan that is refused an `out`, the last array, which shares memory with another one.
 
@@ -48,13 +51,13 @@ def apart(
     return call
 
 
-def _reach(one: Seen) -> tuple[int, int]:
+def _reach(one: ArrayFacts) -> tuple[int, int]:
     """The first byte of an array and that behind its last, from its address on."""
     ends = [step * (length - 1) for step, length in zip(one.strides, one.shape, strict=True)]
     return sum(min(0, end) for end in ends), one.dtype.itemsize + sum(max(0, end) for end in ends)
 
 
-def _share(one: Seen, other: Seen, away: int) -> bool:
+def _share(one: ArrayFacts, other: ArrayFacts, away: int) -> bool:
     """Whether two arrays, so many bytes away from each other, have or might have a common one."""
     left, right = (
         SimpleNamespace(__array_interface__={

@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course import backend
-from course.dispatch import graphs
-from course.dispatch import prepared as packing
-from course.dispatch.array_facts import Library, Seen, handle_of
-from course.dispatch.slots import DeviceMemory, Layout, Workspace, in_c_order, planning
+from course.dispatch import graphs, prepared
+from course.dispatch.array_facts import ArrayFacts, Library, handle_of
+from course.dispatch.slots import ArraySlot, DeviceMemory, Workspace, in_c_order, planning
 
 if TYPE_CHECKING:
-    from course.dispatch.entry import Door
+    from course.dispatch.entry import EntryPoint
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
-PER_THREAD = packing.PER_THREAD
+PER_THREAD = prepared.PER_THREAD
 MOST_STREAMS = 8  # whose workspaces a plan keeps
 
 
-class About:
+class CallFacts:
     """What all plans of arrays on a GPU are made of."""
 
-    def __init__(self, door: Door, options: tuple, seen: list, results: list, has_out: bool,
+    def __init__(self, door: EntryPoint, options: tuple, seen: list, results: list, has_out: bool,
                  remains: Any):  # fmt: skip
         self.door, self.options, self.seen, self.has_out = door, options, seen, has_out
         self.results = [
@@ -43,7 +42,7 @@ class About:
         #: Slots of arrays that name the stream they work on.
         self.named = [slot for slot, one in enumerate(seen) if one is not None and one.stream]
         self.lock = threading.RLock()
-        self.event: packing.Event | None = None
+        self.event: prepared.Event | None = None
 
     def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Iterable[tuple[Any, tuple]]:
         """What is launched for these arrays and results: configured kernels, their arguments."""
@@ -73,7 +72,7 @@ class About:
         if stream is None:
             return self.library.stream(self.device), contextlib.nullcontext()
         queue = handle_of(stream)
-        if packing.are_many() and not packing.is_on_current(stream, queue, self.device):
+        if prepared.are_many() and not prepared.is_on_current(stream, queue, self.device):
             raise ValueError(
                 f"stream is one of another GPU, and the arrays lie on GPU {self.device}: give a "
                 "stream of that GPU, or bring the arrays to the stream's"
@@ -96,7 +95,7 @@ class About:
             others = {other for other in others if other > PER_THREAD and graphs.is_captured(other)}
         with self.lock:
             if others and self.event is None:
-                self.event = packing.Event()
+                self.event = prepared.Event()
             for other in others:
                 self.event.order(before=other, after=queue)
             yield
@@ -109,7 +108,7 @@ class About:
             return tuple(results)
         if self.door.scalar and not self.has_out:
             if queue and self.library.waits:
-                packing.wait(queue)
+                prepared.wait(queue)
             return self.library.as_scalar(results[0])
         return results[0]
 
@@ -117,15 +116,15 @@ class About:
 # --- plans ----------------------------------------------------------------------------------------
 
 
-class PackedPlan:
+class PreparedPlan:
     """Launches that are packed, see `course.dispatch.prepared`."""
 
-    way = "packed"
+    launched_by = "prepared"
 
-    def __init__(self, about: About):
+    def __init__(self, about: CallFacts):
         self.about = about
-        layouts: list[Layout | None] = [
-            None if one is None else Layout(
+        layouts: list[ArraySlot | None] = [
+            None if one is None else ArraySlot(
                 slot, one.shape, one.strides, np.dtype(one.dtype), beyond=about.beyond[slot]
             )
             for slot, one in enumerate(about.seen)
@@ -136,16 +135,18 @@ class PackedPlan:
             listed = about.listed(layouts, 0)
             slots = len(layouts) + len(workspaces)
             self.launches = [
-                packing.Packed(*launch, slots, packing.early(launch[0]) if n else ())
+                prepared.PreparedLaunch(
+                    *launch, slots, prepared.attributes_behind(launch[0]) if n else ()
+                )
                 for n, launch in enumerate(listed)
             ]
         self.workspaces: list[Workspace] = workspaces
-        self.rooms: dict[tuple[int, int], list[Array]] = {}
-        self.lends = [
+        self.by_stream: dict[tuple[int, int], list[Array]] = {}
+        self.borrows = [
             about.library.maker((one.nbytes,), np.dtype(np.uint8), about.device)
             for one in workspaces
         ]
-        self.are_lent = about.library.lends and not any(one.zeros for one in workspaces)
+        self.are_borrowed = about.library.lends and not any(one.zeros for one in workspaces)
         self.lock = about.lock
         self.library, self.device = about.library, about.device
         self.stream, self.address = self.library.stream, self.library.address
@@ -157,10 +158,10 @@ class PackedPlan:
     def quick(self) -> Callable[..., Any]:
         """What is called for it: where one stream does for all, a function without detours."""
         about = self.about
-        if about.others or about.named or packing.are_many():
+        if about.others or about.named or prepared.are_many():
             return self._in_full
         one = len(about.results) == len(self.launches) == 1
-        kept = self.workspaces and not self.are_lent
+        kept = self.workspaces and not self.are_borrowed
         if about.door.scalar or kept or any(packed.moved for packed in self.launches):
             return self._on_one_stream
         if one and not self.workspaces:
@@ -172,7 +173,7 @@ class PackedPlan:
         if not self.launches:
             return self._on_one_stream
         in_full, lock, current, device = self._in_full, self.lock, self.stream, self.device
-        launches, makers, lends, address = self.launches, self.makers, self.lends, self.address
+        launches, makers, borrows, address = self.launches, self.makers, self.borrows, self.address
         slots, is_captured = launches[0].slots, self.library.is_captured
         for packed in launches[1:]:
             packed.share(slots)
@@ -189,11 +190,11 @@ class PackedPlan:
                 addresses.append(0 if result is None else address(result))
             queue = current(device)
             with lock:
-                rooms = [lend() for lend in lends]  # held until all is launched: others ask, too
-                if rooms and is_captured():
-                    rooms = self._lent(queue)
-                for room in rooms:
-                    addresses.append(address(room))
+                memories = [borrow() for borrow in borrows]  # held until all is launched
+                if memories and is_captured():
+                    memories = self._borrowed(queue)
+                for memory in memories:
+                    addresses.append(address(memory))
                 slots[:] = addresses
                 for packed in launches:
                     if queue != packed.queue:
@@ -205,7 +206,7 @@ class PackedPlan:
 
         return call
 
-    def _launched(self, packed: packing.Packed) -> Callable[..., Any]:
+    def _launched(self, packed: prepared.PreparedLaunch) -> Callable[..., Any]:
         """A function for one launch and one result."""
         in_full, lock, current, device = self._in_full, self.lock, self.stream, self.device
         address = self.address
@@ -231,7 +232,7 @@ class PackedPlan:
             return out
 
         def parts() -> tuple:
-            """What a thread of its own needs for the same, see `Door._entered_alone`."""
+            """What a thread of its own needs for the same, see `EntryPoint._entered_alone`."""
             own = packed.copy()
             return make, address, current, device, own, own.slots, own.launch, own.where
 
@@ -249,8 +250,8 @@ class PackedPlan:
         addresses += [0 if one is None else self.address(one) for one in results]
         queue = self.stream(self.device)
         with self.lock:
-            rooms = self._rooms(queue)  # held until all is launched: other threads ask for memory
-            addresses += map(self.address, rooms)
+            memories = self._workspaces(queue)  # held until all is launched
+            addresses += map(self.address, memories)
             for launch in self.launches:
                 launch(queue, addresses)
         return self.about.handed_back(results if out is None else [out, *results], queue)
@@ -260,7 +261,7 @@ class PackedPlan:
     ) -> Any:
         """The same with all that can be asked for."""
         about, device, context = self.about, self.device, contextlib.nullcontext()
-        if packing.are_many() and not packing.is_current(device):
+        if prepared.are_many() and not prepared.is_current(device):
             context = backend.cuda.gpus[device]
         with context:
             queue, within = about.where(stream)
@@ -268,56 +269,56 @@ class PackedPlan:
                 results = about.new()
                 addresses += [0 if one is None else self.address(one) for one in results]
                 with about.ordered(queue, arrays, out):
-                    rooms = self._rooms(queue)
-                    addresses += map(self.address, rooms)
+                    memories = self._workspaces(queue)
+                    addresses += map(self.address, memories)
                     for launch in self.launches:
                         launch(queue, addresses)
         return about.handed_back(results if out is None else [out, *results], queue)
 
-    def _rooms(self, queue: int) -> list[Array]:
+    def _workspaces(self, queue: int) -> list[Array]:
         """The workspaces of a stream, of the graph that is captured on it, or of this call."""
         if not self.workspaces:
             return []
-        if self.are_lent:
-            return self._lent(queue)
+        if self.are_borrowed:
+            return self._borrowed(queue)
         key = (queue, threading.get_ident() if queue == PER_THREAD else 0)
-        rooms = self.rooms.get(key)
+        memories = self.by_stream.get(key)
         captured = graphs.is_captured(queue)
-        if rooms is None or captured:
-            rooms = [
+        if memories is None or captured:
+            memories = [
                 self.library.empty((one.nbytes,), np.dtype(np.uint8), self.device)
                 for one in self.workspaces
             ]
-            for room, one in zip(rooms, self.workspaces, strict=True):
+            for memory, one in zip(memories, self.workspaces, strict=True):
                 if one.zeros:
-                    packing.zero(self.address(room), one.nbytes, queue)
+                    prepared.zero(self.address(memory), one.nbytes, queue)
             if captured:
-                graphs.keep_with_graph(queue, rooms)
+                graphs.keep_with_graph(queue, memories)
             else:
-                while len(self.rooms) >= MOST_STREAMS:
-                    self.rooms.pop(next(iter(self.rooms)))
-                self.rooms[key] = rooms
-        return rooms
+                while len(self.by_stream) >= MOST_STREAMS:
+                    self.by_stream.pop(next(iter(self.by_stream)))
+                self.by_stream[key] = memories
+        return memories
 
-    def _lent(self, queue: int) -> list[Array]:
+    def _borrowed(self, queue: int) -> list[Array]:
         """Memory that a library lends for what this call launches."""
-        rooms = [make() for make in self.lends]
-        if self.library.is_captured_by_others(self.address(rooms[0])):
-            graphs.keep_with_graph(queue, rooms)
-        return rooms
+        memories = [make() for make in self.borrows]
+        if self.library.is_captured_by_others(self.address(memories[0])):
+            graphs.keep_with_graph(queue, memories)
+        return memories
 
 
-def _fresh(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> Layout:
+def _fresh(slot: int, shape: tuple[int, ...], dtype: np.dtype) -> ArraySlot:
     """The layout of memory that is made for a result."""
-    return Layout(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
+    return ArraySlot(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
 
 
 class NumbaPlan:
     """Launches that Numba makes, or the simulator: prepared anew for each call."""
 
-    way = "Numba"
+    launched_by = "Numba"
 
-    def __init__(self, about: About):
+    def __init__(self, about: CallFacts):
         self.about = about
 
     def __call__(
@@ -348,14 +349,14 @@ class NumbaPlan:
                 elif simulated or not queue:
                     about.listed(there)
                 else:  # on the default stream, between what the caller's was and is given
-                    packing.Event().order(before=queue, after=0)
+                    prepared.Event().order(before=queue, after=0)
                     about.listed(there)
-                    packing.Event().order(before=0, after=queue)
+                    prepared.Event().order(before=0, after=queue)
         queue = 0 if simulated else queue
         return about.handed_back([out, *results] if about.has_out else results, queue)
 
 
-def _as_numba(one: Seen, address: int, owner: Array) -> Array:
+def _as_numba(one: ArrayFacts, address: int, owner: Array) -> Array:
     """An array as numba.cuda sees it, without waiting for anything."""
     if hasattr(owner, "copy_to_host"):
         return owner
@@ -368,9 +369,9 @@ def _as_numba(one: Seen, address: int, owner: Array) -> Array:
 class HostPlan:
     """Arrays of the host travel to the GPU, and the result back: such a call waits for its work."""
 
-    way = "host"
+    launched_by = "host"
 
-    def __init__(self, door: Door, seen: list[Seen | None], options: tuple):
+    def __init__(self, door: EntryPoint, seen: list[ArrayFacts | None], options: tuple):
         self.door, self.options = door, options
         self.libraries = [
             None if one is None or one.library.on_device else one.library for one in seen
@@ -393,9 +394,9 @@ class HostPlan:
             for array in there
         ]
         owner_of_out = self.libraries[count] if out is not None else None
-        found = door.enter(tuple(there), self.options, None if owner_of_out else out, stream)
+        found = door.call(tuple(there), self.options, None if owner_of_out else out, stream)
         if stream is not None and backend.gpu() is not None:
-            packing.wait(handle_of(stream))
+            prepared.wait(handle_of(stream))
         results = list(found) if isinstance(found, tuple) else [found]
         if owner_of_out is not None:
             owner_of_out.to_host(out)[...] = _to_host(results[0])

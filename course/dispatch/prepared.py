@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from course import backend, kernel_cache
-from course.dispatch.slots import Layout, follows
+from course.dispatch.slots import ArraySlot, follows
 from warpsim.host import libcuda
 
 #: Of `CUfunction_attribute` in cuda.h.
@@ -32,7 +32,7 @@ SIMULATED = -2  # the number of a GPU that is none
 PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
 
 
-class NotPacked(TypeError):
+class CannotPrepare(TypeError):
     """A launch that cannot be packed: Numba's insides are not as expected."""
 
 
@@ -63,17 +63,17 @@ class Attribute(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_uint64), ("value", ctypes.c_uint * 16))
 
     @classmethod
-    def all_at_once(cls) -> Attribute:
+    def cooperative(cls) -> Attribute:
         """All blocks run at the same time, or the launch is refused: they may wait for another."""
         return cls(2, (1,))
 
     @classmethod
-    def early(cls) -> Attribute:
+    def dependent(cls) -> Attribute:
         """The launch may begin as soon as the one before lets it: programmatic dependent launch."""
         return cls(6, (1,))
 
 
-class Packed:
+class PreparedLaunch:
     """A launch of a compiled kernel, ready but for addresses.
 
     Parameters
@@ -88,7 +88,7 @@ class Packed:
 
     Raises
     ------
-    NotPacked
+    CannotPrepare
         When Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
@@ -99,16 +99,16 @@ class Packed:
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
             dispatcher = configured.dispatcher
-            kernel_cache.keep(dispatcher)
+            kernel_cache.cached(dispatcher)
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
             overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()
             kernel = _handle(function)
             if overload.cooperative or overload.debug or dispatcher.extensions:
-                raise NotPacked(f"{dispatcher.__name__} needs Numba's own launch")
+                raise CannotPrepare(f"{dispatcher.__name__} needs Numba's own launch")
             types = overload.argument_types
         except (AttributeError, ValueError, OSError) as problem:
-            raise NotPacked(backend.one_line(problem)) from problem
+            raise CannotPrepare(backend.one_line(problem)) from problem
         self.kept = configured, tuple(arguments)
         self.slots = (ctypes.c_int64 * slots)()
         #: Words that are an address and some bytes: place, slot, bytes.
@@ -118,7 +118,7 @@ class Packed:
         for kind, value in zip(types, arguments, strict=True):
             if hasattr(value, "__cuda_array_interface__"):
                 words += [0, 0, value.size, value.dtype.itemsize]
-                if isinstance(value, Layout):
+                if isinstance(value, ArraySlot):
                     if value.offset:
                         self.moved.append((len(words), value.slot, value.offset))
                     else:
@@ -129,15 +129,15 @@ class Packed:
                 words += [*value.shape, *value.strides]
             elif hasattr(value, "address_word"):  # a warpsim.ptx.TensorMap
                 place, array = len(words) + value.address_word(), value.array
-                if isinstance(array, Layout) and array.offset:
+                if isinstance(array, ArraySlot) and array.offset:
                     self.moved.append((place, array.slot, array.offset))
-                elif isinstance(array, Layout):
+                elif isinstance(array, ArraySlot):
                     at_slots[place] = array.slot
                 words += value
             else:
                 word = _WORDS.get(str(kind)) or (int if hasattr(kind, "bitwidth") else None)
                 if word is None or str(kind).startswith("complex"):
-                    raise NotPacked(f"an argument of type {kind}")
+                    raise CannotPrepare(f"an argument of type {kind}")
                 words.append(word(value))
         words = [word - 2**64 if word >= 2**63 else word for word in words]
         self.words = (ctypes.c_int64 * len(words))(*words)
@@ -182,9 +182,9 @@ class Packed:
         self.slots = slots
         self._pointed()
 
-    def copy(self) -> Packed:
+    def copy(self) -> PreparedLaunch:
         """The same with addresses and a stream of its own, for another thread, say."""
-        other = object.__new__(Packed)
+        other = object.__new__(PreparedLaunch)
         other.__dict__.update(self.__dict__)
         other.slots = type(self.slots)()
         other._pointed()
@@ -197,12 +197,12 @@ class Packed:
         libcuda.check(status, "a kernel's launch")
 
 
-def early(configured: Any) -> tuple[Attribute, ...]:
+def attributes_behind(configured: Any) -> tuple[Attribute, ...]:
     """What lets a launch begin before the one in front of it is done, if its kernel `follows`."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
     dispatcher = getattr(configured, "dispatcher", None)
     function = getattr(dispatcher, "py_func", None)
-    return (Attribute.early(),) if new and function is not None and follows(function) else ()
+    return (Attribute.dependent(),) if new and function is not None and follows(function) else ()
 
 
 def _handle(function: Any) -> int:
@@ -219,7 +219,7 @@ def _handle(function: Any) -> int:
 
 
 def _type_of(value: Any, dispatcher: Any) -> Any:
-    return value.numba_type() if isinstance(value, Layout) else dispatcher.typeof_pyval(value)
+    return value.numba_type() if isinstance(value, ArraySlot) else dispatcher.typeof_pyval(value)
 
 
 # --- shared memory --------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def allow_shared(kernel: Any, signature: str, size: int, share: int | None = Non
         return
     key = kernel, str(signature), backend.cuda.get_current_device().id
     if _allowed.get(key, 0) < size:
-        kernel_cache.keep(kernel)
+        kernel_cache.cached(kernel)
         kernel.compile(signature)
         for version in kernel.overloads.values():
             function = version._codelibrary.get_cufunc()

@@ -24,7 +24,7 @@ _SLOT_BITS = 48
 _FIRST = 1 << 8  # so that no slot's address can be one of memory
 
 
-class Shaped:
+class HasShape:
     """What follows from a shape."""
 
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Shaped:
 
 
 @dataclass(frozen=True)
-class Layout(Shaped):
+class ArraySlot(HasShape):
     """An array as a kernel sees it, but for its memory.
 
     Attributes
@@ -89,7 +89,7 @@ class Layout(Shaped):
         """Whether elements lie side by side, the first axis the fastest."""
         return _in_order(self.shape, self.strides, self.dtype.itemsize)
 
-    def reshape(self, *shape: Any) -> Layout:
+    def reshape(self, *shape: Any) -> ArraySlot:
         """The same elements in another shape; ValueError where they do not lie side by side."""
         if len(shape) == 1 and isinstance(shape[0], Sequence):
             shape = tuple(shape[0])
@@ -202,7 +202,7 @@ def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> 
         return backend.cuda.device_array(shape, dtype)
     slot = _planning.first + len(_planning.workspaces)
     _planning.workspaces.append(Workspace(slot, shape, dtype, zeros))
-    return Layout(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
+    return ArraySlot(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
 
 
 def follows(kernel: FunctionType) -> bool:

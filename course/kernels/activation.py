@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
@@ -406,7 +406,7 @@ GRADIENT = _ladder("activation_gradient", backward=True)
 # --- the entry points -----------------------------------------------------------------------------
 
 
-def _entry(ladder: Ladder, *names: str) -> Door:
+def _entry(ladder: Ladder, *names: str) -> EntryPoint:
     """The entry point of a function whose arrays are all alike."""
 
     def result(*given: Any) -> Result:
@@ -419,12 +419,12 @@ def _entry(ladder: Ladder, *names: str) -> Door:
         there = (flat(array, n) for array, n in zip(arrays, (*names, "out"), strict=True))
         return ladder.launches(*there, name=name, method=method)
 
-    return Door(
+    return EntryPoint(
         ladder.function, names, result, launches, in_place=names, options=("name", "method")
     )
 
 
-_DOOR, _GRADIENT = _entry(LADDER, "x"), _entry(GRADIENT, "grad", "x")
+_ENTRY, _GRADIENT = _entry(LADDER, "x"), _entry(GRADIENT, "grad", "x")
 
 
 def activation(
@@ -464,7 +464,7 @@ def activation(
     ValueError
         For an unknown function or method, an `out` that does not fit, or strides that do not.
     """
-    return _DOOR.enter((x,), (name, method), out, stream)
+    return _ENTRY.call((x,), (name, method), out, stream)
 
 
 activation.ladder = LADDER
@@ -479,7 +479,7 @@ def activation_gradient(
     stream: Stream = None,
 ) -> Array:
     """Backward: the gradient by x, from that by the result and from x; all else as `activation`."""
-    return _GRADIENT.enter((grad, x), (name, method), out, stream)
+    return _GRADIENT.call((grad, x), (name, method), out, stream)
 
 
 activation_gradient.ladder = GRADIENT

@@ -16,9 +16,9 @@ from numba import float32
 from numba.types import float16
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
+from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import Result
-from course.dispatch.slots import Layout, name_of
+from course.dispatch.slots import ArraySlot, name_of
 from course.kernels.steps import ceil_div
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
@@ -34,7 +34,7 @@ WORDS = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 # --- what is given --------------------------------------------------------------------------------
 
 
-def checked(array: Seen, name: str, like: Seen | None = None) -> Seen:
+def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> ArrayFacts:
     """The array, if it holds one of `STORED`, and is shaped and typed as `like`.
 
     Raises
@@ -59,7 +59,7 @@ def checked(array: Seen, name: str, like: Seen | None = None) -> Seen:
     return array
 
 
-def alike(arrays: dict[str, Seen], rows: bool = False) -> Result:
+def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
     """Shape and type of arrays that have one, as `checked`; with `rows`, of at least one axis."""
     (name, first), *others = arrays.items()
     checked(first, name)
@@ -70,7 +70,7 @@ def alike(arrays: dict[str, Seen], rows: bool = False) -> Result:
     return first.shape, first.dtype
 
 
-def holds(array: Seen, name: str, *types: Any) -> None:
+def holds(array: ArrayFacts, name: str, *types: Any) -> None:
     """Refuse, with a TypeError, elements of another type than these; float32 without any."""
     types = types or (np.float32,)
     if array.dtype not in types:
@@ -81,7 +81,7 @@ def holds(array: Seen, name: str, *types: Any) -> None:
         )
 
 
-def checked_float32(array: Seen, name: str, axes: int, shape: str) -> None:
+def checked_float32(array: ArrayFacts, name: str, axes: int, shape: str) -> None:
     """Refuse what is no array of float32 with so many axes; `shape` says what it must be."""
     holds(array, name)
     if array.ndim != axes:
@@ -157,7 +157,7 @@ def as_words(array: Array) -> Array:
     """An array of 16-bit numbers on the device as uint32, two neighbours each, in its memory."""
     shape = *array.shape[:-1], array.shape[-1] // 2
     strides = *array.strides[:-1], 4
-    if isinstance(array, Layout):
+    if isinstance(array, ArraySlot):
         return dataclasses.replace(array, shape=shape, strides=strides, dtype=np.dtype(np.uint32))
     about = dict(array.__cuda_array_interface__)
     about |= {"shape": shape, "strides": strides, "typestr": "<u4", "descr": [("", "<u4")]}

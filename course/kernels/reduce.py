@@ -22,8 +22,8 @@ import numpy as np
 from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
@@ -434,7 +434,7 @@ LADDER = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _result(x: Seen, kind: str, method: str) -> Result:
+def _result(x: ArrayFacts, kind: str, method: str) -> Result:
     require_choice(kind, "reduction", KINDS)
     require_choice(method, "method", LADDER.names)
     checked(x, "x")
@@ -449,7 +449,7 @@ def _launches(x: Array, out: Array, kind: str, method: str) -> list[Launch]:
     return LADDER.launches(flat(x, "x"), out, kind=kind, method=method)
 
 
-_DOOR = Door(
+_ENTRY = EntryPoint(
     "reduction", ("x",), _result, _launches, scalar=True, empty=True, options=("kind", "method")
 )
 
@@ -488,7 +488,7 @@ def reduction(
     ValueError
         For an unknown kind or method, the maximum of no elements, a wrong `out`, or strides.
     """
-    return _DOOR.enter((x,), (kind, method), out, stream)
+    return _ENTRY.call((x,), (kind, method), out, stream)
 
 
 reduction.ladder = LADDER

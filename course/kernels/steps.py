@@ -6,10 +6,10 @@
 ...     launch.on(stream)
 
 A *problem* is a NamedTuple of all that decides between the steps: rows, columns, type of the
-elements, alignment. It is made of arrays, or of `course.dispatch.slots.Layout`s, which have all of
-an array but its memory. A *config* is what is tuned: threads, tile, stages. A function that users
-call hands a `Ladder`'s launches to a `course.dispatch.entry.Door` and has the ladder as its
-attribute `ladder`.
+elements, alignment. It is made of arrays, or of `course.dispatch.slots.ArraySlot`s, which have all
+of an array but its memory. A *config* is what is tuned: threads, tile, stages. A function that
+users call hands a `Ladder`'s launches to a `course.dispatch.entry.EntryPoint` and has the ladder as
+its attribute `ladder`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
 # --- the GPU --------------------------------------------------------------------------------------
 
 
-def room() -> tuple[int, bool]:
+def shared_memory_limit() -> tuple[int, bool]:
     """Bytes of shared memory that a block can have, and whether it can be copied to meanwhile."""
     device = backend.cuda.get_current_device()
     shared = int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
@@ -66,7 +66,7 @@ def multiprocessors() -> int:
     return int(getattr(backend.cuda.get_current_device(), "MULTIPROCESSOR_COUNT", 132))
 
 
-def no_warpgroups() -> str:
+def hopper_refusal() -> str:
     """What kernels of `warpsim.ptx.hopper` need and do not find, in words; else nothing."""
     capability = tuple(backend.cuda.get_current_device().compute_capability)
     if capability != (9, 0):

@@ -12,8 +12,8 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import Array, blocks_over, checked_float32
 from course.kernels.steps import Ladder, Launch, Step, Work, require_choice
 
@@ -145,13 +145,13 @@ LADDER = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _result(image: Seen, method: str) -> Result:
+def _result(image: ArrayFacts, method: str) -> Result:
     require_choice(method, "method", LADDER.names)
     checked_float32(image, "image", 2, "(rows, columns)")
     return image.shape[::-1], np.float32
 
 
-_DOOR = Door("transpose", ("image",), _result, LADDER.launches, options=("method",))
+_ENTRY = EntryPoint("transpose", ("image",), _result, LADDER.launches, options=("method",))
 
 
 def transpose(
@@ -182,7 +182,7 @@ def transpose(
     ValueError
         For another number of axes, an unknown method, or an `out` that does not fit.
     """
-    return _DOOR.enter((image,), (method,), out, stream)
+    return _ENTRY.call((image,), (method,), out, stream)
 
 
 transpose.ladder = LADDER

@@ -25,8 +25,8 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import Array, checked_float32
 from course.kernels.warps import WARP, lanes_sum
 
@@ -171,7 +171,7 @@ def _tiles(rows: int, columns: int) -> tuple[int, int]:
     return -(-rows // TILE), -(-columns // TILE)
 
 
-def _results(images: Seen, approximations: Seen) -> list[Result]:
+def _results(images: ArrayFacts, approximations: ArrayFacts) -> list[Result]:
     for one, name in ((images, "images"), (approximations, "approximations")):
         checked_float32(one, name, 3, "(images, rows, columns)")
     if images.shape != approximations.shape:
@@ -195,7 +195,7 @@ def _launches(
     return [(kernel, (images, approximations, lines, sums))]
 
 
-_DOOR = Door("judged", ("images", "approximations"), _results, _launches)
+_ENTRY = EntryPoint("judged", ("images", "approximations"), _results, _launches)
 
 
 def judged(images: Array, approximations: Array, stream: Stream = None) -> tuple[Array, Array]:
@@ -223,7 +223,7 @@ def judged(images: Array, approximations: Array, stream: Stream = None) -> tuple
     ValueError
         For shapes that do not fit, or images that are too small.
     """
-    return _DOOR.enter((images, approximations), (), None, stream)
+    return _ENTRY.call((images, approximations), (), None, stream)
 
 
 def measures(sums: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,8 +22,8 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.arrays import Array, whole
 
@@ -137,7 +137,7 @@ def resize_down(between, sizes, which, weights, out):
 # --- the front door -------------------------------------------------------------------------------
 
 
-def _result(pixels: Seen, sizes: Seen, rows: int, columns: int) -> Result:
+def _result(pixels: ArrayFacts, sizes: ArrayFacts, rows: int, columns: int) -> Result:
     if pixels.dtype != np.uint8 or pixels.ndim != 2:
         raise TypeError(
             f"pixels are {pixels.dtype} of the shape {pixels.shape}; they must be uint8 of the "
@@ -180,7 +180,7 @@ def _launches(
     ]
 
 
-_DOOR = Door("resized", ("pixels", "sizes"), _result, _launches)
+_ENTRY = EntryPoint("resized", ("pixels", "sizes"), _result, _launches)
 
 
 def resized(
@@ -223,4 +223,4 @@ def resized(
         For no pixels, a size without any, or an `out` that does not fit.
     """
     size = whole(rows, "rows"), whole(columns, "columns")
-    return _DOOR.enter((pixels, sizes), size, out, stream)
+    return _ENTRY.call((pixels, sizes), size, out, stream)

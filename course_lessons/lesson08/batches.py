@@ -320,7 +320,7 @@ class Batch:
                 join.record(stream)
                 join.wait(origin)
 
-        graph, _ = graphs.captured(self._origin, queue)
+        graph, _ = graphs.capture_graph(self._origin, queue)
         graph.upload(self._origin)
         self._graph = graph
 

@@ -135,7 +135,7 @@ class LayeredTrainer:
 
     def _one(self) -> None:
         if self._warm and self._graph is None and self._origin is not None:
-            self._graph, _ = graphs.captured(self._origin, self._queue)
+            self._graph, _ = graphs.capture_graph(self._origin, self._queue)
         if self._graph is not None:
             self._graph.launch(self._origin)
             return

@@ -23,11 +23,11 @@ import numpy as np
 from numba import vectorize
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.prepared import allow_shared
 from course.kernels.arrays import Array, checked_float32, in_order
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, room
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, shared_memory_limit
 from course_models.spectral.config import FusedShape
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.fused import fused
@@ -170,7 +170,7 @@ class Autoencoder:
         steps = {name: self._in_one(name) for name in ("fused", "folded", "fetched")}
         steps["layers"] = Step(self._by_layers)
         self.ladder = Ladder("an autoencoder", SpectraProblem.of, steps, best=lambda p: "fused")
-        self._door = Door(
+        self._entry = EntryPoint(
             "an autoencoder", ("x",), self._results, self._launches, options=("method",)
         )
 
@@ -224,7 +224,7 @@ class Autoencoder:
         """The shape for a batch, if none is given, and its blocks."""
         device = cuda.get_current_device()
         capability = tuple(device.compute_capability)
-        most, limit = int(device.MULTIPROCESSOR_COUNT), room()[0]
+        most, limit = int(device.MULTIPROCESSOR_COUNT), shared_memory_limit()[0]
         shape = shape or shape_for(batch, most, limit, capability, method)
         if capability < shape.capability or shape.shared_bytes > limit:
             raise ValueError(
@@ -250,7 +250,7 @@ class Autoencoder:
         layers = Layers(self.weights, p.batch).launches(x, out, errors)
         return [Launch(kernel, *how, arguments) for _, kernel, how, arguments in layers]
 
-    def _results(self, x: Seen, method: str) -> list[Result]:
+    def _results(self, x: ArrayFacts, method: str) -> list[Result]:
         require_choice(method, "method", self.ladder.names)
         x.must_be_beside("x", "the weights", self.device)
         shape = f"(batch, {POINTS}): {FRAMES} frames of {BANDS} bands, one after the other"
@@ -298,7 +298,7 @@ class Autoencoder:
         """
         if out is not None and out is x:
             raise ValueError("out is x itself: x is read again for the errors, so give another")
-        return self._door.enter((x,), (method,), out, stream)
+        return self._entry.call((x,), (method,), out, stream)
 
 
 def _check_address(array: Any, name: str) -> None:

@@ -37,8 +37,8 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels import reduce
 from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds
@@ -378,7 +378,7 @@ BACKWARD = Ladder(
 # --- the entry points -----------------------------------------------------------------------------
 
 
-def _checked(name: str, first: Seen, second: Seen) -> None:
+def _checked(name: str, first: ArrayFacts, second: ArrayFacts) -> None:
     names, types = ("mean", "log_variance"), (np.float32,)
     if name == "bce":
         names, types = ("logits", "targets"), (np.float32, np.uint8)
@@ -391,7 +391,7 @@ def _checked(name: str, first: Seen, second: Seen) -> None:
         )
 
 
-def _result(first: Seen, second: Seen, name: str, method: str) -> Result:
+def _result(first: ArrayFacts, second: ArrayFacts, name: str, method: str) -> Result:
     require_choice(name, "loss", LOSSES)
     require_choice(method, "method", LADDER.names)
     _checked(name, first, second)
@@ -405,7 +405,7 @@ def _launches(first: Array, second: Array, out: Array, name: str, method: str) -
     return LADDER.launches(*pair, out, name=name, method=method)
 
 
-_LOSS = Door(
+_LOSS = EntryPoint(
     "loss", ("first", "second"), _result, _launches, scalar=True, empty=True,
     options=("name", "method"),
 )  # fmt: skip
@@ -447,13 +447,13 @@ def loss(
     ValueError
         For an unknown loss or method, shapes that differ, a wrong `out`, or strides.
     """
-    return _LOSS.enter((first, second), (name, method), out, stream)
+    return _LOSS.call((first, second), (name, method), out, stream)
 
 
 loss.ladder = LADDER
 
 
-def _bce_result(logits: Seen, targets: Seen, scale: float, method: str) -> Result:
+def _bce_result(logits: ArrayFacts, targets: ArrayFacts, scale: float, method: str) -> Result:
     require_choice(method, "method", BACKWARD.names)
     _checked("bce", logits, targets)
     return logits.shape, np.float32
@@ -477,7 +477,7 @@ def kl_launches(
 
 
 _NAMES = "logits", "targets"
-_BCE = Door(
+_BCE = EntryPoint(
     "bce_gradient", _NAMES, _bce_result, _bce_launches, in_place=_NAMES,
     options=("scale", "method"),
 )  # fmt: skip
@@ -488,7 +488,7 @@ def bce_gradient(
     method: str = "auto", stream: Stream = None,
 ) -> Array:  # fmt: skip
     """The gradient of `loss`'s "bce" by the logits, times a factor; `method`: of `BACKWARD`."""
-    return _BCE.enter((logits, targets), (float(scale), method), out, stream)
+    return _BCE.call((logits, targets), (float(scale), method), out, stream)
 
 
 bce_gradient.ladder = BACKWARD

@@ -20,8 +20,8 @@ import numpy as np
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import Array, flat, holds
 from course.kernels.steps import Launch, ceil_div
 
@@ -101,7 +101,7 @@ def sample_gradient(grad, log_variance, noise, out):
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _alike(**arrays: Seen) -> Result:
+def _alike(**arrays: ArrayFacts) -> Result:
     """Shape and type of arrays of float32 that have one shape."""
     (name, first), *others = arrays.items()
     for other, array in arrays.items():
@@ -114,7 +114,7 @@ def _alike(**arrays: Seen) -> Result:
     return first.shape, np.float32
 
 
-def checked_counter(counter: Seen) -> None:
+def checked_counter(counter: ArrayFacts) -> None:
     """Refuse what is no seed and step."""
     if counter.dtype != np.int64 or counter.shape != (2,):
         raise TypeError(
@@ -123,7 +123,7 @@ def checked_counter(counter: Seen) -> None:
         )
 
 
-def _samples(mean: Seen, log_variance: Seen, counter: Seen) -> list[Result]:
+def _samples(mean: ArrayFacts, log_variance: ArrayFacts, counter: ArrayFacts) -> list[Result]:
     checked_counter(counter)
     its = _alike(mean=mean, log_variance=log_variance)
     return [its, its]
@@ -146,7 +146,7 @@ def gradient_launches(grad: Array, log_variance: Array, noise: Array, out: Array
     return [Launch(sample_gradient, ceil_div(grad.size, THREADS), THREADS, arrays)]
 
 
-_SAMPLE = Door(
+_SAMPLE = EntryPoint(
     "reparameterise", ("mean", "log_variance", "counter"), _samples, launches, options=()
 )
 
@@ -179,4 +179,4 @@ def reparameterise(
     ValueError
         For shapes that differ, or strides that do not fit.
     """
-    return _SAMPLE.enter((mean, log_variance, counter), (), None, stream)
+    return _SAMPLE.call((mean, log_variance, counter), (), None, stream)

@@ -16,8 +16,8 @@ import numbers
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.activation import LADDER as ACTIVATION
 from course.kernels.arrays import Array, checked_float32, flat, in_order
@@ -41,9 +41,11 @@ class VAE:
             for half, its in zip(("mean", "spread"), np.split(self.weights[name], 2)):
                 self._there[f"{half} {name}"] = cuda.to_device(its)
         self._device = cuda.get_current_device().id
-        self._encode = Door("encode", ("x",), self._codes, self._to_codes, options=())
-        self._decode = Door("decode", ("z",), self._images, self._to_images, options=())
-        self._sample = Door("sample", ("counter",), self._drawn, self._to_drawn, options=("count",))
+        self._encode = EntryPoint("encode", ("x",), self._codes, self._to_codes, options=())
+        self._decode = EntryPoint("decode", ("z",), self._images, self._to_images, options=())
+        self._sample = EntryPoint(
+            "sample", ("counter",), self._drawn, self._to_drawn, options=("count",)
+        )
 
     @classmethod
     def trained(cls) -> VAE:
@@ -52,11 +54,11 @@ class VAE:
 
     def encode(self, x: Array, stream: Stream = None) -> tuple[Array, Array]:
         """Means and log variances (n, latent) of images x (n, pixels), float32."""
-        return self._encode.enter((x,), (), None, stream)
+        return self._encode.call((x,), (), None, stream)
 
     def decode(self, z: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """Grey levels (n, pixels), from 0 to 1, of codes z (n, latent), float32."""
-        return self._decode.enter((z,), (), out, stream)
+        return self._decode.call((z,), (), out, stream)
 
     def reconstruct(self, x: Array, stream: Stream = None) -> Array:
         """Images through their means: decode(encode(x)[0])."""
@@ -74,23 +76,23 @@ class VAE:
             if not 0 <= counter < 2**63:
                 raise ValueError(f"counter is {counter}; a seed is from 0 to 2**63 - 1")
             counter = np.array([counter, 0], np.int64)
-        return self._sample.enter((counter,), (count,), None, stream)
+        return self._sample.call((counter,), (count,), None, stream)
 
     # ------------------------------------------------------------------ results
-    def _rows(self, array: Seen, name: str, width: int) -> int:
+    def _rows(self, array: ArrayFacts, name: str, width: int) -> int:
         array.must_be_beside(name, "the weights", self._device)
         checked_float32(array, name, 2, f"(n, {width})")
         if array.shape[1] != width:
             raise ValueError(f"{name} has the shape {array.shape}; it must be (n, {width})")
         return array.shape[0]
 
-    def _codes(self, x: Seen) -> list[Result]:
+    def _codes(self, x: ArrayFacts) -> list[Result]:
         return [((self._rows(x, "x", self.shape.pixels), self.shape.latent), np.float32)] * 2
 
-    def _images(self, z: Seen) -> Result:
+    def _images(self, z: ArrayFacts) -> Result:
         return (self._rows(z, "z", self.shape.latent), self.shape.pixels), np.float32
 
-    def _drawn(self, counter: Seen, count: int) -> Result:
+    def _drawn(self, counter: ArrayFacts, count: int) -> Result:
         if not isinstance(count, int) or count < 1:
             raise ValueError(f"count is {count!r}; it must be a whole number of at least 1")
         counter.must_be_beside("counter", "the weights", self._device)

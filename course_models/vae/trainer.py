@@ -17,8 +17,8 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.dispatch.graphs import captured
-from course.dispatch.prepared import Attribute, Packed, allow_shared
+from course.dispatch.graphs import capture_graph
+from course.dispatch.prepared import Attribute, PreparedLaunch, allow_shared
 from course.kernels.gemm.small_tile import PRECISIONS
 from course_models.training.adam import BETA1, BETA2
 from course_models.vae.block_sync import MISSING
@@ -110,11 +110,11 @@ class FusedTrainer:
         #: Both launches as the simulator runs them, with their arguments: for `trace`.
         shown = forward_of(*of, at_once, "grid")
         self.as_simulated = tuple(zip((shown, update_of(*of, shown, "grid")), ours, strict=True))
-        early = (Attribute.early(),) if way == "early" else ()
+        early = (Attribute.dependent(),) if way == "early" else ()
         #: Of even steps, and of odd ones: the forward launch, and the update's.
         self._launches = [
             (
-                self._ready(forward, first, Attribute.all_at_once(), *early),
+                self._ready(forward, first, Attribute.cooperative(), *early),
                 self._ready(update, second, *early),
             )
             for first, second in map(self._given, range(2))
@@ -182,7 +182,7 @@ class FusedTrainer:
         allow_shared(its.kernel, its.types, its.shared, SHARE)
         configured = its.kernel[its.blocks, its.threads, 0, its.shared]
         if self._alone:
-            return Packed(configured, given, 0, attributes)
+            return PreparedLaunch(configured, given, 0, attributes)
         return lambda stream, addresses: configured(*given)
 
     def _queue(self, steps: int) -> None:
@@ -194,7 +194,7 @@ class FusedTrainer:
             while steps - done >= size:
                 if size not in self._graphs:
                     origin = module.cuda.Stream(non_blocking=True)
-                    self._graphs[size], _ = captured(
+                    self._graphs[size], _ = capture_graph(
                         origin,
                         lambda: self._launch(origin.ptr, 0, size),  # noqa: B023
                     )

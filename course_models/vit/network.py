@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen, handle_of
-from course.dispatch.entry import Door, Result, Stream
-from course.dispatch.graphs import captured
-from course.dispatch.slots import Layout, in_c_order, workspace
+from course.dispatch.array_facts import ArrayFacts, handle_of
+from course.dispatch.entry import EntryPoint, Result, Stream
+from course.dispatch.graphs import capture_graph
+from course.dispatch.slots import ArraySlot, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
 from course.kernels.gemm import gemv, unfused_epilogue
@@ -97,12 +97,14 @@ class ViT:
         pool = self.flags.buffers == "asynchronous"
         launches = self._pool_launches if pool else self._all_launches
         options = None if pool else ()
-        self._whole = Door(
+        self._whole = EntryPoint(
             "vit", ("images",), self._scores, launches, packs=not pool, options=options
         )
         tokens = self._embedded, self._token_launches
-        self._tokens = Door("tokens", ("images",), *tokens, options=())
-        self._block = Door("block", ("x",), self._same, self._block_launches, options=("number",))
+        self._tokens = EntryPoint("tokens", ("images",), *tokens, options=())
+        self._block = EntryPoint(
+            "block", ("x",), self._same, self._block_launches, options=("number",)
+        )
 
     def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """Scores (n, classes) of images (n, channels, side, side), float16.
@@ -123,7 +125,7 @@ class ViT:
                     "NumPy's, or choose the patches 'gemm'"
                 )
             images, _ = self.embedding.embed(images, way, method=self.flags.product)
-        return self._whole.enter((images,), (), out, stream)
+        return self._whole.call((images,), (), out, stream)
 
     def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """What images are before the first block: (n, tokens, width), float16."""
@@ -132,7 +134,7 @@ class ViT:
                 f"patches {self.flags.patches!r} come by way of the host: ask embedding.embed, or "
                 f"choose one of {', '.join(ON_GPU)}"
             )
-        return self._tokens.enter((images,), (), out, stream)
+        return self._tokens.call((images,), (), out, stream)
 
     def block(
         self, number: int, x: Array, out: Array | None = None, stream: Stream = None
@@ -140,7 +142,7 @@ class ViT:
         """What block `number` makes of x (n, tokens, width), float16; `out` is not x."""
         if not is_whole(number) or not 0 <= number < self.shape.depth:
             raise ValueError(f"block is {number!r}; it must be from 0 to {self.shape.depth - 1}")
-        return self._block.enter((x,), (int(number),), out, stream)
+        return self._block.call((x,), (int(number),), out, stream)
 
     # ------------------------------------------------------------------ what is done
     def steps(self) -> list[Step]:
@@ -327,7 +329,7 @@ class ViT:
         """Images, or the tokens of how many, that have this shape."""
         return shape[0] if len(shape) != 2 else shape[0] // self.shape.tokens
 
-    def _scores(self, images: Seen) -> Result:
+    def _scores(self, images: ArrayFacts) -> Result:
         images.must_be_beside("images", "the weights", self._device)
         if self.flags.patches in ON_GPU:
             checked_images(images, *self._sizes)
@@ -338,7 +340,7 @@ class ViT:
         views = self._views(len(scores), steps) | {"images": images, "scores": scores}
         return [launch for step in steps for launch in step.launches(views)]
 
-    def _embedded(self, images: Seen) -> Result:
+    def _embedded(self, images: ArrayFacts) -> Result:
         self._scores(images)
         return (images.shape[0], self.shape.tokens, self.shape.width), HALF
 
@@ -348,7 +350,7 @@ class ViT:
         views |= {name: workspace(shapes[name], HALF) for name in ("rows", "begun")}
         return self._patches(views)
 
-    def _same(self, x: Seen, number: int) -> Result:
+    def _same(self, x: ArrayFacts, number: int) -> Result:
         x.must_be_beside("x", "the weights", self._device)
         holds(x, "x", HALF)
         wanted = self.shape.tokens, self.shape.width
@@ -368,11 +370,11 @@ OUTSIDE = ("images", "scores")  # buffers that the caller has
 
 def part(array: Array, axis: int, number: int) -> Array:
     """``array[..., number, ...]`` at that axis, a view, of a layout, too."""
-    if not isinstance(array, Layout):
+    if not isinstance(array, ArraySlot):
         return array[(*(slice(None),) * axis, number)]
     offset = array.offset + number * array.strides[axis]
     left = [sizes[:axis] + sizes[axis + 1 :] for sizes in (array.shape, array.strides)]
-    return Layout(array.slot, *left, array.dtype, offset, array.beyond)
+    return ArraySlot(array.slot, *left, array.dtype, offset, array.beyond)
 
 
 def rows_of(array: Array, name: str) -> Array:
@@ -382,8 +384,8 @@ def rows_of(array: Array, name: str) -> Array:
 
 def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:
     """An array of float16 that lies `place` bytes behind the start of memory."""
-    if isinstance(memory, Layout):
-        return Layout(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, place)
+    if isinstance(memory, ArraySlot):
+        return ArraySlot(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, place)
     size = HALF.itemsize * math.prod(shape)
     return memory[place : place + size].view(HALF).reshape(shape)
 
@@ -413,7 +415,7 @@ class Graph:
         with self._stream:
             self.out = call(*arrays)  # compiles, and takes the memory
             self._stream.synchronize()
-            self._graph, _ = captured(self._stream, lambda: call(*arrays, out=self.out))
+            self._graph, _ = capture_graph(self._stream, lambda: call(*arrays, out=self.out))
         self._current = cupy.cuda.get_current_stream
 
     def __call__(self) -> Array:

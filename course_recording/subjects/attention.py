@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from course import backend
-from course.dispatch.entry import Door
+from course.dispatch.entry import EntryPoint
 from course.dispatch.slots import name_of
 from course.kernels import norm
 from course.kernels.attention import attention
@@ -133,7 +133,7 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
     own = {"ours"}
     for name, made in makes.items():
         step = door_of(made)
-        programs[name] = lambda i, step=step: step.enter((x[i], gamma, beta), (), outs[i])
+        programs[name] = lambda i, step=step: step.call((x[i], gamma, beta), (), outs[i])
         own.add(name)
 
     def right(variant: str, call: Callable) -> float:
@@ -145,14 +145,14 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
           ["PyTorch"], sets, moved, {})  # fmt: skip
 
 
-def door_of(made: Callable) -> Door:
+def door_of(made: Callable) -> EntryPoint:
     """The way in of a step of the ladder in halves, or of a shape of a sweep."""
 
     def launches(x: Any, gamma: Any, beta: Any, out: Any, stream: Any = 0) -> list:
         kernel, blocks, threads, _ = made(*x.shape, norm.Variant(name_of(out.dtype)))
         return [(kernel[blocks, threads, stream], (x, gamma, beta, np.float32(EPS), out))]
 
-    return Door("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)
+    return EntryPoint("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)
 
 
 def timed(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda, one_line
-from course.dispatch.array_facts import look_for
+from course.dispatch.array_facts import reader_of
 from course.kernels.activation import activation, activation_gradient
 from course.kernels.norm import layer_norm, layer_norm_backward
 from course.kernels.reconstruct.ladder import reconstruct
@@ -130,8 +130,8 @@ def steps(bench: Any) -> None:
     if not torch:
         return
     x = torch.zeros(ROWS, COLUMNS, device="cuda")
-    y, look = softmax(x), look_for(x)
-    plan = forward._DOOR.plans[("auto",), look(x)[0]]
+    y, look = softmax(x), reader_of(x)
+    plan = forward._ENTRY.plans[("auto",), look(x)[0]]
     make, where, current, device, _, slots, launch, how = plan.parts()
 
     def write() -> None:

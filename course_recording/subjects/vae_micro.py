@@ -24,7 +24,7 @@ import numpy as np
 
 from course.kernels import activation, transpose
 from course.kernels.gemm import float32 as matmul
-from course.kernels.steps import configured, room
+from course.kernels.steps import configured, shared_memory_limit
 from course_lessons.lesson16.parts import gather
 from course_models.training import adam, losses, rng
 from course_recording import peers
@@ -117,7 +117,7 @@ def product(bench, layout, sizes, small):
     for method in matmul.LADDER:
         products, about = TENSOR.get(method), {"operations": work}
         if products:
-            if not room()[1]:
+            if not shared_memory_limit()[1]:
                 note = f"{method} left out: it needs compute capability 8.0"
                 bench.notes += [note] * (note not in bench.notes)
                 continue

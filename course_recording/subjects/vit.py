@@ -35,7 +35,7 @@ import numpy as np
 from PIL import Image
 
 from course import backend
-from course.dispatch.entry import Door
+from course.dispatch.entry import EntryPoint
 from course.kernels import attention
 from course.kernels.gemm import unfused_epilogue
 from course.kernels.gemm.half import gemm
@@ -274,9 +274,11 @@ def components(bench: Any, torch: Any, three: Three, batch: int) -> None:
             return [*product, *unfused_epilogue.launches(out, *last)]
 
         names = "x", "weight", "bias", "other"
-        door = Door("apart", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches,
-                    options=())  # fmt: skip
-        return lambda i: door.enter((given[i], *of(layer), other[i]))
+        entry = EntryPoint(
+            "unfused", names, lambda x, w, *_: ((x.shape[0], w.shape[0]), x.dtype), launches,
+            options=(),
+        )  # fmt: skip
+        return lambda i: entry.call((given[i], *of(layer), other[i]))
 
     def normed(i: int, double: bool = False) -> Any:
         parts = (x[i], *of("norm1"))

@@ -28,7 +28,7 @@ import course.kernels
 import course_app.kernels
 import course_models
 from course.backend import cuda
-from course.dispatch.entry import Door
+from course.dispatch.entry import EntryPoint
 
 F = np.float64
 
@@ -135,7 +135,7 @@ def modules() -> Iterator[pkgutil.ModuleInfo]:
         yield from pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 
 
-def doors() -> dict[str, tuple[Door, Callable]]:
+def doors() -> dict[str, tuple[EntryPoint, Callable]]:
     """All entry points of kernels, and the function that enters each, by its name."""
     found = {}
     for one in modules():
@@ -145,7 +145,7 @@ def doors() -> dict[str, tuple[Door, Callable]]:
                 if "enter" in function.__code__.co_names:
                     for name in function.__code__.co_names:
                         door = getattr(module, name, None)
-                        if isinstance(door, Door):
+                        if isinstance(door, EntryPoint):
                             found[door.name] = door, function
     return found
 

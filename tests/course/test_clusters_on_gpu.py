@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course import backend
-from course.kernels.steps import no_warpgroups
+from course.kernels.steps import hopper_refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -27,7 +27,8 @@ assert all((np.sort(row) == np.sort(a.ravel())).all() for row in out.copy_to_hos
 
 
 @pytest.mark.skipif(
-    backend.gpu() is None or bool(no_warpgroups()), reason="needs a GPU that has clusters"
+    backend.gpu() is None or bool(hopper_refusal()),
+    reason="needs a GPU that has clusters",
 )
 def test_blocks_arrive_and_are_sent_tiles_in_a_process_that_may_not_hang():
     subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, timeout=90, check=True)

@@ -67,10 +67,10 @@ def test_older_gpus_have_no_such_instruction(target):
 def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
     device = type("Device", (), {"compute_capability": capability})
     monkeypatch.setattr(backend.cuda, "get_current_device", lambda: device)
-    (one,) = launches.early(Launch(lambda: follow())) or (None,)
+    (one,) = launches.attributes_behind(Launch(lambda: follow())) or (None,)
     assert (one is not None) == (capability >= (9, 0))
-    assert launches.early(Launch(lambda: 1)) == ()
-    assert launches.early(object()) == ()
+    assert launches.attributes_behind(Launch(lambda: 1)) == ()
+    assert launches.attributes_behind(object()) == ()
 
 
 def test_all_launches_of_a_vision_transformer_wait():

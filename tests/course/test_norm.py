@@ -20,7 +20,7 @@ from course.kernels.norm.backward_registers import backward_config, backward_in_
 from course.kernels.norm.first_steps import FIRST_STEPS, NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm, method_for
 from course.kernels.norm.registers import row_config, rows_in_registers, short_config
-from course.kernels.steps import room
+from course.kernels.steps import shared_memory_limit
 from course_recording.frame import Bench, WrongResult
 from course_recording.peers import cuda_cpp
 from course_recording.subjects import norm as bench_norm
@@ -450,10 +450,12 @@ def test_the_bench_times_right_programs(monkeypatch):
     norm_lengths.run(frame)
     for name in ("layer norm", "layer norm + gelu"):
         assert all((name, method, "9x40", "float32") in frame.rows for method in STEPS)
-        assert ((name, REGISTERS_AND_SHARED, "9x40", "float32") in frame.rows) == room()[1]
+        assert (
+            (name, REGISTERS_AND_SHARED, "9x40", "float32") in frame.rows
+        ) == shared_memory_limit()[1]
     assert (
         f"{REGISTERS_AND_SHARED} left out: it needs compute capability 8.0" in frame.notes
-    ) != room()[1]
+    ) != shared_memory_limit()[1]
     assert ("layer norm + gelu", "auto", "9x40", "float16") in frame.rows
     assert ("layer norm + gelu", "auto", "3x300", "float32") in frame.rows
     assert all(("layer norm backward", m, "9x40", "float32") in frame.rows for m in BACKWARD)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda
-from course.dispatch.slots import Layout, planning
+from course.dispatch.slots import ArraySlot, planning
 from course.kernels.gemm import unfused_epilogue
 from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course_models.vit.buffers import lifetimes, packed
@@ -223,7 +223,7 @@ def test_launches_can_be_prepared_without_memory(given):
         (lambda *two: vit._block_launches(*two, number=0), x, x),
     ):
         there = prepared(launches, cuda.to_device(first), cuda.to_device(out))
-        layouts = [Layout(n, one.shape, one.strides, one.dtype) for n, one in
+        layouts = [ArraySlot(n, one.shape, one.strides, one.dtype) for n, one in
                    enumerate((first, out))]  # fmt: skip
         with planning(2):
             assert prepared(launches, *layouts) == there

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from course.kernels.tensor_maps import TensorMapType
 from numba import types
 
 from course.compiler.facts import Compiled, CompilerMissing, compiled

@@ -24,9 +24,9 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
-from course.dispatch.slots import Layout, name_of, workspace
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
+from course.dispatch.slots import ArraySlot, name_of, workspace
 from course.kernels import softmax
 from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
@@ -37,11 +37,11 @@ from course.kernels.steps import (
     Launch,
     Step,
     ceil_div,
+    hopper_refusal,
     multiprocessors,
-    no_warpgroups,
     require_choice,
-    room,
     round_up,
+    shared_memory_limit,
 )
 from warpsim.ptx import TensorMap
 
@@ -49,7 +49,7 @@ SIZES = (32, 64, 128)  # of a head
 MOST = 65_535  # blocks along the second and the third axis of a grid
 
 
-def result(q: Seen, k: Seen, v: Seen, scale: float | None, method: str) -> Result:
+def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, method: str) -> Result:
     """Shape and type of the output, of what is right."""
     require_choice(method, "method", LADDER.names)
     for array, name in ((q, "q"), (k, "k"), (v, "v")):
@@ -181,7 +181,7 @@ def _in_memory_refusal(p):
 
 
 def _fused_refusal(p):
-    size, most = _keys_and_values(p), room()[0]
+    size, most = _keys_and_values(p), shared_memory_limit()[0]
     if size > most:
         return (
             f"keeps a head's keys and values in shared memory: those of {p.tokens:,} tokens are "
@@ -195,7 +195,7 @@ def _online_refusal(p):
 
 
 def _wgmma_refusal(p):
-    if wrong := no_warpgroups() or _online_refusal(p):
+    if wrong := hopper_refusal() or _online_refusal(p):
         return wrong
     if p.size != SIZE:
         return f"takes heads of {SIZE}, not of {p.size}"
@@ -218,17 +218,19 @@ LADDER = Ladder("attention", HeadsProblem.of, {
 }, _best)  # fmt: skip
 
 
-def _rows(array: Array) -> Layout:
+def _rows(array: Array) -> ArraySlot:
     """All tokens of all images as the rows of a matrix, of numbers of all heads."""
     batch, tokens, heads, size = array.shape
     shape, strides = (batch * tokens, heads * size), (array.strides[1], array.dtype.itemsize)
-    if isinstance(array, Layout):
+    if isinstance(array, ArraySlot):
         return dataclasses.replace(array, shape=shape, strides=strides)
     about = array.__cuda_array_interface__ | {"shape": shape, "strides": strides}
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 
-_DOOR = Door("attention", ("q", "k", "v"), result, LADDER.launches, options=("scale", "method"))
+_ENTRY = EntryPoint(
+    "attention", ("q", "k", "v"), result, LADDER.launches, options=("scale", "method")
+)
 
 
 def attention(
@@ -265,7 +267,7 @@ def attention(
     ValueError
         For shapes or strides that do not fit, an unknown method, a method that they cannot have.
     """
-    return _DOOR.enter((q, k, v), (scale, method), out, stream)
+    return _ENTRY.call((q, k, v), (scale, method), out, stream)
 
 
 attention.ladder = LADDER

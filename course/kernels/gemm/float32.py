@@ -38,8 +38,8 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import (
     WIDE,
     Array,
@@ -339,7 +339,7 @@ LADDER = Ladder("matmul", MatmulProblem.of, {
 }, _best)  # fmt: skip
 
 
-def _result(a: Seen, b: Seen, layout: str, method: str) -> Result:
+def _result(a: ArrayFacts, b: ArrayFacts, layout: str, method: str) -> Result:
     if a.dtype in HALVES:
         return gemm_result(a, b, None, None, layout, "", method)
     require_choice(method, "method", LADDER.names)
@@ -367,7 +367,9 @@ def sum_launches(grad: Array, out: Array) -> list[Launch]:
     return [Launch(bias_backward, ceil_div(out.size, WARP), (WARP, HIGH), arrays)]
 
 
-_DOOR = Door("matmul", ("a", "b"), _result, _launches, empty=True, options=("layout", "method"))
+_ENTRY = EntryPoint(
+    "matmul", ("a", "b"), _result, _launches, empty=True, options=("layout", "method")
+)
 
 
 def matmul(
@@ -408,7 +410,7 @@ def matmul(
     ValueError
         For shapes or strides that do not fit, an unknown layout or method.
     """
-    return _DOOR.enter((a, b), (layout, method), out, stream)
+    return _ENTRY.call((a, b), (layout, method), out, stream)
 
 
 matmul.ladder = LADDER

@@ -30,8 +30,8 @@ import numpy as np
 
 from course import backend
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import Array, address_of, flat, holds, in_order
 from course.kernels.gemm import mma_sync, split_k, tma, warp_specialised, wgmma
@@ -42,8 +42,8 @@ from course.kernels.steps import (
     Launch,
     Step,
     ceil_div,
+    hopper_refusal,
     multiprocessors,
-    no_warpgroups,
     require_choice,
 )
 from warpsim.ptx import TensorMap
@@ -111,7 +111,7 @@ def config_for(
 # --- what is given --------------------------------------------------------------------------------
 
 
-def checked_sizes(a: Seen, b: Seen, layout: str) -> tuple[int, int]:
+def checked_sizes(a: ArrayFacts, b: ArrayFacts, layout: str) -> tuple[int, int]:
     """Rows and columns of a product; ValueError for a layout or shapes that do not fit."""
     require_choice(layout, "layout", LAYOUTS)
     wanted = [
@@ -134,8 +134,8 @@ def checked_sizes(a: Seen, b: Seen, layout: str) -> tuple[int, int]:
 
 
 def result(
-    a: Seen, b: Seen, bias: Seen | None, residual: Seen | None, layout: str, activation: str,
-    method: str,
+    a: ArrayFacts, b: ArrayFacts, bias: ArrayFacts | None, residual: ArrayFacts | None,
+    layout: str, activation: str, method: str,
 ) -> Result:  # fmt: skip
     """Shape and type of a product, of what is right."""
     require_choice(activation, "activation", ACTIVATIONS)
@@ -246,7 +246,7 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
 
 
 def _tma_refusal(p):
-    if wrong := no_warpgroups():
+    if wrong := hopper_refusal():
         return wrong
     if not p.tma:
         return "needs rows that begin at multiples of 16 bytes, and those of one array do not"
@@ -274,7 +274,7 @@ LADDER = Ladder("gemm", GemmProblem.of, {
     "roles": Step(_by_tma((1,)), _tma_refusal, (9, 0)),
     "split": Step(_by_tma(SPLITS), _tma_refusal, (9, 0)),
 }, _best)  # fmt: skip
-_DOOR = Door("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,
+_ENTRY = EntryPoint("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,
              optional=("bias", "residual"), empty=True, in_place=("residual",),
              options=("layout", "activation", "method"))  # fmt: skip
 
@@ -317,7 +317,7 @@ def gemm(
         For shapes or strides that do not fit, an unknown word, a method that they cannot have.
     """
     options = layout, activation, method
-    return _DOOR.enter((a, b, bias, residual), options, out, stream)
+    return _ENTRY.call((a, b, bias, residual), options, out, stream)
 
 
 gemm.ladder = LADDER

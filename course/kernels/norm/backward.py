@@ -29,8 +29,8 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
@@ -302,8 +302,8 @@ BACKWARD = Ladder(
 
 
 def _results(
-    dy: Seen, x: Seen, gamma: Seen | None, beta: Seen | None, eps: float, parameters: bool,
-    method: str, activation: str | None,
+    dy: ArrayFacts, x: ArrayFacts, gamma: ArrayFacts | None, beta: ArrayFacts | None, eps: float,
+    parameters: bool, method: str, activation: str | None,
 ) -> list[Result | None]:  # fmt: skip
     columns = check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     checked(dy, "dy", like=x)
@@ -328,7 +328,7 @@ def _launches(
 
 
 _NAMES = ("dy", "x", "gamma", "beta")
-_DOOR = Door(
+_ENTRY = EntryPoint(
     "layer_norm_backward", _NAMES, _results, _launches, ("gamma", "beta"), empty=True,
     options=("eps", "parameters", "method", "activation"),
 )  # fmt: skip
@@ -376,7 +376,7 @@ def layer_norm_backward(
     """
     if isinstance(eps, np.generic):  # which would be compared in its own precision
         eps = eps.item()
-    return _DOOR.enter((dy, x, gamma, beta), (eps, parameters, method, activation), None, stream)
+    return _ENTRY.call((dy, x, gamma, beta), (eps, parameters, method, activation), None, stream)
 
 
 layer_norm_backward.ladder = BACKWARD

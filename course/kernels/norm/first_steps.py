@@ -23,7 +23,7 @@ from numba import float32
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
 from course.kernels.arrays import Array
-from course.kernels.steps import Launch, Step, ceil_div, room
+from course.kernels.steps import Launch, Step, ceil_div, shared_memory_limit
 from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
@@ -187,7 +187,7 @@ class NormProblem(NamedTuple):
     @property
     def room(self) -> tuple[int, bool]:
         """Bytes of shared memory that a block can have, whether it can be copied to meanwhile."""
-        return self.limits or room()
+        return self.limits or shared_memory_limit()
 
     @property
     def variant(self) -> Variant:

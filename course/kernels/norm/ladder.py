@@ -21,8 +21,8 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import (
     MOST,
@@ -189,7 +189,12 @@ LADDER = Ladder(
 
 
 def _result(
-    x: Seen, gamma: Seen | None, beta: Seen | None, eps: float, method: str, activation: str | None
+    x: ArrayFacts,
+    gamma: ArrayFacts | None,
+    beta: ArrayFacts | None,
+    eps: float,
+    method: str,
+    activation: str | None,
 ) -> Result:
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     require_choice(method, "method", LADDER.names)
@@ -206,7 +211,7 @@ def _launches(
     return LADDER.launches(matrix(x, "x"), gamma, beta, matrix(out, "out"), **options)
 
 
-_DOOR = Door(
+_ENTRY = EntryPoint(
     "layer_norm", ("x", "gamma", "beta"), _result, _launches, ("gamma", "beta"), in_place=("x",),
     options=("eps", "method", "activation"),
 )  # fmt: skip
@@ -263,7 +268,7 @@ def layer_norm(
     """
     if isinstance(eps, np.generic):  # which would be compared in its own precision
         eps = eps.item()
-    return _DOOR.enter((x, gamma, beta), (eps, method, activation), out, stream)
+    return _ENTRY.call((x, gamma, beta), (eps, method, activation), out, stream)
 
 
 layer_norm.ladder = LADDER
@@ -300,7 +305,7 @@ def check_activation(activation: str | None) -> None:
         raise ValueError(f"there is no activation {activation!r}: choose one of {names}")
 
 
-def check_rows(x: Seen, factors: dict[str, Seen | None], eps: float) -> int:
+def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float) -> int:
     """The length of the rows."""
     shape = checked(x, "x").shape
     if not shape or not 1 <= shape[-1] <= LONGEST:

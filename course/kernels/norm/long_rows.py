@@ -32,7 +32,7 @@ from numba import float32, int32, int64, uint32
 from course.backend import cuda
 from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
 from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
-from course.kernels.steps import room
+from course.kernels.steps import shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
@@ -441,7 +441,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
 
 def in_both(rows: int, columns: int, variant: Variant) -> Made:
     """The kernel for rows of a length, and what it is launched with."""
-    config = split_config(columns, room()[0], variant.shifted)
+    config = split_config(columns, shared_memory_limit()[0], variant.shifted)
     variant = replace(split_variant(config, variant, columns), keep_in_l2=False)
     most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // config.threads)
     size = dynamic_shared(config, columns, variant.shifted)

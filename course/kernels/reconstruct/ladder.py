@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda, gpu
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, Array, are_aligned, whole
 from course.kernels.gemm.tiles import DEPTH
@@ -47,8 +47,8 @@ from course.kernels.steps import (
     Launch,
     Step,
     ceil_div,
+    hopper_refusal,
     multiprocessors,
-    no_warpgroups,
     round_up,
 )
 from warpsim.ptx import TensorMap
@@ -252,7 +252,7 @@ def _warpgroups(p, u, s, vt, out, k):
 def _warpgroups_refusal(p):
     if p.images:
         return "takes one image, u (rows, r), and not a stack, u (images, rows, r)"
-    return no_warpgroups() or _strided_refusal(p)
+    return hopper_refusal() or _strided_refusal(p)
 
 
 # --- the ladder -----------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def _best(p):
     if not gpu() or (not p.images and (min(p.rows, p.columns) < 64 or p.k < 4)):
         return "warp tiles" if p.images else "naive"
     operations, pixels = 2 * p.rows * p.columns * p.k, p.rows * p.columns
-    if p.images or operations < GROUPS_ENOUGH or p.k < GROUPS_FROM or no_warpgroups():
+    if p.images or operations < GROUPS_ENOUGH or p.k < GROUPS_FROM or hopper_refusal():
         least = THIN_OF_MANY if p.images else THIN_FROM
         thin = least <= p.k <= thin_tiles.DEEPEST and p.capability >= THIN.capability
         thin &= p.columns % 4 == 0 and (p.images > 0 or pixels >= THIN_PIXELS)
@@ -345,7 +345,7 @@ def work_of(name: str, m: int, n: int, k: int, images: int = 1) -> dict[str, Any
     return work
 
 
-def _result(u: Seen, s: Seen, vt: Seen, k: int, method: str) -> Result:
+def _result(u: ArrayFacts, s: ArrayFacts, vt: ArrayFacts, k: int, method: str) -> Result:
     shapes = [array.shape for array in (u, s, vt)]
     fit = len(shapes[0]) in (2, 3) and len(shapes[2]) == len(shapes[0]) == len(shapes[1]) + 1
     if fit:
@@ -384,7 +384,7 @@ def _part(arrays: list, options: tuple) -> list:
     ]  # fmt: skip
 
 
-_DOOR = Door("reconstruct", ("u", "s", "vt"), _result, LADDER.launches, part=_part,
+_ENTRY = EntryPoint("reconstruct", ("u", "s", "vt"), _result, LADDER.launches, part=_part,
              options=("k", "method"))  # fmt: skip
 
 
@@ -432,7 +432,7 @@ def reconstruct(
     """
     if type(k) is not int:  # 2.0 and True are as good as 2 and 1 to find a plan by
         k = whole(k, "k", "whole number of singular values")
-    return _DOOR.enter((u, s, vt), (k, method), out, stream)
+    return _ENTRY.call((u, s, vt), (k, method), out, stream)
 
 
 reconstruct.ladder = LADDER

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from numba import float32, int32
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
@@ -161,7 +161,7 @@ BACKWARD = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _result(dy: Seen, y: Seen, method: str) -> Result:
+def _result(dy: ArrayFacts, y: ArrayFacts, method: str) -> Result:
     require_choice(method, "method", BACKWARD.names)
     return alike({"dy": dy, "y": y}, rows=True)
 
@@ -170,7 +170,7 @@ def _launches(dy: Array, y: Array, dx: Array, method: str) -> list[Launch]:
     return BACKWARD.launches(matrix(dy, "dy"), matrix(y, "y"), matrix(dx, "out"), method=method)
 
 
-_DOOR = Door(
+_ENTRY = EntryPoint(
     "softmax_backward", ("dy", "y"), _result, _launches, in_place=("dy", "y"), options=("method",)
 )
 
@@ -207,7 +207,7 @@ def softmax_backward(
         For an unknown method, or one that does not hold such rows; numbers instead of rows, arrays
         that do not fit each other, or strides that do not.
     """
-    return _DOOR.enter((dy, y), (method,), out, stream)
+    return _ENTRY.call((dy, y), (method,), out, stream)
 
 
 softmax_backward.ladder = BACKWARD

@@ -22,8 +22,8 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
@@ -459,7 +459,7 @@ LADDER = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _result(x: Seen, method: str) -> Result:
+def _result(x: ArrayFacts, method: str) -> Result:
     require_choice(method, "method", LADDER.names)
     return alike({"x": x}, rows=True)
 
@@ -468,7 +468,7 @@ def _launches(x: Array, out: Array, method: str) -> list[Launch]:
     return LADDER.launches(matrix(x, "x"), matrix(out, "out"), method=method)
 
 
-_DOOR = Door("softmax", ("x",), _result, _launches, in_place=("x",), options=("method",))
+_ENTRY = EntryPoint("softmax", ("x",), _result, _launches, in_place=("x",), options=("method",))
 
 
 def softmax(
@@ -499,7 +499,7 @@ def softmax(
         For other types of elements; an unknown method, or one that does not hold such rows; shapes
         or strides that do not fit.
     """
-    return _DOOR.enter((x,), (method,), out, stream)
+    return _ENTRY.call((x,), (method,), out, stream)
 
 
 softmax.ladder = LADDER

@@ -31,8 +31,8 @@ import threading
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import Array, whole
 from course.kernels.svd.ladder import LADDER, NotConverged, Solver, SVDProblem
 from course.kernels.svd.truncated import RankSolver, check_rank
@@ -82,7 +82,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
     """
-    return _SVD.enter((a,), (method,), None, stream)
+    return _SVD.call((a,), (method,), None, stream)
 
 
 def rank_k(
@@ -127,7 +127,7 @@ def rank_k(
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
-    return _RANK_K.enter((a,), (k, power, seed, method), None, stream)
+    return _RANK_K.call((a,), (k, power, seed, method), None, stream)
 
 
 def forget() -> None:
@@ -152,13 +152,13 @@ def _rank_solver(
 # --- the way in -----------------------------------------------------------------------------------
 
 
-def _results(a: Seen, k: int) -> list[Result]:
+def _results(a: ArrayFacts, k: int) -> list[Result]:
     """Shapes of u, s, vt."""
     *batch, m, n = a.shape
     return [((*batch, m, k), np.float32), ((*batch, k), np.float32), ((*batch, k, n), np.float32)]
 
 
-def _checked(a: Seen) -> Seen:
+def _checked(a: ArrayFacts) -> ArrayFacts:
     """The array, if it is one that can be decomposed."""
     if a.dtype != np.float32:
         raise TypeError(
@@ -176,7 +176,7 @@ def _checked(a: Seen) -> Seen:
     return a
 
 
-def _result_of_svd(a: Seen, method: str) -> list[Result]:
+def _result_of_svd(a: ArrayFacts, method: str) -> list[Result]:
     LADDER.choose(method, SVDProblem(min(_checked(a).shape[-2:])))
     return _results(a, min(a.shape[-2:]))
 
@@ -190,7 +190,7 @@ def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
         _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
 
 
-def _result_of_rank_k(a: Seen, k: int, power: int, seed: int, method: str) -> list[Result]:
+def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str) -> list[Result]:
     check_rank(_checked(a).shape, k, power)
     return _results(a, k)
 
@@ -220,7 +220,7 @@ def _batch(array: Array, axes: int) -> Array:
     return array if array.ndim > axes else cuda.as_cuda_array(_Stack(array), sync=False)
 
 
-_SVD = Door("svd", ("a",), _result_of_svd, _svd, whole=True)
-_RANK_K = Door("rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True)
+_SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True)
+_RANK_K = EntryPoint("rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True)
 
 svd.ladder = rank_k.ladder = LADDER

@@ -14,7 +14,7 @@ import numpy as np
 
 from course import kernel_cache
 from course.backend import cuda
-from course.dispatch.graphs import Replayed
+from course.dispatch.graphs import ReplayedGraph
 from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
@@ -150,7 +150,7 @@ class Solver:
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernel_cache.keep(*kernel_cache.kernels_of(batched, blocks, ends, qr, rotate))
+        kernel_cache.cached(*kernel_cache.kernels_of(batched, blocks, ends, qr, rotate))
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
@@ -185,7 +185,7 @@ class Solver:
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
         self.queued = min(self.step.sweeps_before_check, MOST_SWEEPS)  # sweeps before the host asks
-        self._first_sweeps, self._more_sweeps = Replayed(), Replayed()
+        self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose.

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.graphs import Replayed, copied
+from course.dispatch.graphs import ReplayedGraph, copied
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import round_up
 from course.kernels.svd import ends
@@ -94,7 +94,7 @@ class RankSolver:
         self.b = cuda.device_array((batch, wide, columns), np.float32)
         self.u = cuda.device_array((batch, wide, most), np.float32)
         self.of_rows, self.of_columns = (Reflections(batch, n, wide) for n in (rows, columns))
-        self._launches = Replayed()
+        self._launches = ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose; as `Solver` is called, with k columns and rows of u and vt.

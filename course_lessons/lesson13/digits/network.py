@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.array_facts import Seen
-from course.dispatch.entry import Door, Result, Stream
+from course.dispatch.array_facts import ArrayFacts
+from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.gemm.gemv import LADDER as LINEAR
@@ -202,7 +202,9 @@ class Network:
             "whole": Step(self._whole, lambda p: whole_refusal(p.side)),
         }
         self.ladder = Ladder("a network", DigitsProblem.of, steps, best=lambda p: "fused")
-        self._door = Door("a network", ("x",), self._result, self._launches, options=("method",))
+        self._entry = EntryPoint(
+            "a network", ("x",), self._result, self._launches, options=("method",)
+        )
 
     def _whole(self, p: DigitsProblem, x: Array, scores: Array) -> list[Launch]:
         kernel = whole(function_of(self.weights.activation), p.side)
@@ -236,7 +238,7 @@ class Network:
         """What computes batches again and again, ready to be called with (x, scores)."""
         return Program(self, method, stream)
 
-    def _result(self, x: Seen, method: str) -> Result:
+    def _result(self, x: ArrayFacts, method: str) -> Result:
         require_choice(method, "method", self.ladder.names)
         x.must_be_beside("x", "the weights", self.device)
         side = self.weights.side
@@ -283,4 +285,4 @@ class Network:
             For another shape or strides, a method that does not exist, or images that are too large
             for "whole".
         """
-        return self._door.enter((x,), (method,), out, stream)
+        return self._entry.call((x,), (method,), out, stream)

@@ -315,7 +315,7 @@ def test_accesses_are_as_wide_as_those_of_float16():
 
 
 def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
-    there = layout.Layout(0, (3, 4), (8, 2), BFLOAT16)
+    there = layout.ArraySlot(0, (3, 4), (8, 2), BFLOAT16)
     assert there.numba_type() == bfloat16[:, ::1] and there.nbytes == 24
 
     def kernel(x):

@@ -156,10 +156,10 @@ def test_a_plan_serves_arrays_that_look_alike_and_no_others(kind):
 
 def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(doors, "MOST_PLANS", 3)
-    door = doors.Door("softmax", ("x",), *_parts(), options=("method",))
+    door = doors.EntryPoint("softmax", ("x",), *_parts(), options=("method",))
     for columns in range(1, 9):
         x = random(2, columns)
-        assert np.allclose(door.enter((x,), ("registers",)), exact_softmax(x), atol=1e-6)
+        assert np.allclose(door.call((x,), ("registers",)), exact_softmax(x), atol=1e-6)
     assert len(door.plans) <= 3
 
 
@@ -236,7 +236,7 @@ def test_arrays_of_a_gpu_are_refused_where_the_course_simulates(monkeypatch):
         pytest.skip("there is a GPU")
     x = cuda.to_device(X)
     facts = ("numba", X.shape, X.strides, "<f4", 0, False, 0)
-    monkeypatch.setitem(libraries.LOOKS, type(x), lambda array: (facts, 0))
+    monkeypatch.setitem(libraries.READERS, type(x), lambda array: (facts, 0))
     with pytest.raises(ValueError, match="x lies on a GPU, and the course does not use one here"):
         softmax(x)
 
@@ -315,7 +315,7 @@ def test_libraries_of_the_array_api_get_their_own_arrays_back():
     ],
 )  # fmt: skip
 def test_a_layout_is_typed_and_ordered_as_numbas_device_arrays(array):
-    there = layout.Layout(3, array.shape, array.strides, array.dtype, beyond=8)
+    there = layout.ArraySlot(3, array.shape, array.strides, array.dtype, beyond=8)
     assert there.is_c_contiguous() == array.flags.c_contiguous
     assert there.is_f_contiguous() == array.flags.f_contiguous
     assert (there.size, there.ndim, there.nbytes) == (array.size, array.ndim, array.nbytes)
@@ -338,10 +338,10 @@ def test_workspaces_are_arrays_but_in_a_plan():
 
 
 def test_facts_say_what_arrays_are():
-    about, _ = libraries.look_for(X)(X)
-    seen = libraries.Seen(about)
+    about, _ = libraries.reader_of(X)(X)
+    seen = libraries.ArrayFacts(about)
     assert (seen.shape, seen.strides, seen.dtype, seen.device) == (X.shape, X.strides, X.dtype, -1)
-    assert libraries.look_for(SimpleNamespace(shape=(3,))) is None
+    assert libraries.reader_of(SimpleNamespace(shape=(3,))) is None
 
 
 # --- packed, with a driver that only notes what it is given ---------------------------------------
@@ -398,7 +398,7 @@ def noted(monkeypatch):
         address = array.__cuda_array_interface__["data"][0]
         return ("numba", array.shape, array.strides, array.dtype.char, 0, False), address
 
-    monkeypatch.setitem(libraries.LOOKS, type(cuda.to_device(X)), look)
+    monkeypatch.setitem(libraries.READERS, type(cuda.to_device(X)), look)
     return driver
 
 
@@ -415,13 +415,13 @@ def fake_door(**given):
         room = layout.workspace((2, 3), np.float32, zeros=True) if given else None
         return [(FakeKernel(), (x, factor, *([room] if given else []), out))]
 
-    return doors.Door("fake", ("x",), result, listed)
+    return doors.EntryPoint("fake", ("x",), result, listed)
 
 
 def test_a_launchs_words_are_those_of_numbas_convention(noted):
     door, x = fake_door(), cuda.to_device(X)
-    out = door.enter((x,), (np.float32(1.5),))
-    assert door.way(x) == "packed"
+    out = door.call((x,), (np.float32(1.5),))
+    assert door.launched_by(x) == "prepared"
     ((kernel, stream, what),) = noted.launched
     begin, end = (array.__cuda_array_interface__["data"][0] for array in (x, out))
     assert (kernel, stream) == (77, 0)
@@ -431,8 +431,8 @@ def test_a_launchs_words_are_those_of_numbas_convention(noted):
         0, 0, X.size, 4, end, 9, 52, 208, 4,
     ]  # fmt: skip
     more = cuda.to_device(2 * X)
-    door.enter((more,), (np.float32(1.5),), out=x, stream=5)
-    door.enter((more,), (np.float32(1.5),))
+    door.call((more,), (np.float32(1.5),), out=x, stream=5)
+    door.call((more,), (np.float32(1.5),))
     assert [stream for _, stream, _ in noted.launched] == [0, 5, 0]
     assert len(door.plans) == 2  # with out, and without
 
@@ -452,12 +452,14 @@ def test_what_a_launch_says_is_configured_once_a_plan(noted):
         asked.append(factor)
         return [Launch(kernel, 3, 64, (x, factor, out), 256)]
 
-    door = doors.Door("fake", ("x",), lambda x, _: (x.shape, x.dtype), listed, options=("factor",))
+    door = doors.EntryPoint(
+        "fake", ("x",), lambda x, _: (x.shape, x.dtype), listed, options=("factor",)
+    )
     x = cuda.to_device(X)
     for _ in range(3):
-        door.enter((x,), (np.float32(1.5),))
+        door.call((x,), (np.float32(1.5),))
     assert asked == [np.float32(1.5)] and kernel.how == (3, 64, 0, 256)
-    assert door.way(x) == "packed" and len(noted.launched) == 3
+    assert door.launched_by(x) == "prepared" and len(noted.launched) == 3
 
 
 def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of_its_own(noted):
@@ -467,7 +469,7 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
 
     def calls():
         for x in [*xs, *xs[::-1], xs[0], xs[0]]:
-            result = door.enter((x,), (np.float32(1.5),))
+            result = door.call((x,), (np.float32(1.5),))
             results.append(result)  # so that no address comes twice
             words = words_of(noted.launched[-1][2], 19)
             ends = [array.__cuda_array_interface__["data"][0] for array in (x, result)]
@@ -481,10 +483,10 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
     assert len(places) == 24
     last = {who: [place for one, place in places if one == who][-1] for who, _ in places}
     assert len(last) == len(set(last.values())) == 2  # each thread's own
-    door.enter((xs[0],), (np.float32(2),))
+    door.call((xs[0],), (np.float32(2),))
     assert words_of(noted.launched[-1][2], 19)[9] == int(np.float32(2).view(np.uint32))
     with pytest.warns(RuntimeWarning, match="through Numba"), pytest.raises(TypeError):
-        door.enter((xs[0],), (np.ones(3),))
+        door.call((xs[0],), (np.ones(3),))
 
 
 def test_a_workspace_that_is_lent_is_held_until_all_is_launched(noted, monkeypatch):
@@ -510,8 +512,8 @@ def test_a_workspace_that_is_lent_is_held_until_all_is_launched(noted, monkeypat
         room = layout.workspace((2, 3), np.float32)
         return [(FakeKernel(), (x, room)), (FakeKernel(), (room, out))]
 
-    door = doors.Door("fake", ("x",), lambda x: (x.shape, np.float32), listed)
-    door.enter((cuda.to_device(X),))
+    door = doors.EntryPoint("fake", ("x",), lambda x: (x.shape, np.float32), listed)
+    door.call((cuda.to_device(X),))
     assert len(alive) == 2 and None not in alive
     assert words_of(noted.launched[-1][2], 9)[4] == 4096
 
@@ -529,7 +531,7 @@ def test_a_slice_begins_where_it_begins(noted):
     door = fake_door()
     wide = cuda.to_device(random(9, 80))
     part = wide[:, 3:55]
-    door.enter((part,), (np.float32(1),), out=cuda.to_device(X))
+    door.call((part,), (np.float32(1),), out=cuda.to_device(X))
     words = words_of(noted.launched[-1][2], 9)
     assert words[4] == wide.__cuda_array_interface__["data"][0] + 12
     assert words[5:] == [9, 52, 320, 4]
@@ -566,11 +568,11 @@ def test_a_stream_of_another_gpu_is_refused_before_the_driver_sees_it(noted, mon
     with pytest.raises(
         ValueError, match="^stream is one of another GPU, and the arrays lie on GPU 0"
     ):
-        door.enter((x,), (1.0,), None, stream)
+        door.call((x,), (1.0,), None, stream)
     assert not noted.launched
     contexts["cuStreamGetCtx"] = 10
     for own in (OfAnother(cuda_stream=9, device_index=0), OfAnother(ptr=9, device_id=-1), 9, 0, 2):
-        door.enter((x,), (1.0,), None, own)
+        door.call((x,), (1.0,), None, own)
     assert len(noted.launched) == 5
 
 
@@ -578,7 +580,7 @@ def test_each_stream_and_each_graph_has_a_workspace_of_its_own(noted):
     door, x, out = fake_door(room=True), cuda.to_device(X), cuda.to_device(X)
 
     def room(stream):
-        door.enter((x,), (np.float32(1),), out=out, stream=stream)
+        door.call((x,), (np.float32(1),), out=out, stream=stream)
         return words_of(noted.launched[-1][2], 15)[14]
 
     first, second = room(1), room(2)
@@ -592,7 +594,7 @@ def test_each_stream_and_each_graph_has_a_workspace_of_its_own(noted):
     for stream in range(3, 20):
         room(stream)
     (plan,) = door.plans.values()
-    assert len(inspect.unwrap(plan).__self__.rooms) <= plans.MOST_STREAMS
+    assert len(inspect.unwrap(plan).__self__.by_stream) <= plans.MOST_STREAMS
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
@@ -607,7 +609,7 @@ def test_launches_are_packed_on_this_machine():
         warnings.simplefilter("error", RuntimeWarning)
         x = cuda.to_device(X)
         softmax(x)
-        assert forward._DOOR.way(x) == "packed"
+        assert forward._ENTRY.launched_by(x) == "prepared"
 
 
 @on_gpu
@@ -615,16 +617,16 @@ def test_launches_are_packed_on_this_machine():
 def test_where_numbas_insides_are_others_numba_launches(monkeypatch):
     class Refusing:
         def __init__(self, *args):
-            raise launches.NotPacked("no handle")
+            raise launches.CannotPrepare("no handle")
 
-    monkeypatch.setattr(launches, "Packed", Refusing)
-    door = doors.Door("softmax", ("x",), *_parts(), options=("method",))
+    monkeypatch.setattr(launches, "PreparedLaunch", Refusing)
+    door = doors.EntryPoint("softmax", ("x",), *_parts(), options=("method",))
     for kind in ("numba", "cupy", "torch"):
         x = MAKE[kind](X)
         with pytest.warns(RuntimeWarning, match="launches go through Numba"):
-            found = door.enter((x,), ("registers",))
+            found = door.call((x,), ("registers",))
         assert np.allclose(to_numpy(found), exact_softmax(X), atol=1e-6)
-        assert door.way(x) == "Numba"
+        assert door.launched_by(x) == "Numba"
 
 
 @on_gpu

@@ -39,7 +39,7 @@ def made(monkeypatch):
 
 @SIMULATED
 def test_the_first_call_launches_the_second_captures_all_others_replay(made):
-    replayed, streams = graphs.Replayed(), []
+    replayed, streams = graphs.ReplayedGraph(), []
     for _ in range(3):
         replayed(streams.append)
     assert streams[0] == 0 and streams[1].handle == 7 and len(streams) == 2
@@ -49,7 +49,7 @@ def test_the_first_call_launches_the_second_captures_all_others_replay(made):
 
 @SIMULATED
 def test_a_capture_that_fails_is_ended_told_once_and_launches_go_on(made):
-    replayed, streams = graphs.Replayed(), []
+    replayed, streams = graphs.ReplayedGraph(), []
 
     def queue(stream):
         if stream != 0:
@@ -66,7 +66,7 @@ def test_a_capture_that_fails_is_ended_told_once_and_launches_go_on(made):
 @SIMULATED
 def test_without_cupy_launches_are_made_one_by_one(made, monkeypatch):
     monkeypatch.setattr(backend, "array_module", lambda: (np, "no CuPy"))
-    replayed, streams = graphs.Replayed(), []
+    replayed, streams = graphs.ReplayedGraph(), []
     for _ in range(3):
         replayed(streams.append)
     assert streams == [0, 0, 0] and not made and replayed.graph is None
@@ -76,7 +76,7 @@ def test_without_cupy_launches_are_made_one_by_one(made, monkeypatch):
 def test_an_error_ends_the_capture_and_is_raised(made):
     origin = backend.array_module()[0].cuda.Stream(non_blocking=True)
     with pytest.raises(ZeroDivisionError):
-        graphs.captured(origin, lambda: 1 / 0)
+        graphs.capture_graph(origin, lambda: 1 / 0)
     assert made == ["begin", "end"]
 
 
