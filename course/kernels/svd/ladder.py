@@ -16,8 +16,7 @@ from course import kernel_cache
 from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph
 from course.kernels.arrays import Array
-from course.kernels.gemm import batched
-from course.kernels.gemm.batched import multiply
+from course.kernels.gemm.float32 import BATCHED, multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
 from course.kernels.svd import blocks, ends, qr, rotate
 from course.kernels.svd.qr import LONGEST, Reflections
@@ -150,7 +149,7 @@ class Solver:
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernel_cache.cached(*kernel_cache.kernels_of(batched, blocks, ends, qr, rotate))
+        kernel_cache.cached(*BATCHED.values(), *kernel_cache.kernels_of(blocks, ends, qr, rotate))
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
