@@ -16,7 +16,7 @@ from numba import float32, int32, uint64
 from course.backend import cuda
 from course.kernels.gemm.epilogue import columns_of, store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
-from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig
+from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -26,7 +26,6 @@ from warpsim.ptx import (
     fence_mbarriers,
     follow,
     load4_cluster,
-    mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
@@ -73,11 +72,12 @@ def gemm(
     Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
     the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
-    turn_a, turn_b = layout == "tn", layout != "nt"
     CONSUMERS, TILE_N, STAGES, _, added = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64)
-    TILE_M, STAGE, BYTES, THREADS = config.rows, config.stage, 2 * config.stage, config.threads
+    TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
+    load_stage = stage_loader(layout, config)
+    init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     SUMS, BOXES, RESULTS = TILE_N // 2, config.boxes, results_at(config)
     OWNED = 4 * CONSUMERS // splits  # warps whose results a block has
     OWN, LAST = BOXES * WARP * 64, TILE_N // 16 - 4
@@ -118,9 +118,7 @@ def gemm(
             tma_prefetch(a)
             tma_prefetch(b)
             tma_prefetch(out)
-            for s in range(STAGES):
-                mbarrier_init(full, int32(s), int32(1))
-                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))
+            init(full, empty)
             mbarrier_init(residual_full, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
@@ -135,7 +133,7 @@ def gemm(
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
-        stage, parity = int32(0), int32(0)
+        stage, phase = int32(0), int32(0)
         local = cuda.local.array(SUMS, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
         mine = int32(warp - rank * OWNED)  # of the block's results, if they are there
@@ -144,25 +142,9 @@ def gemm(
             if t == GROUP * CONSUMERS:
                 for step in range(first, end):
                     k = int32(step << 6)
-                    mbarrier_wait(empty, stage, int32(parity ^ 1))
-                    mbarrier_expect(full, stage, int32(BYTES))
-                    at = int32(stage * STAGE)
-                    if turn_a:
-                        for p in range(CONSUMERS):
-                            place = (k, int32(row + 64 * p))
-                            tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
-                    else:
-                        tma_load(tiles, at, a, (row, k), full, stage)
-                    at = int32(at + TILE_M * DEPTH)
-                    if turn_b:
-                        for p in range(TILE_N // 64):
-                            place = (k, int32(column + 64 * p))
-                            tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
-                    else:
-                        tma_load(tiles, at, b, (column, k), full, stage)
-                    stage = int32(stage + 1)
-                    if stage == STAGES:
-                        stage, parity = int32(0), int32(parity ^ 1)
+                    producer_acquire(full, empty, stage, phase)
+                    load_stage(tiles, full, stage, a, b, row, column, k)
+                    stage, phase = advance(stage, phase)
                 if added:
                     mbarrier_expect(residual_full, 0, int32(2 * OWN * OWNED))
                     for w in range(OWNED):
@@ -175,7 +157,7 @@ def gemm(
             sums = wgmma_zeros(TILE_N)
             last = int32(-1)
             for step in range(first, end):
-                mbarrier_wait(full, stage, parity)
+                consumer_wait(full, stage, phase)
                 at = int32(stage * STAGE)
                 sums = multiply(
                     sums,
@@ -187,11 +169,9 @@ def gemm(
                 )
                 wgmma_wait(1)
                 if lane == 0 and last >= 0:
-                    mbarrier_arrive(empty, last)
+                    consumer_release(empty, last)
                 last = stage
-                stage = int32(stage + 1)
-                if stage == STAGES:
-                    stage, parity = int32(0), int32(parity ^ 1)
+                stage, phase = advance(stage, phase)
             sums = wgmma_sums(sums)
             named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
             spread(local, sums)

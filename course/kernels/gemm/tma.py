@@ -15,6 +15,7 @@ import numpy as np
 from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
+from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
 from course.kernels.gemm.wgmma import (
     SHARED,
@@ -31,9 +32,6 @@ from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import (
     TensorMap,
     fence_mbarriers,
-    mbarrier_expect,
-    mbarrier_init,
-    mbarrier_wait,
     spread,
     tma_load,
     wgmma_nt,
@@ -51,6 +49,16 @@ def gemm() -> Callable:
     outside.
     """
 
+    init, acquire, consumer_wait, _, advance = ring(STAGES, 2 * SIDE, 2 * (STAGE - SIDE))
+
+    @cuda.jit(device=True, inline="always")
+    def load(tiles, full, a, b, row, column, stage, k):
+        """Order the tiles of both factors, from k on."""
+        at = int32(stage * STAGE)
+        acquire(full, full, stage, int32(0))
+        tma_load(tiles, at, a, (row, k), full, stage)
+        tma_load(tiles, int32(at + SIDE), b, (column, k), full, stage)
+
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
     def gemm_tma(a, b, out, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
@@ -65,19 +73,15 @@ def gemm() -> Callable:
         row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         if t == 0:
-            for s in range(STAGES):
-                mbarrier_init(full, int32(s), int32(1))
+            init(full, full)
             fence_mbarriers()
             for s in range(min(steps, int32(STAGES))):
-                at, k = int32(s * STAGE), int32(s * DEPTH)
-                mbarrier_expect(full, int32(s), int32(2 * STAGE))
-                tma_load(tiles, at, a, (row, k), full, int32(s))
-                tma_load(tiles, int32(at + SIDE), b, (column, k), full, int32(s))
+                load(tiles, full, a, b, row, column, int32(s), int32(s * DEPTH))
         cuda.syncthreads()
         sums = wgmma_zeros(TILE_N)
-        stage, parity, last = int32(0), int32(0), int32(STAGES - 1)
+        stage, phase, last = int32(0), int32(0), int32(STAGES - 1)
         for step in range(steps):
-            mbarrier_wait(full, stage, parity)
+            consumer_wait(full, stage, phase)
             at = int32(stage * STAGE)
             sums = wgmma_nt(
                 sums, tiles, int32(at + 64 * DEPTH * group), tiles, int32(at + SIDE), step
@@ -86,14 +90,9 @@ def gemm() -> Callable:
             cuda.syncthreads()  # both warpgroups' products before have read their stage
             k = int32((step - 1 + STAGES) * DEPTH)
             if t == 0 and step > 0 and k < depth:
-                at = int32(last * STAGE)
-                mbarrier_expect(full, last, int32(2 * STAGE))
-                tma_load(tiles, at, a, (row, k), full, last)
-                tma_load(tiles, int32(at + SIDE), b, (column, k), full, last)
+                load(tiles, full, a, b, row, column, last, k)
             last = stage
-            stage = int32(stage + 1)
-            if stage == STAGES:
-                stage, parity = int32(0), int32(parity ^ 1)
+            stage, phase = advance(stage, phase)
         spread(local, wgmma_sums(sums))
         r = int32(row + 64 * group + 16 * warp + (lane >> 2))
         c = int32(column + 2 * (lane & 3))

@@ -22,6 +22,7 @@ from numba import float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.gemm.epilogue import columns_of, store_epilogue
+from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
 from warpsim.ptx import (
@@ -29,7 +30,6 @@ from warpsim.ptx import (
     fence_async,
     fence_mbarriers,
     follow,
-    mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
@@ -82,6 +82,11 @@ class GemmConfig(NamedTuple):
     threads = property(lambda self: GROUP * self.consumers + 32)
     boxes = property(lambda self: ceil_div(self.columns, 64))
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
+    ring = property(
+        lambda self: ring(
+            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns, 4 * self.consumers
+        )
+    )  # a warp each releases a stage
     apart = property(lambda self: self.waves > 1 or self.added)  # results, from the factors' tiles
     results = property(lambda self: self.apart * self.stages * self.stage)  # begin there
     shared = property(
@@ -89,6 +94,36 @@ class GemmConfig(NamedTuple):
             self.stages * self.stage, self.results + self.rows * 64 * self.boxes
         )
     )  # fmt: skip
+
+
+@functools.cache
+def stage_loader(layout: str, config: GemmConfig) -> Callable:
+    """Device function: begin to load both factors' tiles, 64 deep from k on, into a stage.
+
+    ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage.
+    Neighbours that lie along the results come in boxes of 64.
+    """
+    turn_a, turn_b = layout == "tn", layout != "nt"
+    CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
+
+    @cuda.jit(device=True, inline="always")
+    def load_stage(tiles, full, stage, a, b, row, column, k):
+        at = int32(stage * STAGE)
+        if turn_a:
+            for p in range(CONSUMERS):
+                place = (k, int32(row + 64 * p))
+                tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
+        else:
+            tma_load(tiles, at, a, (row, k), full, stage)
+        at = int32(at + TILE_M * DEPTH)
+        if turn_b:
+            for p in range(TILE_N // 64):
+                place = (k, int32(column + 64 * p))
+                tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
+        else:
+            tma_load(tiles, at, b, (column, k), full, stage)
+
+    return load_stage
 
 
 @functools.cache
@@ -104,12 +139,13 @@ def gemm(
     64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
-    turn_a, turn_b = layout == "tn", layout != "nt"  # neighbours lie along the results
     CONSUMERS, TILE_N, STAGES, waves, added = config
+    load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX)
     one_tile, store_by_box = waves == 1, waves < 3
-    TILE_M, STAGE, BYTES = config.rows, config.stage, 2 * config.stage
+    TILE_M, STAGE = config.rows, config.stage
+    init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
     PARTS, EARLY = (
         (2, 0 if one_tile else 2) if added else (1, 0)
@@ -136,9 +172,7 @@ def gemm(
             tma_prefetch(a)
             tma_prefetch(b)
             tma_prefetch(out)
-            for s in range(STAGES):
-                mbarrier_init(full, int32(s), int32(1))
-                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            init(full, empty)
             for group in range(CONSUMERS):
                 mbarrier_init(residual_full, int32(group), int32(1))
             fence_mbarriers()
@@ -149,7 +183,7 @@ def gemm(
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         tile = int32(0 if one_tile else cuda.blockIdx.x)
         tiles_in_all = int32(1 if one_tile else down * across)
-        stage, parity = int32(0), int32(0)
+        stage, phase = int32(0), int32(0)
         overlap = int32(1)  # tiles may share what both store
         if added:
             overlap = int32(1 - same_start(out, other))  # else it were added twice
@@ -170,25 +204,9 @@ def gemm(
                         )
                     for step in range(steps):
                         k = int32(step << 6)
-                        mbarrier_wait(empty, stage, int32(parity ^ 1))
-                        mbarrier_expect(full, stage, int32(BYTES))
-                        at = int32(stage * STAGE)
-                        if turn_a:
-                            for p in range(CONSUMERS):
-                                place = (k, int32(row + 64 * p))
-                                tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
-                        else:
-                            tma_load(tiles, at, a, (row, k), full, stage)
-                        at = int32(at + TILE_M * DEPTH)
-                        if turn_b:
-                            for p in range(TILE_N // 64):
-                                place = (k, int32(column + 64 * p))
-                                tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
-                        else:
-                            tma_load(tiles, at, b, (column, k), full, stage)
-                        stage = int32(stage + 1)
-                        if stage == STAGES:
-                            stage, parity = int32(0), int32(parity ^ 1)
+                        producer_acquire(full, empty, stage, phase)
+                        load_stage(tiles, full, stage, a, b, row, column, k)
+                        stage, phase = advance(stage, phase)
                     tile = int32(tile + cuda.gridDim.x)
         else:  # the warpgroups that multiply
             local = cuda.local.array(SUMS, float32)
@@ -223,20 +241,18 @@ def gemm(
                                     to = int32(mine + BOX * p)
                                     tma_load(tiles, to, other, corner, residual_full, who)
                     for step in range(begin, end):
-                        mbarrier_wait(full, stage, parity)
+                        consumer_wait(full, stage, phase)
                         at = int32(stage * STAGE)
                         at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
                         sums = multiply(sums, tiles, at_a, tiles, at_b, step)
                         wgmma_wait(1)  # the product before has read its tiles
                         if lane == 0 and last >= 0:
-                            mbarrier_arrive(empty, last)
+                            consumer_release(empty, last)
                         last = stage
-                        stage = int32(stage + 1)
-                        if stage == STAGES:
-                            stage, parity = int32(0), int32(parity ^ 1)
+                        stage, phase = advance(stage, phase)
                 sums = wgmma_sums(sums)
                 if lane == 0:
-                    mbarrier_arrive(empty, last)
+                    consumer_release(empty, last)
                 spread(local, sums)
                 if added:
                     mbarrier_wait(residual_full, who, turn)

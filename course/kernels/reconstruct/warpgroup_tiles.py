@@ -21,6 +21,7 @@ from numba import float32, int32, uint64
 from numba.types import float16
 
 from course.backend import cuda
+from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, tile_coordinates
 from course.kernels.gemm.warp_specialised import BOX, GROUP
 from course.kernels.reconstruct.fragments import power_near
@@ -30,10 +31,6 @@ from warpsim.ptx import (
     load,
     load2,
     load4,
-    mbarrier_arrive,
-    mbarrier_expect,
-    mbarrier_init,
-    mbarrier_wait,
     quotient,
     setmaxnreg_dec,
     setmaxnreg_inc,
@@ -207,7 +204,10 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
     to 64 w + 63. `aligned`: two neighbouring results can be written at once.
     """
     COLUMNS, SLOTS = config
-    SLOT, BYTES, SUMS = config.slot, 2 * config.slot, COLUMNS // 2
+    SLOT, SUMS = config.slot, COLUMNS // 2
+    init, producer_acquire, consumer_wait, consumer_release, advance = ring(
+        SLOTS, 2 * ROWS * DEPTH, 2 * COLUMNS * DEPTH, 4 * CONSUMERS
+    )  # a warp each releases a slot
 
     @cuda.jit(device=True, forceinline=True)
     def add(total, part):
@@ -250,15 +250,13 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
         t = int32(cuda.threadIdx.x)
         group = int32(t >> 7)
         if t == 0:
-            for s in range(SLOTS):
-                mbarrier_init(full, int32(s), int32(1))
-                mbarrier_init(empty, int32(s), int32(4 * CONSUMERS))  # a warp each
+            init(full, empty)
             fence_mbarriers()
         cuda.syncthreads()
         rows, depth = int32(out.shape[0]), int32(depth)
         down = quotient(int32(rows + ROWS - 1), int32(ROWS))
         across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
-        slot, parity = int32(0), int32(0)
+        slot, phase = int32(0), int32(0)
         if group == 0:  # the warpgroup that copies, one thread of it
             setmaxnreg_dec(40)
             if t == 0:
@@ -271,17 +269,14 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                     row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
                     for i in range(0, depth, DEPTH):
                         for half in range(2):  # lower u and upper vt, then upper u and lower vt
-                            mbarrier_wait(empty, slot, int32(parity ^ 1))
-                            mbarrier_expect(full, slot, int32(BYTES))
+                            producer_acquire(full, empty, slot, phase)
                             at, below = int32(slot * SLOT), int32(row + (1 - half) * rows)
                             tma_load(tiles, at, u, (below, int32(i)), full, slot)
                             at = int32(at + ROWS * DEPTH)
                             for p in range(COLUMNS // 64):
                                 place = (int32(i + half * depth), int32(column + 64 * p))
                                 tma_load(tiles, int32(at + BOX * p), vt, place, full, slot)
-                            slot = int32(slot + 1)
-                            if slot == SLOTS:
-                                slot, parity = int32(0), int32(parity ^ 1)
+                            slot, phase = advance(slot, phase)
         else:  # the warpgroups that multiply
             setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
@@ -298,25 +293,21 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                 spread(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
-                    mbarrier_wait(full, slot, parity)
+                    consumer_wait(full, slot, phase)
                     first, at = slot, int32(slot * SLOT)
                     a, b = int32(at + BOX * who), int32(at + ROWS * DEPTH)
                     sums = wgmma_nn(sums, tiles, a, tiles, b, 0)
-                    slot = int32(slot + 1)
-                    if slot == SLOTS:
-                        slot, parity = int32(0), int32(parity ^ 1)
-                    mbarrier_wait(full, slot, parity)
+                    slot, phase = advance(slot, phase)
+                    consumer_wait(full, slot, phase)
                     second, at = slot, int32(slot * SLOT)
                     a = int32(at + BOX * who)
                     sums = wgmma_nn(sums, tiles, a, tiles, int32(at + ROWS * DEPTH), 1)
                     sums = wgmma_nn(sums, tiles, a, tiles, b, 1)
-                    slot = int32(slot + 1)
-                    if slot == SLOTS:
-                        slot, parity = int32(0), int32(parity ^ 1)
+                    slot, phase = advance(slot, phase)
                     sums = wgmma_sums(sums)
                     if lane == 0:
-                        mbarrier_arrive(empty, first)
-                        mbarrier_arrive(empty, second)
+                        consumer_release(empty, first)
+                        consumer_release(empty, second)
                     spread(part, sums)
                     add(total, part)
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
