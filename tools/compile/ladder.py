@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from course.kernels.tensor_maps import TensorMapType
 from numba import types
 
 from course.compiler.facts import Compiled, CompilerMissing, compiled

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from course.kernels.tensor_maps import TensorMapType
 from numba import types
 
 from course.kernels.attention import first_steps, online

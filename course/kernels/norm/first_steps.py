@@ -22,8 +22,8 @@ from numba import float32
 
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
-from course.kernels.arrays import Array
-from course.kernels.steps import Launch, Step, ceil_div, shared_memory_limit
+from course.kernels.arrays import WORDS, Array
+from course.kernels.steps import Launch, Step, Work, ceil_div, shared_memory_limit
 from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
@@ -190,6 +190,15 @@ class NormProblem(NamedTuple):
         return self.limits or shared_memory_limit()
 
     @property
+    def stored(self) -> int:
+        """Bytes of an element; those of gamma and beta are counted as many."""
+        return WORDS[self.dtype].bitwidth // 8
+
+    def work(self, loaded: int) -> Work:
+        """The work of a step that loads so many elements, and writes the result."""
+        return Work((loaded + self.rows * self.columns) * self.stored, {})
+
+    @property
     def variant(self) -> Variant:
         """What a kernel that applies the activation is compiled for."""
         keep = self.dtype == "float32" and self.room[1]
@@ -228,8 +237,9 @@ def or_constant(factor: Array | None, value: int, length: int) -> Array:
 
 
 def fused(
-    launch: Callable[[int, int, Variant], Made], refusal: Callable[[NormProblem], str]
-) -> NormStep:
+    launch: Callable[[int, int, Variant], Made], refusal: Callable[[NormProblem], str],
+    work: Callable[[NormProblem], Work],
+) -> NormStep:  # fmt: skip
     """A step that applies an activation before it writes, and needs no ones and zeros."""
 
     def launches(
@@ -241,7 +251,7 @@ def fused(
         arguments = x, *factors, np.float32(eps), out
         return [Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
 
-    return NormStep(launches, refusal, launch=launch)
+    return NormStep(launches, refusal, work=work, launch=launch)
 
 
 def row_limit(most: Callable[[bool], int]) -> Callable[[NormProblem], str]:
@@ -479,8 +489,8 @@ def layer_norm_block(x, gamma, beta, eps, out):
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
-    """A kernel that is the same for all rows, and knows of no activation."""
+def _plain(kernel: Callable, rows_a_block: int, threads: int, reads: int) -> NormStep:
+    """A kernel that is the same for all rows, reads them so often, and knows of no activation."""
 
     def launch(rows: int, columns: int, variant: Variant) -> Made:
         return Made(kernel, ceil_div(rows, rows_a_block), threads)
@@ -494,15 +504,18 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
         blocks = ceil_div(problem.rows, rows_a_block)
         return [Launch(kernel, blocks, threads, (x, *factors, np.float32(eps), out))]
 
-    return NormStep(launches, launch=launch)
+    def work(problem: NormProblem) -> Work:
+        return problem.work((reads + 2) * problem.rows * problem.columns)
+
+    return NormStep(launches, work=work, launch=launch)
 
 
 #: The steps by name; "squares" is there to be seen failing.
 FIRST_STEPS = {
-    "naive": _plain(layer_norm_naive, 64, 64),
-    "tree": _plain(layer_norm_tree, 1, TREE),
-    "squares": _plain(layer_norm_squares, 1, TREE),
-    "one pass": _plain(layer_norm_one_pass, 1, TREE),
-    "warp": _plain(layer_norm_warp, WARPS, WARPS * WARP),
-    "block": _plain(layer_norm_block, 1, WARPS * WARP),
+    "naive": _plain(layer_norm_naive, 64, 64, 3),
+    "tree": _plain(layer_norm_tree, 1, TREE, 3),
+    "squares": _plain(layer_norm_squares, 1, TREE, 2),
+    "one pass": _plain(layer_norm_one_pass, 1, TREE, 2),
+    "warp": _plain(layer_norm_warp, WARPS, WARPS * WARP, 2),
+    "block": _plain(layer_norm_block, 1, WARPS * WARP, 2),
 }

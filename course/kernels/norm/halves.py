@@ -39,7 +39,7 @@ from course.kernels.norm.first_steps import (
     tree_sum,
 )
 from course.kernels.norm.registers import rows_in_registers
-from course.kernels.steps import Launch, Step, ceil_div
+from course.kernels.steps import Launch, Step, Work, ceil_div, round_up
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import (
     follow,
@@ -256,5 +256,11 @@ def _half(
     ]
 
 
+def _work(problem: NormProblem) -> Work:
+    loaded = round_up(problem.rows, TOKENS) * round_up(problem.columns, WARP * EIGHT)
+    factors = problem.rows * problem.columns * (problem.gamma + problem.beta)
+    return problem.work(loaded + factors)
+
+
 #: "wide" as a step of `course.kernels.norm.ladder.LADDER`.
-HALF = Step(_half, lambda problem: problem.eights, (8, 0))
+HALF = Step(_half, lambda problem: problem.eights, (8, 0), _work)

@@ -43,7 +43,16 @@ from course.kernels.norm.first_steps import (
 from course.kernels.norm.halves import HALF, eights_refusal
 from course.kernels.norm.long_rows import in_both, longest_split
 from course.kernels.norm.registers import IN_REGISTERS, SHORT, longest_in_registers
-from course.kernels.steps import Ladder, Launch, ceil_div, configured, require_choice, round_up
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    Work,
+    ceil_div,
+    configured,
+    require_choice,
+    round_up,
+)
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
 REGISTERS_AND_SHARED = "registers and shared memory"
@@ -153,6 +162,21 @@ def _activated(
     return [Launch(activate(activation), grid, 256, (out,))]
 
 
+def _unfused(step: Step) -> Step:
+    """The step with an activation behind, which reads and writes the result once more."""
+
+    def work(problem: NormProblem) -> Work:
+        more = 0 if problem.activation is None else 2 * problem.rows * problem.columns
+        return Work(step.work(problem).bytes + more * problem.stored, {})
+
+    return replace(step.then(_activated), work=work)
+
+
+def _both_work(problem: NormProblem) -> Work:
+    """Of aligned rows; of others what the copies of gamma and beta take comes on top."""
+    return problem.work(problem.rows * problem.columns * (1 + problem.gamma + problem.beta))
+
+
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -174,12 +198,12 @@ LADDER = Ladder(
     "layer_norm",
     problem_of,
     {
-        **{name: step.then(_activated) for name, step in FIRST_STEPS.items()},
+        **{name: _unfused(step) for name, step in FIRST_STEPS.items()},
         "registers": IN_REGISTERS["registers"],
         "several rows": IN_REGISTERS["several rows"],
-        REGISTERS_AND_SHARED: NormStep(_both, both_refusal, launch=in_both),
+        REGISTERS_AND_SHARED: NormStep(_both, both_refusal, work=_both_work, launch=in_both),
         "long": IN_REGISTERS["long"],
-        "half": HALF.then(_activated),
+        "half": _unfused(HALF),
     },
     _best,
 )

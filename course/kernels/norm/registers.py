@@ -27,6 +27,7 @@ from course.kernels.arrays import WORDS
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     Made,
+    NormProblem,
     NormStep,
     RowConfig,
     Variant,
@@ -35,7 +36,7 @@ from course.kernels.norm.first_steps import (
     merged_in_warp,
     row_limit,
 )
-from course.kernels.steps import ceil_div
+from course.kernels.steps import Work, ceil_div, round_up
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
 
@@ -386,7 +387,14 @@ def _made(
         variant = replace(variant, unguarded=unguarded, keep_in_l2=keep)
         return Made(make(config, variant), ceil_div(rows, config.rows), config.threads)
 
-    return fused(launch, row_limit(most) if most else lambda problem: "")
+    def work(problem: NormProblem) -> Work:
+        """Beyond the ends of rows, and beyond the last row, the last elements are loaded again."""
+        config = config_for(problem.columns, problem.aligned, problem.dtype)
+        loaded = round_up(problem.rows, config.rows) * round_up(problem.columns, config.longest)
+        reads = 2 if make is long_rows else 1
+        return problem.work((reads + problem.gamma + problem.beta) * loaded)
+
+    return fused(launch, row_limit(most) if most else lambda problem: "", work)
 
 
 def longest_in_registers(aligned: bool) -> int:

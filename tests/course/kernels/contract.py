@@ -322,11 +322,16 @@ def watched() -> Iterator[Watched]:
 
 
 def checked(name: str, method: str = "auto", /, **given: Any) -> Any:
-    """What a case's call gives, of arrays and options by their names, once it is right."""
+    """What a case's call gives, of arrays and options by their names, once it is right.
+
+    With `found` what another call gave, of the same arrays.
+    """
+    found = given.pop("found", None)
     case = {case.name: case for case in cases()}[name]
     arrays = {name: its for name, its in given.items() if isinstance(its, np.ndarray)}
     options = {name: its for name, its in given.items() if name not in arrays}
-    found = case.call(*arrays.values(), **options, method=method)
+    if found is None:
+        found = case.call(*arrays.values(), **options, method=method)
     exact = {name: in_float64(its) for name, its in arrays.items()}
     error = case.error(name_of(next(iter(arrays.values())).dtype), method)
     told = [

@@ -116,3 +116,10 @@ def test_the_tail_takes_fewer_registers_than_the_librarys_erf(target):
     assert facts["gelu"].registers < facts["gelu erf"].registers
     assert facts["gelu"].load_widths["global"]["v4.f32"] == config.accesses
     assert facts["gelu"].local_bytes == 0
+
+
+def test_the_references_slopes_are_the_functions_rise():
+    x, step = np.linspace(-3, 3, 40), 1e-6  # the corners of those that have one are in between
+    for name in FUNCTIONS:
+        rise = (exact(name, x + step)[0] - exact(name, x - step)[0]) / (2 * step)
+        assert np.allclose(rise, exact(name, x)[1], atol=1e-8)

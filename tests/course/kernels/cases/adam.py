@@ -34,6 +34,10 @@ CASES = [
         # a few roundings of 2^-24 each: of the parameter, the update and the moments
         errors={"float32": 3e-7}, out=False, entered=False,
         typed=("parameters", "gradient", "first", "second"), special=(np.nan,),
+        work=lambda dtype: Inputs(
+            dict.fromkeys(("parameters", "gradient", "first", "second"), np.ones(2051))
+            | {"corrected": corrections(3)}
+        ),
         best=[(AdamProblem(5, True), "wide"), (AdamProblem(5, False), "each")],
     ),
 ]  # fmt: skip

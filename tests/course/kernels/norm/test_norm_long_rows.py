@@ -6,12 +6,11 @@ import pytest
 from course import compiled, gpu, trace
 from course.backend import cuda
 from course.kernels import norm
-from course.kernels.norm.first_steps import RowConfig, Variant
+from course.kernels.norm.first_steps import NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import (
     LADDER,
     REGISTERS_AND_SHARED,
     layer_norm,
-    method_for,
     shifted_factors,
 )
 from course.kernels.norm.long_rows import (
@@ -26,13 +25,36 @@ from course.kernels.norm.long_rows import (
 )
 from course.kernels.norm.registers import longest_in_registers
 from tests.course.compiled_samples import needs_compiler
-from tests.course.test_norm import assert_close, inputs, normalised
-from warpsim.core.number_types import BFLOAT16, rounded, widened
+from tests.course.kernels.cases.norm import right
 from warpsim.host import gpus
 
 SIMULATED = pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
 SMALL, WARPS3 = RowConfig(128, 1, 4), RowConfig(96, 1, 8)
 H200 = 227 * 1024, True  # shared memory of a block, asynchronous copies
+
+
+def inputs(rng, rows, columns):
+    """x, gamma and beta."""
+    x = 3 * rng.standard_normal((rows, columns)) + 2
+    return [its.astype(np.float32) for its in (x, *rng.standard_normal((2, columns)))]
+
+
+def normalised(x, gamma=None, beta=None, activation=None):
+    """The definition, in float64."""
+    gamma, beta = 1.0 if gamma is None else gamma, 0.0 if beta is None else beta
+    arrays = {"x": x.astype(np.float64), "gamma": gamma, "beta": beta}
+    return right(arrays, activation=activation)[0].values
+
+
+def assert_close(result, expected, limit=2e-6):
+    """Within a few roundings of float32, relative to 1 or the element."""
+    assert result.shape == expected.shape
+    assert np.all(np.abs(result - expected) <= limit * np.maximum(1, np.abs(expected)))
+
+
+def best(columns, aligned, dtype="float32", limits=None):
+    """The step that "auto" takes."""
+    return LADDER.best(NormProblem(1, columns, dtype, aligned, limits=limits))
 
 
 @pytest.fixture(autouse=True)
@@ -109,16 +131,6 @@ def test_of_rows_that_begin_anywhere_all_but_66_numbers_are_accessed_four_at_a_t
 
 
 @SIMULATED
-@pytest.mark.parametrize("columns", [512, 1196, 1200])
-def test_gamma_and_beta_may_be_left_out(rng, columns):
-    x, gamma, beta = inputs(rng, 5, columns)
-    for factors in ((gamma, beta), (None, None), (gamma, None), (None, beta)):
-        out = np.full_like(x, np.nan)
-        launched(SMALL, 2, x, *factors, out)
-        assert_close(out, normalised(x, *factors))
-
-
-@SIMULATED
 @pytest.mark.parametrize("columns", [1200, 1201])
 def test_an_outlier_where_the_sums_begin_and_a_mean_far_from_zero(rng, columns):
     x, gamma, beta = inputs(rng, 4, columns)
@@ -167,12 +179,12 @@ def test_x_is_read_once_and_gamma_and_beta_once_a_row(rng):
 @SIMULATED
 @pytest.mark.parametrize("columns", [8193, 16_385, 16_388, 32_769, 32_772, 65_535, 65_536])
 def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):
-    assert method_for("auto", columns, columns % 4 == 0) == REGISTERS_AND_SHARED
+    assert best(columns, columns % 4 == 0) == REGISTERS_AND_SHARED
     x, gamma, beta = inputs(rng, 2, columns)
     result = layer_norm(x, gamma, beta, activation="gelu")
     assert_close(result, normalised(x, gamma, beta, activation="gelu"))
     fits = columns <= longest_in_registers(columns % 4 == 0)
-    without = method_for("auto", columns, columns % 4 == 0, given=(64 * 1024, False))
+    without = best(columns, columns % 4 == 0, limits=(64 * 1024, False))
     assert without == ("registers" if fits else "long")
 
 
@@ -216,9 +228,9 @@ def test_the_longest_row_fits_and_one_more_number_does_not():
         longest = most // step * step
         shape = split_config(longest, H200[0], not aligned)
         assert SUMS + dynamic_shared(shape, longest, shifted=not aligned) <= shared
-        assert method_for("auto", longest, aligned, given=H200) == REGISTERS_AND_SHARED
-        assert method_for("auto", longest + step, aligned, given=H200) == "long"
-        assert method_for("auto", longest, aligned, "float16", H200) == "long"
+        assert best(longest, aligned, limits=H200) == REGISTERS_AND_SHARED
+        assert best(longest + step, aligned, limits=H200) == "long"
+        assert best(longest, aligned, "float16", limits=H200) == "long"
     fit = most + EXTRA  # what aligned rows need no room for
     with pytest.raises(ValueError, match=f"which hold {fit:,} on this GPU"):
         split_config(fit + 4, H200[0])
@@ -269,16 +281,6 @@ def test_compiled_it_spills_nothing_and_fits_a_multiprocessor(columns, aligned, 
     assert "st.global.cs" in facts.ptx and "ld.global.cs" not in facts.ptx
 
 
-def test_the_step_is_of_the_ladder(rng):
-    x, gamma, beta = inputs(rng, 3, 1020)
-    assert LADDER[REGISTERS_AND_SHARED].launch(3, 12_004, Variant()).shared > 0
-    assert_close(
-        layer_norm(x, gamma, beta, method=REGISTERS_AND_SHARED), normalised(x, gamma, beta)
-    )
-    with pytest.raises(ValueError, match="1,048,576 elements .* a block's registers and shared"):
-        layer_norm(np.zeros((1, 2**20), np.float32), method=REGISTERS_AND_SHARED)
-
-
 @SIMULATED
 def test_the_step_refuses_what_it_cannot_copy_four_at_a_time(rng, monkeypatch):
     whole, gamma, _ = inputs(rng, 3, 4100)
@@ -296,11 +298,3 @@ def test_the_step_refuses_what_it_cannot_copy_four_at_a_time(rng, monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", gpus.find("Tesla T4"))
     with pytest.raises(ValueError, match="rows of 4,100 elements .*, since the GPU's compute cap"):
         layer_norm(whole, method=REGISTERS_AND_SHARED)
-
-
-@SIMULATED
-def test_gamma_may_have_16_bits_where_it_is_copied_four_times(rng):
-    x, gamma, beta = inputs(rng, 3, 8193)
-    half, bits = gamma.astype(np.float16), np.asarray(rounded(gamma))
-    assert_close(layer_norm(x, half, beta), normalised(x, half, beta))
-    assert_close(layer_norm(x, bits.view(BFLOAT16), beta), normalised(x, widened(bits), beta))
