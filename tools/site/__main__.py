@@ -1,8 +1,8 @@
 """Build the site and check it: ``python -m tools.site`` (``make site``).
 
 The sources are put together in ``build/site/source``: what is in ``site/``, the executed solutions
-as pages, the recorded figures, a page for each family of kernels. Sphinx makes ``build/site/html``
-of them, where a warning is an error. Nothing is executed.
+as pages, the recorded figures, the index of kernels, a page for each family of them. Sphinx makes
+``build/site/html`` of them, where a warning is an error. Nothing is executed.
 """
 
 import argparse
@@ -13,7 +13,9 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
+from tools import address
 from tools.notebooks.lessons import ROOT
+from tools.publish import kernel_index
 from tools.site import checking, figures, interfaces, lessons
 
 
@@ -30,6 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     lessons.write(ROOT, source)
     figures.write(ROOT, source)
     interfaces.write(source)
+    where = address.read(ROOT)
+    kernels = kernel_index.page(ROOT, f"{where.url}/blob/{where.tag}")
+    (source / "kernels.md").write_text(kernels, encoding="utf-8")
     # one process for each core; all warnings are shown, and any is an error
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-b", "html", "-d", str(out / "doctrees")]
     if status := build_main([*options, "-E", str(source), str(html)]):
