@@ -23,22 +23,32 @@ else:  # beside notebooks without the rest of the clone, as in Colab
     warm_kernels = None
 
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
-#: Files whose few tests take longest, begun first and spread over all workers.
+#: Files below tests/ whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "test_svd_launches", "test_svd",
-    "test_notebooks_generator", "test_uninitialised_programs", "test_exchanges",
-    "test_command_line", "test_pipeline_resume", "test_pipeline_changed", "test_compile_all",
+    "course/test_svd_launches", "course/test_svd",
+    "house/test_notebooks_generator", "house/test_command_line", "house/test_compile_all",
+    "warpsim/test_uninitialised_programs", "warpsim/test_exchanges",
+    "course_app/test_pipeline_resume", "course_app/test_pipeline_changed",
 }  # fmt: skip
 #: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
 #: is computed for an exercise serves all its tests.
-OF_EXERCISES = {"test_edits", "test_wrong_answers", "test_serial_twins"}
+OF_EXERCISES = {
+    "course_lessons/test_edits", "course_lessons/test_wrong_answers",
+    "course_lessons/test_serial_twins",
+}  # fmt: skip
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
-IN_SMALL_PARTS = {"test_control_flow"}
+IN_SMALL_PARTS = {"warpsim/test_control_flow"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     _cores = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max(1, _cores)))
+
+
+def of_tests(file: str | Path) -> str:
+    """A test file by its path below tests/, without its ending."""
+    path = Path(os.path.relpath(ROOT / file, ROOT))
+    return path.with_suffix("").as_posix().removeprefix("tests/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,9 +70,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
             given = test.partition("[")[2]
-            if Path(file).stem in OF_EXERCISES:
+            if of_tests(file) in OF_EXERCISES:
                 return given.partition("/")[0]
-            if Path(file).stem not in SPREAD | IN_SMALL_PARTS:
+            if of_tests(file) not in SPREAD | IN_SMALL_PARTS:
                 return file
             # of parameters joined by "-" the last may differ
             return nodeid.rpartition("-")[0] if "-" in given else nodeid
@@ -79,9 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
 
     def turn(item: pytest.Item) -> int:
-        if item.path.stem in OF_EXERCISES | IN_SMALL_PARTS:
+        if of_tests(item.path) in OF_EXERCISES | IN_SMALL_PARTS:
             return 3
-        return 0 if item.path.stem in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
+        return 0 if of_tests(item.path) in SPREAD else 1 if item.path.suffix == ".ipynb" else 2
 
     if hasattr(config, "workerinput"):  # with -n
         # the longest first, and last what comes in small parts: no worker is busy alone for long

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import role_kernels
 
+from tests.warpsim import role_kernels
 from warpsim import cuda, trace
 from warpsim.ptx import TensorMap
 from warpsim.run.warp_scheduler import WarpScheduler
