@@ -250,17 +250,29 @@ def laid(values: np.ndarray, layout: str, rng: np.random.Generator) -> Laid:
     return Laid(part if len(shape) == values.ndim else part.reshape(values.shape), base, inside)
 
 
-def libraries() -> dict[str, Callable[[np.ndarray], Any]]:
-    """How NumPy's arrays become those of the libraries that work here."""
+def libraries(dtype: str = "") -> dict[str, Callable[[np.ndarray], Any]]:
+    """How NumPy's arrays become those of the libraries that work here and have the type."""
     found: dict[str, Callable] = {"NumPy": np.copy, "Numba": cuda.to_device}
     with contextlib.suppress(ImportError):
         torch = importlib.import_module("torch")
-        found["PyTorch, host"] = lambda values: torch.from_numpy(values.copy())
+
+        def tensor(values: np.ndarray) -> Any:
+            if name_of(values.dtype) != "bfloat16":
+                return torch.from_numpy(values.copy())
+            return torch.from_numpy(values.view(np.int16).copy()).view(torch.bfloat16)
+
+        found["PyTorch, host"] = tensor
         if backend.gpu() is not None:
-            found["PyTorch"] = lambda values: torch.from_numpy(values.copy()).cuda()
-    if backend.gpu() is not None:
+            found["PyTorch"] = lambda values: tensor(values).cuda()
+    if backend.gpu() is not None and dtype != "bfloat16":
         with contextlib.suppress(ImportError):
             found["CuPy"] = importlib.import_module("cupy").asarray
+    if dtype == "bfloat16":
+        with contextlib.suppress(ImportError):
+            its = importlib.import_module("ml_dtypes").bfloat16
+            found["NumPy"] = lambda values: (
+                values.view(its) if name_of(values.dtype) == "bfloat16" else np.copy(values)
+            )
     return found
 
 
@@ -409,14 +421,11 @@ def make_call(case: Case, method: str, how: Call, rng: np.random.Generator) -> s
     with np.errstate(all="ignore"):
         right = case.right(exact, **inputs.options)
     memory: dict[str, Laid] = {}
-    where = how.where
-    if how.dtype == "bfloat16" and where not in ("NumPy", "laid"):
-        where = "Numba"
-    if where == "laid":
+    make = libraries(how.dtype).get(how.where, cuda.to_device)
+    if how.where == "laid":
         memory = {name: laid(values, case.layout, rng) for name, values in arrays.items()}
         given = {name: one.array for name, one in memory.items()}
     else:
-        make = libraries()[where]
         given = {name: make(values) for name, values in arrays.items()}
     more = {}
     if how.out in arrays:
@@ -424,11 +433,11 @@ def make_call(case: Case, method: str, how: Call, rng: np.random.Generator) -> s
     elif how.out:
         dtype = case.out_dtype or how.dtype
         empty = typed(np.full(np.shape(right[0].values) or (1,), np.nan), dtype)
-        if where == "laid":
+        if memory:
             memory["out"] = laid(empty, case.layout, rng)
             more["out"] = memory["out"].array
         else:
-            more["out"] = libraries()[where](empty)
+            more["out"] = make(empty)
     try:
         found = case.call(*given.values(), **inputs.options, method=method, **more)
     except ValueError as problem:

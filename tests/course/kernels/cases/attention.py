@@ -33,11 +33,12 @@ _X = np.ones((1, 8, 2, 64), np.float16)
 CASES = [
     Case(
         attention, _draw, _right, errors={name: ROUNDING[name] for name in ("float16", "bfloat16")},
-        special=(np.nan,), sizes=("tiny", "odd"), works_in_place=("scores", "auto"),
+        special=(np.nan,), sizes=("tiny", "odd", "empty"), works_in_place=("scores", "auto"),
         refused=[
             (lambda: attention(_X, _X, _X.astype("f4")), TypeError, "v holds float32; q, k and v"),
             (lambda: attention(_X, _X[:, :4], _X), ValueError, r"k has the shape \(1, 4, 2, 64\)"),
             (lambda: attention(*[_X[..., :48]] * 3), ValueError, "heads have 48 numbers"),
+            (lambda: attention(*[_X[0]] * 3), ValueError, r"q has the shape \(8, 2, 64\)"),
             (lambda: attention(_X, _X, _X, -1.0), ValueError, "scale is -1.0"),
             (lambda: attention(*[_X[..., :32]] * 3, method="wgmma"), ValueError,
              "'wgmma' of attention takes heads of 64, not of 32: choose 'scores', 'fused'"),

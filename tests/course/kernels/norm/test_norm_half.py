@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from course.door.layout import name_of
 
 from course import cuda, trace
+from course.compiler.facts import compiled
+from course.dispatch.slots import name_of
 from course.kernels.arrays import as_words
 from course.kernels.norm import Variant
 from course.kernels.norm.halves import (
@@ -14,8 +15,10 @@ from course.kernels.norm.halves import (
     in_registers,
     tokens_sweep,
 )
+from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right
 from tests.course.kernels.contract import ROUNDING, in_float64, typed
+from tools.compile import tensor_cases as cases
 
 EPS = 1e-6
 TYPES = ("float16", "bfloat16")
@@ -97,3 +100,15 @@ def test_sums_that_float16_cannot_hold():
     assert np.isinf(np.square(arrays[0]).sum(1, dtype=np.float16)).all()
     out, _ = launched(HALVES["wide"](4, 768, Variant("float16")), arrays, "float16", True)
     assert_right(out, arrays)
+
+
+@needs_compiler
+@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("step", HALVES)
+def test_steps_of_layer_norm_have_no_spills_and_the_width_they_say(step, element):
+    kernel = HALVES[step](197, 768, Variant(element)).kernel
+    facts = compiled(kernel, cases.of_norm(step, element), "sm_80")
+    assert not facts.spills + facts.local_bytes and not facts.float64_lines
+    assert facts.registers <= 64
+    wide = {"wide": "ld.global.cs.v4.b32", "registers": "ld.global.cs.v4.b16"}
+    assert wide.get(step, "ld.global") in facts.ptx

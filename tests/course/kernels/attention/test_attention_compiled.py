@@ -1,4 +1,4 @@
-"""Attention and LayerNorm of halves in the real compiler: registers, spills, instructions."""
+"""Attention in the real compiler: registers, spills, instructions."""
 
 import pytest
 from numba import types
@@ -7,8 +7,6 @@ from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.ladder import LONGER
 from course.kernels.attention.warpgroups import warpgroups
-from course.kernels.norm import Variant
-from course.kernels.norm.halves import HALVES
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
 from tools.compile import tensor_cases as cases
@@ -57,15 +55,3 @@ def test_the_first_steps_compile_for_a_t4_without_float64():
     ):
         facts = compiled(kernel, kinds, "sm_75")
         assert not facts.spills + facts.local_bytes and not facts.float64_lines
-
-
-@needs_compiler
-@pytest.mark.parametrize("element", KINDS)
-@pytest.mark.parametrize("step", HALVES)
-def test_steps_of_layer_norm_have_no_spills_and_the_width_they_say(step, element):
-    kernel = HALVES[step](197, 768, Variant(element)).kernel
-    facts = compiled(kernel, cases.of_norm(step, element), "sm_80")
-    assert not facts.spills + facts.local_bytes and not facts.float64_lines
-    assert facts.registers <= 64
-    wide = {"wide": "ld.global.cs.v4.b32", "registers": "ld.global.cs.v4.b16"}
-    assert wide.get(step, "ld.global") in facts.ptx
