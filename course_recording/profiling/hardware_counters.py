@@ -50,7 +50,7 @@ def launch(cases: list[Case], launches: int, facts: Path, sass: Path | None) -> 
     launched = {}
     for case in cases:
         kernel = wide if case.kernel is None else case.kernel
-        kernel_cache.keep(kernel)
+        kernel_cache.cached(kernel)
         arguments = case.arguments(cuda.to_device)
         launched.setdefault(id(kernel), (kernel, case.name))
         cuda.synchronize()

@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_not_kept():
     def kernel(x):
         x[0] = thing
 
-    with pytest.raises(kernel_cache.NotKept, match="a object"):
+    with pytest.raises(kernel_cache.NotCacheable, match="a object"):
         key(kernel)
 
 

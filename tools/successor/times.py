@@ -259,7 +259,7 @@ def measure(folder: Path, file: Path) -> int:
     facts["times"] = f"medians of {ROUNDS} graphs of {CALLS} launches each, in turns, warm caches"
     lines, failed = [], 0
     for name, case in cases().items():
-        kernel_cache.keep(case.kernel)
+        kernel_cache.cached(case.kernel)
         try:
             found = measured(cupy, backend.cuda, folder, name, case.kernel)
         except Exception as error:  # the others are measured all the same
