@@ -57,9 +57,8 @@ class EntryPoint:
         ``launches(*arrays, *results, **options)`` returns what is launched, each a
         `course.kernels.steps.Launch`. Memory besides is `course.dispatch.slots.workspace`'s. Where
         the first array has no elements it is not asked, unless with `empty`.
-    options : sequence of str, optional
-        Names of the options. Without it, they are given to `launches` by position, with `stream`
-        by its name, and launches may be pairs: a configured kernel and its arguments.
+    options : sequence of str
+        Names of the options, by which `launches` is given them.
     optional : sequence of str
         Names of arrays that may be None.
     part : callable, optional
@@ -89,12 +88,12 @@ class EntryPoint:
         whole: bool = False,
         packs: bool = True,
         in_place: Sequence[str] = (),
-        options: Sequence[str] | None = None,
+        options: Sequence[str] = (),
     ):
         self.name, self.names, self.result, self.launches = name, tuple(names), result, launches
         self.optional, self.part, self.in_place = tuple(optional), part, tuple(in_place)
         self.scalar, self.empty, self.whole = scalar, empty, whole
-        self.options = None if options is None else tuple(options)
+        self.options = tuple(options)
         self.packs = packs and not whole
         self.plans: dict[tuple, Callable[..., Any]] = {}
         self._lock = threading.Lock()

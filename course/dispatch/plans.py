@@ -27,7 +27,8 @@ class CallFacts:
 
     def __init__(self, door: EntryPoint, options: tuple, seen: list, results: list, has_out: bool,
                  remains: Any):  # fmt: skip
-        self.door, self.options, self.seen, self.has_out = door, options, seen, has_out
+        self.door, self.seen, self.has_out = door, seen, has_out
+        self.options = dict(zip(door.options, options, strict=True))
         self.results = [
             None if result is None else (tuple(result[0]), np.dtype(result[1]))
             for result in results
@@ -44,23 +45,16 @@ class CallFacts:
         self.lock = threading.RLock()
         self.event: prepared.Event | None = None
 
-    def listed(self, arrays: Sequence[Array | None], *stream: Any) -> Iterable[tuple[Any, tuple]]:
-        """What is launched for these arrays and results: configured kernels, their arguments."""
+    def launches(self, arrays: Sequence[Array | None]) -> Iterable[Any]:
+        """Each `course.kernels.steps.Launch` for these arrays and results.
+
+        Where work lies between the launches, it is done as they are taken.
+        """
         door = self.door
         nothing = all(0 in one[0] for one in self.results if one is not None)
         if nothing or (0 in self.seen[0].shape and not door.empty):
             return []
-        if door.options is not None:
-            launches = door.launches(*arrays, **dict(zip(door.options, self.options, strict=True)))
-        elif stream:
-            launches = door.launches(*arrays, *self.options, stream=stream[0])
-        else:
-            launches = door.launches(*arrays, *self.options)
-        pairs = (
-            (one.configured(*stream), one.arguments) if hasattr(one, "configured") else one
-            for one in launches or ()
-        )
-        return list(pairs) if door.packs or door.whole else pairs  # else something lies between
+        return door.launches(*arrays, **self.options)
 
     def new(self) -> list[Array | None]:
         """Memory for the results that the caller gave none for."""
@@ -132,11 +126,11 @@ class PreparedPlan:
         for result in about.results[1:] if about.has_out else about.results:
             layouts.append(None if result is None else _fresh(len(layouts), *result))
         with planning(len(layouts)) as workspaces:
-            listed = about.listed(layouts, 0)
+            listed = list(about.launches(layouts))
             slots = len(layouts) + len(workspaces)
             self.launches = [
                 prepared.PreparedLaunch(
-                    *launch, slots, prepared.attributes_behind(launch[0]) if n else ()
+                    launch, slots, prepared.attributes_behind(launch.kernel) if n else ()
                 )
                 for n, launch in enumerate(listed)
             ]
@@ -344,13 +338,13 @@ class NumbaPlan:
             with order:
                 if not about.door.whole:
                     numba_stream = cuda.external_stream(queue) if queue else 0
-                    for launch, arguments in about.listed(there, numba_stream):
-                        launch(*arguments)
+                    for launch in about.launches(there):
+                        launch.on(numba_stream)
                 elif simulated or not queue:
-                    about.listed(there)
+                    about.launches(there)
                 else:  # on the default stream, between what the caller's was and is given
                     prepared.Event().order(before=queue, after=0)
-                    about.listed(there)
+                    about.launches(there)
                     prepared.Event().order(before=0, after=queue)
         queue = 0 if simulated else queue
         return about.handed_back([out, *results] if about.has_out else results, queue)

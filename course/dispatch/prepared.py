@@ -78,12 +78,11 @@ class PreparedLaunch:
 
     Parameters
     ----------
-    configured : kernel[grid, block, stream, shared]
-        Of numba.cuda; the stream is not used.
-    arguments : sequence
-        Layouts where memory is given later; device arrays, which are kept; numbers.
+    launch : course.kernels.steps.Launch
+        Of a kernel of numba.cuda. Arguments are array slots where memory is given later; device
+        arrays, which are kept; numbers.
     slots : int
-        Addresses that are given with each launch; a layout says which of them is its own.
+        Addresses that are given with each launch; an array slot says which of them is its own.
     attributes : sequence of Attribute
 
     Raises
@@ -92,14 +91,12 @@ class PreparedLaunch:
         When Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
-    def __init__(
-        self, configured: Any, arguments: Sequence[Any], slots: int,
-        attributes: Sequence[Attribute] = (),
-    ):  # fmt: skip
+    def __init__(self, launch: Any, slots: int, attributes: Sequence[Attribute] = ()):
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
+            kernel_cache.cached(launch.kernel)
+            configured, arguments = launch.configured(), launch.arguments
             dispatcher = configured.dispatcher
-            kernel_cache.cached(dispatcher)
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
             overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()
@@ -197,11 +194,10 @@ class PreparedLaunch:
         libcuda.check(status, "a kernel's launch")
 
 
-def attributes_behind(configured: Any) -> tuple[Attribute, ...]:
+def attributes_behind(kernel: Any) -> tuple[Attribute, ...]:
     """What lets a launch begin before the one in front of it is done, if its kernel `follows`."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
-    dispatcher = getattr(configured, "dispatcher", None)
-    function = getattr(dispatcher, "py_func", None)
+    function = getattr(kernel, "py_func", None)
     return (Attribute.dependent(),) if new and function is not None and follows(function) else ()
 
 

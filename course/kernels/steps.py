@@ -122,14 +122,8 @@ class Launch(NamedTuple):
 
 
 def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callable, tuple]]:
-    """Launches that are made again and again: kernels with their configuration, and arguments.
-
-    Such pairs, which some networks still list, may be among the launches.
-    """
-    return [
-        (one.configured(stream), one.arguments) if isinstance(one, Launch) else one
-        for one in launches
-    ]
+    """Launches that are made again and again: kernels with their configuration, and arguments."""
+    return [(one.configured(stream), one.arguments) for one in launches]
 
 
 class Work(NamedTuple):

@@ -19,8 +19,6 @@ Source: Wang et al., "Image Quality Assessment", IEEE Trans. Image Process. 13 (
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import float32, int32
 
@@ -28,6 +26,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import Array, checked_float32
+from course.kernels.steps import Launch
 from course.kernels.warps import WARP, lanes_sum
 
 WINDOW = 7
@@ -186,13 +185,11 @@ def _results(images: ArrayFacts, approximations: ArrayFacts) -> list[Result]:
     return [((count, rows, 1 + columns), np.uint8), ((count, down * across, 2), np.float32)]
 
 
-def _launches(
-    images: Array, approximations: Array, lines: Array, sums: Array, stream: Stream
-) -> list[tuple[Callable, tuple]]:
+def _launches(images: Array, approximations: Array, lines: Array, sums: Array) -> list[Launch]:
     count, rows, columns = images.shape
     down, across = _tiles(rows, columns)
-    kernel = judge[(across, down, count), (TILE, ROWS), stream]
-    return [(kernel, (images, approximations, lines, sums))]
+    arrays = images, approximations, lines, sums
+    return [Launch(judge, (across, down, count), (TILE, ROWS), arrays)]
 
 
 _ENTRY = EntryPoint("judged", ("images", "approximations"), _results, _launches)

@@ -16,7 +16,6 @@ src/libImaging/Resample.c.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numba import float32, int32
@@ -26,6 +25,7 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.arrays import Array, whole
+from course.kernels.steps import Launch, ceil_div
 
 LOBES = 3  # of the filter, to each side
 MOST = 4  # times as many rows, or columns, as the result has
@@ -155,32 +155,24 @@ def _result(pixels: ArrayFacts, sizes: ArrayFacts, rows: int, columns: int) -> R
     return (pixels.shape[0], rows, columns), np.float32
 
 
-def _launches(
-    pixels: Array, sizes: Array, out: Array, rows: int, columns: int, stream: Stream
-) -> list[tuple[Callable, tuple]]:
+def _launches(pixels: Array, sizes: Array, out: Array, rows: int, columns: int) -> list[Launch]:
     count, longest = pixels.shape[0], max(rows, columns)
     most = min(MOST * rows, pixels.shape[1])
     which = workspace((count, 2, 2, longest), np.int32)
     weights = workspace((count, 2, TAPS, longest), np.float32)
     between = workspace((count, most, columns), np.float32)
-    across = -(-columns // WIDE)
+    across, block = ceil_div(columns, WIDE), (WIDE, HIGH)
     return [
-        (
-            weigh[(-(-longest // THREADS), 2, count), THREADS, stream],
-            (sizes, rows, columns, which, weights),
-        ),
-        (
-            resize_along[(across, -(-most // HIGH), count), (WIDE, HIGH), stream],
-            (pixels, sizes, which, weights, between),
-        ),
-        (
-            resize_down[(across, -(-rows // HIGH), count), (WIDE, HIGH), stream],
-            (between, sizes, which, weights, out),
-        ),
-    ]
+        Launch(weigh, (ceil_div(longest, THREADS), 2, count), THREADS,
+               (sizes, rows, columns, which, weights)),
+        Launch(resize_along, (across, ceil_div(most, HIGH), count), block,
+               (pixels, sizes, which, weights, between)),
+        Launch(resize_down, (across, ceil_div(rows, HIGH), count), block,
+               (between, sizes, which, weights, out)),
+    ]  # fmt: skip
 
 
-_ENTRY = EntryPoint("resized", ("pixels", "sizes"), _result, _launches)
+_ENTRY = EntryPoint("resized", ("pixels", "sizes"), _result, _launches, options=("rows", "columns"))
 
 
 def resized(

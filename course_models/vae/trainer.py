@@ -20,6 +20,7 @@ from course.backend import cuda
 from course.dispatch.graphs import capture_graph
 from course.dispatch.prepared import Attribute, PreparedLaunch, allow_shared
 from course.kernels.gemm.small_tile import PRECISIONS
+from course.kernels.steps import Launch as KernelLaunch
 from course_models.training.adam import BETA1, BETA2
 from course_models.vae.block_sync import MISSING
 from course_models.vae.forward import forward_of
@@ -180,10 +181,10 @@ class FusedTrainer:
     def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
         """A launch, ready to be called with a stream's handle and no addresses."""
         allow_shared(its.kernel, its.types, its.shared, SHARE)
-        configured = its.kernel[its.blocks, its.threads, 0, its.shared]
+        launch = KernelLaunch(its.kernel, its.blocks, its.threads, given, its.shared)
         if self._alone:
-            return PreparedLaunch(configured, given, 0, attributes)
-        return lambda stream, addresses: configured(*given)
+            return PreparedLaunch(launch, 0, attributes)
+        return lambda stream, addresses: launch.on()
 
     def _queue(self, steps: int) -> None:
         """Queue steps of one epoch: in graphs of many, where CuPy works; the rest one by one."""

@@ -24,6 +24,7 @@ from course.dispatch.slots import name_of
 from course.kernels import norm
 from course.kernels.attention import attention
 from course.kernels.norm import halves
+from course.kernels.steps import Launch
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
 from course_recording.subjects.halves import (
@@ -132,7 +133,7 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
             makes[f"{elements} numbers a thread"] = partial(halves.in_registers, shape)
     own = {"ours"}
     for name, made in makes.items():
-        step = door_of(made)
+        step = entry_of(made)
         programs[name] = lambda i, step=step: step.call((x[i], gamma, beta), (), outs[i])
         own.add(name)
 
@@ -145,12 +146,12 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
           ["PyTorch"], sets, moved, {})  # fmt: skip
 
 
-def door_of(made: Callable) -> EntryPoint:
-    """The way in of a step of the ladder in halves, or of a shape of a sweep."""
+def entry_of(made: Callable) -> EntryPoint:
+    """The entry point of a step of the ladder of 16-bit rows, or of a config of a sweep."""
 
-    def launches(x: Any, gamma: Any, beta: Any, out: Any, stream: Any = 0) -> list:
+    def launches(x: Any, gamma: Any, beta: Any, out: Any) -> list[Launch]:
         kernel, blocks, threads, _ = made(*x.shape, norm.Variant(name_of(out.dtype)))
-        return [(kernel[blocks, threads, stream], (x, gamma, beta, np.float32(EPS), out))]
+        return [Launch(kernel, blocks, threads, (x, gamma, beta, np.float32(EPS), out))]
 
     return EntryPoint("step", ("x", "gamma", "beta"), lambda x, *_: (x.shape, x.dtype), launches)
 

@@ -1,6 +1,7 @@
 """Launches that begin before the one in front of them is done: who waits, and who may be early."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,13 +35,6 @@ def halved(x, out):
         out[i] = x[i] / float32(2)
 
 
-class Launch:
-    """What `early` looks at of a configured kernel."""
-
-    def __init__(self, kernel):
-        self.dispatcher = type("Dispatcher", (), {"py_func": staticmethod(kernel)})
-
-
 def test_in_the_simulator_it_is_nothing():
     x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     report = trace(doubled, 2, 32, x, out)
@@ -67,9 +61,9 @@ def test_older_gpus_have_no_such_instruction(target):
 def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
     device = type("Device", (), {"compute_capability": capability})
     monkeypatch.setattr(backend.cuda, "get_current_device", lambda: device)
-    (one,) = launches.attributes_behind(Launch(lambda: follow())) or (None,)
+    (one,) = launches.attributes_behind(SimpleNamespace(py_func=lambda: follow())) or (None,)
     assert (one is not None) == (capability >= (9, 0))
-    assert launches.attributes_behind(Launch(lambda: 1)) == ()
+    assert launches.attributes_behind(SimpleNamespace(py_func=lambda: 1)) == ()
     assert launches.attributes_behind(object()) == ()
 
 

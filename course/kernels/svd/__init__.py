@@ -220,7 +220,10 @@ def _batch(array: Array, axes: int) -> Array:
     return array if array.ndim > axes else cuda.as_cuda_array(_Stack(array), sync=False)
 
 
-_SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True)
-_RANK_K = EntryPoint("rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True)
+_SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True, options=("method",))
+_RANK_K = EntryPoint(
+    "rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True,
+    options=("k", "power", "seed", "method"),
+)  # fmt: skip
 
 svd.ladder = rank_k.ladder = LADDER

@@ -360,7 +360,7 @@ class NotingDriver:
 
 
 class FakeKernel:
-    """What `kernel[grid, block]` of numba.cuda looks like from outside."""
+    """What a kernel of numba.cuda looks like from outside; its configuration is always the same."""
 
     griddim, blockdim, sharedmem = (3, 1, 1), (64, 1, 1), 0
     cooperative = debug = False
@@ -368,6 +368,10 @@ class FakeKernel:
 
     def __init__(self):
         self.dispatcher = self._codelibrary = self
+
+    def __getitem__(self, how):
+        self.how = how
+        return self
 
     def typeof_pyval(self, value):
         from numba import typeof
@@ -411,11 +415,11 @@ def fake_door(**given):
     def result(x, factor):
         return x.shape, np.float32
 
-    def listed(x, out, factor, stream):
+    def listed(x, out, factor):
         room = layout.workspace((2, 3), np.float32, zeros=True) if given else None
-        return [(FakeKernel(), (x, factor, *([room] if given else []), out))]
+        return [Launch(FakeKernel(), 3, 64, (x, factor, *([room] if given else []), out))]
 
-    return doors.EntryPoint("fake", ("x",), result, listed)
+    return doors.EntryPoint("fake", ("x",), result, listed, options=("factor",))
 
 
 def test_a_launchs_words_are_those_of_numbas_convention(noted):
@@ -437,16 +441,8 @@ def test_a_launchs_words_are_those_of_numbas_convention(noted):
     assert len(door.plans) == 2  # with out, and without
 
 
-class Configurable(FakeKernel):
-    """A kernel before its launch is configured."""
-
-    def __getitem__(self, how):
-        self.how = how
-        return self
-
-
 def test_what_a_launch_says_is_configured_once_a_plan(noted):
-    kernel, asked = Configurable(), []
+    kernel, asked = FakeKernel(), []
 
     def listed(x, out, factor):
         asked.append(factor)
@@ -508,9 +504,10 @@ def test_a_workspace_that_is_lent_is_held_until_all_is_launched(noted, monkeypat
         noted, "cuLaunchKernelEx", lambda *how: alive.append(made[-1]()) or launched(*how)
     )
 
-    def listed(x, out, stream):
+    def listed(x, out):
         room = layout.workspace((2, 3), np.float32)
-        return [(FakeKernel(), (x, room)), (FakeKernel(), (room, out))]
+        first, second = (x, room), (room, out)
+        return [Launch(FakeKernel(), 3, 64, given) for given in (first, second)]
 
     door = doors.EntryPoint("fake", ("x",), lambda x: (x.shape, np.float32), listed)
     door.call((cuda.to_device(X),))
