@@ -46,7 +46,7 @@ class Front:
     types: dict[str, type] = field(default_factory=dict)
     values: dict[str, Callable[[np.random.Generator], np.ndarray]] = field(default_factory=dict)
     bound: float = 1e-4
-    door: Any = None
+    entry: Any = None
     call: Any = None
 
 
@@ -79,7 +79,7 @@ def _sizes(rng):
 
 
 ROWS = (7, 12)
-#: By the name of the door.
+#: By the name of the entry point.
 FRONTS = {
     "softmax": Front({"x": ROWS}, _softmax),
     "softmax_backward": Front(
@@ -135,24 +135,24 @@ def modules() -> Iterator[pkgutil.ModuleInfo]:
         yield from pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 
 
-def doors() -> dict[str, tuple[EntryPoint, Callable]]:
-    """All entry points of kernels, and the function that enters each, by its name."""
+def entries() -> dict[str, tuple[EntryPoint, Callable]]:
+    """All entry points of kernels, and the function that calls each, by its name."""
     found = {}
     for one in modules():
         module = importlib.import_module(one.name)
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == one.name:
-                if "enter" in function.__code__.co_names:
+                if "call" in function.__code__.co_names:
                     for name in function.__code__.co_names:
-                        door = getattr(module, name, None)
-                        if isinstance(door, EntryPoint):
-                            found[door.name] = door, function
+                        entry = getattr(module, name, None)
+                        if isinstance(entry, EntryPoint):
+                            found[entry.name] = entry, function
     return found
 
 
-for _name, (_door, _function) in doors().items():
+for _name, (_entry, _function) in entries().items():
     if _name in FRONTS:
-        FRONTS[_name].door, FRONTS[_name].call = _door, _function
+        FRONTS[_name].entry, FRONTS[_name].call = _entry, _function
 
 
 # --- kinds of arrays ------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def _may_be(front: Front, name: str, array: Any, out: Any) -> bool:
     """Whether each thread reads the elements that it writes, and no others."""
     left, right = (one.__cuda_array_interface__ for one in (array, out))
     same = all(left[of] == right[of] for of in ("data", "shape", "strides", "typestr"))
-    return same and name in front.door.in_place
+    return same and name in front.entry.in_place
 
 
 def problem(seed: int, long: bool = False) -> str | None:

@@ -9,7 +9,7 @@ from course.images.reading import ImageError
 from course.kernels.reconstruct.ladder import reconstruct
 from course.kernels.svd import rank_k
 from course_app.kernels.resize import resized
-from tests.course.drawn_arrays import FRONTS, doors, problem
+from tests.course.drawn_arrays import FRONTS, entries, problem
 
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="looks into simulated memory")
 
@@ -27,8 +27,8 @@ def test_many_drawn_calls_are_right_or_refused_in_a_sentence(first):
     assert not [told for seed in range(first, first + 250) if (told := problem(seed, long=True))]
 
 
-def test_every_front_door_is_drawn():
-    assert doors().keys() == FRONTS.keys(), "say in drawn_arrays.py what a new one is given"
+def test_every_entry_point_is_drawn():
+    assert entries().keys() == FRONTS.keys(), "say in drawn_arrays.py what a new one is given"
 
 
 @pytest.mark.parametrize("number", [2.0, 2.5, True, np.True_, "2", None, [2], np.float32(2)])
