@@ -3,7 +3,7 @@
 A kernel is known by what its machine code depends on: the code of it and of **all** functions that
 it calls, the constants that they use, options, types of arguments, versions, the GPU's compute
 capability. (Numba's own cache looks at the kernel's file alone: a function edited in another file
-would leave it stale.) What holds something else, whose value cannot be read, is not kept.
+would leave it stale.) What holds something else, whose value cannot be read, is not cached.
 
 The files lie in the user's cache folder, `folder`; COURSE_CACHE names another one, or is "off".
 They hold code that is run, so a folder that others can write to is not used, nor a file that is
@@ -45,7 +45,7 @@ class NotCacheable(TypeError):
 
 
 def folder() -> Path | None:
-    """Where compiled kernels are kept; None where they are not."""
+    """Where compiled kernels are stored; None where they are not."""
     chosen = os.environ.get("COURSE_CACHE", "")
     if chosen.lower() == "off":
         return None
@@ -62,11 +62,11 @@ def folder() -> Path | None:
 
 
 def clear() -> int:
-    """Remove all that is kept; returns how many files that were."""
-    place, found = folder(), 0
-    if place is None or not place.is_dir():
+    """Remove all that is cached; returns how many files that were."""
+    directory, found = folder(), 0
+    if directory is None or not directory.is_dir():
         return 0
-    for file in (*place.glob("*.kernel"), *place.glob(".*.part")):
+    for file in (*directory.glob("*.kernel"), *directory.glob(".*.part")):
         with contextlib.suppress(OSError):
             file.unlink()
             found += 1
@@ -98,7 +98,7 @@ def target_here() -> str:
     import llvmlite
     import numba
     import numba_cuda
-    from numba import cuda  # not the course's: its backend tries a GPU with a kernel that is kept
+    from numba import cuda  # not the course's: its backend tries a GPU with a kernel that is cached
 
     device = cuda.get_current_device()
     return repr((
@@ -220,11 +220,11 @@ class DiskCache:
         self.dispatcher = dispatcher
 
     def _file(self, signature: Any) -> Path | None:
-        place = _safe_folder()
-        if place is None:
+        directory = _safe_folder()
+        if directory is None:
             return None
         with contextlib.suppress(NotCacheable, OSError, KeyError, AttributeError, ImportError):
-            return place / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
+            return directory / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
         return None
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
@@ -255,7 +255,7 @@ class DiskCache:
             return None
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
-        """Keep a compiled kernel; nothing is said where that cannot be done."""
+        """Store a compiled kernel; nothing is said where that cannot be done."""
         file = self._file(signature)
         if file is None:
             return
@@ -274,29 +274,29 @@ class DiskCache:
 
 def _safe_folder() -> Path | None:
     """The folder, made; None where there is none, or others can write to it."""
-    place = folder()
-    if place is None:
+    directory = folder()
+    if directory is None:
         return None
     try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        about = place.stat()
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = directory.stat()
     except OSError:
         return None
     if not is_own(about):
         warnings.warn(
-            f"{str(place)!r} belongs to somebody else or can be written by others, so compiled "
+            f"{str(directory)!r} belongs to somebody else or can be written by others, so compiled "
             "kernels are not kept there: chmod go-w, or name another folder, COURSE_CACHE",
             RuntimeWarning,
             stacklevel=2,
         )
         return None
-    return place
+    return directory
 
 
-def _bound(place: Path) -> None:
+def _bound(directory: Path) -> None:
     """Remove the oldest files beyond `MOST_BYTES`."""
     files = []
-    for file in place.glob("*.kernel"):
+    for file in directory.glob("*.kernel"):
         with contextlib.suppress(OSError):
             about = file.stat()
             files.append((about.st_mtime, about.st_size, file))
@@ -313,7 +313,7 @@ def _bound(place: Path) -> None:
 
 
 def cached(*kernels: Any) -> None:
-    """Let kernels be kept on disk, those of numba.cuda."""
+    """Let kernels be cached on disk, those of numba.cuda."""
     for kernel in kernels:
         if hasattr(kernel, "_cache") and not isinstance(kernel._cache, DiskCache):
             kernel._cache = DiskCache(kernel)

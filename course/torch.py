@@ -4,13 +4,13 @@
 >>> y = layer_norm(x, gamma, beta, activation="gelu")    # y.backward() works
 
 Each is registered with `torch.library`, as `torch.ops.course.layer_norm`, say: a kernel, what its
-result looks like (for torch.compile, which calls it without numbers), and a gradient.
+result looks like (for torch.compile, which calls it without elements), and a gradient.
 Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
 float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
 PyTorch's do. Without a GPU the simulator computes.
 
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
-dozen other functions, which costs the host more than the front door itself. So where nothing but
+dozen other functions, which costs the host more than the call itself. So where nothing but
 tensors is at work (see `_is_recorded`), the same functions are called without the dispatcher, from
 torch.compile's programs, too; `python -m course bench door` and `bench training` time both.
 
@@ -187,7 +187,7 @@ def _annotations(function: Callable[..., Any]) -> list[str]:
 
 
 def _without_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function where autograd is done, but gradients may still be on: front doors refuse."""
+    """The function where autograd is done, but gradients may still be on: the function refuses."""
 
     @functools.wraps(function)
     def without_gradient(*inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The looks that `course.doctor` takes at a machine, each a function of its own.
+"""The probes of `course.doctor`, each a function of its own.
 
 A probe gets the `Facts` and returns what it found, or None where there is nothing to say. It may
 fail: the doctor reports that, too.
@@ -32,7 +32,7 @@ SAY_CUDA = "so lessons run on the simulator; that is fine"
 
 @dataclass(frozen=True)
 class Probe:
-    """One look at the machine.
+    """What one probe found.
 
     `status` is "ok", "warning" (works, with a catch), "problem" (does not work as it should) or
     "absent" (not here, and not needed). `advice` is what to do: a command or a setting.
@@ -82,13 +82,12 @@ def probe_course(facts: Facts) -> Probe:
     """Which version of the course is this, how did it come here, where are its notebooks?"""
     from course import __version__
 
-    kind = installed_as()
-    said, advice = {
+    text, advice = {
         CLONE: ("in a clone", ""),
         COLAB: ("as the notebook's first cell installed it", ""),
         WHEEL: ("installed by pip", "Its notebooks: course lessons FOLDER"),
-    }[kind]
-    return Probe("course", "ok", f"{__version__}, {said}", advice)
+    }[installed_as()]
+    return Probe("course", "ok", f"{__version__}, {text}", advice)
 
 
 def probe_platform(facts: Facts) -> Probe:

@@ -1,4 +1,4 @@
-"""What is to be known of an array: which library's it is, where it lies, on which stream it works.
+"""What a plan knows of an array: which library's it is, on which device, on which stream it works.
 
 `reader(array)` says in a hashable tuple all that a plan depends on, and the address; it is called
 for each array of each call, so there is one for each type. `Library` is what a plan needs besides.
@@ -19,15 +19,15 @@ from course.dispatch.prepared import SIMULATED, device_of
 from course.dispatch.slots import HasShape, in_c_order
 from warpsim.ptx.bfloat16 import BFLOAT16
 
-#: Looks by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
-#: flag): strides in the library's own units, and None where elements lie side by side.
+#: Readers by type: array -> (facts, address). Facts are (library, shape, strides, element, device,
+#: flag): strides in the library's own units, and None where elements are contiguous.
 READERS: dict[type, Callable[[Any], tuple[tuple | None, int]]] = {type(None): lambda _: (None, 0)}
 
 _PLAIN = np.ndarray.__array_ufunc__  # arrays with units, say, have one of their own
 
 
 class Library:
-    """A library whose arrays a front door takes; this one has all its arrays on the host.
+    """A library whose arrays are taken; this one has all its arrays on the host.
 
     Attributes
     ----------
@@ -182,10 +182,10 @@ class TorchArrays(Tensors):
         return self.torch.cuda.current_stream(device).cuda_stream
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Any:
-        place = self.devices.get(device) or self.devices.setdefault(
+        there = self.devices.get(device) or self.devices.setdefault(
             device, self.torch.device("cuda", device)
         )
-        return self.torch.empty(shape, dtype=self.types[dtype], device=place)
+        return self.torch.empty(shape, dtype=self.types[dtype], device=there)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype, device: int) -> Callable[[], Any]:
         if self.strided is None:
@@ -338,15 +338,15 @@ def _read_foreign(array: Any) -> tuple[tuple, int]:
 
 
 def reader_of(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
-    """The reader for an array's type, kept for the next of its kind; None for what is no array."""
-    kind = type(array)
-    package = kind.__module__.partition(".")[0]
-    reader = READERS.get(kind)
+    """The reader for an array's type, kept for the next array; None for what is no array."""
+    array_type = type(array)
+    package = array_type.__module__.partition(".")[0]
+    reader = READERS.get(array_type)
     if reader is not None:
         return reader
     if isinstance(array, np.ndarray):
-        if kind is not np.ndarray and (
-            isinstance(array, np.ma.MaskedArray) or kind.__array_ufunc__ is not _PLAIN
+        if array_type is not np.ndarray and (
+            isinstance(array, np.ma.MaskedArray) or array_type.__array_ufunc__ is not _PLAIN
         ):
             return None  # means more than its elements
         reader = _read_numpy
@@ -361,7 +361,7 @@ def reader_of(array: Any) -> Callable[[Any], tuple[tuple, int]] | None:
     elif hasattr(array, "__cuda_array_interface__") and not has_space(array):
         reader = _read_foreign
     if reader is not None:
-        READERS[kind] = reader
+        READERS[array_type] = reader
     return reader
 
 
@@ -418,7 +418,7 @@ class ArrayFacts(HasShape):
         self.strides = in_c_order(self.shape, size) if strides is None else tuple(strides)
 
     def must_be_beside(self, name: str, what: str, device: int) -> None:
-        """Refuse an array on another GPU than something that a door brings along."""
+        """Refuse an array on another GPU than something that a function has there already."""
         if self.device >= 0 and self.device != device:
             raise ValueError(
                 f"{name} lies on GPU {self.device}, {what} on GPU {device}: bring {name} there"

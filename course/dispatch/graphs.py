@@ -101,8 +101,8 @@ def copied(source: Any, target: Any) -> bool:
     if cupy is None or not (source.is_c_contiguous() and source.nbytes == target.nbytes):
         return False
     runtime = cupy.cuda.runtime
-    places = (array.__cuda_array_interface__["data"][0] for array in (target, source))
-    runtime.memcpyAsync(*places, source.nbytes, runtime.memcpyDeviceToDevice, 0)
+    addresses = (array.__cuda_array_interface__["data"][0] for array in (target, source))
+    runtime.memcpyAsync(*addresses, source.nbytes, runtime.memcpyDeviceToDevice, 0)
     return True
 
 

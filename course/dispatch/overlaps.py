@@ -17,9 +17,9 @@ MOST_WORK = 10_000  # of NumPy, to find an element that two arrays share
 SOMEWHERE = 1 << 60
 
 
-def apart(
+def without_overlap(
     plan: Callable[..., Any],
-    seen: Sequence[ArrayFacts | None],
+    arrays: Sequence[ArrayFacts | None],
     names: Sequence[str],
     same: Sequence[str],
 ) -> Callable[..., Any]:
@@ -27,16 +27,16 @@ def apart(
 
     Those named in `same` it may be, element for element.
     """
-    *inputs, out = seen
+    *inputs, out = arrays
     first, last = _reach(out)
-    near = []  # between which distances of two arrays' addresses their memory meets
+    near = []  # between which distances of two arrays' addresses they share memory
     for slot, one in enumerate(inputs):
         if one is not None and one.size and out.size:
             low, high = _reach(one)
             alike = (one.shape, one.strides, one.dtype) == (out.shape, out.strides, out.dtype)
             near.append((slot, first - high, last - low, alike and names[slot] in same))
 
-    def call(arrays: Sequence[Any], addresses: list[int], target: Any, stream: Any) -> Any:
+    def call(given: Sequence[Any], addresses: list[int], target: Any, stream: Any) -> Any:
         for slot, low, high, alike in near:
             away = addresses[slot] - addresses[-1]
             if low < away < high and (away or not alike) and _share(out, inputs[slot], away):
@@ -45,7 +45,7 @@ def apart(
                     f"out lies in the memory of {names[slot]}: give memory that is no part of it"
                     f"{itself}"
                 )
-        return plan(arrays, addresses, target, stream)
+        return plan(given, addresses, target, stream)
 
     call.__wrapped__ = plan
     return call

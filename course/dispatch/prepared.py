@@ -1,4 +1,4 @@
-"""Launches with all but the addresses packed, and what else the driver does for them.
+"""Launches prepared but for arrays' addresses, and what else the driver does for them.
 
 A launch through Numba costs the host 20 to 60 microseconds: it looks at each argument anew. The
 driver takes a kernel's parameters as a list of addresses of words. An array of n axes is 5 + 2 n
@@ -33,10 +33,10 @@ PER_THREAD = 2  # the driver's handle of a stream that is another one in each th
 
 
 class CannotPrepare(TypeError):
-    """A launch that cannot be packed: Numba's insides are not as expected."""
+    """A launch that cannot be prepared: Numba's insides are not as expected."""
 
 
-# --- packed launches ------------------------------------------------------------------------------
+# --- prepared launches ----------------------------------------------------------------------------
 
 #: How a scalar of Numba's type becomes a word.
 _WORDS: dict[str, Callable[[Any], int]] = {
@@ -60,7 +60,7 @@ class Configuration(ctypes.Structure):
 class Attribute(ctypes.Structure):
     """CUlaunchAttribute of the driver: one thing more that a launch asks for."""
 
-    _fields_ = (("kind", ctypes.c_uint64), ("value", ctypes.c_uint * 16))
+    _fields_ = (("attribute", ctypes.c_uint64), ("value", ctypes.c_uint * 16))
 
     @classmethod
     def cooperative(cls) -> Attribute:
@@ -73,6 +73,11 @@ class Attribute(ctypes.Structure):
         return cls(6, (1,))
 
 
+def new_slots(count: int) -> Any:
+    """Where a launch reads so many addresses."""
+    return (ctypes.c_int64 * count)()
+
+
 class PreparedLaunch:
     """A launch of a compiled kernel, ready but for addresses.
 
@@ -81,8 +86,9 @@ class PreparedLaunch:
     launch : course.kernels.steps.Launch
         Of a kernel of numba.cuda. Arguments are array slots where memory is given later; device
         arrays, which are kept; numbers.
-    slots : int
-        Addresses that are given with each launch; an array slot says which of them is its own.
+    slots : array of ctypes.c_int64, optional
+        Addresses that are given with each launch, as `new_slots` makes it, shared with others
+        perhaps. An array slot says which of them is its own.
     attributes : sequence of Attribute
 
     Raises
@@ -91,7 +97,7 @@ class PreparedLaunch:
         When Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
-    def __init__(self, launch: Any, slots: int, attributes: Sequence[Attribute] = ()):
+    def __init__(self, launch: Any, slots: Any = (), attributes: Sequence[Attribute] = ()):
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
             kernel_cache.cached(launch.kernel)
@@ -107,35 +113,31 @@ class PreparedLaunch:
         except (AttributeError, ValueError, OSError) as problem:
             raise CannotPrepare(backend.one_line(problem)) from problem
         self.kept = configured, tuple(arguments)
-        self.slots = (ctypes.c_int64 * slots)()
-        #: Words that are an address and some bytes: place, slot, bytes.
+        self.slots = slots or new_slots(0)
+        #: Words that are an address and some bytes: index, slot, bytes.
         self.moved: list[tuple[int, int, int]] = []
         words: list[int] = []
-        at_slots: dict[int, int] = {}  # words that are an address as it is: place, slot
-        for kind, value in zip(types, arguments, strict=True):
+        at_slots: dict[int, int] = {}  # words that are an address as it is: index, slot
+        for numba_type, value in zip(types, arguments, strict=True):
+            array, index = None, len(words)
             if hasattr(value, "__cuda_array_interface__"):
-                words += [0, 0, value.size, value.dtype.itemsize]
-                if isinstance(value, ArraySlot):
-                    if value.offset:
-                        self.moved.append((len(words), value.slot, value.offset))
-                    else:
-                        at_slots[len(words)] = value.slot
-                    words.append(0)
-                else:
-                    words.append(value.__cuda_array_interface__["data"][0])
+                array, index = value, index + 4
+                address = value.__cuda_array_interface__["data"][0]
+                words += [0, 0, value.size, value.dtype.itemsize, address]
                 words += [*value.shape, *value.strides]
             elif hasattr(value, "address_word"):  # a warpsim.ptx.TensorMap
-                place, array = len(words) + value.address_word(), value.array
-                if isinstance(array, ArraySlot) and array.offset:
-                    self.moved.append((place, array.slot, array.offset))
-                elif isinstance(array, ArraySlot):
-                    at_slots[place] = array.slot
+                array, index = value.array, index + value.address_word()
                 words += value
             else:
-                word = _WORDS.get(str(kind)) or (int if hasattr(kind, "bitwidth") else None)
-                if word is None or str(kind).startswith("complex"):
-                    raise CannotPrepare(f"an argument of type {kind}")
+                word = _WORDS.get(str(numba_type))
+                word = word or (int if hasattr(numba_type, "bitwidth") else None)
+                if word is None or str(numba_type).startswith("complex"):
+                    raise CannotPrepare(f"an argument of type {numba_type}")
                 words.append(word(value))
+            if isinstance(array, ArraySlot) and array.offset:
+                self.moved.append((index, array.slot, array.offset))
+            elif isinstance(array, ArraySlot):
+                at_slots[index] = array.slot
         words = [word - 2**64 if word >= 2**63 else word for word in words]
         self.words = (ctypes.c_int64 * len(words))(*words)
         self.attributes = (Attribute * len(attributes))(*attributes)
@@ -145,7 +147,7 @@ class PreparedLaunch:
     def _pointed(self) -> None:
         """Point at words and slots, and have what `launch` is called with."""
         words, slots = ctypes.addressof(self.words), ctypes.addressof(self.slots)
-        self.places = (ctypes.c_void_p * len(self.words))(*(
+        self.pointers = (ctypes.c_void_p * len(self.words))(*(
             slots + 8 * self.at_slots[n] if n in self.at_slots else words + 8 * n
             for n in range(len(self.words))
         ))  # fmt: skip
@@ -155,15 +157,14 @@ class PreparedLaunch:
         self.where = (
             ctypes.c_void_p(ctypes.addressof(self.configuration)),
             ctypes.c_void_p(self.kernel),
-            ctypes.c_void_p(ctypes.addressof(self.places)),
+            ctypes.c_void_p(ctypes.addressof(self.pointers)),
             None,
         )
 
     def __call__(self, queue: int, addresses: Sequence[int]) -> None:
         """Launch on a stream with the addresses of its slots; not from two threads at once."""
         self.slots[:] = addresses
-        for place, slot, offset in self.moved:
-            self.words[place] = addresses[slot] + offset
+        self.move(addresses)
         if queue != self.queue:
             self.go_to(queue)
         status = self.launch(*self.where)
@@ -174,10 +175,10 @@ class PreparedLaunch:
         """Launch on this stream from now on."""
         self.configuration.stream = self.queue = queue
 
-    def share(self, slots: Any) -> None:
-        """Take addresses from the slots of another launch, which is given them first."""
-        self.slots = slots
-        self._pointed()
+    def move(self, addresses: Sequence[int]) -> None:
+        """Write the addresses that lie some bytes behind those given."""
+        for index, slot, offset in self.moved:
+            self.words[index] = addresses[slot] + offset
 
     def copy(self) -> PreparedLaunch:
         """The same with addresses and a stream of its own, for another thread, say."""
@@ -304,9 +305,9 @@ def is_current(device: int) -> bool:
 
 def is_on_current(stream: Any, queue: int, device: int) -> bool:
     """Whether a stream, of which the driver has the handle, belongs to the current GPU."""
-    said = max(getattr(stream, name, -1) for name in ("device_index", "device_id"))
-    if said >= 0 or queue <= PER_THREAD:  # PyTorch's say, and CuPy's where it is not the current
-        return said in (-1, device)
+    number = max(getattr(stream, name, -1) for name in ("device_index", "device_id"))
+    if number >= 0 or queue <= PER_THREAD:  # PyTorch's say, and CuPy's where it is not the current
+        return number in (-1, device)
     its, current = ctypes.c_void_p(), ctypes.c_void_p()
     libcuda.call("cuStreamGetCtx", ctypes.c_void_p(queue), ctypes.byref(its))
     libcuda.call("cuCtxGetCurrent", ctypes.byref(current))

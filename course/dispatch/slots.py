@@ -1,7 +1,7 @@
-"""An array without its memory: what the launches of a front door are prepared with.
+"""An array without its memory: what launches are prepared with.
 
-What prepares launches asks arrays for shape, type, strides and alignment, never for their elements.
-So it can be given layouts, and what it prepares serves all arrays that look alike.
+What lists launches asks arrays for shape, dtype, strides and alignment, never for their elements.
+So it can be given array slots, and what it lists serves all arrays that look alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from course import backend
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
-#: Layouts have addresses that no memory has: the slot is in their upper bits.
+#: Array slots have addresses that no memory has: the slot is in their upper bits.
 _SLOT_BITS = 48
 _FIRST = 1 << 8  # so that no slot's address can be one of memory
 
@@ -47,7 +47,7 @@ class ArraySlot(HasShape):
     Attributes
     ----------
     slot : int
-        Which of a call's arrays it lies in, or which workspace.
+        Which of a call's arrays it is of, or which workspace.
     shape : tuple of int
     strides : tuple of int
         In bytes.
@@ -82,15 +82,15 @@ class ArraySlot(HasShape):
         return self.shape[0]
 
     def is_c_contiguous(self) -> bool:
-        """Whether elements lie side by side, the last axis the fastest."""
+        """Whether elements are contiguous, the last axis the fastest."""
         return _in_order(self.shape[::-1], self.strides[::-1], self.dtype.itemsize)
 
     def is_f_contiguous(self) -> bool:
-        """Whether elements lie side by side, the first axis the fastest."""
+        """Whether elements are contiguous, the first axis the fastest."""
         return _in_order(self.shape, self.strides, self.dtype.itemsize)
 
     def reshape(self, *shape: Any) -> ArraySlot:
-        """The same elements in another shape; ValueError where they do not lie side by side."""
+        """The same elements in another shape; ValueError where they are not contiguous."""
         if len(shape) == 1 and isinstance(shape[0], Sequence):
             shape = tuple(shape[0])
         if math.prod(shape) != self.size or not self.is_c_contiguous():
@@ -102,12 +102,12 @@ class ArraySlot(HasShape):
         from numba import types
         from numba.np import numpy_support
 
-        layout = "A"
+        order = "A"
         if not (0 in self.strides and self.size):
-            layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
+            order = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
         known = self.dtype != BFLOAT16
         element = numpy_support.from_dtype(self.dtype) if known else bfloat16
-        return types.Array(element, self.ndim, layout)
+        return types.Array(element, self.ndim, order)
 
 
 def name_of(dtype: Any) -> str:
@@ -116,7 +116,7 @@ def name_of(dtype: Any) -> str:
 
 
 def in_c_order(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of elements that lie side by side, the last axis the fastest."""
+    """Strides in bytes of elements that are contiguous, the last axis the fastest."""
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -186,7 +186,7 @@ def planning(first: int) -> Iterator[list[Workspace]]:
 def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> Any:
     """Memory on the GPU that launches need for themselves; in C order.
 
-    Where launches are prepared for a plan it is a layout: each stream, and each graph that is
+    Where launches are prepared for a plan it is an array slot: each stream, and each graph that is
     captured, has its own; of PyTorch's, each call. Elsewhere it is an array that lives as long as
     it is held.
 

@@ -89,7 +89,7 @@ class Launch(NamedTuple):
         As `cuda.jit` made it.
     grid, block : int or tuple of int
     arguments : tuple
-        Of arrays on the device, or layouts of such, and numbers.
+        Of arrays on the device, or slots of such, and numbers.
     shared : int
         Bytes of dynamic shared memory of a block.
     """
@@ -256,7 +256,7 @@ class Ladder(Mapping[str, Step]):
         return name, step
 
     def launches(self, *arrays: Any, method: str = AUTO, **options: Any) -> list[Launch]:
-        """What a method launches, for arrays on the device or their layouts.
+        """What a method launches, for arrays on the device or their slots.
 
         Raises
         ------

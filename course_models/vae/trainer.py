@@ -183,7 +183,7 @@ class FusedTrainer:
         allow_shared(its.kernel, its.types, its.shared, SHARE)
         launch = KernelLaunch(its.kernel, its.blocks, its.threads, given, its.shared)
         if self._alone:
-            return PreparedLaunch(launch, 0, attributes)
+            return PreparedLaunch(launch, attributes=attributes)
         return lambda stream, addresses: launch.on()
 
     def _queue(self, steps: int) -> None:

@@ -77,6 +77,9 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
     yield door("layer_norm_backward", lambda: layer_norm_backward(dy, x, gamma))
     yield door("softmax", lambda: softmax(x))
     yield door("softmax, out", lambda: softmax(x, out=y))
+    on_one_stream = forward._ENTRY._called()
+    yield door("softmax, on one stream", lambda: on_one_stream((x,), ("auto",)))
+    yield door("softmax, in full", lambda: softmax(x, stream=0))
     yield door("softmax_backward", lambda: softmax_backward(dy, x))
     yield door("activation", lambda: activation(x))
     yield door("activation, out", lambda: activation(x, out=y))
@@ -130,8 +133,8 @@ def steps(bench: Any) -> None:
     if not torch:
         return
     x = torch.zeros(ROWS, COLUMNS, device="cuda")
-    y, look = softmax(x), reader_of(x)
-    plan = forward._ENTRY.plans[("auto",), look(x)[0]]
+    y, read = softmax(x), reader_of(x)
+    plan = forward._ENTRY.plans[("auto",), read(x)[0]]
     make, where, current, device, _, slots, launch, how = plan.parts()
 
     def write() -> None:
@@ -141,7 +144,7 @@ def steps(bench: Any) -> None:
     ours, theirs = cuda.as_cuda_array(x), cuda.as_cuda_array(y)
     copy = copied[ROWS, COLUMNS]
     found = {
-        "look at the array": lambda: look(x),
+        "look at the array": lambda: read(x),
         "memory for the result": make,
         "write addresses": write,
         "ask for the stream": lambda: current(device),

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import gc
-import inspect
 import threading
 import warnings
 import weakref
@@ -485,6 +484,20 @@ def test_what_looks_as_the_latest_is_launched_again_by_each_thread_with_words_of
         door.call((xs[0],), (np.ones(3),))
 
 
+def test_an_array_is_read_once_a_call(noted, monkeypatch):
+    reader, read = libraries.READERS[type(cuda.to_device(X))], []
+    monkeypatch.setitem(
+        libraries.READERS, type(cuda.to_device(X)), lambda array: read.append(1) or reader(array)
+    )
+    x = cuda.to_device(X)
+    for door in (fake_door(), fake_door(room=True)):
+        for _ in range(3):
+            door.call((x,), (np.float32(1),))
+        read.clear()
+        door.call((x,), (np.float32(1),))
+        assert len(read) == 1
+
+
 def test_a_workspace_that_is_lent_is_held_until_all_is_launched(noted, monkeypatch):
     class Room:
         __cuda_array_interface__ = {"data": (4096, False)}
@@ -588,10 +601,13 @@ def test_each_stream_and_each_graph_has_a_workspace_of_its_own(noted):
     assert len({first, second, *captured}) == 4
     noted.capturing = False
     assert room(1) == first
-    for stream in range(3, 20):
+    for stream in range(3, 4 + plans.MOST_STREAMS):
         room(stream)
-    (plan,) = door.plans.values()
-    assert len(inspect.unwrap(plan).__self__.by_stream) <= plans.MOST_STREAMS
+    zeroed = len(noted.ordered)
+    room(stream)
+    assert len(noted.ordered) == zeroed
+    room(2)  # the oldest went
+    assert len(noted.ordered) == zeroed + 1
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
