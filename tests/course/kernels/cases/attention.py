@@ -14,16 +14,17 @@ def _draw(rng, size):
 
 
 def _right(arrays, scale):
+    batch, tokens, heads, size = arrays["q"].shape
     q, k, v = (array.transpose(0, 2, 1, 3) for array in arrays.values())
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = q @ k.transpose(0, 1, 3, 2) * scale
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
     weights /= weights.sum(-1, keepdims=True)
     y, sums = weights @ v, weights @ np.abs(v)
     # each weight is rounded once, and so is the result; a score's own error is in an exponent
     bounds = np.abs(y) + (2 + scale) * sums + 1e-3
     return [
-        Right(*(its.transpose(0, 2, 1, 3).reshape(*arrays["q"].shape[:2], -1)
+        Right(*(its.transpose(0, 2, 1, 3).reshape(batch, tokens, heads * size)
                 for its in (y, bounds)))
     ]  # fmt: skip
 

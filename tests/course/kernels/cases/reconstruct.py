@@ -16,6 +16,8 @@ def _draw(rng, size):
     r = k + int(rng.integers(0, 4))
     shapes = {"u": (rows, r), "s": (r,), "vt": (r, columns)}
     arrays = {name: rng.standard_normal((*stack, *shape)) for name, shape in shapes.items()}
+    if rng.random() < 0.5:  # never factors: 0 times NaN is no zero
+        arrays["u"][..., k:] = arrays["s"][..., k:] = arrays["vt"][..., k:, :] = np.nan
     return Inputs(arrays, {"k": k})
 
 

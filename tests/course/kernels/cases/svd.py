@@ -5,7 +5,7 @@ import numpy as np
 from course.kernels.svd import SVDProblem, rank_k, svd
 from course.kernels.svd.qr import LONGEST
 from tests.course.kernels.contract import Case, Inputs, Right, in_float64
-from tests.course.svd_samples import ORTHOGONAL, RESIDUAL, SIGMA, special
+from tests.course.kernels.svd_samples import ORTHOGONAL, RESIDUAL, SIGMA, special
 
 SIDES = {"tiny": (1, 5), "odd": (5, 24), "fours": (4, 24), "long": (33, 41)}
 

@@ -35,14 +35,20 @@ from course.kernels.svd.diagonalise import (
     _next_seat,
     diagonalise,
 )
-from course.kernels.svd.qr import LONGEST, Reflections
+from course.kernels.svd.qr import Reflections
 from course.kernels.svd.truncated import sketch_columns
 from tests.course.compiled_samples import needs_compiler
-from tests.course.svd_samples import ORTHOGONAL, assert_right, errors_of_each, normal, room, special
+from tests.course.kernels.svd_samples import (
+    ORTHOGONAL,
+    assert_right,
+    errors_of_each,
+    normal,
+    room,
+    special,
+)
 from warpsim.host import gpus
 from warpsim.ptx.vectors import Vectors
 
-SHAPES = [(1, 1, 9), (2, 5, 3), (1, 33, 40)]
 LARGE = [(3, 64, 64), (2, 131, 127), (5, 100, 256), (2, 256, 256), (2, 512, 300), (1, 1024, 40),
          (1, 300, 512), (1, 512, 512)]  # fmt: skip
 needs_gpu = pytest.mark.skipif(gpu() is None, reason="large matrices take a GPU")
@@ -62,12 +68,6 @@ def method(request, monkeypatch):
 
 
 # --- right ---------------------------------------------------------------------------------------
-
-
-def test_random_matrices_of_awkward_shapes(rng, method):
-    for shape in SHAPES:
-        a = normal(rng, *shape)
-        assert_right(a, svd(a, method=method))
 
 
 def test_matrices_on_which_svds_break(rng, method):
@@ -178,38 +178,6 @@ def test_a_matrix_of_a_batch_and_a_view_on_the_gpu_give_the_same(rng):
     for x, y in zip(alone, batch, strict=True):
         assert np.array_equal(x.copy_to_host(), y.copy_to_host()[1])
     assert np.array_equal(there.copy_to_host(), whole)
-
-
-def test_any_order_of_a_numpy_array(rng):
-    a = np.asfortranarray(normal(rng, 2, 9, 12))
-    assert_right(a, svd(a))
-    assert_right(a[:, ::2, ::-3], svd(a[:, ::2, ::-3]))
-
-
-# --- refused -------------------------------------------------------------------------------------
-
-
-def test_what_is_refused_is_named(rng):
-    a = normal(rng, 3, 4, 4)
-    for wrong in (a.astype(np.float64), a.astype(np.int32)):
-        with pytest.raises(TypeError, match=f"holds {wrong.dtype}.*float32"):
-            svd(wrong)
-    with pytest.raises(TypeError, match="list"):
-        svd([[1.0]])
-    with pytest.raises(ValueError, match=r"\(4,\).*\(batch, m, n\)"):
-        svd(a[0, 0])
-    with pytest.raises(ValueError, match="nothing to decompose"):
-        svd(a[:, :0])
-    with pytest.raises(ValueError, match="1025 x 2.*1,024"):
-        svd(np.ones((1, LONGEST + 1, 2), np.float32))
-    with pytest.raises(ValueError, match="no method 'fast'.*plain"):
-        svd(a, method="fast")
-    with pytest.raises(ValueError, match="at most 64; given 65"):
-        LADDER.choose("shared", SVDProblem(65))
-    with pytest.raises(ValueError, match="k is 5.*1 to 4"):
-        rank_k(a, 5)
-    with pytest.raises(ValueError, match="power is -1"):
-        rank_k(a, 2, power=-1)
 
 
 @pytest.mark.parametrize(("name", "blocks"), [("T4", "blocks"), ("H200", "tensor cores")])

@@ -6,7 +6,7 @@ import pytest
 from course.images import images
 from course.images.reading import ImageError
 from course.kernels.svd import rank_k, svd
-from tests.course.svd_samples import ORTHOGONAL, RESIDUAL, SIGMA, special
+from tests.course.kernels.svd_samples import ORTHOGONAL, RESIDUAL, SIGMA, special
 
 LARGEST, LEAST = float(np.finfo(np.float32).max), 2.0**-149
 NAMES = [*special(np.random.default_rng(0), 5), "normal", "ones", "mixed", "flat and noise"]

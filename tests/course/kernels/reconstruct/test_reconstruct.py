@@ -44,16 +44,6 @@ def float64_reference(u, s, vt, k):
     return (u[:, :k] * s[:k]) @ vt[:k]
 
 
-@pytest.mark.parametrize("step", LADDER)
-def test_float64_factors_and_strided_factors_are_taken(rng, step):
-    u, s, vt = images.svd(rng.random((9, 12)))
-    expected = reconstruct(u, s, vt, 4, method=step)
-    strided = np.asfortranarray(u), np.repeat(s, 2)[::2], np.asfortranarray(vt)
-    assert np.array_equal(reconstruct(*strided, 4, method=step), expected)
-    wide = (factor.astype(np.float64) for factor in (u, s, vt))
-    assert np.array_equal(reconstruct(*wide, 4, method=step), expected)
-
-
 def test_gaps_in_rows_are_refused_by_the_arrays_names_with_what_to_do():
     u, s, vt = (cuda.to_device(np.ones(shape, np.float32)) for shape in ((4, 8), 8, (8, 12)))
     gaps = "those of u lie 8 bytes apart, those of vt lie 8 bytes apart: choose 'original', "
@@ -79,17 +69,6 @@ def test_warp_tiles_of_every_shape_are_right_at_the_edges(rng, warps_down, align
     stack = np.full((1, rows, columns), np.nan, np.float32)
     many[(2, 2, 1), shape.threads](u[None], s[None], vt[None], k, stack)
     assert np.array_equal(stack[0], out)
-
-
-def test_warp_tiles_keep_what_is_not_finite_where_it_belongs(rng):
-    """Numbers beyond k and beyond the edge are never factors: 0 times infinity is no zero."""
-    u, s, vt = (rng.random(size, dtype=np.float32) for size in ((20, 16), 16, (16, 24)))
-    expected = float64_reference(u, s, vt, 11)
-    for factor in (u[:, 11:], s[11:], vt[11:]):
-        factor[:] = np.inf
-    out = cuda.device_array((20, 24), np.float32)
-    reconstruct(*map(cuda.to_device, (u, s, vt)), 11, out=out, method="warp tiles")
-    assert relative_error(out.copy_to_host(), expected) < 1e-6
 
 
 @pytest.mark.parametrize("factor", [1e-30, 1e-6, 1.0, 1e6, 1e15])
@@ -310,15 +289,6 @@ def test_traffic_is_what_the_hardware_counts(rng, step):
     load, store = report.total("global", "load"), report.total("global", "store")
     counted = (load.requests, load.sectors, store.requests, store.sectors)
     assert counted == HARDWARE_COUNTS[step]
-
-
-def test_only_the_original_works_in_float64(rng):
-    factors = images.svd(rng.random((20, 18)))
-    for step in FIRST:
-        report = traced(step, *factors, 5)
-        kinds = {finding.kind for finding in report.findings}
-        assert ("float64" in kinds) == (step == "original")
-        assert (report.operations["float64"] > 0) == (step == "original")
 
 
 def test_tiled_loads_each_element_once_for_each_tile(rng):

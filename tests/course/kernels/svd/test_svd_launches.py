@@ -5,7 +5,14 @@ import pytest
 
 from course import cuda, gpu
 from course.kernels.svd import LADDER, NotConverged, RankSolver, Solver, SVDProblem, ladder
-from tests.course.svd_samples import assert_right, normal, room, same, solved, without_full_rank
+from tests.course.kernels.svd_samples import (
+    assert_right,
+    normal,
+    room,
+    same,
+    solved,
+    without_full_rank,
+)
 
 needs_graphs = pytest.mark.skipif(gpu() is None, reason="without a GPU there are no CUDA graphs")
 
