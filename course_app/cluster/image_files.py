@@ -83,26 +83,43 @@ def stop(run: str) -> int:
     return len(lines)
 
 
-def spread(
-    group: Group, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int] = ()
-) -> Iterator[Done]:
-    """Do a list of tasks on all workers of a group; give what is done as it is done.
+@dataclass(frozen=True)
+class Spread:
+    """All workers of a group, as what a pipeline has its files worked through by.
 
-    Parameters
-    ----------
-    group : Group
-    job : Job
-    todo : sequence of Task
-    batch : int
-        The longest stack.
-    good : sequence of int
-        Images that are known to be good already.
-
-    Raises
-    ------
-    BaseException
-        What a worker met with the files, as from one process. No worker works on them by then.
+    >>> reconstruct_images(folder, [50], out, scheduler=Spread(group))
     """
+
+    group: Group
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def __call__(
+        self, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int] = ()
+    ) -> Iterator[Done]:
+        """Do a list of tasks on all workers; give what is done as it is done.
+
+        Parameters
+        ----------
+        job : Job
+        todo : sequence of Task
+        batch : int
+            The longest stack.
+        good : sequence of int
+            Images that are known to be good already.
+
+        Raises
+        ------
+        BaseException
+            What a worker met with the files, as from one process. No worker works on them by then.
+        """
+        return _spread(self.group, job, todo, batch, good)
+
+
+def _spread(
+    group: Group, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int]
+) -> Iterator[Done]:
     count = len(group)
     # workers may have begun in another folder
     job = replace(job, folder=job.folder.absolute())

@@ -240,7 +240,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_app.pipeline.progress import Watch
 
     seen = Watch(sys.stderr)
-    with stoppable(), workers_for(arguments) as group:
+    with stoppable(), workers_for(arguments) as scheduler:
         start = time.perf_counter()
         report = reconstruct_images(
             arguments.images,
@@ -255,7 +255,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             batch=arguments.batch,
             tell=lambda words: print(words, file=sys.stderr, flush=True),
-            group=group,
+            scheduler=scheduler,
             gpus=arguments.gpus,
             svd=arguments.svd,
             recursive=arguments.recursive,
@@ -334,8 +334,9 @@ def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
     try:
         from course_app.cluster.existing import joined
         from course_app.cluster.group import BatchError, ClusterError
+        from course_app.cluster.image_files import Spread
 
         with joined(arguments.scheduler) as group:
-            yield group
+            yield Spread(group)
     except (BatchError, ClusterError, ImportError) as error:
         raise ImageError(str(error)) from error

@@ -59,7 +59,7 @@ def reconstruct_images(
     workers: int | None = None,
     batch: int | None = None,
     tell: Callable[[str], Any] = lambda words: None,
-    group: Any = None,
+    scheduler: Any = None,
     gpus: int | None = None,
     svd: str = "auto",
     recursive: bool = False,
@@ -102,8 +102,10 @@ def reconstruct_images(
         Images that a GPU rebuilds together at most. The results are the same.
     tell : callable
         Takes a sentence that the user should read before the work begins.
-    group : course_app.cluster.group.Group, optional
-        Workers, each a machine or a part of one, that share the files. The results are the same.
+    scheduler : callable, optional
+        What has the files worked through, such as a `course_app.cluster.image_files.Spread`, whose
+        workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch, good)``
+        gives what is done. Its length are its workers. The results are the same.
     gpus : int, optional
         So many GPUs of this machine share the work, instead of one. The results are the same.
     svd : {"cpu", "gpu", "auto"}
@@ -119,7 +121,7 @@ def reconstruct_images(
     largest : float
         Megapixels; larger images are set aside before they are decoded.
     watch : callable
-        Takes what works on the images here (with `group` nothing does), which tells more.
+        Takes what works on the images here (with `scheduler` nothing does), which tells more.
 
     Returns
     -------
@@ -154,7 +156,7 @@ def reconstruct_images(
             engine = "small"
     with ExitStack() as stack:
         crew = None
-        if group is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
+        if scheduler is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
             # they begin to start while this process looks for a GPU
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
             crew, each = stack.enter_context(Workers()), capacity.feeders_for(gpus or 1)
@@ -180,7 +182,7 @@ def reconstruct_images(
             size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd, largest
         )
         how = _How(
-            batch or capacity.batch_for(*size, ranks), gpus or 1, crew, group, progress, watch
+            batch or capacity.batch_for(*size, ranks), gpus or 1, crew, scheduler, progress, watch
         )
         try:
             return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
@@ -191,7 +193,7 @@ def reconstruct_images(
     tell(f"no GPU can be used ({why}): NumPy computes")
     return reconstruct_images(
         inputs, ranks, out, size=size, fit=fit, engine="numpy", progress=progress, resume=resume,
-        workers=workers, batch=batch, tell=tell, group=group, recursive=recursive,
+        workers=workers, batch=batch, tell=tell, scheduler=scheduler, recursive=recursive,
         discard=discard, replace=replace, largest=largest, watch=watch,
     )  # fmt: skip
 
@@ -203,7 +205,7 @@ class _How:
     batch: int
     gpus: int
     crew: Workers | None
-    group: Any
+    scheduler: Any
     progress: Callable[[list[Path]], Iterable[Path]]
     watch: Callable[[Line], Any]
 
@@ -228,8 +230,8 @@ def _reconstruct(
                     tell(words)
             job = dataclasses.replace(job, folder=kept.folder)
             _work_through(plan, journal.outputs(begun), job, kept, how)
-            if how.group is not None:
-                engine_name += f", shared by {len(how.group)} workers"
+            if how.scheduler is not None:
+                engine_name += f", shared by {len(how.scheduler)} workers"
         report = results.gathered(
             [*zip(plan.files, plan.names)], plan.ranks, plan.size, kept.done, engine_name, out
         )
@@ -291,10 +293,8 @@ def _work_through(
         if image not in kept.done
     ]
     line: Iterable[Done]
-    if how.group is not None and len(plan.files) > 1:
-        from course_app.cluster import image_files as cluster_files
-
-        line = cluster_files.spread(how.group, job, todo, how.batch, good)
+    if how.scheduler is not None and len(plan.files) > 1:
+        line = how.scheduler(job, todo, how.batch, good)
     else:
         line = Line(job, todo, how.crew, how.batch, how.gpus, good)
         how.watch(line)

@@ -8,7 +8,7 @@ from course_lessons.cases import CANCELS, drawn, empty, normal, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson14.judges import judge_bytes
 from course_lessons.lesson14.own_network import EXERCISE as OWN_NETWORK
-from course_models.spectral.network import gelu
+from course_models.common import gelu
 from warpsim.core.words import count
 
 # --- bytes of a fusion ----------------------------------------------------------------------------

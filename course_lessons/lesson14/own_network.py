@@ -7,7 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, Limit, Tolerance
 from course.checks.rivals import Launch, Rivals
 from course_models import spectral
-from course_models.spectral.network import gelu
+from course_models.common import gelu
 from course_models.spectral.weights import CODE, EPSILON, Weights
 
 #: Stores of a block that the exercise needs: the code, the rebuilt spectrum, the error.

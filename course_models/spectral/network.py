@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import vectorize
 
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
@@ -28,6 +26,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.prepared import allow_shared
 from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, shared_memory_limit
+from course_models.common import gelu
 from course_models.spectral.config import FusedShape
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.fused import fused
@@ -60,17 +59,6 @@ kernel_of = functools.cache(fused)
 
 
 # --- the reference -------------------------------------------------------------------------------
-@vectorize
-def erf(x: float) -> float:
-    """The error function of each number."""
-    return math.erf(x)
-
-
-def gelu(x: np.ndarray) -> np.ndarray:
-    """X times the normal distribution's probability below x, with erf."""
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
-
-
 def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
     """Normalise over the last axis."""
     centred = x - x.mean(-1, keepdims=True)

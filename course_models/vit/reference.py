@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from course_models.spectral.network import gelu
+from course_models.common import gelu
 from course_models.vit.shape import EPSILON, ViTShape
 
 Weights = Mapping[str, np.ndarray]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from course_models.common import erf
 from course_models.spectral.data import BANDS, FRAMES, POINTS, area_under_curve, held_out, spectra
-from course_models.spectral.network import erf, reference
+from course_models.spectral.network import reference
 from course_models.spectral.weights import EPSILON, Weights
 from tools.notebooks.lessons import ROOT
 

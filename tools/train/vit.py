@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_models.spectral.network import erf
+from course_models.common import erf
 from course_models.vae.data import Digits, digits
 from course_models.vit.reference import forward
 from course_models.vit.shape import EPSILON, ViTShape

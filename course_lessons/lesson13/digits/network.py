@@ -37,8 +37,8 @@ from course.kernels.steps import Ladder, Launch, Step, configured, require_choic
 from course_lessons.lesson13.digits.convolution import LADDER as CONVOLUTION
 from course_lessons.lesson13.digits.one_kernel import THREADS, packed, whole, whole_refusal
 from course_lessons.lesson13.digits.weights import FIRST, HIDDEN, SECOND, Weights
+from course_models.common import erf, gelu
 from course_models.digits import CLASSES
-from course_models.spectral.network import erf, gelu
 
 __all__ = ["Network", "Program", "Weights", "accuracy", "erf", "reference"]
 
