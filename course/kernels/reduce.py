@@ -220,7 +220,7 @@ class ReductionConfig:
 
 #: Not measured yet: 64 bytes in flight in each thread, as many threads as a multiprocessor holds.
 CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
-SHAPES = CONFIGS  # as lesson 10 calls them
+SHAPES = CONFIGS  # as lesson 10 called them before version 0.2
 
 
 @functools.cache

@@ -155,7 +155,7 @@ predict("tree: atomic additions", 256, exact=True)
 
 # %%
 SUM = reduce.KINDS["sum"]  # how two numbers are combined, and what changes nothing: 0
-SHAPE = reduce.SHAPES["sm_90"]  # threads of a block and numbers of a thread, chosen for an H200
+SHAPE = reduce.CONFIGS["sm_90"]  # threads of a block and numbers of a thread, chosen for an H200
 
 
 def traced_sum(name):
@@ -652,7 +652,7 @@ matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32)
 def traced_softmax(name):
     """Trace a step of the package's ladder on the matrix; return report and result."""
     (rows, columns), out = matrix.shape, np.zeros_like(matrix)
-    shape = softmax.shape_for(columns)
+    shape = softmax.config_for(columns)
     kernel, grid, block = {
         "three passes": (softmax.softmax_three_passes, rows, softmax.THREADS),
         "online": (softmax.online("float32", 256, True), rows, 256),

@@ -251,7 +251,7 @@ GAMMA, BETA = np.ones(1024, np.float32), np.zeros(1024, np.float32)
 def normalised(rows, method):
     """Normalise rows of 1,024 numbers by a step of the package's ladder, simulated."""
     kernel, blocks, threads, _ = norm.LADDER[method].launch(
-        *rows.shape, norm.Form()
+        *rows.shape, norm.Variant()
     )  # with gamma and beta
     result = np.empty_like(rows)
     trace(kernel, blocks, threads, rows, GAMMA, BETA, np.float32(1e-5), result, gpu="H200")
@@ -402,7 +402,7 @@ NORMS = ("naive", "tree", "one pass", "warp", "block", "registers", "several row
 def traced_norm(name, activation=None):
     """Trace a step of the package's ladder on the matrix."""
     form, result = (
-        norm.Form(gamma=False, beta=False, activation=activation),
+        norm.Variant(gamma=False, beta=False, activation=activation),
         np.empty_like(matrix),
     )
     kernel, blocks, threads, _ = norm.LADDER[name].launch(*matrix.shape, form)
@@ -877,7 +877,8 @@ print("numbers a row    GB/s   % of a copy   torch.compile  chosen step")
 for length in LENGTHS:
     found = of_length(length)
     # the step that `layer_norm` chooses for rows of this length, on such a GPU
-    step = norm.method_for("auto", length, length % 4 == 0, given=H200_ROOM)
+    rows = norm.NormProblem(1, length, aligned=length % 4 == 0, limits=H200_ROOM)
+    step = norm.LADDER.best(rows)
     rate, theirs = (found[name].gigabytes_per_second for name in ("auto", "torch.compile"))
     print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}  {step}")
 
@@ -922,8 +923,9 @@ rows = 16_384 if gpu() else 8
 given, result = (cuda.to_device(np.ones((rows, 4096), np.float32)) for _ in range(2))
 factors = [cuda.to_device(np.ones(4096, np.float32)) for _ in range(2)]
 for method in ("block", "registers"):
-    for launch, arguments in norm.prepared(given, *factors, 1e-5, result, method, "gelu"):
-        print(benchmark(launch, *arguments, bytes=8 * 16_384 * 4096))
+    how = {"eps": 1e-5, "activation": "gelu", "method": method}
+    for launch in norm.LADDER.launches(given, *factors, result, **how):
+        print(benchmark(launch.configured(), *launch.arguments, bytes=8 * 16_384 * 4096))
 
 # %% [markdown]
 # ## 10 What the GPU's counters say

@@ -122,10 +122,12 @@ def _activation(name: str) -> Callable[[int], Launch]:
 
 def _layer_norm(activation: str | None) -> Callable[[int], Launch]:
     def launch(rows: int) -> Launch:
-        from course.kernels.norm import prepared
+        from course.kernels.norm import LADDER
 
         x, gamma, beta = _numbers(rows), _numbers(1, flat=True), _numbers(1, flat=True)
-        return prepared(x, gamma, beta, EPS, _room(x), "registers", activation)[0]
+        how = {"eps": EPS, "activation": activation, "method": "registers"}
+        (launch,) = LADDER.launches(x, gamma, beta, _room(x), **how)
+        return launch.configured(), launch.arguments
 
     return launch
 

@@ -139,7 +139,8 @@ def of_lengths(program="auto"):
 def chosen():
     """The step that is chosen on an H200, by the length of the rows."""
     room = 227 * 1024, True
-    return {n: norm.method_for("auto", n, n % 4 == 0, given=room) for n in of_lengths()}
+    rows = (norm.NormProblem(1, n, aligned=n % 4 == 0, limits=room) for n in of_lengths())
+    return {each.columns: norm.LADDER.best(each) for each in rows}
 
 
 def test_rows_in_registers_are_nearest_to_the_roof_and_longer_ones_not_far_from_it():

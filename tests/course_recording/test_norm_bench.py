@@ -8,9 +8,8 @@ import pytest
 
 from course import gpu
 from course.backend import cuda
-from course.kernels import norm
 from course.kernels.norm.backward import BACKWARD
-from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED
+from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
 from course.kernels.steps import shared_memory_limit
 from course_recording.frame import Bench, WrongResult
 from course_recording.peers import cuda_cpp
@@ -70,7 +69,7 @@ def test_the_bench_times_a_step_of_two_launches_with_what_it_is_given(monkeypatc
     data = bench_norm.inputs(frame, 2, 8193)
     given = tuple(cuda.to_device(array) for array in data)
     given += np.float32(bench_norm.EPS), cuda.to_device(np.empty_like(data[0]))
-    launches = norm.prepared(*given, "auto", "gelu")
+    launches = prepared(*given, "auto", "gelu")
     assert len(launches) == 2  # four copies of gamma and beta, and rows that begin anywhere
     other = tuple(cuda.to_device(2 * array) for array in data)
     other += given[3], cuda.to_device(np.zeros_like(data[0]))

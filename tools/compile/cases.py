@@ -20,7 +20,7 @@ from course.kernels.gemm import gemv
 from course.kernels.gemm.gemv import function_of
 from course.kernels.gemm.small import product_of
 from course.kernels.gemm.small_tile import PRECISIONS
-from course.kernels.norm import Variant, backward_registers, long_rows
+from course.kernels.norm import NormProblem, Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
 from course.kernels.norm.registers import IN_L2
@@ -199,7 +199,8 @@ def of_norm() -> Iterator[Case]:
         back = void(rows, rows, columns, columns, float32, rows, sums)
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
-            step = norm.LADDER[norm.method_for("auto", length, aligned, kind, given=(0, False))]
+            rows = NormProblem(1, length, kind, aligned, limits=(0, False))
+            step = norm.LADDER[norm.LADDER.best(rows)]
             for function in (None, "gelu") if length in (768, 4096) else ("gelu",):
                 name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
                 variant = Variant(kind, aligned, activation=function)

@@ -42,7 +42,8 @@ def programs() -> Iterator[tuple[str, str, Callable[[Any, Any], Launches]]]:
         return configured(activation.LADDER.launches(*pair, name=name))
 
     def normalised(x: Any, out: Any, gelu: str | None = None, method: str = "auto") -> Launches:
-        return norm.prepared(x, None, None, EPS, out, method, gelu)
+        how = {"eps": EPS, "activation": gelu, "method": method}
+        return configured(norm.LADDER.launches(x, None, None, out, **how))
 
     def two_kernels(x: Any, out: Any) -> Launches:
         between, grid = cuda.device_array(x.size, np.float32), -(-x.size // activation.EACH)

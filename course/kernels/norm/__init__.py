@@ -1,7 +1,7 @@
 """LayerNorm: a ladder of ten steps, one more for elements of 16 bits, and its gradients'."""
 
 from course.kernels.norm.backward import layer_norm_backward
-from course.kernels.norm.first_steps import Variant
+from course.kernels.norm.first_steps import NormProblem, Variant
 from course.kernels.norm.ladder import (
     LADDER,
     REGISTERS_AND_SHARED,
@@ -11,9 +11,9 @@ from course.kernels.norm.ladder import (
     prepared,
 )
 
-Form = Variant  # as lesson 13 calls it
+Form = Variant  # as lesson 13 called it before version 0.2
 
 __all__ = [
-    "LADDER", "REGISTERS_AND_SHARED", "Form", "Variant", "activate", "layer_norm",
+    "LADDER", "REGISTERS_AND_SHARED", "Form", "NormProblem", "Variant", "activate", "layer_norm",
     "layer_norm_backward", "method_for", "prepared",
 ]  # fmt: skip

@@ -298,7 +298,7 @@ def layer_norm(
 layer_norm.ladder = LADDER
 
 
-# --- as lesson 13 calls it ------------------------------------------------------------------------
+# --- as lesson 13 called it before version 0.2 ----------------------------------------------------
 
 
 def method_for(

@@ -11,7 +11,7 @@ from course.kernels.softmax.forward import (
     softmax_three_passes,
 )
 
-shape_for = config_for  # as lesson 10 calls it
+shape_for = config_for  # as lesson 10 called it before version 0.2
 
 __all__ = [
     "BACKWARD", "LADDER", "THREADS", "config_for", "online", "registers", "shape_for", "softmax",

@@ -5,12 +5,12 @@ import pytest
 
 from course import compiled, gpu, trace
 from course.backend import cuda
-from course.kernels import norm
 from course.kernels.norm.first_steps import NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import (
     LADDER,
     REGISTERS_AND_SHARED,
     layer_norm,
+    prepared,
     shifted_factors,
 )
 from course.kernels.norm.long_rows import (
@@ -193,7 +193,7 @@ def test_a_slice_of_long_rows_takes_another_step_than_the_whole_matrix(rng):
     whole = rng.standard_normal((3, 32_800)).astype(np.float32)
     there = cuda.to_device(whole)
     for x in (there, there[:, :32_780]):
-        ((launch, arguments),) = norm.prepared(x, None, None, 1e-5, x)
+        ((launch, arguments),) = prepared(x, None, None, 1e-5, x)
         launch(*arguments)
     kept = there.copy_to_host()
     first = normalised(whole).astype(np.float32)
@@ -210,15 +210,15 @@ def test_rows_without_gaps_are_shifted_and_others_take_another_step(rng):
     no_gaps = cuda.to_device(np.ascontiguousarray(whole[:, :16_387]))
     expected = normalised(whole[:, :16_387], gamma.copy_to_host(), beta.copy_to_host())
     for x, launches in ((gaps, 1), (no_gaps, 2)):
-        found = norm.prepared(x, gamma, beta, 1e-5, x)
+        found = prepared(x, gamma, beta, 1e-5, x)
         assert len(found) == launches
         for launch, arguments in found:
             launch(*arguments)
         assert_close(x.copy_to_host(), expected, 4e-6)
-    bare = norm.prepared(no_gaps, None, None, 1e-5, no_gaps)
+    bare = prepared(no_gaps, None, None, 1e-5, no_gaps)
     assert len(bare) == 1
     one_later = cuda.to_device(np.zeros(3 * 16_387 + 1, np.float32))[1:].reshape(3, 16_387)
-    assert len(norm.prepared(one_later, gamma, beta, 1e-5, one_later)) == 1
+    assert len(prepared(one_later, gamma, beta, 1e-5, one_later)) == 1
 
 
 def test_the_longest_row_fits_and_one_more_number_does_not():
