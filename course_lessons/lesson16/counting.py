@@ -27,7 +27,7 @@ def bytes_of_fused(begun: Training, images: np.ndarray) -> list[int]:
     trainer = FusedTrainer(begun, images, "float32")
     return [
         trace(
-            its.kernel, its.blocks, its.threads, *arguments, dynamic_shared=its.shared
+            its.kernel, its.grid, its.block, *its.arguments, dynamic_shared=its.shared
         ).unique_bytes
-        for its, arguments in trainer.as_simulated
+        for its in trainer.as_simulated
     ]

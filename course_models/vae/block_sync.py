@@ -3,8 +3,8 @@
 Before the launch each place holds `MISSING`, which no arithmetic gives: it is one of the many NaN,
 and a GPU makes another one. Whoever reads `MISSING` reads again. Four neighbours are written and
 read at once, as one number of 128 bits. So nothing is counted, and no memory has to be in order but
-a four's own. All of the blocks must run at once: a cooperative launch sees to that. `take4` and
-`give4` are not simulated: there all blocks meet.
+a four's own. All of the blocks must run at once: a cooperative launch sees to that. `await4` and
+`publish4` are not simulated: there all blocks synchronise at a barrier of the grid.
 
 Source: NVIDIA, PTX ISA, "Memory Consistency Model", ld and st of .b128, griddepcontrol; the idea:
 Lamport, "Concurrent reading and writing", CACM 20 (11), 1977, and its use in NCCL ("LL128") and
@@ -28,10 +28,10 @@ _WORD = ir.IntType(32)
 
 
 @intrinsic
-def take4(typing, array, index):
-    """``take4(array, index)``: four neighbours of global memory as other blocks last wrote them.
+def await4(typing, array, index):
+    """``await4(array, index)``: four neighbours of global memory as other blocks last wrote them.
 
-    Words of 32 bits, all four of one `give4`; the index is a multiple of four.
+    Words of 32 bits, all four of one `publish4`; the index is a multiple of four.
     """
     letter = "f" if array.dtype == types.float32 else "r"
 
@@ -52,8 +52,8 @@ def take4(typing, array, index):
 
 
 @intrinsic
-def give4(typing, array, index, values):
-    """``give4(array, index, (v0, v1, v2, v3))``: write four neighbours for `take4`, all at once."""
+def publish4(typing, array, index, values):
+    """``publish4(array, index, (v0, v1, v2, v3))``: four neighbours for `await4`, at once."""
 
     def generate(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -130,16 +130,16 @@ _let_next = _instruction("griddepcontrol.launch_dependents;")
 _done = _instruction("griddepcontrol.wait;")
 
 
-class Meeting(NamedTuple):
+class BlockSync(NamedTuple):
     """What `forward` and `update` have of it.
 
     Attributes
     ----------
     awaits : two functions, optional
         How numbers of other blocks are read, and which are not there yet.
-    give4 : device function of (array, index, values)
+    publish4 : device function of (array, index, values)
         How numbers are written for other blocks.
-    meet : device function of ()
+    sync_blocks : device function of ()
         Between layers.
     later : two functions, optional
         As `awaits`, of the launch behind.
@@ -152,21 +152,21 @@ class Meeting(NamedTuple):
     """
 
     awaits: tuple[Callable, Callable] | None
-    give4: Callable
-    meet: Callable
+    publish4: Callable
+    sync_blocks: Callable
     later: tuple[Callable, Callable] | None
     done: Callable
     let_next: Callable
     bring: Callable
 
 
-_AWAITS = take4, is_missing
-#: How blocks meet. "early": the second launch begins beside the first and waits for its numbers,
-#: too, and the next step's first begins beside the second and waits until that is done; it needs
-#: compute capability 9.0. "numbers": a launch begins when the one before is done. "grid": no block
-#: waits for numbers.
-MEETINGS = {
-    "early": Meeting(_AWAITS, give4, _nothing, _AWAITS, _done, _let_next, _prefetch),
-    "numbers": Meeting(_AWAITS, give4, _nothing, None, _nothing, _nothing, _no_line),
-    "grid": Meeting(None, store4, _all, None, _nothing, _nothing, _no_line),
+_AWAITS = await4, is_missing
+#: How blocks synchronise. "early": the second launch begins beside the first and waits for its
+#: numbers, too, and the next step's first begins beside the second and waits until that is done; it
+#: needs compute capability 9.0. "numbers": a launch begins when the one before is done. "grid": no
+#: block waits for numbers.
+BLOCK_SYNC = {
+    "early": BlockSync(_AWAITS, publish4, _nothing, _AWAITS, _done, _let_next, _prefetch),
+    "numbers": BlockSync(_AWAITS, publish4, _nothing, None, _nothing, _nothing, _no_line),
+    "grid": BlockSync(None, store4, _all, None, _nothing, _nothing, _no_line),
 }

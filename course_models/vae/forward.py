@@ -40,8 +40,16 @@ from course.kernels.gemm.small_tile import Tile, parts_of, small_gemm_tile, take
 from course.kernels.warps import WARP, lanes_sum
 from course_models.training.losses import bce_of, bce_slope, kl_of
 from course_models.training.rng import normal4
-from course_models.vae.block_sync import MEETINGS
-from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
+from course_models.vae.block_sync import BLOCK_SYNC
+from course_models.vae.memory import (
+    I4,
+    F,
+    KernelPlan,
+    ParameterLayout,
+    between,
+    round_up4,
+    row_pitch,
+)
 from course_models.vae.shape import VAEShape
 from warpsim.ptx import load, load4, store
 
@@ -57,7 +65,7 @@ TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
 
 
 @dataclass(frozen=True)
-class Forward(Launch):
+class Forward(KernelPlan):
     """And where its parts of the loss begin in a half of S, and where that ends."""
 
     losses: int
@@ -65,18 +73,18 @@ class Forward(Launch):
 
 
 @functools.cache
-def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meeting: str) -> Forward:
+def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: str) -> Forward:
     """The launch for one shape and batch.
 
     Parameters
     ----------
     at_once : int
         Blocks that the GPU runs at the same time.
-    meeting : str
-        How a group's blocks wait for each other, of `meeting.MEETINGS`.
+    sync : str
+        How a group's blocks wait for each other, of `block_sync.BLOCK_SYNC`.
     """
-    W1, W2, W3, W4 = (begin for begin, _ in Layout(shape).places.values())
-    D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
+    W1, W2, W3, W4 = (begin for begin, _ in ParameterLayout(shape).places.values())
+    D, H, Z, B = map(round_up4, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, CODE_AT, Z_AT, NOISE_AT, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, LOSSES_AT = between(
         shape, batch
     )
@@ -89,8 +97,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, give4, meet, _, done, let_next, bring = MEETINGS[meeting]
-    take4, _ = taken_by(awaits)
+    awaits, publish4, sync_blocks, _, done, let_next, bring = BLOCK_SYNC[sync]
+    await4, _ = taken_by(awaits)
     LINE = 128  # bytes
 
     def tile(layout, columns, depth, leads, across, most=24, **more):
@@ -98,7 +106,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         return small_gemm_tile(layout, B, columns, depth, leads, precision, warps=WARPS,
                        fragments=(1, across), **more)  # fmt: skip
 
-    D4, H4, Z4 = map(lead, (D, H, Z))
+    D4, H4, Z4 = map(row_pitch, (D, H, Z))
     t1 = tile("nt", H, D, (D, D4), 4, exact="a", places="a", awaits=None)
     t2 = tile("nt", 2 * Z, H, (H, H4), 4, halves=Z)
     t3 = tile("nt", H, Z, (Z, Z4), 4)
@@ -111,7 +119,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
     ACROSS4 = -(-D // t4.wide)
     ACROSS2 = -(-Z // HALF_WIDE)
     KL_AT = TILES * ACROSS4 * WARPS
-    END = up(LOSSES_AT + KL_AT + TILES * ACROSS2 * WARPS)
+    END = round_up4(LOSSES_AT + KL_AT + TILES * ACROSS2 * WARPS)
 
     # --- the layers: what a thread needs besides the sums, and what it makes of four of them
 
@@ -173,7 +181,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
 
     def biases(weights: int, inputs: int) -> Callable:
         """Device function: those of four neighbours, from P."""
-        pitch = lead(inputs)
+        pitch = row_pitch(inputs)
 
         @cuda.jit(device=True)
         def four_of(P, column):
@@ -197,7 +205,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             w, x, y, z = s[0] * factor, s[1] * factor, s[2] * factor, s[3] * factor
             result = (leaky_relu(w + b[0]), leaky_relu(x + b[1]),
                       leaky_relu(y + b[2]), leaky_relu(z + b[3]))  # fmt: skip
-            give4(S, at + row * columns + column, result)
+            publish4(S, at + row * columns + column, result)
             return ZERO
 
         return early, late
@@ -214,7 +222,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             s = four(shared, r, c)
             result = (leaky_relu_gradient(s[0], y[0]), leaky_relu_gradient(s[1], y[1]),
                       leaky_relu_gradient(s[2], y[2]), leaky_relu_gradient(s[3], y[3]))  # fmt: skip
-            give4(S, at + row * columns + column, result)
+            publish4(S, at + row * columns + column, result)
             return ZERO
 
         return early, late
@@ -254,10 +262,10 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             if real:
                 part += kl_of(mean, log_variance)
         at = CODE_AT + row * (2 * Z) + column
-        give4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
-        give4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
-        give4(S, NOISE_AT + row * Z + column, (known[8], known[9], known[10], known[11]))
-        give4(S, Z_AT + row * Z + column, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
+        publish4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        publish4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        publish4(S, NOISE_AT + row * Z + column, (known[8], known[9], known[10], known[11]))
+        publish4(S, Z_AT + row * Z + column, (made[2, 0], made[2, 1], made[2, 2], made[2, 3]))
         return part
 
     @cuda.jit(device=True)
@@ -280,7 +288,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             made[e] = slope if real else ZERO
             if real:
                 part += bce_of(logit, pixel)
-        give4(S, LOGITS_AT + row * D + column, (made[0], made[1], made[2], made[3]))
+        publish4(S, LOGITS_AT + row * D + column, (made[0], made[1], made[2], made[3]))
         return part
 
     @cuda.jit(device=True)
@@ -303,8 +311,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
             made[0, e] = d_mean if real else ZERO
             made[1, e] = d_log_variance if real else ZERO
         at = DCODE_AT + row * (2 * Z) + column
-        give4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
-        give4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
+        publish4(S, at, (made[0, 0], made[0, 1], made[0, 2], made[0, 3]))
+        publish4(S, at + Z, (made[1, 0], made[1, 1], made[1, 2], made[1, 3]))
         return ZERO
 
     ahead1, layer1 = layer(t1, H, W1, *activated(bias1, H, H_AT, 1 / 255))
@@ -329,7 +337,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         b6 = cuda.local.array(ROOM6, float32)
         b7 = cuda.local.array(ROOM7, float32)
         group, member = of_members(int32(cuda.blockIdx.x))
-        four = take4(now, 0)
+        four = await4(now, 0)
         step, place = four[0], four[1]
         images = order, place * int32(BATCH)
         n = int32(cuda.threadIdx.x)
@@ -341,28 +349,28 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, meetin
         layer1(shared, data, images, P, S, data, images, step, seed, group, member, b1,
                known1)  # fmt: skip
         known2 = ahead2(P, S, data, images, step, seed, group, member, b2)
-        meet()
+        sync_blocks()
         layer2(shared, S, int32(H_AT), P, S, data, images, step, seed, group, member, b2,
                known2)  # fmt: skip
         known3 = ahead3(P, S, data, images, step, seed, group, member, b3)
-        meet()
+        sync_blocks()
         layer3(shared, S, int32(Z_AT), P, S, data, images, step, seed, group, member, b3,
                known3)  # fmt: skip
         known4 = ahead4(P, S, data, images, step, seed, group, member, b4)
-        meet()
+        sync_blocks()
         layer4(shared, S, int32(G_AT), P, S, data, images, step, seed, group, member, b4,
                known4)  # fmt: skip
         let_next()
         known5 = ahead5(P, S, data, images, step, seed, group, member, b5)
-        meet()
+        sync_blocks()
         layer5(shared, S, int32(LOGITS_AT), P, S, data, images, step, seed, group, member,
                b5, known5)  # fmt: skip
         known6 = ahead6(P, S, data, images, step, seed, group, member, b6)
-        meet()
+        sync_blocks()
         layer6(shared, S, int32(DG_AT), P, S, data, images, step, seed, group, member, b6,
                known6)  # fmt: skip
         known7 = ahead7(P, S, data, images, step, seed, group, member, b7)
-        meet()
+        sync_blocks()
         layer7(shared, S, int32(DCODE_AT), P, S, data, images, step, seed, group, member,
                b7, known7)  # fmt: skip
 

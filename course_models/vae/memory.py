@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from course.kernels.steps import Launch, round_up
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Weights
 
@@ -20,18 +21,18 @@ ROW = 8  # float32, a sector of the memory
 F, I4 = "float32[::1]", "int32[::1]"  # types of kernels' arguments
 
 
-def up(size: int) -> int:
+def round_up4(size: int) -> int:
     """The next multiple of four: rows in memory begin at multiples of 16 bytes."""
-    return -(-size // 4) * 4
+    return round_up(size, 4)
 
 
-def lead(inputs: int) -> int:
+def row_pitch(inputs: int) -> int:
     """From one row of weights to the next: inputs, in fours, then four with the bias."""
-    return -(-(inputs + 4) // ROW) * ROW
+    return round_up(inputs + 4, ROW)
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """Where a VAE's parameters lie in one flat array.
 
     A layer's biases are one more column of its weights: of an input that is always 1. It is the
@@ -46,8 +47,8 @@ class Layout:
         found, begin = {}, 0
         for name, (outputs, inputs) in self.shape.layers.items():
             # means and log variances are padded each by themselves
-            rows = 2 * up(self.shape.latent) if name == "code" else up(outputs)
-            found[name] = begin, (rows, lead(up(inputs)))
+            rows = 2 * round_up4(self.shape.latent) if name == "code" else round_up4(outputs)
+            found[name] = begin, (rows, row_pitch(round_up4(inputs)))
             begin += math.prod(found[name][1])
         return found
 
@@ -61,10 +62,10 @@ class Layout:
         begin, padded = self.places[layer]
         array = flat[begin : begin + math.prod(padded)].reshape(padded)
         outputs, inputs = self.shape.layers[layer]
-        column = up(inputs) if kind == "bias" else slice(inputs)
+        column = round_up4(inputs) if kind == "bias" else slice(inputs)
         if layer != "code":
             return [(array[:outputs, column], slice(outputs))]
-        latent, second = self.shape.latent, up(self.shape.latent)
+        latent, second = self.shape.latent, round_up4(self.shape.latent)
         return [
             (array[:latent, column], slice(latent)),
             (array[second : second + latent, column], slice(latent, 2 * latent)),
@@ -102,7 +103,7 @@ class Between(NamedTuple):
 
 def between(shape: VAEShape, batch: int) -> Between:
     """The places for one shape and batch, each (batch, columns)."""
-    d, h, z, b = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
+    d, h, z, b = map(round_up4, (shape.pixels, shape.hidden, shape.latent, batch))
     found = [0]
     for columns in (h, 2 * z, z, z, h, d, h, 2 * z, h):
         found.append(found[-1] + b * columns)
@@ -110,7 +111,7 @@ def between(shape: VAEShape, batch: int) -> Between:
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelPlan:
     """A kernel, its types, and how it is launched; shared memory, dynamic, in bytes."""
 
     kernel: Callable
@@ -118,3 +119,7 @@ class Launch:
     blocks: int
     threads: int
     shared: int
+
+    def launch(self, arguments: tuple) -> Launch:
+        """The launch with arguments."""
+        return Launch(self.kernel, self.blocks, self.threads, arguments, self.shared)

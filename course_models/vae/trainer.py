@@ -24,7 +24,7 @@ from course.kernels.steps import Launch as KernelLaunch
 from course_models.training.adam import BETA1, BETA2
 from course_models.vae.block_sync import MISSING
 from course_models.vae.forward import forward_of
-from course_models.vae.memory import Launch, Layout, up
+from course_models.vae.memory import KernelPlan, ParameterLayout, round_up4
 from course_models.vae.reference import check_images
 from course_models.vae.update import update_of
 from course_models.vae.weights import Training
@@ -75,12 +75,12 @@ class FusedTrainer:
                 f"precision {precision!r} needs compute capability 8.0, and this GPU has "
                 f"{'.'.join(map(str, device.compute_capability))}: choose 'float32'"
             )
-        self._pitch = up(training.shape.pixels)
+        self._pitch = round_up4(training.shape.pixels)
         if len(images) * self._pitch >= 2**31:
             raise ValueError(f"{len(images):,} images are too many: 2 GiB of pixels at most")
         self._begun, self.step = training, training.step
         self.steps_of_an_epoch = len(images) // training.batch
-        self._layout = Layout(training.shape)
+        self._layout = ParameterLayout(training.shape)
         self._alone = backend.gpu() is not None
         at_once = int(device.MULTIPROCESSOR_COUNT)
         of = training.shape, training.batch, self.precision
@@ -108,9 +108,10 @@ class FusedTrainer:
         self._first = training.step  # of which the loss is not yet read
         self._graphs: dict[int, Any] = {}
         ours = self._given(training.step % 2)
-        #: Both launches as the simulator runs them, with their arguments: for `trace`.
+        #: Both launches as the simulator runs them: for `trace`.
         shown = forward_of(*of, at_once, "grid")
-        self.as_simulated = tuple(zip((shown, update_of(*of, shown, "grid")), ours, strict=True))
+        plans = shown, update_of(*of, shown, "grid")
+        self.as_simulated = [its.launch(given) for its, given in zip(plans, ours, strict=True)]
         early = (Attribute.dependent(),) if way == "early" else ()
         #: Of even steps, and of odd ones: the forward launch, and the update's.
         self._launches = [
@@ -178,7 +179,7 @@ class FusedTrainer:
             (P, Q, m, v, S, bits, self._history, *data, self._corrected, now, then),
         )
 
-    def _ready(self, its: Launch, given: tuple, *attributes: Attribute) -> Any:
+    def _ready(self, its: KernelPlan, given: tuple, *attributes: Attribute) -> Any:
         """A launch, ready to be called with a stream's handle and no addresses."""
         allow_shared(its.kernel, its.types, its.shared, SHARE)
         launch = KernelLaunch(its.kernel, its.blocks, its.threads, given, its.shared)

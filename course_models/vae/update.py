@@ -27,9 +27,17 @@ from course.backend import cuda
 from course.kernels.gemm.small_tile import Awaits, Tile, parts_of, small_gemm_tile, taken_by
 from course.kernels.warps import WARP, lanes_sum
 from course_models.training.adam import adam_of
-from course_models.vae.block_sync import MEETINGS, MISSING
+from course_models.vae.block_sync import BLOCK_SYNC, MISSING
 from course_models.vae.forward import Forward
-from course_models.vae.memory import I4, F, Launch, Layout, between, lead, up
+from course_models.vae.memory import (
+    I4,
+    F,
+    KernelPlan,
+    ParameterLayout,
+    between,
+    round_up4,
+    row_pitch,
+)
 from course_models.vae.shape import VAEShape
 from warpsim.ptx import commit_copies, copy4_async, load, load4, store, store4, wait_copies
 
@@ -41,13 +49,13 @@ WHITE = 255  # a pixel
 class Layer(NamedTuple):
     """Of a layer's weights: sizes, padded; where they begin in P, and their factors in S.
 
-    Behind the columns are four more, of which the first has the biases. `lead` is from row to row.
+    Behind the columns are four more, of which the first has the biases.
     """
 
     rows: int
     columns: int
     weights: int
-    lead: int
+    row_pitch: int
     above: int
     below: int
 
@@ -184,22 +192,22 @@ TYPES = f"void({F}, {F}, {F}, {F}, {F}, {I4}, {F}, uint8[::1], {I4}, {F}, {I4}, 
 
 
 @functools.cache
-def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeting: str) -> Launch:
+def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, sync: str) -> KernelPlan:
     """The launch for one shape and batch, behind its first, as `forward_of` has it."""
-    W1, W2, W3, W4 = (begin for begin, _ in Layout(shape).places.values())
-    D, H, Z, B = map(up, (shape.pixels, shape.hidden, shape.latent, batch))
+    W1, W2, W3, W4 = (begin for begin, _ in ParameterLayout(shape).places.values())
+    D, H, Z, B = map(round_up4, (shape.pixels, shape.hidden, shape.latent, batch))
     H_AT, _, Z_AT, _, G_AT, LOGITS_AT, DG_AT, DCODE_AT, DH_AT, _ = between(shape, batch)
     LOSSES_AT, END, BATCH = first.losses, first.end, batch
     INVERSE = float32(1 / batch)
-    its = MEETINGS[meeting]
+    its = BLOCK_SYNC[sync]
     awaits, done, let_next = its.later, its.done, its.let_next
-    take4, is_missing = taken_by(awaits)
+    await4, is_missing = taken_by(awaits)
 
     layers = (
-        Layer(D, H, W4, lead(H), LOGITS_AT, G_AT),
-        Layer(H, Z, W3, lead(Z), DG_AT, Z_AT),
-        Layer(2 * Z, H, W2, lead(H), DCODE_AT, H_AT),
-        Layer(H, D, W1, lead(D), DH_AT, 0),
+        Layer(D, H, W4, row_pitch(H), LOGITS_AT, G_AT),
+        Layer(H, Z, W3, row_pitch(Z), DG_AT, Z_AT),
+        Layer(2 * Z, H, W2, row_pitch(H), DCODE_AT, H_AT),
+        Layer(H, D, W1, row_pitch(D), DH_AT, 0),
     )
     tiles = tiles_of(B, precision, WARPS, awaits, layers[3])
     fetch, multiply, multiply_first, learn = tiles[:4]
@@ -214,9 +222,9 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     @cuda.jit(device=True)
     def read4(S, at):
         """Four neighbours, read until all are there: each is another warp's."""
-        of = take4(S, at)
+        of = await4(S, at)
         while is_missing(of[0]) or is_missing(of[1]) or is_missing(of[2]) or is_missing(of[3]):
-            of = take4(S, at)
+            of = await4(S, at)
         return of
 
     @cuda.jit(device=True)
@@ -242,7 +250,7 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
     def update(P, Q, M, V, S, bits, history, data, order, corrected, now, then):
         shared = cuda.shared.array(0, float32)
         i = int32(cuda.blockIdx.x)
-        four = take4(now, 0)
+        four = await4(now, 0)
         step, place = four[0], four[1]
         if i == 0:  # what the launch behind has to know before this one is done
             if cuda.threadIdx.x == 0:
@@ -278,4 +286,4 @@ def update_of(shape: VAEShape, batch: int, precision: str, first: Forward, meeti
         else:
             book(shared, S, history, step)
 
-    return Launch(update, TYPES, LAST + 1, THREADS, 4 * tiles.numbers)
+    return KernelPlan(update, TYPES, LAST + 1, THREADS, 4 * tiles.numbers)

@@ -23,7 +23,7 @@ from course.dispatch.entry import EntryPoint
 from course.dispatch.slots import name_of
 from course.kernels import norm
 from course.kernels.attention import attention
-from course.kernels.norm import halves
+from course.kernels.norm import half
 from course.kernels.steps import Launch
 from course.measure.recorded import Figure
 from course.measure.roofline import refuse_impossible
@@ -125,12 +125,12 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
         "PyTorch": lambda i: layer_norm(x[i], (WIDTH,), gamma, beta, EPS),
         "ours": lambda i: norm.layer_norm(x[i], gamma, beta, EPS, outs[i]),
     }
-    makes = {name: made for name, made in halves.HALVES.items() if name != "wide"}
+    makes = {name: made for name, made in half.HALVES.items() if name != "wide"}
     if rows == ROWS[0]:
-        for tokens, shape in halves.tokens_sweep(WIDTH).items():
-            makes[f"{tokens} tokens a block"] = partial(halves.in_registers, shape)
-        for elements, shape in halves.elements_sweep(WIDTH).items():
-            makes[f"{elements} numbers a thread"] = partial(halves.in_registers, shape)
+        for tokens, shape in half.tokens_sweep(WIDTH).items():
+            makes[f"{tokens} tokens a block"] = partial(half.in_registers, shape)
+        for elements, shape in half.elements_sweep(WIDTH).items():
+            makes[f"{elements} numbers a thread"] = partial(half.in_registers, shape)
     own = {"ours"}
     for name, made in makes.items():
         step = entry_of(made)

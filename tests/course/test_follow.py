@@ -12,7 +12,7 @@ from course.compiler.facts import compiled
 from course.dispatch import prepared as launches
 from course.kernels.attention.warpgroups import Config, warpgroups
 from course.kernels.gemm import gemv, half, mma_sync, split_k, warp_specialised
-from course.kernels.norm.halves import wide
+from course.kernels.norm.half import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
 from warpsim.ptx import follow

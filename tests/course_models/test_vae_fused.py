@@ -7,7 +7,7 @@ from course import backend, trace
 from course_models.vae import trainer as fused
 from course_models.vae.block_sync import MISSING
 from course_models.vae.data import enlarged
-from course_models.vae.memory import Layout
+from course_models.vae.memory import ParameterLayout
 from course_models.vae.reference import NumpyTrainer, loss_and_gradients, noise
 from course_models.vae.shape import VAEShape
 from course_models.vae.trainer import FusedTrainer
@@ -126,10 +126,8 @@ def test_losses_are_read_before_their_room_is_full(monkeypatch):
 def test_no_launch_has_a_race():
     shape = VAEShape(20, 40, 7)
     trainer = FusedTrainer(Training.begun(shape, batch=35), images_of(shape, 70))
-    for launch, given in trainer.as_simulated:
-        report = trace(
-            launch.kernel, launch.blocks, launch.threads, *given, dynamic_shared=launch.shared
-        )
+    for its in trainer.as_simulated:
+        report = trace(its.kernel, its.grid, its.block, *its.arguments, dynamic_shared=its.shared)
         slow = {"bank-conflict"}  # of the warps' sums; all else would be wrong
         assert {finding.kind for finding in report.findings} <= slow, report.findings
         assert report.operations["float64"] == 0
@@ -148,7 +146,7 @@ def test_all_that_blocks_wait_for_is_written(shape, batch):
 
 def test_parameters_are_packed_and_unpacked():
     shape = VAEShape(35, 21, 7)
-    layout, weights = Layout(shape), initial(shape, 3)
+    layout, weights = ParameterLayout(shape), initial(shape, 3)
     flat = layout.packed(weights)
     assert flat.size == layout.size and np.count_nonzero(flat) == sum(
         np.count_nonzero(its) for its in weights.values()
@@ -162,11 +160,11 @@ def test_what_is_padded_stays_zero():
     trainer = FusedTrainer(Training.begun(shape, batch=19), images_of(shape, 60))
     trainer.run(3)
     for flat, its in zip(
-        (part.copy_to_host()[-Layout(shape).size :] for part in trainer._parameters),
+        (part.copy_to_host()[-ParameterLayout(shape).size :] for part in trainer._parameters),
         (getattr(trainer.training(), which) for which in ("weights", "first", "second")),
         strict=True,
     ):
-        assert np.array_equal(flat, Layout(shape).packed(its))
+        assert np.array_equal(flat, ParameterLayout(shape).packed(its))
 
 
 def test_a_gpu_without_tf32_takes_plain_cores(monkeypatch):

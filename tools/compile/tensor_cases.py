@@ -19,7 +19,7 @@ from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
-from course.kernels.norm.halves import HALVES as NORM
+from course.kernels.norm.half import HALVES as NORM
 from course.kernels.reconstruct import warpgroup_tiles
 from course_models.patches import gather
 from tools.compile.cases import Case

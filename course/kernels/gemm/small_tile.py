@@ -244,9 +244,9 @@ def small_gemm_tile(
     half_across = across // 2 if halves else across
 
     scattered_b = places == "b"
-    waits, (take4, is_missing) = awaits is not None, taken_by(awaits)
+    waits, (await4, is_missing) = awaits is not None, taken_by(awaits)
     waits_b = waits and upright_a and not scattered_b
-    take4_b = take4 if waits_b else load4
+    take4_b = await4 if waits_b else load4
     place_a = _row_at_pitch if given else _row_found if places == "a" else _row_at(row_pitch_a)
     place_b = _row_at_pitch if given else _row_found if scattered_b else _row_at(row_pitch_b)
     last_a = _last_given if given else _always(rows - 4)
@@ -307,9 +307,9 @@ def small_gemm_tile(
             at = c if given else int32(place_a(a0, k) + c)
             for e in range(4):
                 if given:
-                    four = take4(A, int32(place_a(a0, int32(k + beyond + e)) + at))
+                    four = await4(A, int32(place_a(a0, int32(k + beyond + e)) + at))
                 else:
-                    four = take4(A, at + (beyond + e) * row_pitch_a)
+                    four = await4(A, at + (beyond + e) * row_pitch_a)
                 a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
                 a[slot, 1, 0, e], a[slot, 1, 1, e] = float32(four[2]), float32(four[3])
         else:
@@ -317,7 +317,7 @@ def small_gemm_tile(
                 for h in range(2):
                     r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
                     at = int32(place_a(a0, r) + k)
-                    four = take4(A, at + beyond)
+                    four = await4(A, at + beyond)
                     for e in range(4):
                         a[slot, m, h, e] = float32(four[e])
         if ragged and wanted >= depth:
@@ -344,7 +344,7 @@ def small_gemm_tile(
         _, lane = of_lanes(cuda.threadIdx.x)
         k = min(int32(SPREAD * lane), int32(depth - 1))
         at = int32(place_a(a0, k) + min(row, last_a(a0)))
-        while cuda.any_sync(ALL, is_missing(take4(A, at)[0])):
+        while cuda.any_sync(ALL, is_missing(await4(A, at)[0])):
             cuda.nanosleep(uint32(PAUSE))
 
     @cuda.jit(device=True)

@@ -2,7 +2,7 @@
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
 `course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit numbers have a ladder
-of their own, `course.kernels.norm.halves`, whose last step "auto" takes. Gradients are in
+of their own, `course.kernels.norm.half`, whose last step "auto" takes. Gradients are in
 `course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
 >>> y = layer_norm(x, gamma, beta)                          # NumPy in, NumPy out
@@ -40,7 +40,7 @@ from course.kernels.norm.first_steps import (
     NormStep,
     or_constant,
 )
-from course.kernels.norm.halves import HALF, eights_refusal
+from course.kernels.norm.half import HALF, eights_refusal
 from course.kernels.norm.long_rows import in_both, longest_split
 from course.kernels.norm.registers import IN_REGISTERS, SHORT, longest_in_registers
 from course.kernels.steps import (

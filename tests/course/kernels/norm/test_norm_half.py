@@ -8,7 +8,7 @@ from course.compiler.facts import compiled
 from course.dispatch.slots import name_of
 from course.kernels.arrays import as_words
 from course.kernels.norm import Variant
-from course.kernels.norm.halves import (
+from course.kernels.norm.half import (
     HALVES,
     eights_refusal,
     elements_sweep,
