@@ -1,8 +1,8 @@
 """Image files that are drawn: each with the grey levels that its samples mean, in NumPy.
 
 `drawn(seed)` gives a file of any format, written here byte by byte where that can be, sound or
-damaged. `python -m tests.course.drawn_pictures 10000` reads so many, from another seed on with
-`python -m tests.course.drawn_pictures 10000 5000`.
+damaged. `python -m tests.course.drawn_pictures 10000` reads so many, from
+another seed on with `python -m tests.course.drawn_pictures 10000 5000`.
 """
 
 import io

@@ -1,4 +1,7 @@
-"""Entry points and arrays as nobody lists them, drawn: `tests.course.drawn_arrays` says how."""
+"""Entry points and arrays as nobody lists them, drawn.
+
+`tests.course.drawn_arrays` says how.
+"""
 
 import numpy as np
 import pytest

@@ -1,6 +1,8 @@
 """Drawn faults, damage, control groups and folders for `reconstruct`, each with its oracle.
 
-    python -m tests.course_app.drawn_pipeline faults 300 [FIRST SEED]    and damage, groups, folders
+    python -m tests.course_app.drawn_pipeline faults 300 [FIRST SEED]
+
+and damage, groups, folders.
 
 Each kind is a function of a seed and an empty folder, which raises AssertionError where the
 program was wrong. Images are small and processes are played by this one: a draw takes some ms.

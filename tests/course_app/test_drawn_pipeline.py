@@ -1,4 +1,7 @@
-"""Cases of `reconstruct`: `tests.course_app.drawn_pipeline` draws them and says what is right."""
+"""Cases of `reconstruct`, drawn.
+
+`tests.course_app.drawn_pipeline` draws them and says what is right.
+"""
 
 import sys
 

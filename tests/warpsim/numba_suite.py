@@ -5,8 +5,8 @@ The test modules are read from the installed package, never copied. What they im
 else that has nothing to do with a GPU stays Numba's. Only the imports of the test modules are
 changed, so Numba itself, which the simulator asks for types, is left as it is.
 
-``python tests/warpsim/numba_suite.py cudapy.test_sync doc_examples.test_vecadd`` prints a line a
-test, and how many pass; with ``--json FILE`` it writes them. Without names it runs all.
+``python tests/warpsim/numba_suite.py cudapy.test_sync doc_examples.test_vecadd`` prints a
+line a test, and how many pass; with ``--json FILE`` it writes them. Without names it runs all.
 """
 
 from __future__ import annotations
