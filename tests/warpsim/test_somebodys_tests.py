@@ -88,6 +88,7 @@ def somebodys(tmp_path):
 
 def _apart(folder, *words):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # -p names the plugin, others take a second
     environment.pop("PYTEST_ADDOPTS", None)
     command = [sys.executable, *map(str, words)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
