@@ -167,6 +167,26 @@ def test_the_paths_that_contributing_names_are_there():
             assert any(f"/{name}" in path for path in tracked), name
 
 
+DOCUMENTS = "README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "data/README.md", "warpsim/README.md"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_modules_that_a_document_runs_are_programs(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name in set(re.findall(r"python -m\s+((?:tools|tests|course\w*)\.[\w.]*\w)", text)):
+        path = ROOT / name.replace(".", "/")
+        program = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        assert "__main__" in program.read_text(encoding="utf-8"), f"{document}: python -m {name}"
+
+
+def test_kernels_import_what_contributing_says():
+    for path in (ROOT / "course/kernels").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"^(?:from|import) ((?:course|warpsim)[\w.]*)", text, re.MULTILINE):
+            given = re.match(r"course(\.(backend|dispatch|kernels)\b|$)|warpsim(\.ptx\b|$)", name)
+            assert given, f"{path.relative_to(ROOT)} imports {name}"
+
+
 def test_the_kernel_that_contributing_shows_is_the_packages():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Add a kernel")[1]
     shown = text.split("```python\n")[1].split("```")[0]

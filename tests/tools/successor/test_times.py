@@ -15,7 +15,7 @@ NOW = {
     "losses.kl_backward": "training.losses.kl_backward",
     "seeded.digest": "synthetic_images.digest",
 }
-README = Path(__file__).resolve().parents[2] / "warpsim" / "README.md"
+README = Path(__file__).resolve().parents[3] / "warpsim" / "README.md"
 
 
 def recorded() -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).resolve().parents[2] / "build/site/html"
+SITE = Path(__file__).resolve().parents[3] / "build/site/html"
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )

@@ -11,7 +11,7 @@ import pytest
 from course import __version__
 from course.__main__ import main
 from course_lessons import copies
-from tests.house.little_course import LESSON, answer, build, edit, make, nbval_of
+from tests.tools.little_course import LESSON, answer, build, edit, make, nbval_of
 from tools import work
 from tools.notebooks import lessons, seals
 

@@ -14,7 +14,7 @@ from tools.notebooks import lessons
 from tools.site import checking, figures
 from tools.site import lessons as pages
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = (ROOT / "site/glossary.md").read_text(encoding="utf-8")
 PATH = next(path for path in lessons.paths() if path.parent.name == "lesson05")
 

@@ -29,7 +29,7 @@ EXPLAINED = {
     ).items()
 }
 BY_NAME = {case.name: case for path in FILES for case in counter_agreement.cases_of(path)}
-README = Path(__file__).resolve().parents[2] / "course_recording" / "profiling" / "README.md"
+README = Path(__file__).resolve().parents[3] / "course_recording" / "profiling" / "README.md"
 
 
 @functools.cache

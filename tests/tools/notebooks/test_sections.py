@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.house.little_course import LESSON, make
+from tests.tools.little_course import LESSON, make
 from tools.notebooks import cells, lessons, links, sections
 from tools.publish import tracks
 

@@ -10,7 +10,7 @@ import textwrap
 import nbformat
 import pytest
 
-from tests.house.little_course import (
+from tests.tools.little_course import (
     LESSON,
     WHERE,
     answer,

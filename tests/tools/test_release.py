@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from course import __version__
-from tests.house.little_course import WHERE, build, make
+from tests.tools.little_course import WHERE, build, make
 from tools import address, release
 from tools.notebooks import lessons, seals
 
