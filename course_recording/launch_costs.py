@@ -256,10 +256,10 @@ def time_in_graph(
     course.measure.roofline.ImpossibleFigure
         When it is shorter than L2 and the pipes allow.
     """
-    clock, turns = event_clock.clock(), itertools.repeat(replay)
-    clock.warm_up(turns)
-    launch = clock.launch_cost(turns)
-    times, hidden = clock.samples(turns, SAMPLES, launch, seconds=GRAPH_SECONDS)
+    clock, replays = event_clock.clock(), itertools.repeat(replay)
+    clock.warm_up(replays)
+    launch = clock.launch_cost(replays)
+    times, hidden = clock.samples(replays, SAMPLES, launch, seconds=GRAPH_SECONDS)
     if not hidden:
         raise RuntimeError(f"{name}: replays could not be queued, so the host's time is in them")
     amounts = None if operations is None else kinds(operations)

@@ -109,7 +109,7 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def started(folder: Path, out: Path, *more: str) -> subprocess.Popen:
-    """The command, under way: its journal is there, or it has ended."""
+    """The command, at work: its journal is there, or it has ended."""
     process = subprocess.Popen(
         command(folder, out, *more), env=environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -142,7 +142,7 @@ class Recipe:
 
     @property
     def r(self) -> int:
-        """Columns of u: k, and up to 3 more so that rows can be read 16 bytes at a time."""
+        """How many columns u has, k or up to 3 more, so that rows can be read by 16 bytes."""
         return min(-(-self.k // 4) * 4, self.rows, self.columns)
 
     @property

@@ -134,7 +134,7 @@ def peers_forward(bench, name, x, given):
 
 
 def peers_backward(bench, name, x, grad, given):
-    """PyTorch's own kernels for the way back."""
+    """PyTorch's own backward kernels."""
     torch = bench.peer("torch")
     if torch is None:
         return

@@ -4,7 +4,7 @@ A call doubles an array, ``out = 2 x``: it gets memory for the result, launches 
 the result go. Each library is compared with itself, so that what its launch costs is the same:
 Numba, which asks the driver each time; CuPy without its pool and with it; PyTorch with its caching
 allocator; and each of them with one buffer that stays. All data stays where it is (`warm`), since a
-pool hands out the same piece again, too.
+pool hands out the same memory again, too.
 
 ==============  ==================================================================================
 metric          what the clock saw
@@ -78,7 +78,7 @@ def run(bench):
 
 # ---------------------------------------------------------------------- ways
 def ways_of_numba(bench, values: np.ndarray) -> Iterator[Way]:
-    """Numba has no pool: it asks the driver, and gives back several pieces at a time."""
+    """Numba has no pool: it asks the driver, and gives back several allocations at a time."""
     cuda, n = bench.cuda, len(values)
 
     @cuda.jit

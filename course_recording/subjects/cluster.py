@@ -28,7 +28,7 @@ from course_lessons.lesson12.scaling import Parts, Scaling, middle, timed_map, v
 CHARTS = "course_lessons.lesson12.plots"  # beside the file
 WORKERS = (1, 2, 4)
 MEMORY = 0.4  # of a GPU's free memory is filled with batches at most
-AHEAD = 16  # batches under way for each worker: they are small messages
+AHEAD = 16  # batches in flight for each worker: they are small messages
 EMPTY = 400  # batches without work
 LEEWAY = 1.02  # above the roof that was measured
 LIMIT = 1e-6  # relative Frobenius error of a float32 reconstruction

@@ -1,4 +1,4 @@
-"""What a call of a front door costs: with arrays of PyTorch, CuPy and Numba, beside their own.
+"""What a call of a public function costs: with arrays of PyTorch, CuPy and Numba, beside their own.
 
 A caller's arrays are small here, so that nothing but the call counts. A door and what it is to be
 compared with take turns, `ROUNDS` times, `CALLS` calls each, the GPU emptied before.

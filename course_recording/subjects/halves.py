@@ -1,6 +1,6 @@
 """Products of float16 and bfloat16 beside cuBLAS, which also sums in float32.
 
-All is called through front doors, with PyTorch's arrays, in CUDA graphs of PyTorch: inputs take
+All is called by the public functions, with PyTorch's arrays, in CUDA graphs of PyTorch: inputs take
 turns so that none is found in L2. A fast program brings the chip to its power limit, so who comes
 second is slower: the graphs are replayed by turns, and a ratio is that of neighbours in time. Rows
 "cuBLAS / ours" are medians and quartiles of these ratios; over 1 is faster than cuBLAS.

@@ -165,8 +165,8 @@ def copies_in_and_out(bench):
     u, vt = bench.random(SIZE, SIZE), bench.random(SIZE, SIZE)
     few = np.ascontiguousarray(u[:, :RANK]), vt[:RANK]
     pinned = [cuda.pinned_array(part.shape, np.float32) for part in few]
-    for room, part in zip(pinned, few, strict=True):
-        room[:] = part
+    for memory, part in zip(pinned, few, strict=True):
+        memory[:] = part
     image = np.zeros((SIZE, SIZE), np.float32)
     pinned_image = cuda.pinned_array(image.shape, np.float32)
     pinned_image[:] = 0
@@ -176,11 +176,11 @@ def copies_in_and_out(bench):
         ("in, k columns and rows, pageable", few),
         ("in, k columns and rows, pinned", pinned),
     ):
-        rooms = [cuda.device_array(part.shape, np.float32) for part in parts]
+        there = [cuda.device_array(part.shape, np.float32) for part in parts]
 
-        def copy_in(parts=parts, rooms=rooms):
-            for room, part in zip(rooms, parts, strict=True):
-                room.copy_to_device(part)
+        def copy_in(parts=parts, there=there):
+            for memory, part in zip(there, parts, strict=True):
+                memory.copy_to_device(part)
 
         keep_copy(bench, name, copy_in, sum(part.nbytes for part in parts))
     keep_copy(bench, "out, pageable", lambda: out.copy_to_host(image), image.nbytes)
@@ -229,12 +229,12 @@ def crossing(bench):
         bench.figure("crossing", "kernel", shape, "float32", "error", "relative", error)
 
         pinned = [cuda.pinned_array(part.shape, np.float32) for part in (u, s, vt, image)]
-        for room, part in zip(pinned, (u, s, vt, image), strict=True):
-            room[:] = part
+        for memory, part in zip(pinned, (u, s, vt, image), strict=True):
+            memory[:] = part
 
         def copy_in(parts, there=there):
-            for room, part in zip(there, parts, strict=True):
-                room.copy_to_device(part)
+            for memory, part in zip(there, parts, strict=True):
+                memory.copy_to_device(part)
 
         def whole(parts, image, copy_in=copy_in, launch=launch, args=args):
             copy_in(parts)
@@ -280,7 +280,7 @@ def caches(bench):
 
 
 def warps(bench):
-    """A copy by few and by many warps on each multiprocessor; each thread has one load under way.
+    """A copy by few and by many warps on each multiprocessor; each thread has one load in flight.
 
     The shape is the number of warps that are resident on a multiprocessor.
     """

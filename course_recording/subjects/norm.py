@@ -1,4 +1,4 @@
-"""LayerNorm, alone and fused with GELU: the ladder, the way back, and peers.
+"""LayerNorm, alone and fused with GELU: the ladder, backward, and peers.
 
 The bytes are those that must move: x in and out once (back: dy and x in, dx out). The roof is that
 of a copy. Peers: PyTorch eager and compiled, Triton, CUDA C++ through CuPy. At the small size
@@ -191,7 +191,7 @@ def cuda_cpp(bench, cupy, data, gelu, name, work):
     launch_costs.variant(bench, name, "CUDA C++", call, (*arrays, out), out=out, **work)
 
 
-# ---------------------------------------------------------------------- the way back
+# ---------------------------------------------------------------------- backward
 def backward(bench, data):
     """The gradients of x, gamma and beta; dx is checked."""
     _, work = work_of(data, None)
@@ -233,7 +233,7 @@ def backward(bench, data):
 
 
 def all_of(launches):
-    """The launches of a way back as a function of (dy, x, gamma, dx); sums are kept where they are.
+    """The launches of a backward pass as a function of (dy, x, gamma, dx); sums stay.
 
     The first takes (dy, x, gamma, beta, eps, dx, ...), one of the others dy and x once more.
     """

@@ -1,7 +1,7 @@
 """Rebuilding images from their SVD: every step of the ladder beside CuPy and PyTorch.
 
 The peers' work is the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
-in float32 without TF32. "as called" is the front door with arrays of CuPy, what it chooses.
+in float32 without TF32. "as called" is the public function with arrays of CuPy, by "auto".
 """
 
 import numpy as np

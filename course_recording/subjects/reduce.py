@@ -120,7 +120,7 @@ def one_softmax(bench, rows, columns, stored):
 
 
 def softmax_gradient(bench, library, result, work):
-    """The way back, from a result in float64: the steps, PyTorch, and its formula compiled."""
+    """Backward, from a result in float64: the steps, PyTorch, and its formula compiled."""
     y = result.astype(work["dtype"])
     y = y.get() if hasattr(y, "get") else y  # CuPy's
     dy = bench.random(*y.shape, dtype=y.dtype)

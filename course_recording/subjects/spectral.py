@@ -82,7 +82,7 @@ def own(bench, model, x, scores, work):
 
 
 def shapes(bench, model, x, work):
-    """The fused kernel in every shape that this GPU has room for."""
+    """The fused kernel in every shape that fits this GPU's shared memory."""
     cuda = bench.cuda
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
     errors = cuda.device_array(len(x), np.float32)
@@ -91,7 +91,7 @@ def shapes(bench, model, x, work):
         name += ", folded" * shape.folded + ("" if shape.resident else ", fetched")
         try:
             call, packed = model.kernel(len(x), shape=shape)
-        except ValueError as problem:  # no room on this GPU
+        except ValueError as problem:  # more shared memory than this GPU has
             note = f"{name} left out: {one_line(problem)}"
             if note not in bench.notes:
                 bench.notes.append(note)

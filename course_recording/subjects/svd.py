@@ -178,7 +178,7 @@ def whole(bench: Any, kind: str, a: np.ndarray, steps: list[str]) -> None:
 
 
 def peers_of(bench: Any) -> dict[str, tuple[Callable, Callable, Callable]]:
-    """By name: what takes a batch to the library, the call, and what brings an array back."""
+    """By name: what takes a batch to the library, the call, and what takes an array to the host."""
     found: dict[str, tuple[Callable, Callable, Callable]] = {}
     if cupy := bench.peer("cupy"):
         found["cupy"] = (
@@ -205,14 +205,14 @@ def beside(
 ) -> None:  # fmt: skip
     """The libraries; `before`: the batch and time [ms] of each one's last call for this size."""
     shape = "x".join(map(str, a.shape))
-    for name, (bring, call, back) in peers.items():
+    for name, (load, call, back) in peers.items():
         if name in before:
             batch, took = before[name]
             if took * len(a) / batch > 1e3 * LONGEST:
                 bench.notes.append(f"{name} left out for {shape}: longer than {LONGEST} s")
                 continue
         try:
-            there = bring(a)
+            there = load(a)
             clock = host_clock if name == "numpy" else device_clock(bench.cuda)
             timing = timed(lambda c=call, x=there: c(x), clock)
             found = accuracy(a[:JUDGED], tuple(back(x)[:JUDGED] for x in call(there)))

@@ -1,6 +1,6 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
-All have the same weights, and are called through front doors with PyTorch's arrays, in CUDA graphs
+All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
 of PyTorch that are replayed by turns, as `course_recording.subjects.halves` says. "eager" and
 "compiled" are PyTorch's; ratios over 1 say how much faster than the named peer ours is. Errors are
 relative, against PyTorch's model in float64 with the weights that float16 holds.

@@ -11,7 +11,7 @@ from tools import compile_all
 FAMILIES = (
     "svd", "norm", "vae", "reconstruct", "spectral", "activation", "softmax", "convolution",
     "cnn", "reduce", "softmax_backward", "fragments", "linear", "transpose", "synthetic_images",
-    "image_quality", "resize", "training", "losses", "matmul", "attention",
+    "image_quality", "resize", "training", "losses", "matmul", "gemm", "attention",
 )  # fmt: skip
 
 

@@ -251,8 +251,8 @@ def of_reduce() -> Iterator[Case]:
     for name, kind in reduce.KINDS.items():
         for label, step in reduce.LADDER.items():
             for stored in ("float32", "float16"):
-                room = "" if step.fills else f"{_ONE}, uint32[::1], "
-                types = f"void({stored}[::1], {room}{_ONE})"
+                counter = "" if step.fills else f"{_ONE}, uint32[::1], "
+                types = f"void({stored}[::1], {counter}{_ONE})"
                 about = f"reduce: {name}, {label}, {stored}"
                 if not step.shaped:
                     yield Case(about, step.make(kind), types)

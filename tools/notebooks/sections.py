@@ -248,7 +248,7 @@ def _statements(source: str) -> Iterator[tuple[set[str], set[str], set[str]]]:
 
 
 def _names(source: str) -> tuple[set[str], set[str]]:
-    """Return the global names that a piece of code reads, in functions too, and those it binds."""
+    """Return the global names that code reads, in functions too, and those it binds."""
     uses: set[str] = set()
     binds: set[str] = set()
 

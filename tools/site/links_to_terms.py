@@ -1,8 +1,9 @@
 """An extension of Sphinx: a lesson's first use of each term links to the glossary.
 
 The terms are those of ``site/glossary.md``; what has several names is linked once. Code, headings,
-links and outputs stay as they are. Of each term the glossary says which lessons use it; one that no
-lesson uses is a warning. Formulas become MathML, which browsers draw themselves, without a script.
+links and outputs stay as they are. Of each term the glossary says which lessons use it, or where
+none does, which pages of interfaces; one that nothing uses is a warning. Formulas become MathML,
+which browsers draw themselves, without a script.
 """
 
 import re
@@ -14,8 +15,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 GLOSSARY = "glossary"
-LESSONS = "lessons/"
-MOST_USERS = 5  # lessons that are listed below a meaning
+LESSONS, INTERFACES = "lessons/", "interfaces/"
+MOST_USERS = 5  # pages that are listed below a meaning
 _APART = (
     nodes.reference, nodes.literal, nodes.literal_block, nodes.title, nodes.raw, nodes.math,
     nodes.math_block, nodes.comment,
@@ -90,16 +91,20 @@ def _stands_apart(text: nodes.Text) -> bool:
 
 
 def _find_uses(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Note which lessons use each term; the glossary is written anew with that."""
+    """Note which pages use each term; the glossary is written anew with that."""
     places = names_and_places(env.get_doctree(GLOSSARY))
     lessons = sorted(name for name in env.found_docs if name.startswith(LESSONS))
     uses: dict[Term, list[str]] = {term: [] for term in places}
     for name in lessons:
         for term, _, _ in _uses(env.get_doctree(name), list(places)):
             uses[term].append(name)
-    for term, users in uses.items():
-        if lessons and not users:
-            _log.warning("no lesson uses the term %r", term[0], location=GLOSSARY)
+    unused = [term for term, users in uses.items() if not users]
+    for name in sorted(name for name in env.found_docs if name.startswith(INTERFACES) and unused):
+        for term, _, _ in _uses(env.get_doctree(name), unused):
+            uses[term].append(name)
+    for term in unused:
+        if lessons and not uses[term]:
+            _log.warning("no lesson and no kernel uses the term %r", term[0], location=GLOSSARY)
     env.course_places, env.course_uses = places, uses
     return [GLOSSARY, *lessons]
 
@@ -124,17 +129,18 @@ def _link(app: Sphinx, document: nodes.document, name: str) -> None:
 
 
 def _say_where(app: Sphinx, document: nodes.document) -> None:
-    """Say below each definition which lessons use the term, with links to the first few."""
+    """Say below each definition which pages use the term, with links to the first few."""
     for entry in document.findall(nodes.definition_list_item):
         term = tuple(e.astext() for e in entry.children if isinstance(e, nodes.term))
         users = app.env.course_uses[term]
-        line = nodes.paragraph("", "Lesson " if len(users) == 1 else "Lessons ")
+        what = "Lesson" if users[:1] and users[0].startswith(LESSONS) else "Page"
+        line = nodes.paragraph("", f"{what} " if len(users) == 1 else f"{what}s ")
         line["classes"] = ["site-users"]
         for user in users[:MOST_USERS]:
             target = app.builder.get_relative_uri(GLOSSARY, user)
-            number = user.removeprefix(LESSONS)[:2]
+            called = user[len(LESSONS) :][:2] if what == "Lesson" else user[len(INTERFACES) :]
             line += nodes.Text(", " if user is not users[0] else "")
-            line += nodes.reference("", number, internal=True, refuri=target)
+            line += nodes.reference("", called, internal=True, refuri=target)
         if len(users) > MOST_USERS:
             line += nodes.Text(f" and {len(users) - MOST_USERS} more")
         entry.children[-1].append(line)

@@ -32,7 +32,7 @@ RATE, BETA1, BETA2, TINY = 3e-3, 0.9, 0.999, 1e-8
 Arrays = dict[str, np.ndarray]
 
 
-# --- layers: forward, and what the way back needs -------------------------------------------------
+# --- layers: forward, and what backward needs -----------------------------------------------------
 def activated(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """An activation and its derivative."""
     if name == "relu":

@@ -110,7 +110,7 @@ class Step:
         return x @ weight.T + self.w[f"{name}.bias"], back
 
     def norm(self, name, x):
-        """LayerNorm, and its way back."""
+        """LayerNorm, forward and backward."""
         z, inverse = normalise(x)
         weight = self.w[f"{name}.weight"]
 

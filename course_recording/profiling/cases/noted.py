@@ -25,5 +25,5 @@ class Cases(list[Case]):
 
 
 def zeros(shape: Any, kind: str = "f4") -> np.ndarray:
-    """Room for results."""
+    """Memory for results."""
     return np.zeros(shape, kind)

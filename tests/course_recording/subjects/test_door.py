@@ -1,4 +1,4 @@
-"""The bench of front doors: every call works, and rows name the shapes that were called."""
+"""The bench of entry points: every call works, and rows name the shapes that were called."""
 
 from types import SimpleNamespace
 
