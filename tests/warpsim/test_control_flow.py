@@ -11,7 +11,7 @@ from numba import float64
 from tests.warpsim import the_course
 from tests.warpsim.random_programs import THREADS, helper, results, source
 from warpsim import cuda, trace
-from warpsim.core import masks
+from warpsim.run.control import Control
 
 #: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000),
 #: the first ones in `make test`, the others with the slow tests.
@@ -94,7 +94,7 @@ def test_a_planted_mask_bug_is_found(monkeypatch):
     def forgetful(self, where, new, old):
         return new
 
-    monkeypatch.setattr(masks.Control, "merged", forgetful)
+    monkeypatch.setattr(Control, "merged", forgetful)
     wrong = 0
     for seed in range(60):
         try:

@@ -18,7 +18,8 @@ from warpsim.core.operators import NAMESPACE
 from warpsim.front.cuda_names import FUNCTIONS
 from warpsim.front.names import Unsupported
 from warpsim.run.launch import run_kernel
-from warpsim.run.threads import Threads, geometry
+from warpsim.run.state import geometry
+from warpsim.run.threads import Threads
 
 RNG = np.random.default_rng(5)
 
@@ -380,4 +381,8 @@ def test_lane_programs_may_call_each_function_of_cuda_that_no_operator_does():
 def test_the_threads_do_what_lane_programs_may_call():
     launch = run_kernel(cuda.jit(lambda x: None), 1, 32, (np.zeros(1),))
     threads = Threads(launch, geometry((1, 1, 1), (32, 1, 1), 0, 1))
-    assert not {name for name in OPERATIONS if not hasattr(threads, name)}
+    parts = {
+        name: threads if part == "T" else getattr(threads, part)
+        for name, part in OPERATIONS.items()
+    }
+    assert not {name for name, part in parts.items() if not hasattr(part, name)}

@@ -189,7 +189,7 @@ def test_a_kernel_runs_in_chunks_as_in_one_piece(monkeypatch):
 
 def test_the_lane_program_can_be_read():
     text = double.lane_program(np.ones(3, np.float32))
-    assert text.startswith("def double(T, x):") and "T.split(i < x.size)" in text
+    assert text.startswith("def double(T, x):") and "control.split(i < x.size)" in text
 
 
 def test_jit_takes_all_options_and_refuses_what_is_no_function():

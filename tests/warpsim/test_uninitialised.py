@@ -411,6 +411,37 @@ def test_a_dynamic_array_and_several_blocks_and_a_partial_one():
     assert not [f for f in launch.findings if f.is_error]
 
 
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_dynamic_arrays_are_the_same_memory(blocks):
+    """CUDA: all dynamic shared arrays of a kernel begin at one address."""
+
+    @cuda.jit
+    def kernel(out):
+        t = cuda.threadIdx.x
+        whole = cuda.shared.array(0, float32)
+        again = cuda.shared.array(0, float32)
+        words = cuda.shared.array(0, int32)
+        wide = cuda.shared.array(0, float64)
+        whole[t] = t + cuda.blockIdx.x
+        cuda.syncthreads()
+        out[cuda.grid(1), 0] = again[t]
+        out[cuda.grid(1), 1] = words[t]
+        out[cuda.grid(1), 2] = wide.size
+
+    def wanted(n):
+        own = np.float32(np.arange(n) % 31 + np.arange(n) // 31)
+        return np.stack([own, own.view(np.int32), np.full(n, 15)], axis=1)
+
+    out = np.zeros((31 * blocks, 3))
+    kernel[blocks, 31, 0, 124](out)
+    np.testing.assert_array_equal(out, wanted(len(out)))
+    out[:] = 0
+    assert not [
+        f for f in trace(kernel, blocks, 31, out, dynamic_shared=124).findings if f.is_error
+    ]
+    np.testing.assert_array_equal(out, wanted(len(out)))
+
+
 def test_a_variable_set_only_in_a_loop():
     @cuda.jit
     def kernel(out, x, n):
@@ -815,5 +846,5 @@ def test_a_planted_blindness_is_found(monkeypatch):
         out[cuda.threadIdx.x] = math.sqrt(4.0)
 
     assert errors(kernel, zeros())
-    monkeypatch.setattr(replay.Replay, "_chosen", lambda *_: b"")
+    monkeypatch.setattr(replay.ReplayObserver, "chosen", lambda *_: b"")
     assert not errors(kernel, zeros())

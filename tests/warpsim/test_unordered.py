@@ -13,7 +13,7 @@ from tests.warpsim import alike_programs
 from tests.warpsim.unordered_programs import BLOCKS, THREADS, Program
 from warpsim import cuda, trace
 from warpsim.code.programs import program_of
-from warpsim.run.other_data import OtherData
+from warpsim.run.other_data import OtherControl, OtherData
 from warpsim.run.uniform import alike_on_any_data
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
@@ -164,8 +164,8 @@ def test_other_data_make_no_loop_much_longer(monkeypatch):
             found[cuda.blockIdx.x] = x[cuda.blockIdx.x]
 
     passes = []
-    head = OtherData.head
-    monkeypatch.setattr(OtherData, "head", lambda *given: passes.append(1) or head(*given))
+    head = OtherControl.head
+    monkeypatch.setattr(OtherControl, "head", lambda *given: passes.append(1) or head(*given))
     (finding,) = trace(reaches, 2, 32, np.arange(0, 260, 4), np.ones(2), np.zeros(2)).findings
     assert finding.kind == "same-value-race" and 0 < len(passes) < 5_000
 

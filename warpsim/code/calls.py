@@ -72,7 +72,14 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if is_carray(function):
         return _array_at(emitter, node, function)
     known = _FUNCTIONS.get(function) if isinstance(function, Hashable) else None
-    return (known or _library)(emitter, node, function)
+    if known is not None:
+        return known(emitter, node, function)
+    codes = _operands(emitter, node)
+    if operators.is_cast(function):
+        return codes[0]
+    _count(emitter, function, typing.of[node])
+    arithmetic = _ARITHMETIC.get(function) if isinstance(function, Hashable) else None
+    return (arithmetic or _library)(emitter, node, codes, function)
 
 
 def _operands(emitter: Emitter, node: ast.Call) -> list[str]:
@@ -80,13 +87,10 @@ def _operands(emitter: Emitter, node: ast.Call) -> list[str]:
     return [emitter.operand(a, k) for a, k in zip(node.args, kinds, strict=True)]
 
 
-def _library(emitter: Emitter, node: ast.Call, function: Callable) -> str:
-    """Code of a function of ``math`` or NumPy, or of a type that is called."""
-    codes, kind = _operands(emitter, node), emitter.typing.of[node]
-    if operators.is_cast(function):
-        return codes[0]
-    _count(emitter, function, kind)
-    name = function.__name__
+# ---------------------------------------------------------------------- of operands
+def _library(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
+    """Code of a function of ``math`` or NumPy."""
+    kind, name = emitter.typing.of[node], function.__name__
     key = f"{name}_" if name in emitter.namespace else name
     if isinstance(kind, types.BaseTuple):
         parts = tuple(dtype_of(part) for part in kind)
@@ -96,6 +100,19 @@ def _library(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     return f"{key}({', '.join(codes)})"
 
 
+def _absolute(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
+    return emitter.convert(f"absolute({codes[0]})", types.none, emitter.typing.of[node])
+
+
+def _rounded(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
+    return f"int64(rint({codes[0]}))" if len(codes) == 1 else f"rint({codes[0]}, {codes[1]})"
+
+
+def _power(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
+    return emitter.power(*codes, emitter.typing.operands[node][1], emitter.typing.of[node])
+
+
+# ---------------------------------------------------------------------- of what else they are given
 def _length(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     kind = emitter.typing.of[node.args[0]]
     code = emitter.expression(node.args[0])
@@ -128,25 +145,6 @@ def _complex(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     return f"complex_of({codes[0]}, {codes[1]}, {dtype_of(emitter.typing.of[node]).name!r})"
 
 
-def _absolute(emitter: Emitter, node: ast.Call, function: Callable) -> str:
-    kind, codes = emitter.typing.of[node], _operands(emitter, node)
-    _count(emitter, function, kind)
-    return emitter.convert(f"absolute({codes[0]})", types.none, kind)
-
-
-def _rounded(emitter: Emitter, node: ast.Call, function: Callable) -> str:
-    codes = _operands(emitter, node)
-    _count(emitter, function, emitter.typing.of[node])
-    return f"int64(rint({codes[0]}))" if len(codes) == 1 else f"rint({codes[0]}, {codes[1]})"
-
-
-def _power(emitter: Emitter, node: ast.Call, function: Callable) -> str:
-    kind, codes = emitter.typing.of[node], _operands(emitter, node)
-    _count(emitter, function, kind)
-    return emitter.power(*codes, emitter.typing.operands[node][1], kind)
-
-
-# ---------------------------------------------------------------------- of tuples and arrays, too
 def _extremum(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     """Code of ``min`` and ``max``: of numbers, of the elements of a tuple or of an array."""
     typing = emitter.typing
@@ -378,11 +376,12 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
 
 
 _Code = Callable[["Emitter", ast.Call, Any], str]
-#: What writes the call of a function; of any other it is `_library`.
+#: What writes the call of a function, by its operands; of any other it is `_library`.
+_ARITHMETIC: dict[Any, Callable] = {abs: _absolute, round: _rounded, pow: _power}
+#: The same of functions that are given other things, too.
 _FUNCTIONS: dict[Any, _Code] = {
     print: _print, len: _length, tuple: _itself, sum: _sum, min: _extremum, max: _extremum,
-    complex: _complex, abs: _absolute, round: _rounded, pow: _power,
-    **dict.fromkeys(REDUCTIONS, _total),
+    complex: _complex, **dict.fromkeys(REDUCTIONS, _total),
 }  # fmt: skip
 #: The same for CUDA's names, and for all below one; any other is an operation of the threads.
 _CUDA: dict[str, _Code] = {

@@ -2,7 +2,8 @@
 
 A lane program runs all threads of a chunk of blocks at once: a value that differs between threads
 is a NumPy array with one element a thread (a *lane*), a value that all share stays a Python scalar.
-``T`` is the running :class:`warpsim.run.threads.Threads`; ``T.mask`` says which lanes are active.
+``T`` is the running :class:`warpsim.run.threads.Threads`, whose parts do what `operations` says;
+``state.mask`` says which lanes are active.
 The source is readable on purpose: ``print(kernel.lane_program(...))`` shows it.
 """
 
@@ -24,6 +25,7 @@ from numba import types
 
 from warpsim.code.accesses import Accesses, bare, spelled_tuple
 from warpsim.code.calls import emit_call, is_pure
+from warpsim.code.operations import OPERATIONS, PARTS
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
 from warpsim.core.number_types import DATES, bfloat16
@@ -44,6 +46,7 @@ _HELPER = {
     ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
     ast.LShift: "shift_left", ast.RShift: "shift_right",
 }  # fmt: skip
+_TAKEN = {"T", "frame", "ptx", *PARTS}
 _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
 
 
@@ -62,6 +65,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.locks = False  # see `statements.LaneProgram`
         self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
+        self.parts: set[str] = set()  # of the running threads, that it asks for something
         self.indent = 1
         self.sites: list[Site] = []
         self.namespace: dict[str, Any] = dict(operators.NAMESPACE)
@@ -98,7 +102,7 @@ class Emitter(Accesses, DoubtfulReads):
             kinds.setdefault(name, {})[_key(kind)] = None
         names = {}
         for name, found in kinds.items():
-            taken = keyword.iskeyword(name) or name in ("T", "frame") or name in self.namespace
+            taken = keyword.iskeyword(name) or name in _TAKEN or name in self.namespace
             base = f"{name}_" if taken or _TEMPORARY.fullmatch(name) else name
             for number, key in enumerate(found):
                 suffix = re.sub(r"\W+", "_", str(key)).strip("_")
@@ -152,7 +156,10 @@ class Emitter(Accesses, DoubtfulReads):
 
     def named(self, name: str) -> str:
         """Code of what the running threads have, or do."""
-        return f"T.{name}"
+        part = OPERATIONS.get(name, "ptx")
+        if part != "T":
+            self.parts.add(part)
+        return f"{part}.{name}"
 
     @property
     def mask(self) -> str:

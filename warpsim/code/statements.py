@@ -51,8 +51,9 @@ class Writer(Emitter):
             self.variable(name, kind)
             for name, kind in zip(source.arguments, self.typing.arguments, strict=True)
         ]
-        head = [f"def {source.name}(T, {', '.join(names)}):"]
-        head += [f"    # {comment}" for comment in self.comments]
+        named = [f"def {source.name}(T, {', '.join(names)}):"]
+        named += [f"    # {comment}" for comment in self.comments]
+        head = []
         if self.framed:
             head.append(f"    frame = {self.operation('frame', f'kernel={not self.device}')}")
         for (name, _), variable in self.names.items():
@@ -70,7 +71,8 @@ class Writer(Emitter):
             self.line(f"if {self.mask}: {self.operation('give', 'frame', nothing)}")
         if self.framed:
             self.line(f"return {self.operation('leave', 'frame')}")
-        text = "\n".join([*head, *(self.out or ["    pass"])]) + "\n"
+        named += [f"    {part} = T.{part}" for part in sorted(self.parts)]
+        text = "\n".join([*named, *head, *(self.out or ["    pass"])]) + "\n"
         file = f"<lane program {next(_serial)} of {source.name}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         exec(compile(text, file, "exec"), self.namespace)

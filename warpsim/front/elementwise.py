@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
-from itertools import product
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,6 @@ from numba import types
 from numba.np.numpy_support import ufunc_find_matching_loop
 
 from warpsim.core import operators
-from warpsim.core.memory import Array
-from warpsim.front.names import Unsupported
 from warpsim.front.numba_typing import dtype_of, method_type, resolve
 
 if TYPE_CHECKING:
@@ -108,37 +105,3 @@ def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> 
     if name not in ("sum", "mean"):
         return emitter.operation("reduced", repr(name), code, convert, repr(heading), site)
     return emitter.operation("total", code, convert, name == "mean", repr(heading), site)
-
-
-class Elementwise:
-    """What lane programs do with whole arrays."""
-
-    def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
-        """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""
-        arrays = [value for _, value in inputs if isinstance(value, Array)]
-        place = f"line {self.site(site).line}"
-        if out.ragged or any(array.ragged for array in arrays):
-            raise Unsupported(f"{place}: a ufunc of arrays whose shape differs by thread")
-        for array in arrays:
-            lead = out.ndim - array.ndim
-            if any(
-                own not in (1, size)
-                for own, size in zip(array.shape, out.shape[lead:], strict=True)
-            ):
-                raise ValueError(
-                    f"{place}: operands could not be broadcast together: {array.name} has shape "
-                    f"{array.shape}, the result {out.shape}"
-                )
-        for index in product(*map(range, out.shape)):
-            values = [
-                value if widen is None else widen(self._broadcast(value, index, site))
-                for widen, value in inputs
-            ]
-            self.store(out, index, convert(run(*values)), site)
-        return out
-
-    def _broadcast(self, array: Array, index: tuple, site: int):
-        """The element of an array for an index of the result."""
-        own = index[len(index) - array.ndim :]
-        place = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
-        return self.load(array, place, site)

@@ -123,10 +123,6 @@ class Fragments:
             self.copy_async(to, index, source, place, 8, site, site, values)
 
     # ------------------------------------------------------------------ sums of a warpgroup
-    def element(self, values: tuple, number: int, site: int):
-        """An element of a tuple of float32, traced."""
-        return values[number]
-
     def spread(self, array: Array, values: tuple, site: int) -> None:
         """All elements of a tuple into a local array."""
         for number, value in enumerate(values):

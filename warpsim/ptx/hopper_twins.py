@@ -154,19 +154,11 @@ class Hopper(Tiles):
         self.wgmma_wait(0, site)
         return sums
 
-    def element(self, values: tuple, number: int, site: int):
-        self._finished(values, site)
-        return values[number]
-
-    def pick(self, values: tuple, index, site: int):
-        self._finished(values, site)
-        return super().pick(values, index, site)
-
     def spread(self, array: Array, values: tuple, site: int) -> None:
-        self._finished(values, site)
+        self.finished(values, site)
         super().spread(array, values, site)
 
-    def _finished(self, values: tuple, site: int) -> None:
+    def finished(self, values: tuple, site: int) -> None:
         """Report sums that are read while the product that makes them is under way."""
         if any(product.outputs is values for product in self.products):
             self.found(

@@ -291,26 +291,6 @@ class Vectors:
         self.mask, self.base = here, base
         self.copies = [copy for copy in self.copies if copy.active.any()]
 
-    def meets_copy(self, array: Array, elements: ndarray, mask, site: int, op: str) -> bool:
-        """Report an access to elements that an asynchronous copy has yet to fill."""
-        under_way = array.root.pending[elements[mask.indices]]
-        met = np.flatnonzero(under_way)
-        if not len(met):
-            return False
-        verb = {"load": "reads", "store": "writes", "atomic": "updates"}[op]
-        lane = int(mask.indices[met[0]])
-        begun = self.sites[under_way[met[0]] - 1]
-        self.found(
-            "race",
-            f"{verb} {self.spelled(array, elements[lane])}, which the copy begun in line "
-            f"{begun.line} has yet to fill: the thread that began it calls commit_copies() and "
-            "wait_copies(n) first, with n the groups begun after it, and for other threads' copies "
-            "cuda.syncthreads() follows",
-            site,
-            lane,
-        )
-        return True
-
     # ------------------------------------------------------------------ tensor cores
     def split_halves(self, x, y, site: int):
         """Two float32 as two pairs of halves: upper parts, and what they leave."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from warpsim.core.memory import Array
+from warpsim.run.memory import Memory
+from warpsim.run.state import State
 
 ndarray = np.ndarray
 
@@ -24,17 +26,21 @@ _one_at_a_time = threading.Lock()  # launches of several threads of the host may
 class Atomics:
     """``cuda.atomic``: threads that meet at an address go one after the other, by number."""
 
+    def __init__(self, state: State, memory: Memory):
+        self.state, self.memory = state, memory
+
     def atomic(self, kind: str, array: Array, index: tuple, site: int, used: bool, *values):
         """Update elements; returns the old values if they are used, else None."""
+        state = self.state
         if array.space == "constant":
-            self.constant_store(array, site)
-        uniform, varying, bad = self.locate(array, index, site, "atomic")
-        mask = self.active_part(bad)
-        if self.counters is not None:
-            self.record(array, uniform, varying, bad, site, "atomic")
+            self.memory.constant_store(array, site)
+        uniform, varying, bad = self.memory.locate(array, index, site, "atomic")
+        mask = state.active_part(bad)
+        if state.counters is not None:
+            self.memory.observer.record(array, uniform, varying, bad, site, "atomic", values)
         if not mask:
             return array.dtype.type(0)
-        full = self.elements(array, uniform, varying)
+        full = state.elements(array, uniform, varying)
         lanes = mask.indices
         places = full[lanes]
         operands = [
@@ -49,32 +55,12 @@ class Atomics:
             if not used and kind in _UNORDERED:
                 _UNORDERED[kind].at(flat, places, operands[0].astype(array.dtype, copy=False))
                 return None
-            old = np.zeros(self.lanes, array.dtype)
+            old = np.zeros(state.lanes, array.dtype)
             if kind in ("add", "sub") and array.dtype.kind in "iu":
                 old[lanes] = _running_sums(flat, places, operands[0], kind == "sub")
             else:
                 old[lanes] = _one_by_one(flat, places, _STEP[kind], operands)
         return old
-
-    def in_blocks(self, varying: ndarray, array: Array) -> ndarray:
-        """Places in shared memory, each in its own block's; kept as long as other patterns."""
-        offset = array.root.block_offset
-        return self.pattern(varying, offset, (), lambda: varying + offset)
-
-    def elements(self, array: Array, uniform: int, varying: ndarray | None) -> ndarray:
-        """The element of the whole allocation that each lane touches."""
-        if array.space == "shared" and self.blocks > 1:
-            if varying is None:
-                return array.root.block_offset + uniform
-            if self.counters is None:  # asked once, for a store
-                full = varying + array.root.block_offset
-            else:
-                full = self.in_blocks(varying, array)
-            return full + uniform if uniform else full
-        full = np.full(self.lanes, uniform) if varying is None else varying + uniform
-        if array.space == "local":
-            return full * self.lanes + self.lane
-        return full
 
 
 def _running_sums(flat: ndarray, places: ndarray, values: ndarray, negative: bool) -> ndarray:

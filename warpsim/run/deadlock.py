@@ -19,14 +19,14 @@ from warpsim.core.memory import Array
 PROGRAM = "<lane program"
 
 
-def variables(control: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
+def variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
     """A number that changes when a variable or the active lanes do; None outside lane programs.
 
     The ``idle`` variables of the loop itself, such as a count of its passes, are left out.
     """
     if frame is None or not frame.f_code.co_filename.startswith(PROGRAM):
         return None
-    number = _of(control.mask, 0)
+    number = _of(state.mask, 0)
     while frame is not None:
         if frame.f_code.co_filename.startswith(PROGRAM):
             for name, value in frame.f_locals.items():
@@ -38,9 +38,9 @@ def variables(control: Any, frame: FrameType | None, idle: tuple[str, ...]) -> i
     return number
 
 
-def memory(control: Any, frame: FrameType | None) -> int:
+def memory(state: Any, frame: FrameType | None) -> int:
     """A number that changes when memory does which the threads can reach."""
-    arrays = dict.fromkeys(_arrays(list(control.launch.captured.values())))
+    arrays = dict.fromkeys(_arrays(list(state.launch.captured.values())))
     while frame is not None:
         if frame.f_code.co_filename.startswith(PROGRAM):
             arrays.update(dict.fromkeys(_arrays(list(frame.f_locals.values()))))

@@ -17,14 +17,24 @@ from numpy.lib.stride_tricks import as_strided
 
 from warpsim.core.interface import address_of, memory_from
 from warpsim.core.memory import Array, contiguous_strides
+from warpsim.core.operators import floor_divide, remainder
 from warpsim.front.names import Unsupported
+from warpsim.run.control import Control
+from warpsim.run.memory import Memory
+from warpsim.run.state import State
 
-# ---------------------------------------------------------------------- parts and views of elements
 ndarray = np.ndarray
+#: Where shared and local memory begin: anywhere, but far from each other and well aligned.
+WINDOWS = {"shared": 1 << 46, "local": 1 << 45}
 
 
-class Records:
-    """What lane programs do with parts of elements."""
+class Elements:
+    """What lane programs do with parts of elements, with addresses, and with one after another."""
+
+    def __init__(self, state: State, memory: Memory, control: Control):
+        self.state, self.memory, self.control = state, memory, control
+
+    # ------------------------------------------------------------------ parts
 
     def field(self, array: Array, name: str) -> Array:
         """A field of records: an array of the records' shape, then the field's own."""
@@ -69,8 +79,8 @@ class Records:
         elif root.written is not None:
             part.written = np.zeros(part.flat.size, bool)
         if root.shadow is not None:
-            self.track(part, part.flat.size)
-            self.launch.shadows[id(part)] = part.shadow
+            self.memory.observer.track(part, part.flat.size)
+            self.state.launch.shadows[id(part)] = part.shadow
 
     def _field(self, root: Array, name: str) -> Array:
         kind, start = root.dtype.fields[name][:2]
@@ -100,16 +110,19 @@ class Records:
         if root.block_offset is not None:
             part.block_offset = root.block_offset * step
         self._watched(part, root)
+        if root.space == "local":
+            self.memory.fill(part)
         return part
 
     # ------------------------------------------------------------------ other shapes and types
     def reshape(self, array: Array, shape: tuple, site: int) -> Array:
         """The same elements under another shape; they lie without gaps, as Numba asks for."""
+        state = self.state
         if any(type(size) is ndarray for size in shape) or array.ragged:
-            raise Unsupported(f"line {self.site(site).line}: a shape that differs by thread")
+            raise Unsupported(f"line {state.site(site).line}: a shape that differs by thread")
         if array.strides != contiguous_strides(array.shape) and array.size:
             raise NotImplementedError(
-                f"line {self.site(site).line}: reshape() supports contiguous array only"
+                f"line {state.site(site).line}: reshape() supports contiguous array only"
             )
         sizes = list(shape)
         if sizes.count(-1) == 1:
@@ -117,7 +130,7 @@ class Records:
             sizes[sizes.index(-1)] = array.size // rest if rest else 0
         if math.prod(sizes) != array.size or min(sizes, default=0) < 0:
             raise ValueError(
-                f"line {self.site(site).line}: total size of new array must be unchanged: "
+                f"line {state.site(site).line}: total size of new array must be unchanged: "
                 f"{array.name} has {array.size} elements, the shape is {tuple(shape)}"
             )
         return array.derived(tuple(sizes), contiguous_strides(tuple(sizes)), array.offset)
@@ -125,7 +138,7 @@ class Records:
     def view_as(self, array: Array, dtype: np.dtype, site: int) -> Array:
         """The same bytes as elements of another type."""
         root, old, new = array.root, array.dtype.itemsize, dtype.itemsize
-        place = f"line {self.site(site).line}: .view({dtype}) of {array.name}"
+        place = f"line {self.state.site(site).line}: .view({dtype}) of {array.name}"
         if old == new:
             part = self._part(
                 root, dtype.name, lambda: self._like(root, root.flat.view(dtype), "", 0)
@@ -157,58 +170,60 @@ class Records:
     def store_record(self, array: Array, index: tuple, value: Array, site: int) -> None:
         """Copy a record; its numbers are all read before the first is set."""
         for target, place, element in list(self._numbers(array, index, value, site)):
-            self.store(target, place, element, site)
+            self.memory.store(target, place, element, site)
 
     def _numbers(self, array: Array, index: tuple, value: Array, site: int):
         for name in array.dtype.names:
             target, source = self.field(array, name), self.field(value, name)
             for inner in product(*map(range, source.shape)):
                 if target.dtype.names is None:
-                    yield target, index + inner, self.load(source, inner, site)
+                    yield target, index + inner, self.memory.load(source, inner, site)
                 else:
-                    part = self.view(source, inner, site)
+                    part = self.memory.view(source, inner, site)
                     yield from self._numbers(target, index + inner, part, site)
 
     def copied(self, array: Array, site: int) -> Array:
         """``array.copy()``: an array of each thread's own, a new one every time."""
+        state = self.state
         if array.ragged:
-            raise Unsupported(f"line {self.site(site).line}: .copy() of a shape that differs")
-        self._allocated.pop((self.base + site, self.depth), None)
-        made = self.local_array(array.shape, array.dtype, site)
+            raise Unsupported(f"line {state.site(site).line}: .copy() of a shape that differs")
+        state.allocated.pop((state.base + site, state.depth), None)
+        made = self.memory.local_array(array.shape, array.dtype, site)
         self.store_all(made, array, site, None if array.dtype.names else lambda value: value)
         return made
 
     def store_all(self, array: Array, value, site: int, convert: Callable | None) -> None:
         """``array[...] = value``: each thread sets all elements; an array is read before that."""
+        state = self.state
         if not isinstance(value, tuple | Array):
             for place in self.places(array):
-                self.store(array, place, value, site)
+                self.memory.store(array, place, value, site)
             return
         if array.ragged and isinstance(value, tuple):
-            wrong = self.mask.active & (np.asarray(array.shape[0]) != len(value))
+            wrong = state.mask.active & (np.asarray(array.shape[0]) != len(value))
             if wrong.any():
                 size = int(np.asarray(array.shape[0])[np.flatnonzero(wrong)[0]])
                 raise ValueError(
-                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
-                    f"{size} elements"
+                    f"line {state.site(site).line}: cannot assign {len(value)} values to a "
+                    f"slice of {size} elements"
                 )
             for number, element in enumerate(value):
-                self.store(array, (number,), element, site)
+                self.memory.store(array, (number,), element, site)
             return
         if array.ragged or getattr(value, "ragged", False):
             raise Unsupported(
-                f"line {self.site(site).line}: several values for a slice whose limits differ by "
+                f"line {state.site(site).line}: several values for a slice whose limits differ by "
                 "thread"
             )
         places = list(product(*map(range, array.shape)))
         if isinstance(value, tuple):
             if len(value) != len(places):
                 raise ValueError(
-                    f"line {self.site(site).line}: cannot assign {len(value)} values to a slice of "
-                    f"{len(places)} elements"
+                    f"line {state.site(site).line}: cannot assign {len(value)} values to a "
+                    f"slice of {len(places)} elements"
                 )
             for place, element in zip(places, value, strict=True):
-                self.store(array, place, element, site)
+                self.memory.store(array, place, element, site)
             return
         lead = array.ndim - value.ndim
         fits = lead >= 0 and all(
@@ -216,7 +231,7 @@ class Records:
         )
         if not fits:
             raise ValueError(
-                f"line {self.site(site).line}: cannot assign slice of shape {array.shape} from "
+                f"line {state.site(site).line}: cannot assign slice of shape {array.shape} from "
                 f"input of different size {value.shape}"
             )
         one = [size == 1 for size in value.shape]
@@ -226,11 +241,119 @@ class Records:
         ]
         if convert is None:
             for place, source in zip(places, sources, strict=True):
-                self.store_record(array, place, self.view(value, source, site), site)
+                self.store_record(array, place, self.memory.view(value, source, site), site)
             return
-        elements = [convert(self.load(value, source, site)) for source in sources]
+        elements = [convert(self.memory.load(value, source, site)) for source in sources]
         for place, element in zip(places, elements, strict=True):
-            self.store(array, place, element, site)
+            self.memory.store(array, place, element, site)
+
+    # ------------------------------------------------------------------ addresses
+    def address_of(self, array: Array):
+        """``array.ctypes.data``: the address of its first element, in bytes."""
+        if array.space in WINDOWS:
+            start = WINDOWS[array.space] + array.root.address
+        else:
+            start = address_of(array.flat)
+        return start + array.offset * array.itemsize
+
+    def array_at(self, address, shape, dtype: np.dtype, fortran: bool, name: str, site: int):
+        """``carray`` and ``farray``: an array of some shape at an address of global memory."""
+        state = self.state
+        if isinstance(address, Array):
+            address = self.address_of(address)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        place = f"line {state.site(site).line}: {name}"
+        if any(type(part) is np.ndarray for part in (address, *sizes)):
+            one = [self._alike(part, place) for part in (address, *sizes)]
+            address, sizes = one[0], tuple(one[1:])
+        key: Any = (address, sizes, dtype, fortran)
+        found = state.launch.captured.get(key)
+        if found is None:
+            memory = memory_from(address, dtype)
+            count = math.prod(sizes)
+            if count > memory.size:
+                raise ValueError(
+                    f"{place}: {count:,} elements of {dtype}, but {memory.size:,} lie there"
+                )
+            order = sizes[::-1] if fortran else sizes
+            strides = contiguous_strides(order)
+            strides = strides[::-1] if fortran else strides
+            found = Array(memory[:count], sizes, strides, "global", name)
+            state.launch.captured[key] = found
+            if state.counters is not None:
+                state.launch.watch(frozenset({name}), {name: found})
+            if state.launch.inputs is not None:
+                state.launch.inputs.keep(found)
+        return found
+
+    def _alike(self, value, place: str) -> int:
+        """The value that all active lanes have in common."""
+        state = self.state
+        if type(value) is not np.ndarray:
+            return value
+        first = int(value[state.mask.indices[0]])
+        if (value[state.mask.active] != first).any():
+            raise Unsupported(f"{place} of an address or a shape that differs by thread")
+        return first
+
+    # ------------------------------------------------------------------ one by one
+    def places(self, array: Array, axis: int = 0):
+        """All indices, one by one; lanes sit out what lies beyond the end of their own axes."""
+        state = self.state
+        if axis == 0 and not array.ragged:
+            yield from product(*map(range, array.shape))
+        elif axis == array.ndim:
+            yield ()
+        else:
+            entry = state.mask
+            for i in self.control.lane_range(array.shape[axis]):
+                for rest in self.places(array, axis + 1):
+                    yield i, *rest
+            state.mask = entry
+
+    def indices(self, shape: tuple):
+        """All indices within a shape, as ``np.ndindex`` gives them."""
+        for number in self.control.lane_range(math.prod(shape)):
+            yield self.unravel(number, shape)
+
+    @staticmethod
+    def unravel(number, shape: tuple) -> tuple:
+        """The index of an element that is so far from the first one, in C order."""
+        parts = []
+        for size in shape[:0:-1]:
+            parts.append(remainder(number, size))
+            number = floor_divide(number, size)
+        return (number, *reversed(parts)) if shape else ()
+
+    def enumerated(self, array: Array, site: int):
+        """Each index of an array, and its element."""
+        for index in self.indices(array.shape):
+            yield index, self.memory.load(array, index, site)
+
+    @staticmethod
+    def numbered(items, start):
+        """``enumerate(items, start)``, in which each lane may begin with another number."""
+        for number, item in enumerate(items):
+            yield start + number, item
+
+    def items(self, array: Array, site: int):
+        """The elements of a 1-D array, or the rows of one with more dimensions, one by one."""
+        for i in self.control.lane_range(array.shape[0]):
+            yield self.item(array, i, site)
+
+    def item(self, array: Array, i: int, site: int):
+        whole = array.ndim == 1 and array.dtype.names is None
+        return self.memory.load(array, (i,), site) if whole else self.memory.view(array, (i,), site)
+
+    def unpack(self, array: Array, count: int, site: int) -> tuple:
+        """``a, b = array``: so many elements, of which there must be no more."""
+        state = self.state
+        if np.any(state.mask.active & (np.asarray(array.shape[0]) > count)):
+            raise ValueError(
+                f"line {state.site(site).line}: {array.name} has more than the {count} elements "
+                "that are unpacked: slice it"
+            )
+        return tuple(self.item(array, i, site) for i in range(count))
 
 
 def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) -> ndarray:
@@ -239,11 +362,6 @@ def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) 
         return np.empty(0, kind)
     first = records[name].reshape(len(records), -1)[:1, :1].reshape(-1)
     return as_strided(first, (count,), (pitch,))
-
-
-# ---------------------------------------------------------------------- addresses
-#: Where shared and local memory begin: anywhere, but far from each other and well aligned.
-WINDOWS = {"shared": 1 << 46, "local": 1 << 45}
 
 
 def pointed(address: int, dtype: np.dtype, name: str) -> Array:
@@ -256,53 +374,3 @@ def pointed(address: int, dtype: np.dtype, name: str) -> Array:
     """
     memory = memory_from(address, dtype)
     return Array(memory, memory.shape, (1,), "global", name)
-
-
-class Addresses:
-    """What lane programs do with addresses."""
-
-    def address_of(self, array: Array):
-        """``array.ctypes.data``: the address of its first element, in bytes."""
-        if array.space in WINDOWS:
-            start = WINDOWS[array.space] + array.root.address
-        else:
-            start = address_of(array.flat)
-        return start + array.offset * array.itemsize
-
-    def array_at(self, address, shape, dtype: np.dtype, fortran: bool, name: str, site: int):
-        """``carray`` and ``farray``: an array of some shape at an address of global memory."""
-        if isinstance(address, Array):
-            address = self.address_of(address)
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        place = f"line {self.site(site).line}: {name}"
-        if any(type(part) is np.ndarray for part in (address, *sizes)):
-            one = [self._alike(part, place) for part in (address, *sizes)]
-            address, sizes = one[0], tuple(one[1:])
-        key: Any = (address, sizes, dtype, fortran)
-        found = self.launch.captured.get(key)
-        if found is None:
-            memory = memory_from(address, dtype)
-            count = math.prod(sizes)
-            if count > memory.size:
-                raise ValueError(
-                    f"{place}: {count:,} elements of {dtype}, but {memory.size:,} lie there"
-                )
-            order = sizes[::-1] if fortran else sizes
-            strides = contiguous_strides(order)
-            strides = strides[::-1] if fortran else strides
-            found = Array(memory[:count], sizes, strides, "global", name)
-            self.launch.captured[key] = found
-            if self.counters is not None:
-                self.launch.watch(frozenset({name}), {name: found})
-            if self.launch.inputs is not None:
-                self.launch.inputs.keep(found)
-        return found
-
-    def _alike(self, value, place: str) -> int:
-        """The value that all active lanes have in common."""
-        if type(value) is not np.ndarray:
-            return value
-        first = int(value[self.mask.indices[0]])
-        if (value[self.mask.active] != first).any():
-            raise Unsupported(f"{place} of an address or a shape that differs by thread")
-        return first

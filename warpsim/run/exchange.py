@@ -5,19 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.core.masks import in_warps
+from warpsim.run.observer import Observer
+from warpsim.run.state import State
 
 ndarray = np.ndarray
 WHOLE_WARP = 0xFFFFFFFF
 
 
-class Warps:
+class Exchange:
     """Barriers, votes and shuffles of the running threads."""
+
+    def __init__(self, state: State, observer: Observer):
+        self.state, self.observer = state, observer
 
     # ------------------------------------------------------------------ barriers
     def syncthreads(self, site: int) -> None:
         """Each block's active threads are none or all that have not returned."""
         self.check_barrier(site)
-        self.barrier_passed()
+        self.observer.barrier_passed()
 
     def syncthreads_count(self, predicate, site: int):
         """How many threads of the block have a predicate that is not 0."""
@@ -32,34 +37,37 @@ class Warps:
         return (count > 0).astype(np.int32)
 
     def _vote_of_block(self, predicate, site: int) -> tuple[ndarray, ndarray]:
+        state = self.state
         self.syncthreads(site)
-        active = self.mask.active
-        yes = (active & (np.asarray(predicate) != 0)).reshape(self.blocks, -1).sum(1)
-        here = active.reshape(self.blocks, -1).sum(1)
-        return np.repeat(yes, self.padded).astype(np.int32), np.repeat(here, self.padded)
+        active = state.mask.active
+        yes = (active & (np.asarray(predicate) != 0)).reshape(state.blocks, -1).sum(1)
+        here = active.reshape(state.blocks, -1).sum(1)
+        return np.repeat(yes, state.padded).astype(np.int32), np.repeat(here, state.padded)
 
     def check_barrier(self, site: int) -> None:
-        mask = self.mask
-        if mask is self.root:
+        state = self.state
+        mask = state.mask
+        if mask is state.root:
             return
-        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
-        arrived = mask.active.reshape(self.blocks, -1).sum(1)
-        expected = alive.reshape(self.blocks, -1).sum(1)
+        alive = state.alive
+        arrived = mask.active.reshape(state.blocks, -1).sum(1)
+        expected = alive.reshape(state.blocks, -1).sum(1)
         bad = (arrived > 0) & (arrived != expected)
         if bad.any():
             block = int(np.flatnonzero(bad)[0])
-            missing = (alive & ~mask.active).reshape(self.blocks, -1)[block]
-            lane = block * self.padded + int(np.flatnonzero(missing)[0])
-            self.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
+            missing = (alive & ~mask.active).reshape(state.blocks, -1)[block]
+            lane = block * state.padded + int(np.flatnonzero(missing)[0])
+            self.observer.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
 
     def grid_sync(self, site: int) -> None:
         """All threads of the grid that have not returned wait for each other."""
-        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
-        missing = np.flatnonzero(alive & ~self.mask.active)
+        state = self.state
+        alive = state.alive
+        missing = np.flatnonzero(alive & ~state.mask.active)
         if len(missing):
-            arrived, expected = self.mask.count, int(np.count_nonzero(alive))
-            self.barrier_divergence(arrived, expected, int(missing[0]), site, "grid")
-        self.grid_passed()
+            arrived, expected = state.mask.count, int(np.count_nonzero(alive))
+            self.observer.barrier_divergence(arrived, expected, int(missing[0]), site, "grid")
+        self.observer.grid_passed()
 
     def nanosleep(self, nanoseconds, site: int) -> None:
         """Nothing to wait for: lanes go in step."""
@@ -67,15 +75,16 @@ class Warps:
     # ------------------------------------------------------------------ members of a call
     def check_members(self, members, site: int) -> None:
         """All lanes that a mask names make the same call, unless they have returned."""
-        mask = self.mask
+        state = self.state
+        mask = state.mask
         if type(members) is not ndarray and members & WHOLE_WARP == WHOLE_WARP:
-            if mask is self.root or self.exited is None and mask.whole_in(self.root):
+            if mask is state.root or state.exited is None and mask.whole_in(state.root):
                 return
-        named = np.broadcast_to(np.asarray(members), (self.lanes,)).astype(np.int64) & WHOLE_WARP
-        outsiders = mask.active & ((named >> self.laneid) & 1 == 0)
+        named = np.broadcast_to(np.asarray(members), (state.lanes,)).astype(np.int64) & WHOLE_WARP
+        outsiders = mask.active & ((named >> state.geometry.laneid) & 1 == 0)
         if outsiders.any():
             lane = int(np.flatnonzero(outsiders)[0])
-            self.found(
+            state.found(
                 "barrier-divergence",
                 f"makes this call, but the mask {int(named[lane]):#x} does not name its lane, "
                 f"{lane & 31}: what it gets is undefined; the mask names all lanes that make the "
@@ -84,13 +93,13 @@ class Warps:
                 lane,
             )
             return
-        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        alive = state.alive
         waited_for = named & _bits(alive & ~mask.active) * mask.active
         if waited_for.any():
             caller = int(np.flatnonzero(waited_for)[0])
             wanted = int(waited_for[caller])
             lane = (caller & ~31) + (wanted & -wanted).bit_length() - 1
-            self.found(
+            state.found(
                 "barrier-divergence",
                 f"does not make this call, but the mask {int(named[caller]):#x} names its lane, "
                 f"{lane & 31}: on a GPU the others wait for ever or get anything; let all lanes of "
@@ -122,31 +131,33 @@ class Warps:
 
     def _shuffle(self, value, source, site: int):
         """The value of another lane; of one that does not make the call, whatever comes."""
+        state = self.state
         if type(value) is not ndarray:
             return value
-        lane = (self.lane & ~31) + source(self.lane & 31)
+        lane = (state.lane & ~31) + source(state.lane & 31)
         result = value[lane]
-        if self.mask.count < self.lanes:
-            nobody = ~self.mask.active[lane]
+        if state.mask.count < state.lanes:
+            nobody = ~state.mask.active[lane]
             if nobody.any():
-                result[nobody] = self.lost(result.dtype, site, nobody)
-                if self.counters is not None:
-                    self._note_absent(nobody & self.mask.active, lane, site)
+                result[nobody] = self.observer.lost(result.dtype, site, nobody)
+                if state.counters is not None:
+                    self._note_absent(nobody & state.mask.active, lane, site)
         return result
 
     def _note_absent(self, readers: ndarray, source: ndarray, site: int) -> None:
         """Some lanes take the value of lanes that do not shuffle: an error, if it matters."""
+        state = self.state
         if not readers.any():
             return
         reader = int(np.flatnonzero(readers)[0])
         absent = int(source[reader])
-        if not self.root.active[absent]:
+        if not state.root.active[absent]:
             why = "which the block does not have"
-        elif self.exited is not None and self.exited[absent]:
+        elif state.exited is not None and state.exited[absent]:
             why = "which has returned"
         else:
             why = "which does not make this call"
-        self.candidate(
+        self.observer.candidate(
             f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, "
             "and that",
             "let all 32 lanes come here, those without an element with a value that changes "
@@ -163,7 +174,7 @@ class Warps:
 
     def lanemask_lt(self, site: int):
         """The lanes of the warp that come before this one."""
-        return (np.int64(1) << self.laneid) - 1
+        return (np.int64(1) << self.state.geometry.laneid) - 1
 
     def ballot_sync(self, members, predicate, site: int):
         self.check_members(members, site)
@@ -196,14 +207,15 @@ class Warps:
         return _signed(np.where(same, here, 0)), same
 
     def _equal_lanes(self, value) -> ndarray:
-        rows = np.broadcast_to(np.asarray(value), (self.lanes,)).reshape(-1, 32)
-        active = self.mask.active.reshape(-1, 32)
+        state = self.state
+        rows = np.broadcast_to(np.asarray(value), (state.lanes,)).reshape(-1, 32)
+        active = state.mask.active.reshape(-1, 32)
         same = (rows[:, :, None] == rows[:, None, :]) & active[:, None, :]
         return in_warps(same).astype(np.int64)
 
     def _ballot(self, predicate) -> ndarray:
         """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
-        return _bits(self.mask.active & predicate)
+        return _bits(self.state.mask.active & predicate)
 
 
 def _bits(lanes: ndarray) -> ndarray:

@@ -33,7 +33,8 @@ from warpsim.run.elements import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.other_data import judged
 from warpsim.run.program_findings import findings_of, place_of
-from warpsim.run.threads import Dim3, Threads, geometry
+from warpsim.run.state import Dim3, geometry
+from warpsim.run.threads import Threads
 from warpsim.run.uniform import alike_on_any_data
 from warpsim.run.uninitialised import Again, Inputs
 from warpsim.run.warp_scheduler import run_clusters

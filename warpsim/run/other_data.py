@@ -20,8 +20,11 @@ from warpsim.core.masks import EndlessLoop
 from warpsim.core.memory import Array
 from warpsim.front.names import Site, Source, Unsupported
 from warpsim.front.nodes import walk
-from warpsim.run.replay import Silent, stand_ins
-from warpsim.run.threads import geometry
+from warpsim.run.control import Control
+from warpsim.run.elements import Elements
+from warpsim.run.replay import SilentMemory, SilentObserver, stand_ins
+from warpsim.run.state import geometry
+from warpsim.run.threads import Threads
 from warpsim.run.uninitialised import leaves
 from warpsim.watch.access_history import Clock
 from warpsim.watch.disputes import Disputes
@@ -214,21 +217,36 @@ def _drawn(
     return value
 
 
-class OtherData(Silent):
-    """Threads that say nothing of what other data make them do, except where they meet."""
+class OtherObserver(SilentObserver):
+    """Says nothing of where other data lead."""
 
-    def __init__(self, launch: Any, geometry: Any, passes: Iterator[int]):
-        super().__init__(launch, geometry)
-        self.passes = passes  # of loops that are left
+    out_of_bounds = negative_index = lambda self, *of_a_finding: None
+
+
+class OtherControl(Control):
+    """Control flow that ends before long."""
+
+    passes: Iterator[int]  # of loops that are left
 
     def head(self, loop) -> bool:
         if next(self.passes, None) is None:
             raise EndlessLoop("on other data it does not end soon")
         return super().head(loop)
 
+
+class OtherElements(Elements):
+    """Elements of the launch's own arrays alone."""
+
     def array_at(self, *of_an_address) -> Array:
         raise Unsupported("memory at an address is the user's own")
 
-    def out_of_bounds(self, *of_a_finding) -> None: ...
 
-    def negative_index(self, *of_a_finding) -> None: ...
+class OtherData(Threads):
+    """Threads that say nothing of what other data make them do, except where they meet."""
+
+    Observer, Memory, Control = OtherObserver, SilentMemory, OtherControl
+    Elements = OtherElements
+
+    def __init__(self, launch: Any, geometry: Any, passes: Iterator[int]):
+        super().__init__(launch, geometry)
+        self.control.passes = passes

@@ -15,6 +15,10 @@ from warpsim.core.interface import device_memory
 from warpsim.core.masks import EndlessLoop, Mask
 from warpsim.core.memory import Array, global_array
 from warpsim.front.names import Site
+from warpsim.run.control import Control
+from warpsim.run.memory import Memory
+from warpsim.run.observer import Observer
+from warpsim.run.state import State
 from warpsim.run.threads import Threads
 
 ndarray = np.ndarray
@@ -158,119 +162,91 @@ class Transcript:
         return None
 
 
-class Silent(Threads):
-    """Threads that count nothing and print nothing, in memory of their own."""
+def _nothing(self: Any, *of_an_event, **more) -> None:
+    """Is known from the traced run, or nobody asks for it."""
+
+
+class SilentObserver(Observer):
+    """Counts nothing and prints nothing."""
+
+    candidate = count = count_branch = count_access = print = _nothing
+
+
+class SilentMemory(Memory):
+    """Memory of a run that must not change what is outside."""
 
     def captured(self, device: Any, name: str) -> Array:
-        if id(device) not in self.launch.captured:  # a way that the traced run did not go
-            copy = device_memory(device).copy()
-            self.launch.captured[id(device)] = global_array(copy, name)
-        return self.launch.captured[id(device)]
-
-    def candidate(self, *of_a_candidate, **more) -> None:
-        """Known from the traced run."""
-
-    def print(self, *parts) -> None:
-        """Nothing is printed twice."""
-
-    def count(self, site: int, operations: dict[str, int]) -> None: ...
-
-    def count_branch(self, site: int, warps: int, both: int) -> None: ...
-
-    def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None: ...
+        captured = self.state.launch.captured
+        if id(device) not in captured:  # a way that the traced run did not go
+            captured[id(device)] = global_array(device_memory(device).copy(), name)
+        return captured[id(device)]
 
 
-class Replay(Silent):
-    """Threads that count nothing and check nothing, but report what they do to a `Transcript`."""
+class ReplayObserver(SilentObserver):
+    """Checks nothing, but reports what threads do to a `Transcript`."""
 
-    def __init__(self, launch: Any, geometry: Any, transcript: Transcript):
-        super().__init__(launch, geometry)
-        self.transcript = transcript
-        self.lazy = 0
-        self.fresh: tuple[Array, ndarray, ndarray] | None = None
-        self.operands: tuple = ()
+    transcript: Transcript
+    track = barrier_passed = grid_passed = syncwarp = _nothing
+    threadfence = threadfence_system = _nothing
+
+    def __init__(self, state: State):
+        super().__init__(state)
+        self.lazy = 0  # parts of expressions that only some threads evaluate, one in another
+        self.substituted: tuple[ndarray, ndarray, ndarray] | None = None
         self._prepared: dict = {}
 
     def event(self, words: str, site: int, *parts: bytes) -> None:
-        place = (words, self.base + site)
+        state = self.state
+        place = (words, state.base + site)
         if self.lazy:
-            who = hash(self._bits(self.mask))
-            self.transcript.add_aside(place, who, hash(parts), words, self.site(site))
+            who = hash(bits(state.mask))
+            self.transcript.add_aside(place, who, hash(parts), words, state.site(site))
         else:
-            self.transcript.add(hash((place, parts)), words, self.site(site))
+            self.transcript.add(hash((place, parts)), words, state.site(site))
 
-    @staticmethod
-    def _bits(mask: Mask) -> bytes:
-        return mask.active.tobytes() if mask else b""
-
-    def _chosen(self, value: Any, mask: Mask, dtype: np.dtype | None = None) -> bytes:
+    def chosen(self, value: Any, mask: Mask, dtype: np.dtype | None = None) -> bytes:
         """The values of the active lanes as bytes, equal ones alike."""
         if isinstance(value, tuple):
-            return b"".join(self._chosen(part, mask) for part in value)
+            return b"".join(self.chosen(part, mask) for part in value)
         if not mask or isinstance(value, str | Array):
             return b""
-        lanes = np.broadcast_to(np.asarray(value), (self.lanes,))[mask.indices]
+        lanes = np.broadcast_to(np.asarray(value), (self.state.lanes,))[mask.indices]
         lanes = lanes if dtype is None else lanes.astype(dtype, copy=False)
         if lanes.dtype.names:
-            return b"".join(self._chosen_field(lanes[name]) for name in lanes.dtype.names)
-        return self._chosen_field(lanes)
-
-    @staticmethod
-    def _chosen_field(values: ndarray) -> bytes:
-        if values.dtype.kind in "fc":
-            values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
-        return values.tobytes()
+            return b"".join(_alike(lanes[name]) for name in lanes.dtype.names)
+        return _alike(lanes)
 
     # ------------------------------------------------------------------ what stands in
-    def _stand_in(self, dtype: np.dtype, size: int, fill: str, seed: int) -> ndarray:
+    def prepared(self, dtype: np.dtype, size: int, fill: str, seed: int) -> ndarray:
+        """Stand-ins, made once."""
         key = dtype.str, size, fill, seed
         if key not in self._prepared:
             self._prepared[key] = stand_ins(fill, dtype, size, seed)
         return self._prepared[key]
 
-    def _fill(self, array: Array, known: bool) -> Array:
-        if not known:
-            seed = len(self._allocated)
-            fill = self.transcript.everywhere
-            array.flat[...] = self._stand_in(array.dtype, array.flat.size, fill, seed)
-        return array
-
-    def shared_array(self, shape: tuple[int, ...], dtype: str, site: int, *more: int) -> Array:
-        known = self.base + site in self._allocated
-        return self._fill(super().shared_array(shape, dtype, site, *more), known)
-
-    def local_array(self, shape: tuple[int, ...], dtype: str, site: int, *more: int) -> Array:
-        known = self.base + site in self._allocated
-        return self._fill(super().local_array(shape, dtype, site, *more), known)
-
-    def _watched(self, part: Array, root: Array) -> None:
-        super()._watched(part, root)
-        if part.space == "local" and not np.may_share_memory(part.flat, root.flat):
-            self._fill(part, False)  # a field that is an array has memory of its own
-
     def stand_in(self, dtype: np.dtype, site: int) -> ndarray:
-        chosen = self.transcript.only in (None, self.site(site))
-        return self._stand_in(
-            dtype, self.lanes, self.transcript.fill if chosen else ELSEWHERE, 1000 + site
-        )
+        chosen = self.transcript.only in (None, self.state.site(site))
+        fill = self.transcript.fill if chosen else ELSEWHERE
+        return self.prepared(dtype, self.state.lanes, fill, 1000 + site)
 
     def lost(self, dtype: np.dtype, site: int, lanes: ndarray) -> ndarray:
-        return np.broadcast_to(self.stand_in(dtype, site), (self.lanes,))[lanes]
+        return np.broadcast_to(self.stand_in(dtype, site), (self.state.lanes,))[lanes]
 
-    # ------------------------------------------------------------------ events: memory
+    # ------------------------------------------------------------------ events
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
-        mask = self.active_part(bad)
-        elements = self.elements(array, uniform, varying)
+        state = self.state
+        mask = state.active_part(bad)
+        elements = state.elements(array, uniform, varying)
         words = "chooses the element of {array}"
-        self.event(words, site, self._bits(mask), elements[mask.indices].tobytes() if mask else b"")
+        self.event(words, site, bits(mask), elements[mask.indices].tobytes() if mask else b"")
         if array.space == "global" and op == "store":
-            self.event("is stored in {array}", site, self._chosen(value, mask, array.dtype))
+            self.event("is stored in {array}", site, self.chosen(value, mask, array.dtype))
         elif array.space == "global" and op == "atomic":
-            self.event("goes into an atomic on {array}", site, self._chosen(self.operands, mask))
+            self.event("goes into an atomic on {array}", site, self.chosen(value, mask))
         written = array.root.written
         if written is None or not mask:
             return
-        if op != "store" and self.site(site) == self.transcript.only:
+        if op != "store" and state.site(site) == self.transcript.only:
             self._substitute(array, elements, mask, op)
         if op != "load":
             written[elements[mask.indices]] = True
@@ -280,82 +256,109 @@ class Replay(Silent):
         root, place = array.root, elements[mask.indices]
         place = place[~root.written[place]]
         if len(place):
-            values = self._stand_in(array.dtype, root.flat.size, self.transcript.fill, 0)[place]
+            values = self.prepared(array.dtype, root.flat.size, self.transcript.fill, 0)[place]
             if op == "load":
-                self.fresh = root.flat, place, root.flat[place].copy()
+                self.substituted = root.flat, place, root.flat[place].copy()
             root.flat[place] = values
-
-    def load_at(self, array: Array, uniform, varying, bad, site: int):
-        value = super().load_at(array, uniform, varying, bad, site)
-        if self.fresh is not None:  # other places keep on reading theirs
-            flat, place, before = self.fresh
-            flat[place] = before
-            self.fresh = None
-        return value
-
-    def atomic(self, kind: str, array: Array, index: tuple, site: int, used: bool, *values):
-        self.operands = values
-        return super().atomic(kind, array, index, site, used, *values)
-
-    # ------------------------------------------------------------------ events: ways
-    def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
-        yes, no = super().split(condition)
-        if site is not None:
-            self.event("decides the `if`", site, self._bits(yes), self._bits(no))
-        return yes, no
-
-    def test(self, condition, site: int | None = None) -> bool:
-        goes_on = super().test(condition)
-        if site is not None:
-            self.event("decides how long the loop runs", site, self._bits(self.mask))
-        return goes_on
-
-    def range(self, loop, start, stop=None, step=1, site: int | None = None):
-        if site is not None:
-            limits = start, 0 if stop is None else stop, step
-            self.event("decides how often the loop runs", site, self._chosen(limits, self.mask))
-        return super().range(loop, start, stop, step)
 
     def compare(self, symbol: str, left, right, site: int):
         result = super().compare(symbol, left, right, site)
+        mask = self.state.mask
         numbers = all(np.asarray(value).dtype.kind in "biufc" for value in (left, right))
-        if not (self.mask and self.transcript.compares and numbers):
+        if not (mask and self.transcript.compares and numbers):
             return result
-        active, marks = self.mask.active, _marks(left, right, result)
-        kept = self.transcript.keep_compared((symbol, self.base + site), active, marks)
+        active, marks = mask.active, _marks(left, right, result)
+        kept = self.transcript.keep_compared((symbol, self.state.base + site), active, marks)
         if kept is None:
             return result
         differ = active & kept[0] & ((kept[1] ^ marks) > 1)
         return np.where(differ, (kept[1] & 1) == 0, result) if differ.any() else result
 
+
+class ReplayState(State):
+    """Finds nothing."""
+
+    found = _nothing
+
+
+class ReplayMemory(SilentMemory):
+    """Memory that holds stand-ins before it is written."""
+
+    observer: ReplayObserver
+
+    def fill(self, array: Array) -> None:
+        seed, fill = len(self.state.allocated), self.observer.transcript.everywhere
+        array.flat[...] = self.observer.prepared(array.dtype, array.flat.size, fill, seed)
+
+    def load_at(self, array: Array, uniform, varying, bad, site: int):
+        value = super().load_at(array, uniform, varying, bad, site)
+        if self.observer.substituted is not None:  # other places keep on reading theirs
+            flat, place, before = self.observer.substituted
+            flat[place] = before
+            self.observer.substituted = None
+        return value
+
+
+class ReplayControl(Control):
+    """Control flow that reports the ways of the threads."""
+
+    observer: ReplayObserver
+
+    def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
+        yes, no = super().split(condition)
+        if site is not None:
+            self.observer.event("decides the `if`", site, bits(yes), bits(no))
+        return yes, no
+
+    def test(self, condition, site: int | None = None) -> bool:
+        goes_on = super().test(condition)
+        if site is not None:
+            self.observer.event("decides how long the loop runs", site, bits(self.state.mask))
+        return goes_on
+
+    def range(self, loop, start, stop=None, step=1, site: int | None = None):
+        if site is not None:
+            limits = self.observer.chosen(
+                (start, 0 if stop is None else stop, step), self.state.mask
+            )
+            self.observer.event("decides how often the loop runs", site, limits)
+        return super().range(loop, start, stop, step)
+
     def _lazily(self, left, right, goes_on: bool):
-        self.lazy += 1
+        self.observer.lazy += 1
         try:
             return super()._lazily(left, right, goes_on)
         finally:
-            self.lazy -= 1
+            self.observer.lazy -= 1
 
     def choose(self, condition, yes, no):
-        self.lazy += 1
+        self.observer.lazy += 1
         try:
             return super().choose(condition, yes, no)
         finally:
-            self.lazy -= 1
+            self.observer.lazy -= 1
 
-    # ------------------------------------------------------------------ what a replay leaves out
-    def found(self, *of_a_finding, **more) -> None: ...
 
-    def track(self, array: Array, size: int) -> None: ...
+class Replay(Threads):
+    """Threads of a run that is held against another."""
 
-    def barrier_passed(self) -> None: ...
+    State, Observer, Memory, Control = ReplayState, ReplayObserver, ReplayMemory, ReplayControl
 
-    def grid_passed(self) -> None: ...
+    def __init__(self, launch: Any, geometry: Any, transcript: Transcript):
+        super().__init__(launch, geometry)
+        self.observer.transcript = transcript
 
-    def syncwarp(self, *mask_and_site) -> None: ...
 
-    def threadfence(self, site: int) -> None: ...
+def bits(mask: Mask) -> bytes:
+    """The active lanes as bytes."""
+    return mask.active.tobytes() if mask else b""
 
-    threadfence_system = threadfence
+
+def _alike(values: ndarray) -> bytes:
+    """Values as bytes, all NaN and both zeros alike."""
+    if values.dtype.kind in "fc":
+        values = np.where(np.isnan(values), np.nan, values + 0).astype(values.dtype)
+    return values.tobytes()
 
 
 def _marks(left: Any, right: Any, result: Any) -> ndarray:

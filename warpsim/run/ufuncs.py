@@ -22,7 +22,8 @@ from warpsim.front.numba_typing import dtype_of, of_dtype
 from warpsim.host import gpus
 from warpsim.host.device import DeviceNDArray, copied
 from warpsim.run.launch import CHUNK_LANES, Launch
-from warpsim.run.threads import Threads, geometry
+from warpsim.run.state import geometry
+from warpsim.run.threads import Threads
 
 
 def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndarray]) -> np.ndarray:
@@ -48,7 +49,7 @@ def _chunks(
         place = geometry((blocks, 1, 1), (128, 1, 1), first, min(most, blocks - first))
         threads, number = Threads(launch, place), place.lane + first * 128
         count = min(place.lanes, size - first * 128)
-        threads.mask = Mask(number < size, count, place.root)
+        threads.state.mask = Mask(number < size, count, place.root)
         yield lanes.run, threads, number
 
 

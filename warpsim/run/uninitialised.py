@@ -27,7 +27,7 @@ from warpsim.core.masks import EndlessLoop
 from warpsim.core.memory import Array
 from warpsim.front.names import Site, Unsupported
 from warpsim.run.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript, stand_ins
-from warpsim.run.threads import geometry
+from warpsim.run.state import geometry
 from warpsim.watch.counts import Counters
 from warpsim.watch.findings import Finding, call_of, in_function
 

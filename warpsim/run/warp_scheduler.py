@@ -12,6 +12,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ import numpy as np
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
 from warpsim.ptx.hopper_twins import Hopper
-from warpsim.run.threads import Dim3, Geometry, Lanes, Threads
+from warpsim.run.control import Control
+from warpsim.run.exchange import Exchange
+from warpsim.run.memory import Memory
+from warpsim.run.observer import Observer
+from warpsim.run.ptx import Ptx
+from warpsim.run.state import Dim3, Geometry, Lanes, State
+from warpsim.run.threads import Threads
 from warpsim.watch.happens_before import Clocks, History, joined
 
 ndarray = np.ndarray
@@ -56,121 +63,47 @@ class Block:
         self.mbarriers: dict[int, Any] = {}  # by their address
         self.products: dict[int, list] = {}  # that each warpgroup has made
         #: Agent and place of what other blocks do here: its last step, the warp, and what it does.
-        self.reached: dict[tuple[int, int], tuple[int, Warp, str]] = {}
+        self.reached: dict[tuple[int, int], tuple[int, WarpPtx, str]] = {}
         self.warps: list[Warp] = []
 
-    def reach(self, agent: int, step: int, warp: Warp, site: int, does: str) -> None:
+    def reach(self, agent: int, step: int, warp: WarpPtx, site: int, does: str) -> None:
         """Note what another block does with this one's shared memory."""
         self.reached[agent, site] = step, warp, does
 
 
-class Warp(Hopper, Threads):
-    """One warp as its lane program sees it."""
+class WarpObserver(Observer):
+    """Races in shared memory are found by the clocks of the block."""
 
-    turns: WarpScheduler
+    warp: Warp
 
-    def __init__(self, launch: Any, geometry: Geometry, block: Block, number: int):
-        super().__init__(launch, geometry)
-        self.its, self.number = block, number  # among the warps of the cluster
-        self.turn = threading.Semaphore(0)
-        self.ready: Callable[[], bool] | None = None
-        self.waits: tuple[int, int, int, Callable[[], str]] | None = None
-        self.ended = False
-
-    # ------------------------------------------------------------------ waiting
-    def pause(self, ready: Callable[[], bool], site: int, what: Callable[[], str]) -> None:
-        """Let the other warps go on until ``ready()``; ``what()`` says what this one waits for."""
-        if ready():
+    def look_for_races(self, array, elements, mask, site: int, op: str, value) -> None:
+        if array.space != "shared":
+            super().look_for_races(array, elements, mask, site, op, value)
             return
-        self.ready, self.waits = ready, (self.base, site, self.one_lane(), what)
-        self.turns.back.release()
-        self.turn.acquire()
-        if self.turns.over:
-            raise _Over
-        self.ready = self.waits = None
+        warp, chosen, size = self.warp, elements[mask.indices], array.itemsize
+        places = (chosen[:, None] * size + array.root.address + np.arange(size)).ravel()
+        step = int(warp.its.clocks.now[warp.number])
+        what = self.state.spelled(array, int(chosen[0]))
+        warp.ptx.ordered(warp.its, warp.number, step, places, site, op == "store", what)
 
-    def one_lane(self) -> int:
-        return int(self.mask.indices[0]) if self.mask else 0
+    def candidate(self, *of_a_candidate, **more) -> None:
+        """Reads of unwritten registers and local memory are not judged: it runs once."""
 
-    def syncthreads(self, site: int) -> None:
-        barrier = self.its.barriers.setdefault(0, Barrier("cuda.syncthreads()"))
-        self._meet(barrier, None, self.its.warps, site)
-        if self.counters is not None and self.geometry.start == self.its.number * self.padded:
-            self.counters.barriers[self.its.number] += 1
 
-    def named_barrier(self, number, threads, site: int) -> None:
-        """Wait for other warps of the block, so many threads in all."""
-        number, threads = self.uniform(number, site), self.uniform(threads, site)
-        if not 1 <= number <= 15 or threads % 32 or not 32 <= threads <= self.padded:
-            self.found(
-                "barrier-divergence",
-                f"waits at barrier {number} for {threads} threads: a block has named barriers 1 to "
-                f"15, for a multiple of 32 threads, at most {self.padded} here",
-                site, self.one_lane(),
-            )  # fmt: skip
-            return
-        barrier = self.its.barriers.setdefault(number, Barrier(f"named barrier {number}"))
-        self._meet(barrier, threads, self.its.warps, site)
+class WarpMemory(Memory):
+    """Shared memory is the block's."""
 
-    def cluster_barrier(self, site: int) -> None:
-        self._meet(self.turns.barrier, None, self.turns.warps, site)
+    warp: Warp
 
-    def _meet(self, barrier: Barrier, threads: int | None, among: list[Warp], site: int) -> None:
-        """Arrive at a barrier, and wait there for the others."""
-        if not self.mask:
-            return
-        self.check_barrier(site)
-        if barrier.arrived and barrier.wanted != threads:
-            self.found(
-                "barrier-divergence",
-                f"comes to {barrier.name} for {threads} threads, others came for {barrier.wanted}: "
-                "all that meet there give the same number",
-                site, self.one_lane(),
-            )  # fmt: skip
-        clocks, mine = self.its.clocks, barrier.passed
-        barrier.wanted, barrier.arrived = threads, barrier.arrived + 32
-        barrier.handed = joined(barrier.handed, clocks.release(self.number))
-
-        def left() -> int:
-            return 32 * sum(not warp.ended for warp in among)
-
-        self.pause(
-            lambda: barrier.over(mine, left()), site,
-            lambda: f"at {barrier.name}, where {barrier.arrived} of "
-            f"{barrier.wanted or left()} threads are",
-        )  # fmt: skip
-        clocks.acquire(self.number, barrier.told)
-        self.learned()
-
-    def learned(self) -> None:
-        """After a wait: what others of the block did to global memory is ordered."""
-        if self.counters is not None:
-            for shadow in self.launch.shadows.values():
-                shadow.settle(self.launch.clock)
-            self.launch.clock.block[self.its.number] += 1
-            self.launch.clock.moved = True
-
-    def _vote_of_block(self, predicate, site: int):
-        self._not_here("a vote of a whole block", site)
-
-    def grid_sync(self, site: int) -> None:
-        self._not_here("a barrier of the whole grid", site)
-
-    def _not_here(self, what: str, site: int) -> None:
-        raise Unsupported(
-            f"line {self.site(site).line}: {what} is not supported by the simulator in a kernel "
-            "whose warps wait for each other at mbarriers, products or named barriers"
-        )
-
-    # ------------------------------------------------------------------ shared memory
-    def shared_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
+    def shared_array(self, shape: tuple, dtype, site: int, alignment: int = 1) -> Array:
         """A part of the block's shared memory; all dynamic arrays are the same bytes."""
-        block, key = self.its, self.base + site
+        state, block = self.state, self.warp.its
+        key = state.base + site
         if key in block.arrays:
             return block.arrays[key]
         size, kind = math.prod(shape), np.dtype(dtype)
         if kind.names is not None:
-            self._not_here("an array of records in shared memory", site)
+            not_here(state, "an array of records in shared memory", site)
         start, end, step = 0, self.dynamic_shared, max(kind.alignment, alignment)
         if size:
             start = -(-block.used // step) * step
@@ -179,24 +112,161 @@ class Warp(Hopper, Threads):
         else:
             shape = (end // kind.itemsize,)
         flat = block.memory[start : start + math.prod(shape) * kind.itemsize].view(kind)
-        array = Array(flat, shape, contiguous_strides(shape), "shared", self.site(site).array)
+        array = Array(flat, shape, contiguous_strides(shape), "shared", state.site(site).array)
         array.address, array.block_offset = start, np.zeros(32, np.int64)
         array.shadow = block.history
         block.arrays[key] = array
         return array
 
-    def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
-        if array.space != "shared":
-            super().look_for_races(array, elements, mask, site, op, value)
-            return
-        chosen, size = elements[mask.indices], array.itemsize
-        places = (chosen[:, None] * size + array.root.address + np.arange(size)).ravel()
-        step = int(self.its.clocks.now[self.number])
-        what = self.spelled(array, int(chosen[0]))
-        self.ordered(self.its, self.number, step, places, site, op == "store", what)
 
-    def candidate(self, *of_a_candidate, **more) -> None:
-        """Reads of unwritten registers and local memory are not judged: there is no second run."""
+class WarpControl(Control):
+    """Sums that a product makes may be in flight."""
+
+    warp: Warp
+
+    def element(self, values: tuple, number: int, site: int):
+        self.warp.ptx.finished(values, site)
+        return values[number]
+
+    def pick(self, values: tuple, index, site: int):
+        self.warp.ptx.finished(values, site)
+        return super().pick(values, index, site)
+
+
+class Warp(Threads):
+    """One warp as its lane program sees it.
+
+    Attributes
+    ----------
+    its : Block
+    number : int
+        Among the warps of the cluster.
+    """
+
+    Observer, Memory, Control = WarpObserver, WarpMemory, WarpControl
+
+    def __init__(self, launch: Any, geometry: Geometry, block: Block, number: int, scheduler: Any):
+        self.its, self.number, self.scheduler = block, number, scheduler
+        super().__init__(launch, geometry)
+        self.observer.warp = self.memory.warp = self.control.warp = self
+        self.turn = threading.Semaphore(0)
+        self.ready: Callable[[], bool] | None = None
+        self.waits: tuple[int, int, int, Callable[[], str]] | None = None
+        self.ended = False
+
+    exchange = cached_property(lambda self: Barriers(self))
+    ptx = cached_property(lambda self: WarpPtx(self))
+
+    # ------------------------------------------------------------------ waiting
+    def pause(self, ready: Callable[[], bool], site: int, what: Callable[[], str]) -> None:
+        """Let the other warps go on until ``ready()``; ``what()`` says what this one waits for."""
+        if ready():
+            return
+        self.ready, self.waits = ready, (self.state.base, site, self.one_lane(), what)
+        self.scheduler.back.release()
+        self.turn.acquire()
+        if self.scheduler.over:
+            raise _Over
+        self.ready = self.waits = None
+
+    def one_lane(self) -> int:
+        mask = self.state.mask
+        return int(mask.indices[0]) if mask else 0
+
+    def learned(self) -> None:
+        """After a wait: what others of the block did to global memory is ordered."""
+        if self.state.counters is not None:
+            launch = self.state.launch
+            for shadow in launch.shadows.values():
+                shadow.settle(launch.clock)
+            launch.clock.block[self.its.number] += 1
+            launch.clock.moved = True
+
+
+class WarpPtx(Hopper, Ptx):
+    """Instructions that are asynchronous, too."""
+
+    def __init__(self, warp: Warp):
+        super().__init__(warp.state, warp.memory)
+        self.its, self.number, self.turns = warp.its, warp.number, warp.scheduler
+        self.pause, self.one_lane, self.learned = warp.pause, warp.one_lane, warp.learned
+        self.named_barrier = warp.exchange.named_barrier
+        self.cluster_barrier = warp.exchange.cluster_barrier
+
+
+class Barriers(Exchange):
+    """Exchange, where warps wait for each other."""
+
+    def __init__(self, warp: Warp):
+        super().__init__(warp.state, warp.observer)
+        self.warp, self.its = warp, warp.its
+
+    def syncthreads(self, site: int) -> None:
+        state, its = self.state, self.its
+        self._arrive(
+            its.barriers.setdefault(0, Barrier("cuda.syncthreads()")), None, its.warps, site
+        )
+        if state.counters is not None and state.geometry.start == its.number * state.padded:
+            state.counters.barriers[its.number] += 1
+
+    def named_barrier(self, number, threads, site: int) -> None:
+        """Wait for other warps of the block, so many threads in all."""
+        number, threads = (self.warp.ptx.uniform(value, site) for value in (number, threads))
+        if not 1 <= number <= 15 or threads % 32 or not 32 <= threads <= self.state.padded:
+            self.state.found(
+                "barrier-divergence",
+                f"waits at barrier {number} for {threads} threads: a block has named barriers 1 to "
+                f"15, for a multiple of 32 threads, at most {self.state.padded} here",
+                site, self.warp.one_lane(),
+            )  # fmt: skip
+            return
+        barrier = self.its.barriers.setdefault(number, Barrier(f"named barrier {number}"))
+        self._arrive(barrier, threads, self.its.warps, site)
+
+    def cluster_barrier(self, site: int) -> None:
+        self._arrive(self.warp.scheduler.barrier, None, self.warp.scheduler.warps, site)
+
+    def _arrive(self, barrier: Barrier, threads: int | None, among: list[Warp], site: int) -> None:
+        """Arrive at a barrier, and wait there for the others."""
+        warp = self.warp
+        if not self.state.mask:
+            return
+        self.check_barrier(site)
+        if barrier.arrived and barrier.wanted != threads:
+            self.state.found(
+                "barrier-divergence",
+                f"comes to {barrier.name} for {threads} threads, others came for {barrier.wanted}: "
+                "all that meet there give the same number",
+                site, warp.one_lane(),
+            )  # fmt: skip
+        clocks, mine = self.its.clocks, barrier.passed
+        barrier.wanted, barrier.arrived = threads, barrier.arrived + 32
+        barrier.handed = joined(barrier.handed, clocks.release(warp.number))
+
+        def left() -> int:
+            return 32 * sum(not warp.ended for warp in among)
+
+        warp.pause(
+            lambda: barrier.over(mine, left()), site,
+            lambda: f"at {barrier.name}, where {barrier.arrived} of "
+            f"{barrier.wanted or left()} threads are",
+        )  # fmt: skip
+        clocks.acquire(warp.number, barrier.told)
+        warp.learned()
+
+    def _vote_of_block(self, predicate, site: int):
+        not_here(self.state, "a vote of a whole block", site)
+
+    def grid_sync(self, site: int) -> None:
+        not_here(self.state, "a barrier of the whole grid", site)
+
+
+def not_here(state: State, what: str, site: int) -> None:
+    """Refuse what needs all threads of a block, or of the grid, in step."""
+    raise Unsupported(
+        f"line {state.site(site).line}: {what} is not supported by the simulator in a kernel "
+        "whose warps wait for each other at mbarriers, products or named barriers"
+    )
 
 
 class _Over(BaseException):
@@ -215,15 +285,14 @@ class WarpScheduler:
             for warp in range(own):
                 inside = Lanes(block, np.zeros(32, np.int64), np.arange(32 * warp, 32 * warp + 32))
                 made = Geometry(grid, its.number, 1, inside, warp)
-                its.warps.append(Warp(launch, made, its, rank * own + warp))
+                its.warps.append(Warp(launch, made, its, rank * own + warp, self))
         self.warps = [warp for its in self.blocks for warp in its.warps]
         self.agents: dict[int, str] = {}  # what is asynchronous, in words
         self.barrier = Barrier("cluster_barrier()")
         self.back, self.over = threading.Semaphore(0), False
         self.error: BaseException | None = None
         for warp in self.warps:
-            warp.turns = self
-            warp.start_hopper()
+            warp.ptx.start_hopper()
 
     def run(self, values: list[Any]) -> bool:
         """Run all warps; False if they wait for each other for ever, which is reported."""
@@ -248,7 +317,7 @@ class WarpScheduler:
             if not self.over:
                 with np.errstate(all="ignore"):
                     self.program(warp, *values)
-                    warp.end_hopper()
+                    warp.ptx.end_hopper()
         except _Over:
             pass
         except BaseException as error:
@@ -284,7 +353,11 @@ class WarpScheduler:
                 if agent < len(self.warps) and agent not in own:
                     last = int(steps.max())
                     its.reach(
-                        agent, last, self.warps[agent], its.history.read_at[agent, last], "reads"
+                        agent,
+                        last,
+                        self.warps[agent].ptx,
+                        its.history.read_at[agent, last],
+                        "reads",
                     )
             for (agent, site), (step, warp, does) in its.reached.items():
                 if step > end[agent]:
@@ -303,7 +376,7 @@ class WarpScheduler:
 
         def told(warp: Warp) -> tuple:
             base, site, _, what = warp.waits
-            return warp.sites[base + site].line, what()
+            return warp.state.sites[base + site].line, what()
 
         def tells(warp: Warp) -> tuple:
             text = told(warp)[1]
@@ -317,8 +390,8 @@ class WarpScheduler:
             message += (
                 f"; {count} warp{'s' * (count > 1)} wait{'s' * (count == 1)} in line {line} {what}"
             )
-        first.base, site, lane, _ = first.waits
-        first.found("deadlock", message, site, lane)
+        first.state.base, site, lane, _ = first.waits
+        first.state.found("deadlock", message, site, lane)
 
 
 def run_clusters(launch: Any, lanes: Any, grid: Dim3, block: Dim3, values: list[Any]) -> None:

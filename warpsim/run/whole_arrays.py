@@ -1,22 +1,27 @@
-"""Reductions of whole arrays: each thread goes through all elements, one after the other."""
+"""Reductions and ufuncs: each thread goes through all elements, one after the other."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from warpsim.core import operators
 from warpsim.core.memory import Array
+from warpsim.front.names import Unsupported
+from warpsim.run.elements import Elements
+from warpsim.run.memory import Memory
+from warpsim.run.state import State
 
 
-class Reductions:
+class WholeArrays:
     """What lane programs do with all elements of an array."""
 
-    mask: Any
-    counters: Any
+    def __init__(self, state: State, memory: Memory, elements: Elements):
+        self.state, self.memory, self.elements = state, memory, elements
 
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
         """The sum or the mean, in the result's type."""
@@ -30,12 +35,17 @@ class Reductions:
 
     def _folded(self, array: Array, value, step: Callable, heading: str, site: int):
         """``step(value, element, its number)`` for all elements, from the first on."""
+        state = self.state
         counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
-        for number, index in enumerate(self.places(array)):
-            more = step(value, self.load(array, index, site), number)
-            value = self.merged(self.mask.active, more, value) if array.ragged else more
-            if self.counters is not None:
-                self.count(site, counted)
+        for number, index in enumerate(self.elements.places(array)):
+            more = step(value, self.memory.load(array, index, site), number)
+            value = (
+                self.elements.control.merged(state.mask.active, more, value)
+                if array.ragged
+                else more
+            )
+            if state.counters is not None:
+                self.memory.observer.count(site, counted)
         return value
 
     def reduced(self, name: str, array: Array, convert: Callable, heading: str, site: int):
@@ -76,11 +86,12 @@ class Reductions:
         return self._folded(array, array.dtype.type(0), step, heading, site)
 
     def _refuse_empty(self, array: Array, site: int, words: str) -> None:
-        empty = np.zeros(self.lanes, bool)
+        state = self.state
+        empty = np.zeros(state.lanes, bool)
         for size in array.shape:
             empty |= np.asarray(size) == 0
-        if (empty & self.mask.active).any():
-            raise ValueError(f"line {self.site(site).line}: {words}")
+        if (empty & state.mask.active).any():
+            raise ValueError(f"line {state.site(site).line}: {words}")
 
     def _place(self, array: Array, better: Callable, heading: str, site: int):
         """The number of the first best element; NaN is better than any other."""
@@ -108,6 +119,37 @@ class Reductions:
 
     def _std(self, array: Array, convert: Callable, heading: str, site: int):
         return self._var(array, convert, heading, site) ** 0.5
+
+    # ------------------------------------------------------------------ ufuncs
+    def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
+        """``out[...] = run(inputs)``, the inputs broadcast to the shape of ``out``."""
+        arrays = [value for _, value in inputs if isinstance(value, Array)]
+        place = f"line {self.state.site(site).line}"
+        if out.ragged or any(array.ragged for array in arrays):
+            raise Unsupported(f"{place}: a ufunc of arrays whose shape differs by thread")
+        for array in arrays:
+            lead = out.ndim - array.ndim
+            if any(
+                own not in (1, size)
+                for own, size in zip(array.shape, out.shape[lead:], strict=True)
+            ):
+                raise ValueError(
+                    f"{place}: operands could not be broadcast together: {array.name} has shape "
+                    f"{array.shape}, the result {out.shape}"
+                )
+        for index in product(*map(range, out.shape)):
+            values = [
+                value if widen is None else widen(self._broadcast(value, index, site))
+                for widen, value in inputs
+            ]
+            self.memory.store(out, index, convert(run(*values)), site)
+        return out
+
+    def _broadcast(self, array: Array, index: tuple, site: int):
+        """The element of an array for an index of the result."""
+        own = index[len(index) - array.ndim :]
+        place = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
+        return self.memory.load(array, place, site)
 
 
 def _wide(dtype: np.dtype) -> np.dtype:

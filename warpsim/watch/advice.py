@@ -26,7 +26,7 @@ DYNAMIC = (
 
 # ---------------------------------------------------------------------- an index out of bounds
 def bounds_cure(
-    threads: Any,
+    state: Any,
     array: Any,
     name: str,
     axis: int,
@@ -39,7 +39,7 @@ def bounds_cure(
 
     Parameters
     ----------
-    threads : warpsim.run.threads.Threads
+    state : warpsim.run.state.State
     array : Array
     name : str
         The index as the source spells it.
@@ -64,16 +64,16 @@ def bounds_cure(
     if size == 0:
         most = f"{array.name} is empty"
     if space in ("shared", "local"):
-        return _in_a_tile(threads, array, name, axis, values, outside, f"{excess}: {most}")
+        return _in_a_tile(state, array, name, axis, values, outside, f"{excess}: {most}")
     # an atomic at the thread's own index is none that a guard would mend: nobody meets there
-    counted = None if op == "atomic" else _counted(threads, name, values)
+    counted = None if op == "atomic" else _counted(state, name, values)
     if counted is None:
         return f"`{name}` is {excess}: {most}"
-    better = _other_axis(threads, array, axis, counted)
+    better = _other_axis(state, array, axis, counted)
     if better:
         return f"`{name}` {better}"
     within = f"{name} < {limit(array, axis)}"
-    if by == 1 and threads.mask.count < threads.root.count:
+    if by == 1 and state.mask.count < state.root.count:
         return f"`{name}` is one too large here: let only `{within}` come here"
     return f"guard it with `if {within}:`"
 
@@ -112,17 +112,17 @@ def _number(amount: int) -> str:
     return "one" if amount == 1 else f"{amount:,}"
 
 
-def _counted(threads: Any, name: str, values: ndarray) -> int | None:
+def _counted(state: Any, name: str, values: ndarray) -> int | None:
     """The axis of the launch whose threads an index counts, one by one, or in groups as warps.
 
     A name, not a sum or a product: what is computed from an index may need another test.
     """
     if not name.isidentifier() and not name.startswith("cuda."):
         return None
-    active, geometry = threads.mask.active, threads.geometry
+    active, geometry = state.mask.active, state.geometry
     mine = values[active]
     for axis in range(3):
-        steps = math.prod((geometry.grid[axis], geometry.block_shape[axis]))
+        steps = math.prod((geometry.grid_shape[axis], geometry.block_shape[axis]))
         if steps == 1:
             continue
         own = np.broadcast_to(np.asarray(geometry.indices[axis]), active.shape)[active]
@@ -134,15 +134,15 @@ def _counted(threads: Any, name: str, values: ndarray) -> int | None:
     return None
 
 
-def _other_axis(threads: Any, array: Any, axis: int, counted: int) -> str | None:
+def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
     """Words for an index along an axis of the launch that another axis of the array has made."""
-    geometry = threads.geometry
+    geometry = state.geometry
     if any(isinstance(size, ndarray) for size in array.shape):
         return None
     covers = [
         [
             0 <= blocks * block - size < block and blocks * block > 1
-            for blocks, block in zip(geometry.grid, geometry.block_shape, strict=True)
+            for blocks, block in zip(geometry.grid_shape, geometry.block_shape, strict=True)
         ]
         for size in array.shape
     ]
@@ -158,16 +158,16 @@ def _other_axis(threads: Any, array: Any, axis: int, counted: int) -> str | None
 
 
 def _in_a_tile(
-    threads: Any, array: Any, name: str, axis: int, values: ndarray, outside: ndarray, excess: str
+    state: Any, array: Any, name: str, axis: int, values: ndarray, outside: ndarray, excess: str
 ) -> str:
     """Of an array that each block, or each thread, has for itself."""
     root = array.root
     size = " x ".join(map(str, root.shape))
     whose = "each block's" if root.space == "shared" else "each thread's"
     tile = f"{whose} {array.name} has {size} elements"
-    active, geometry = threads.mask.active, threads.geometry
-    for along, (index, inside) in enumerate(zip(geometry.indices, _inside(threads), strict=True)):
-        if root.space != "shared" or math.prod(geometry.grid) == 1:
+    active, geometry = state.mask.active, state.geometry
+    for along, (index, inside) in enumerate(zip(geometry.indices, geometry.threadIdx, strict=True)):
+        if root.space != "shared" or math.prod(geometry.grid_shape) == 1:
             break
         own, whole = (np.broadcast_to(np.asarray(i), active.shape) for i in (inside, index))
         fits = int(own[active].max()) < array.shape[axis]
@@ -179,10 +179,6 @@ def _in_a_tile(
     return f"{tile}, and `{name}` is {excess}"
 
 
-def _inside(threads: Any) -> Iterable[Any]:
-    return (getattr(threads.geometry, f"threadIdx_{axis}") for axis in AXES)
-
-
 # ---------------------------------------------------------------------- two that race
 #: What goes between two accesses that race: lanes of one warp, or any threads of a block.
 BARRIERS = {
@@ -192,7 +188,7 @@ BARRIERS = {
 }
 
 
-def barrier_cure(threads: Any, in_warp: bool) -> str:
+def barrier_cure(state: Any, in_warp: bool) -> str:
     """Which barrier goes between two accesses that race.
 
     That of the warp is enough where nobody else meets, anywhere in the launch, and where a block
@@ -200,12 +196,12 @@ def barrier_cure(threads: Any, in_warp: bool) -> str:
 
     Parameters
     ----------
-    threads : warpsim.run.threads.Threads
+    state : warpsim.run.state.State
     in_warp : bool
         Whether all who meet there now are lanes of one warp.
     """
-    found = threads.launch.findings
-    if in_warp and threads.padded > 32:
+    found = state.launch.findings
+    if in_warp and state.padded > 32:
         if not any(BARRIERS["block"] in finding.message for finding in found.values()):
             return BARRIERS["warp"]
     for key, finding in found.items():

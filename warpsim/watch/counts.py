@@ -10,9 +10,9 @@ global memory is two accesses, of its real and of its imaginary part, as in Numb
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -139,18 +139,23 @@ class Counters:
 class Counting:
     """Counts the accesses and operations of the running threads."""
 
+    state: Any
+    counted_apart: bool
+
     def count(self, site: int, operations: dict[str, int]) -> None:
         """Operations of one statement, each done by every active lane."""
-        lanes, counters = self.mask.count, self.counters
+        state = self.state
+        lanes, counters = state.mask.count, state.counters
         for kind, amount in operations.items():
             if kind == "in double":
-                counters.doubles[self.base + site] += amount * lanes
+                counters.doubles[state.base + site] += amount * lanes
             else:
                 counters.operations[kind] += amount * lanes
 
     def count_branch(self, site: int, warps: int, both: int) -> None:
         """One ``if`` with an ``else``: how many warps came, and how many took both sides."""
-        count = self.counters.branches.setdefault(self.site(site), [0, 0])
+        state = self.state
+        count = state.counters.branches.setdefault(state.site(site), [0, 0])
         count[0] += warps
         count[1] += both
 
@@ -160,7 +165,7 @@ class Counting:
 
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
         """Count one access of the source, and watch what it touches."""
-        mask = self.active_part(bad)
+        mask = self.state.active_part(bad)
         if not mask or array.space == "constant":
             return
         if not self.counted_apart:
@@ -169,16 +174,17 @@ class Counting:
 
     def count_access(self, array: Array, uniform, varying, bad, site: int, op: str) -> None:
         """Count one access: an element of each active lane."""
-        mask = self.active_part(bad)
+        state = self.state
+        mask = state.active_part(bad)
         if not mask:
             return
-        key, count = self.counters.of(self.base + site, array.space, op)
+        key, count = state.counters.of(state.base + site, array.space, op)
         count.lanes += mask.count
         count.bytes += mask.count * array.itemsize
         if array.space == "local":
             count.requests += mask.warps
             return
-        self.counters.came((array.space, op), mask, self.geometry.start)
+        state.counters.came((array.space, op), mask, state.geometry.start)
         if array.space == "global":
             self._record_global(count, key, array, uniform, varying, mask)
             return
@@ -200,7 +206,7 @@ class Counting:
             return
         size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
         phase = (uniform * pitch + array.root.address) % 4  # whole words further other banks meet
-        passes, ideal, by_group = self.pattern(
+        passes, ideal, by_group = self.state.pattern(
             varying, mask, (size, pitch, phase, loads),
             lambda: self._wavefronts(varying, mask, size, pitch, phase, loads),
         )  # fmt: skip
@@ -213,11 +219,12 @@ class Counting:
 
     def _wavefronts(self, varying: ndarray, mask, size: int, *how) -> tuple[int, int, ndarray]:
         """Of all blocks; where all do as the first one does, by that one, which is the example."""
-        padded, blocks = self.padded, self.blocks
+        state = self.state
+        padded, blocks = state.padded, state.blocks
         if (
             blocks > 1
             and (varying[padded:] == varying[:-padded]).all()
-            and (mask.count == self.lanes or (mask.active[padded:] == mask.active[:-padded]).all())
+            and (mask.count == state.lanes or (mask.active[padded:] == mask.active[:-padded]).all())
         ):
             one = Mask(mask.active[:padded], mask.count // blocks, None)
             passes, ideal, by_group = wavefronts(varying[:padded], size, *how[:2], one, how[2])
@@ -230,10 +237,21 @@ class Counting:
         """Keep the first request with the most sectors or wavefronts as this place's example."""
         if most > count.example:
             row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
-            keep(self.counters.samples, key, self, array, uniform, varying, mask.active, row, most)
+            keep(
+                self.state.counters.samples,
+                key,
+                self.state,
+                array,
+                uniform,
+                varying,
+                mask.active,
+                row,
+                most,
+            )
             count.example = most
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
+        state = self.state
         size, pitch, address = array.itemsize, array.pitch, array.root.address
         parts = 2 if array.dtype.kind == "c" and key[2] != "atomic" else 1
         if varying is None:
@@ -241,12 +259,12 @@ class Counting:
             count.sectors += mask.warps * parts
             count.ideal_sectors += mask.warps * parts
             self._sample(count, key, array, uniform, None, mask, 1)
-            self.counters.touch(array, uniform)
+            state.counters.touch(array, uniform)
             return
         for part in range(parts):
             phase = (uniform * pitch + address + part * (size // parts)) % SECTOR
             # the ideal of the whole element: that its parts lie side by side is no one's mistake
-            requests, sectors, ideal, by_warp, most = self.pattern(
+            requests, sectors, ideal, by_warp, most = state.pattern(
                 varying, mask, (size, pitch, phase),
                 lambda at=phase: sector_counts(varying, size, pitch, at, mask),
             )  # fmt: skip
@@ -255,15 +273,16 @@ class Counting:
             count.ideal_sectors += ideal
         self._sample(count, key, array, uniform, varying, mask, most, by_warp)
         elements = self._distinct(varying, mask)
-        self.counters.touch(array, elements + uniform if uniform else elements)
+        state.counters.touch(array, elements + uniform if uniform else elements)
 
     def _distinct(self, varying: ndarray, mask) -> ndarray:
         """The elements that active lanes touch; each once, if the same lanes come again."""
+        state = self.state
         key = id(varying), id(mask)
-        found = self._patterns.get(key)
+        found = state.patterns.get(key)
         if found is None:
             elements = varying if mask.count == len(varying) else varying[mask.indices]
-            self._keep(key, (varying, mask, elements, False))
+            state.keep_pattern(key, (varying, mask, elements, False))
             return elements
         varying, mask, elements, done = found
         if not done:
@@ -273,26 +292,8 @@ class Counting:
                 touched = np.zeros(span, bool)
                 touched[elements - first] = True
                 elements = np.flatnonzero(touched) + first
-            self._patterns[key] = varying, mask, elements, True
+            state.patterns[key] = varying, mask, elements, True
         return elements
-
-    def pattern(self, varying: ndarray, mask, kind: tuple, make: Callable) -> tuple:
-        """What is counted of an access whose lanes lie as those of an earlier one, further on.
-
-        In a loop the part of an address that differs from lane to lane is often one and the same
-        array, and the rest moves all lanes by the same amount.
-        """
-        key = id(varying), id(mask), kind
-        found = self._patterns.get(key)
-        if found is None:
-            found = varying, mask, make()
-            self._keep(key, found)
-        return found[2]
-
-    def _keep(self, key: tuple, pattern: tuple) -> None:
-        if len(self._patterns) >= PATTERNS:
-            self._patterns.clear()
-        self._patterns[key] = pattern
 
 
 def sector_counts(

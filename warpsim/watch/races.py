@@ -11,6 +11,8 @@ Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronizatio
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from warpsim.core.masks import in_warps
@@ -27,17 +29,21 @@ HARMLESS = "same-value-race"
 class Races:
     """Race detection of the running threads."""
 
+    state: Any
+
     def shadows(self) -> list[Shadow]:
-        own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
-        return [*own, *self.launch.shadows.values()]
+        state = self.state
+        own = [array.shadow for array in state.allocated.values() if array.shadow is not None]
+        return [*own, *state.launch.shadows.values()]
 
     def track(self, array: Array, size: int) -> None:
         """Watch an array for races from now on."""
-        if self.counters is not None:
+        if self.state.counters is not None:
             array.shadow = Shadow(size)
 
     def put_off_load(self, array, uniform, varying, mask) -> bool:
         """Whether a load can meet nothing: then where it was is only found out if need be."""
+        state = self.state
         root = array.root
         if root.place is not None or root.pending is not None or not root.shadow.is_only_read:
             return False
@@ -45,18 +51,22 @@ class Races:
             return False
 
         def load() -> tuple[ndarray, ndarray]:
-            elements, threads = self.elements(array, uniform, varying), self.thread_number
-            if mask.count == self.lanes:
+            elements, threads = (
+                state.elements(array, uniform, varying),
+                state.geometry.thread_number,
+            )
+            if mask.count == state.lanes:
                 return elements, threads
             return elements[mask.indices], threads[mask.indices]
 
-        root.shadow.put_off(self.launch.clock, load)
+        root.shadow.put_off(state.launch.clock, load)
         return True
 
     def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
-        shadow, clock = array.root.shadow, self.launch.clock
-        threads = self.thread_number
-        if mask.count != self.lanes:
+        state = self.state
+        shadow, clock = array.root.shadow, state.launch.clock
+        threads = state.geometry.thread_number
+        if mask.count != state.lanes:
             elements, threads = elements[mask.indices], threads[mask.indices]
         own = elements
         if array.root.place is not None:
@@ -64,7 +74,7 @@ class Races:
         if op == "load":
             # an atomic of another thread may come before or after this load; in shared memory,
             # where a barrier is cheap, that is a mistake; in global memory it may be a look ahead
-            counts = array.space == "shared" or self.site(site).stored
+            counts = array.space == "shared" or state.site(site).stored
             kinds = ("store", "atomic") if counts else ("store",)
             clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
             shadow.put_off(clock, lambda: (elements, threads))
@@ -84,7 +94,8 @@ class Races:
 
     def _look_at_stores(self, array, own, elements, threads, site: int, value, mask) -> None:
         """Keep stores that meet others unordered: whether it matters is asked later."""
-        shadow, clock, disputes = array.root.shadow, self.launch.clock, self.launch.disputes
+        state = self.state
+        shadow, clock, disputes = array.root.shadow, state.launch.clock, state.launch.disputes
         stores = shadow.of("store")
         clash = self._clash(shadow, ("store",), clock, elements, threads)
         mixed = NOWHERE if clash is None else clash[0]
@@ -95,9 +106,9 @@ class Races:
         met = np.arange(len(elements))[fresh][partner != threads[fresh]]
         if clash is None and not len(met):
             return
-        number, places = self.base + site, mixed if len(mixed) else met
+        number, places = state.base + site, mixed if len(mixed) else met
         others = before if len(mixed) else partner[partner != threads[fresh]]
-        if self.launch.is_settled(self.site(site)):
+        if state.launch.is_settled(state.site(site)):
             disputes.places[1].add(number)
             differ = np.zeros(1, bool)
         else:
@@ -124,8 +135,8 @@ class Races:
             place = places[first]
             who = int(elements[place]), int(threads[place]), int(others[first]), in_warp
             pair = [self._race(array, "store", site, who, "store", k) for k in ("race", HARMLESS)]
-            self.launch.findings["unordered", self.site(site)] = pair[0]
-            disputes.harmless[self.site(site)] = pair[1]
+            state.launch.findings["unordered", state.site(site)] = pair[0]
+            disputes.harmless[state.site(site)] = pair[1]
 
     @staticmethod
     def _in_units(place: tuple[int, int], elements: ndarray, threads: ndarray) -> tuple:
@@ -157,15 +168,17 @@ class Races:
         return None
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
+        state = self.state
         finding = self._race(array, op, site, who, other_op, kind)
-        self.launch.findings.setdefault(("race", self.site(site)), finding)
+        state.launch.findings.setdefault(("race", state.site(site)), finding)
 
     def _race(self, array, op: str, site: int, who, other_op: str, kind: str) -> Finding:
+        state = self.state
         element, thread, other, in_warp = who
         if array.root.place is not None:
             first, width = array.root.place
             element = (element - first) // width
-        me, they = self.where_of(thread), self.where_of(other)
+        me, they = state.geometry.where(thread), state.geometry.where(other)
         same_block = me.block == they.block
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}
         does = verb[op]
@@ -185,8 +198,8 @@ class Races:
                 "others may come later than this read: read it in a second launch, or let the "
                 "block that counts last read it, with a fence before and after its count"
             )
-        elif "= " in self.site(site).code:
-            advice = update_cure(self.site(site).code, array.name, same_block)
+        elif "= " in state.site(site).code:
+            advice = update_cure(state.site(site).code, array.name, same_block)
         elif array.space == "global" and op == "store" and other_op == "store":
             advice = (
                 "the last one wins: give each thread its own element (cuda.atomic is for values "
@@ -195,64 +208,68 @@ class Races:
         elif not same_block:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
         else:
-            advice = barrier_cure(self, in_warp)
-        return self.finding(
+            advice = barrier_cure(self.state, in_warp)
+        return state.finding(
             kind,
-            f"{does} {self.spelled(array, element)}, which {them} {verb[other_op]} too, with "
+            f"{does} {state.spelled(array, element)}, which {them} {verb[other_op]} too, with "
             f"nothing to order the two: {advice}",
             site,
-            thread - self.geometry.start,
+            thread - state.geometry.start,
         )
 
     # ------------------------------------------------------------------ what orders accesses
     def barrier_passed(self) -> None:
         """After ``syncthreads``: the accesses of each block that arrived are ordered."""
-        if self.counters is None:
+        state = self.state
+        if state.counters is None:
             return
-        clock, first = self.launch.clock, self.geometry.first
-        arrived = self.mask.active.reshape(self.blocks, -1).any(1)
-        own = [array.shadow for array in self._allocated.values() if array.shadow is not None]
+        clock, first = state.launch.clock, state.geometry.first
+        arrived = state.mask.active.reshape(state.blocks, -1).any(1)
+        own = [array.shadow for array in state.allocated.values() if array.shadow is not None]
         if len(clock.block) == 1:  # no other block touches global arrays
-            own += self.launch.shadows.values()
+            own += state.launch.shadows.values()
         if arrived.all():
             for shadow in own:
-                self.launch.disputes.restart(shadow)
+                state.launch.disputes.restart(shadow)
                 shadow.clear()  # nothing before the barrier can clash with what comes after
         for shadow in self.shadows():
             shadow.settle(clock)
-        clock.block[first : first + self.blocks][arrived] += 1
+        clock.block[first : first + state.blocks][arrived] += 1
         clock.moved = True
 
     def grid_passed(self) -> None:
         """After a barrier of the whole grid: all accesses so far are ordered."""
-        if self.counters is not None:
-            self.launch.clock.block += 1
-            self.launch.clock.moved = True
+        state = self.state
+        if state.counters is not None:
+            state.launch.clock.block += 1
+            state.launch.clock.moved = True
             for shadow in self.shadows():
-                self.launch.disputes.restart(shadow)
+                state.launch.disputes.restart(shadow)
                 shadow.clear()
 
     def syncwarp(self, *mask_and_site) -> None:
         """Memory is ordered among the threads of each warp that arrived."""
-        if self.counters is None:
+        state = self.state
+        if state.counters is None:
             return
-        clock = self.launch.clock
+        clock = state.launch.clock
         for shadow in self.shadows():
             shadow.settle(clock)
-        warps = np.flatnonzero(in_warps(self.mask.active))
-        clock.warp[warps + self.geometry.start // 32] += 1
+        warps = np.flatnonzero(in_warps(state.mask.active))
+        clock.warp[warps + state.geometry.start // 32] += 1
         clock.moved = True
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""
-        if self.counters is None:
+        state = self.state
+        if state.counters is None:
             return
-        clock = self.launch.clock
+        clock = state.launch.clock
         for shadow in self.shadows():
             shadow.settle(clock)
         clock.any_fence = clock.moved = True
         clock.now += 1
-        blocks = np.unique(self.thread_number[self.mask.active] // self.padded)
+        blocks = np.unique(state.geometry.thread_number[state.mask.active] // state.padded)
         clock.fenced[blocks], clock.announces[blocks] = clock.now, True
         clock.acquired[blocks] = clock.seen[blocks]
 

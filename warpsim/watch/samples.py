@@ -127,7 +127,7 @@ def lanes_together(size: int) -> int:
 
 
 def keep(
-    samples: dict[Any, Sample], key: tuple[Site, str, str], threads: Any, array: Array,
+    samples: dict[Any, Sample], key: tuple[Site, str, str], state: Any, array: Array,
     uniform: int, varying: ndarray | None, active: ndarray, row: int, amount: int,
 ) -> None:  # fmt: skip
     """Keep the request of warp ``row`` of the running chunk as the example of its place."""
@@ -139,9 +139,9 @@ def keep(
         order = "C"
     elif root.strides == contiguous_strides(root.shape[::-1])[::-1]:
         order = "F"
-    where = threads.where(row * 32)
+    where = state.where(row * 32)
     samples[key] = Sample(
         *key, int(amount), elements, active[lanes].copy(), array.itemsize, array.pitch,
         root.address, root.shape, order, where.block,
-        threads.geometry.block_shape, (threads.geometry.start // 32 + row) % (threads.padded // 32),
+        state.geometry.block_shape, (state.geometry.start // 32 + row) % (state.padded // 32),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.core.memory import Array, item
+from warpsim.core.memory import Array, item, poison
 from warpsim.core.operators import UNSET
 from warpsim.front.names import Unsupported
 from warpsim.watch.findings import Where
@@ -49,16 +49,19 @@ class Candidate:
 class Unwritten:
     """Watches what the running threads read."""
 
+    state: Any
+
     def watch_unwritten(self, array: Array, elements: ndarray, mask, site: int, op: str) -> None:
         """An access by the lanes of ``mask`` to an array of which not all may be set."""
+        state = self.state
         written = array.root.written
         if op == "load" and written.all():
             return
-        chosen = elements if mask.count == self.lanes else elements[mask.indices]
+        chosen = elements if mask.count == state.lanes else elements[mask.indices]
         if op != "store":
             fresh = ~written[chosen]
-            if fresh.any() and self.site(site) not in self.launch.candidates:
-                name = self.spelled(array, chosen[fresh][0])
+            if fresh.any() and state.site(site) not in state.launch.candidates:
+                name = state.spelled(array, chosen[fresh][0])
                 lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
                 if array.root.space == "local" and self._others_have(written, chosen[fresh][0]):
                     self.candidate(
@@ -86,7 +89,8 @@ class Unwritten:
 
     def is_written(self, written: ndarray, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
-        own = written[number * self.lanes : (number + 1) * self.lanes]
+        state = self.state
+        own = written[number * state.lanes : (number + 1) * state.lanes]
         if op == "store":
             own |= mask.active
             return True
@@ -99,17 +103,19 @@ class Unwritten:
 
     def _others_have(self, written: ndarray, element: int) -> bool:
         """Whether another thread of its block has written this element of its own local array."""
-        number, lane = divmod(int(element), self.lanes)
-        block = self.block[lane]
-        return bool((written.reshape(-1, self.lanes)[number] & (self.block == block)).any())
+        state = self.state
+        number, lane = divmod(int(element), state.lanes)
+        block = state.block[lane]
+        return bool((written.reshape(-1, state.lanes)[number] & (state.block == block)).any())
 
     def lost(self, dtype: np.dtype, site: int, lanes: ndarray):
         """What a shuffle gives for a lane that does not make the call; seen to be wrong here."""
-        return self.poison(dtype)
+        return poison(dtype)
 
     def candidate(self, what: str, advice: str, site: int, lane: int, whole: bool = False) -> None:
-        found = Candidate(what, advice, self.where(lane), whole)
-        self.launch.candidates.setdefault(self.site(site), found)
+        state = self.state
+        found = Candidate(what, advice, state.where(lane), whole)
+        state.launch.candidates.setdefault(state.site(site), found)
 
     def compare(self, symbol: str, left, right, site: int):
         """``left < right`` and the like, traced."""
@@ -139,7 +145,7 @@ class Unwritten:
     # ------------------------------------------------------------------ variables
     def now_set(self, before: ndarray | None) -> ndarray:
         """The threads that have set a variable, once the active ones have, too."""
-        active = self.mask.active
+        active = self.state.mask.active
         return active if before is None else before | active
 
     def given(self, value, kind):
@@ -162,14 +168,15 @@ class Unwritten:
         site : int
             The read.
         """
-        if not self.mask:
+        state = self.state
+        if not state.mask:
             return self.given(value, kind)
-        active = self.mask.active
+        active = state.mask.active
         unset = active if was_set is None else active & ~was_set
         if not unset.any():
             return value
-        if self.site(site) not in self.launch.candidates:
-            name, plural = self.site(site).code, len(lines) > 1
+        if state.site(site) not in state.launch.candidates:
+            name, plural = state.site(site).code, len(lines) > 1
             numbers = " and ".join(filter(None, [", ".join(map(str, lines[:-1])), str(lines[-1])]))
             self.candidate(
                 f"reads {name}, but has never set it: only line{'s' * plural} {numbers} "
@@ -189,8 +196,8 @@ class Unwritten:
         if kind is None:
             if value is UNSET:
                 raise Unsupported(
-                    f"{self.function}: an array is used that no thread has chosen; set the "
-                    "variable on every way to its use"
+                    f"{self.state.launch.name}: an array is used that no thread has chosen; set "
+                    "the variable on every way to its use"
                 )
             return value
         stand_in = self.stand_in(np.dtype(kind), site)

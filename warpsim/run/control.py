@@ -1,0 +1,341 @@
+"""Control flow of the running threads: branches, loops, returns, variables under a mask."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from warpsim.core import masks
+from warpsim.core.masks import EMPTY, PATIENCE, EndlessLoop, Frame, Loop, Mask, in_warps
+from warpsim.core.operators import UNSET
+from warpsim.front.names import Unsupported
+from warpsim.run import deadlock
+from warpsim.run.exceptions import outside_tuple
+from warpsim.run.observer import Observer
+from warpsim.run.state import State
+
+ndarray = np.ndarray
+
+
+class Control:
+    """Branches, loops and returns: which lanes are active, and what their variables hold."""
+
+    def __init__(self, state: State, observer: Observer):
+        self.state, self.observer = state, observer
+        self.step_limit = masks.STEP_LIMIT.get()
+
+    def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
+        """Lanes for which a condition holds, and the others.
+
+        An `if` that is traced gives its ``site``, and is counted if both ``sides`` have a suite.
+        """
+        if sides < 2:
+            site = None
+        mask = self.state.mask
+        if type(condition) is not ndarray:
+            if site is not None:
+                self.observer.count_branch(site, mask.warps, 0)
+            return (mask, EMPTY) if condition else (EMPTY, mask)
+        yes = mask.active & condition
+        if site is not None:
+            both = (in_warps(yes) != 0) & (in_warps(mask.active & ~condition) != 0)
+            self.observer.count_branch(site, mask.warps, int(np.count_nonzero(both)))
+        count = int(np.count_nonzero(yes))
+        if count == 0:
+            return EMPTY, mask
+        if count == mask.count:
+            return mask, EMPTY
+        return Mask(yes, count, mask), Mask(mask.active & ~condition, mask.count - count, mask)
+
+    def join(self, outer: Mask, first: Mask, second: Mask) -> Mask:
+        """The lanes that are left after both sides of a branch."""
+        if not first:
+            return second
+        if not second:
+            return first
+        if first.count + second.count == outer.count:
+            return outer
+        return Mask(first.active | second.active, first.count + second.count, outer)
+
+    def both(self, left, right):
+        """``left and right()``: the right side sees only the lanes where the left holds."""
+        return self._lazily(left, right, True)
+
+    def either(self, left, right):
+        """``left or right()``."""
+        return self._lazily(left, right, False)
+
+    def _lazily(self, left, right, goes_on: bool):
+        state = self.state
+        if type(left) is not ndarray:
+            return right() if bool(left) is goes_on else left
+        outer = state.mask
+        yes, no = self.split(left)
+        state.mask = yes if goes_on else no
+        try:
+            if not state.mask:
+                return left
+            value = right()
+        finally:
+            state.mask = outer
+        return (left & value) if goes_on else (left | value)
+
+    def choose(self, condition, yes, no):
+        """``yes() if condition else no()``; each side sees only its lanes."""
+        state = self.state
+        if type(condition) is not ndarray:
+            return yes() if condition else no()
+        outer = state.mask
+        left, right = self.split(condition)
+        try:
+            state.mask = left
+            first = yes() if left else UNSET
+            state.mask = right
+            second = no() if right else UNSET
+        finally:
+            state.mask = outer
+        if first is UNSET:
+            return second
+        return first if second is UNSET else self.merged(condition, first, second)
+
+    def pick(self, values: tuple, index, site: int):
+        """Element of a tuple by an index that is known only at run time."""
+        if type(index) is not ndarray:
+            if not -len(values) <= index < len(values):
+                outside_tuple(self.state, index, len(values), site)
+                return values[0]
+            return values[index]
+        result = values[0]
+        for number, value in enumerate(values[1:], 1):
+            result = self.merged((index == number) | (index == number - len(values)), value, result)
+        bad = self.state.mask.active & ((index >= len(values)) | (index < -len(values)))
+        if bad.any():
+            outside_tuple(self.state, int(index[bad][0]), len(values), site)
+        return result
+
+    def element(self, values: tuple, number: int, site: int):
+        """An element of a tuple of float32, traced."""
+        return values[number]
+
+    # ------------------------------------------------------------------ variables
+    def assign(self, old, old_mask: Mask | None, new):
+        """Set a variable for the active lanes; it was last valid under ``old_mask``."""
+        mask = self.state.mask
+        if old_mask is mask or old_mask is None or old is UNSET:
+            return new, mask
+        if not mask:
+            return old, old_mask
+        parent = old_mask.parent
+        while parent is not None:
+            if parent is mask:
+                return new, mask
+            parent = parent.parent
+        above = set()
+        parent = old_mask
+        while parent is not None:
+            above.add(id(parent))
+            parent = parent.parent
+        common = mask
+        while common is not None and id(common) not in above:
+            common = common.parent
+        return self.merged(mask.active, new, old), common
+
+    def merged(self, where: ndarray, new, old):
+        """``new`` in some lanes and ``old`` in the others; both have the same static type."""
+        if new is old:
+            return new
+        if type(new) is tuple:
+            return tuple(self.merged(where, a, b) for a, b in zip(new, old, strict=True))
+        if hasattr(new, "space") or hasattr(old, "space"):
+            return self._merged_arrays(where, new, old)
+        if type(new) is type(old) and type(new) is not ndarray and new == old:
+            return new
+        return np.where(where, new, old)
+
+    def _merged_arrays(self, where, new, old):
+        if new.root is old.root and new.strides == old.strides:
+            shape = tuple(
+                a if a is b or (type(a) is type(b) is int and a == b) else np.where(where, a, b)
+                for a, b in zip(new.shape, old.shape, strict=True)
+            )
+            same = type(new.offset) is type(old.offset) is int and new.offset == old.offset
+            offset = new.offset if same else np.where(where, new.offset, old.offset)
+            return new.derived(shape, new.strides, offset)
+        raise Unsupported(
+            f"{self.state.launch.name}: an array is chosen by thread ({new.name} for some, "
+            f"{old.name} for others), which the simulator cannot do; choose the element instead"
+        )
+
+    def unsigned(self, value):
+        """A uint64 that may meet another: two of Python's integers would meet as int64."""
+        state = self.state
+        if type(value) is not int or state.mask.parent is None:
+            return value
+        return np.full(len(state.mask.active), value, np.uint64)
+
+    # ------------------------------------------------------------------ calls and loops
+    def frame(self, kernel: bool) -> Frame:
+        return Frame(self.state.mask, kernel)
+
+    def give(self, frame: Frame, value=None) -> None:
+        """``return``: the active lanes are done with this call."""
+        state = self.state
+        mask = state.mask
+        if value is not None:
+            frame.value, frame.value_mask = self.assign(frame.value, frame.value_mask, value)
+        returned = frame.returned
+        frame.returned = mask.active if returned is None else returned | mask.active
+        if frame.kernel:
+            state.exited = frame.returned
+        state.mask = EMPTY
+
+    def leave(self, frame: Frame):
+        """The end of a call: its lanes come back together."""
+        if not frame.kernel:
+            self.state.mask = frame.entry
+        return None if frame.value is UNSET else frame.value
+
+    def loop(self, frame: Frame | None, line: int, idle: tuple[str, ...] = ()) -> Loop:
+        return Loop(self.state.mask, frame, line, min(PATIENCE, self.step_limit), idle)
+
+    def stop(self, loop: Loop | None = None) -> None:
+        """``break``, from a loop that has an else."""
+        state = self.state
+        if loop is not None:
+            active = state.mask.active
+            loop.broken = active if loop.broken is None else loop.broken | active
+        state.mask = EMPTY
+
+    def unbroken(self, loop: Loop) -> tuple[Mask, Mask]:
+        """After a loop: its lanes that never said ``break``, and those that did."""
+        return (self.state.mask, EMPTY) if loop.broken is None else self.split(~loop.broken)
+
+    def skip(self, loop: Loop) -> None:
+        """``continue``"""
+        state = self.state
+        active = state.mask.active
+        loop.skipped = active if loop.skipped is None else loop.skipped | active
+        state.mask = EMPTY
+
+    def head(self, loop: Loop) -> bool:
+        """Start of a pass: lanes that said ``continue`` are back. Is any lane left?"""
+        state = self.state
+        if loop.skipped is not None:
+            active = loop.skipped if not state.mask else state.mask.active | loop.skipped
+            loop.skipped = None
+            state.mask = loop.entry.part(active)
+        loop.steps += 1
+        if loop.steps > loop.patience:
+            self.long_loop(loop, sys._getframe(1))
+        return state.mask.count > 0
+
+    def test(self, condition, site: int | None = None) -> bool:
+        """Keep the lanes whose condition holds. Is any lane left?"""
+        state = self.state
+        if type(condition) is not ndarray:
+            if condition:
+                return True
+            state.mask = EMPTY
+            return False
+        mask = state.mask
+        active = mask.active & condition
+        count = int(np.count_nonzero(active))
+        if count != mask.count:
+            # a sibling, not a child: a chain as long as the loop would make every look-up slow
+            parent = mask if mask.parent is None else mask.parent
+            state.mask = Mask(active, count, parent) if count else EMPTY
+        return count > 0
+
+    def end(self, loop: Loop) -> None:
+        """After a loop: the lanes that came in, less those that returned."""
+        state = self.state
+        loop.ended = True
+        state.launch.passes += loop.steps
+        frame = loop.frame
+        if frame is None or frame.returned is loop.returned:
+            state.mask = loop.entry
+        else:
+            state.mask = loop.entry.part(loop.entry.active & ~frame.returned)
+
+    def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
+        """The values of ``range``; lanes leave when their own range ends."""
+        values = self.lane_range(start, stop, step)
+        if type(values) is range:
+            loop.total = len(values)
+        return self.each(loop, values)
+
+    def lane_range(self, start, stop=None, step=1):
+        """The values of a range within a loop, which each lane leaves where its own ends."""
+        if stop is None:
+            start, stop = 0, start
+        if any(type(limit) is ndarray for limit in (start, stop, step)):
+            return self._until(start, stop, step)
+        return range(start, stop, step) if step else ()
+
+    def _until(self, start, stop, step):
+        current, upward = start, step > 0
+        while self.state.mask:
+            if type(step) is ndarray:
+                goes_on = np.where(upward, current < stop, (current > stop) & (step < 0))
+            else:
+                goes_on = current < stop if upward else current > stop
+            if not self.test(goes_on):
+                return
+            yield current
+            current = current + step
+
+    def each(self, loop: Loop, items):
+        """The items of a tuple, of an array, or of enumerate and zip of them."""
+        for value in items:
+            yield value
+            if not self.head(loop):
+                break
+        self.end(loop)
+
+    # ------------------------------------------------------------------ loops without end
+    def long_loop(self, loop: Loop, frame: Any) -> None:
+        """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
+        state = self.state
+        state.launch.progress.look(state.launch.name, frame)
+        if loop.steps > loop.due:
+            self._judge_loop(loop, frame)
+        loop.patience = min(loop.steps + min(loop.steps, masks.EACH_TIME), loop.due)
+
+    def _judge_loop(self, loop: Loop, frame: Any) -> None:
+        state = self.state
+        limit = self.step_limit
+        if limit == masks.ENDLESS:
+            limit = max(limit, getattr(loop, "total", 0))
+        if loop.steps > limit:
+            raise EndlessLoop(
+                f"{state.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} "
+                f"times and {state.mask.count:,} threads are still in it; is its condition ever "
+                "false?"
+            )
+        now = deadlock.variables(self.state, frame, loop.idle)
+        same = now is not None and loop.seen[:1] == (now,)
+        if same and len(loop.seen) == 1:
+            loop.seen = (now, deadlock.memory(self.state, frame))
+        elif same and loop.seen[1] == deadlock.memory(self.state, frame):
+            raise EndlessLoop(self._stuck(loop))
+        elif not loop.seen and now is not None:
+            loop.seen = (now,)
+        else:  # it goes on: look again when it is twice as old
+            loop.seen, loop.due = (), min(2 * loop.steps, limit)
+
+    def _stuck(self, loop: Loop) -> str:
+        state = self.state
+        sites = state.sites[state.base :]
+        after = [s for s in sites if s.line >= loop.line and not s.code.endswith(":")]
+        first = min(after, key=lambda site: (not site.array, site.line), default=None)
+        at = f", at {first.code}" if first is not None else ""
+        return (
+            f"{state.launch.name}, line {loop.line}: {state.mask.count:,} threads wait "
+            f"for ever in this loop{at}: no variable and no memory changes any more. Is its "
+            "condition ever false? A lock or a flag between threads of a block cannot be waited "
+            "for here: its threads run in step, so the one that should change it does not go on "
+            "before the others do; on a GPU that may hang, too. Let one thread of a block wait, "
+            "use atomics that need no lock, or cuda.syncthreads()"
+        )

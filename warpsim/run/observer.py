@@ -1,0 +1,139 @@
+"""What is counted of the running threads, and what they do wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.core.masks import Mask
+from warpsim.core.memory import Array
+from warpsim.core.operators import FAR_BELOW
+from warpsim.run.state import State
+from warpsim.watch.advice import bounds_cure
+from warpsim.watch.counts import Counting
+from warpsim.watch.findings import index_names
+from warpsim.watch.races import Races
+from warpsim.watch.uninitialised_reads import Unwritten
+
+ndarray = np.ndarray
+VERBS = {"load": "reads", "view": "reads", "store": "writes", "atomic": "updates"}
+
+
+class Observer(Counting, Races, Unwritten):
+    """Counts, races and reads of what nobody has written; where an index or a barrier is wrong."""
+
+    def __init__(self, state: State):
+        self.state = state
+        self.counted_apart = False  # the elements of one access, touched one by one
+
+    # ------------------------------------------------------------------ what may be wrong
+    def out_of_bounds(self, array, index, axis, outside, site, op) -> None:
+        state = self.state
+        lanes = np.flatnonzero(outside)
+        lane = int(lanes[0])
+        values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
+        wrapped = values[axis] < -(FAR_BELOW >> 1) or values[axis] >> 63 == 1
+        values = tuple(i + FAR_BELOW + (1 << 64) if i < -(FAR_BELOW >> 1) else i for i in values)
+        spelled = ", ".join(str(value) for value in values)
+        names = index_names(state.site(site), len(index))
+        size = int(_flat(array.shape[axis], lane))
+        others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
+        axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
+        if wrapped:
+            cure = (
+                "the index is unsigned and went below zero, where nothing counts from the end: "
+                "subtract signed integers, such as int32, and guard with `>= 0`"
+            )
+        else:
+            if type(array.shape[axis]) is ndarray:  # each lane has a size of its own
+                outside = state.lane == lane
+            full = np.broadcast_to(np.asarray(index[axis]), (state.lanes,))
+            cure = bounds_cure(self.state, array, names[axis], axis, full, outside, size, op)
+        state.found(
+            "out-of-bounds",
+            f"{VERBS[op]} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}",
+            site,
+            lane,
+        )
+
+    def negative_index(self, array, index, axis, lane, site, op) -> None:
+        i = index[axis]
+        value = int(i[lane]) if type(i) is ndarray else int(i)
+        self.state.found(
+            "negative-index",
+            f"uses index {value} on axis {axis} of {array.name}, which counts from the end: Numba "
+            "wraps it, at the price of a test in every access; make sure that it is meant",
+            site,
+            lane,
+        )
+
+    def barrier_divergence(
+        self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
+    ) -> None:
+        self.state.found(
+            "barrier-divergence",
+            f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
+            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
+            site,
+            lane,
+        )
+
+    def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
+        """Races, and reads of shared and local memory that nobody has written."""
+        root = array.root
+        if root.written is None and root.shadow is None:
+            return
+        if varying is None and array.space == "local" and root.shadow is None:
+            if self.is_written(root.written, uniform, mask, op):
+                return
+        if op == "load" and root.shadow is not None:
+            if self.put_off_load(array, uniform, varying, mask):
+                return
+        elements = self.state.elements(array, uniform, varying)
+        if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
+            return
+        if root.written is not None:
+            self.watch_unwritten(array, elements, mask, site, op)
+        if root.shadow is not None:
+            self.look_for_races(array, elements, mask, site, op, value)
+
+    def meets_copy(self, array: Array, elements: ndarray, mask, site: int, op: str) -> bool:
+        """Report an access to elements that an asynchronous copy has yet to fill."""
+        state = self.state
+        pending = array.root.pending[elements[mask.indices]]
+        met = np.flatnonzero(pending)
+        if not len(met):
+            return False
+        lane = int(mask.indices[met[0]])
+        begun = state.sites[pending[met[0]] - 1]
+        state.found(
+            "race",
+            f"{VERBS[op]} {state.spelled(array, elements[lane])}, which the copy begun in line "
+            f"{begun.line} has yet to fill: the thread that began it calls commit_copies() and "
+            "wait_copies(n) first, with n the groups begun after it, and for other threads' copies "
+            "cuda.syncthreads() follows",
+            site,
+            lane,
+        )
+        return True
+
+    # ------------------------------------------------------------------ output
+    def print(self, *parts) -> None:
+        """``print``: a line for each active thread, in their order."""
+        template = " ".join(form for form, _ in parts)
+        for lane in self.state.mask.indices:
+            print(
+                template
+                % tuple(_flat(value, lane) for _, value in parts for value in _leaves(value))
+            )
+
+
+def _leaves(value):
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def _flat(value, lane: int):
+    return value[lane] if type(value) is ndarray else value
