@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from warpsim.core.masks import in_warps
@@ -110,27 +112,26 @@ class Exchange:
 
     # ------------------------------------------------------------------ shuffles
     def shfl_sync(self, members, value, source, site: int):
-        self.check_members(members, site)
-        return self._shuffle(value, lambda lane: np.asarray(source) & 31, site)
+        return self._shuffle(members, value, lambda lane: np.asarray(source) & 31, site)
 
     def shfl_up_sync(self, members, value, delta, site: int):
-        self.check_members(members, site)
-        return self._shuffle(
-            value, lambda lane: np.where(lane - delta >= 0, lane - delta, lane), site
-        )
+        def source(lane):
+            return np.where(lane - delta >= 0, lane - delta, lane)
+
+        return self._shuffle(members, value, source, site)
 
     def shfl_down_sync(self, members, value, delta, site: int):
-        self.check_members(members, site)
-        return self._shuffle(
-            value, lambda lane: np.where(lane + delta < 32, lane + delta, lane), site
-        )
+        def source(lane):
+            return np.where(lane + delta < 32, lane + delta, lane)
+
+        return self._shuffle(members, value, source, site)
 
     def shfl_xor_sync(self, members, value, lanes, site: int):
-        self.check_members(members, site)
-        return self._shuffle(value, lambda lane: (lane ^ lanes) & 31, site)
+        return self._shuffle(members, value, lambda lane: (lane ^ lanes) & 31, site)
 
-    def _shuffle(self, value, source, site: int):
+    def _shuffle(self, members, value, source: Callable, site: int):
         """The value of another lane; of one that does not make the call, whatever comes."""
+        self.check_members(members, site)
         state = self.state
         if type(value) is not ndarray:
             return value

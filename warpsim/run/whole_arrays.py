@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -26,64 +27,49 @@ class WholeArrays:
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
         """The sum or the mean, in the result's type."""
         value = self._folded(
-            array, convert(0), lambda old, x, _: convert(old + convert(x)), heading, site
+            array, heading, site, convert(0), lambda old, x, _: convert(old + convert(x))
         )
         return self._divided(value, array, convert) if mean else value
 
     def _divided(self, value, array: Array, convert: Callable):
         return convert(operators.divide(value, convert(math.prod(array.shape))))
 
-    def _folded(self, array: Array, value, step: Callable, heading: str, site: int):
+    def _folded(self, array: Array, heading: str, site: int, value, step: Callable):
         """``step(value, element, its number)`` for all elements, from the first on."""
-        state = self.state
+        state, control = self.state, self.elements.control
         counted = {heading: 1, "in double": 1} if heading == "float64" else {heading: 1}
         for number, index in enumerate(self.elements.places(array)):
             more = step(value, self.memory.load(array, index, site), number)
-            value = (
-                self.elements.control.merged(state.mask.active, more, value)
-                if array.ragged
-                else more
-            )
+            value = control.merged(state.mask.active, more, value) if array.ragged else more
             if state.counters is not None:
                 self.memory.observer.count(site, counted)
         return value
 
     def reduced(self, name: str, array: Array, convert: Callable, heading: str, site: int):
-        """``array.prod()``, ``any``, ``all``, ``argmin``, ``argmax``, ``var``, ``std``."""
-        return getattr(self, f"_{name}")(array, convert, heading, site)
-
-    def _prod(self, array: Array, convert: Callable, heading: str, site: int):
-        def step(old, x, _):
-            return convert(operators.wrap(old * convert(x)))
-
-        return self._folded(array, convert(1), step, heading, site)
-
-    def _any(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._folded(array, False, lambda old, x, _: old | (x != 0), heading, site)
-
-    def _all(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._folded(array, True, lambda old, x, _: old & (x != 0), heading, site)
-
-    def _argmax(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._place(array, np.greater, heading, site)
-
-    def _argmin(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._place(array, np.less, heading, site)
-
-    def _max(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._best(array, np.greater, convert, heading, site)
-
-    def _min(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._best(array, np.less, convert, heading, site)
-
-    def _best(self, array: Array, better: Callable, convert: Callable, heading: str, site: int):
-        """``max(array)``: by comparisons, which a NaN never wins."""
-        self._refuse_empty(array, site, "iterable argument is empty")
-
-        def step(old, x, number):
-            return x if number == 0 else convert(np.where(better(x, old), x, old)[()])
-
-        return self._folded(array, array.dtype.type(0), step, heading, site)
+        """``array.prod()``, ``any``, ``all``, ``argmin``, ``argmax``, ``var``, ``std``; ``max``."""
+        fold = partial(self._folded, array, heading, site)
+        zero, better = array.dtype.type(0), np.less if name.endswith("min") else np.greater
+        match name:
+            case "prod":
+                wrap = operators.wrap
+                return fold(convert(1), lambda old, x, _: convert(wrap(old * convert(x))))
+            case "any":
+                return fold(False, lambda old, x, _: old | (x != 0))
+            case "all":
+                return fold(True, lambda old, x, _: old & (x != 0))
+            case "min" | "max":
+                self._refuse_empty(array, site, "iterable argument is empty")
+                return fold(zero, _best(better, convert))
+            case "argmin" | "argmax":
+                self._refuse_empty(array, site, "attempt to reduce an empty sequence")
+                return fold((0, zero), _first_best(better))[0]
+        wide = operators.CONVERT_DTYPE[
+            np.dtype("complex128" if array.dtype.kind == "c" else "float64")
+        ]
+        mean = self.total(array, wide, True, heading, site)
+        squares = fold(convert(0), lambda old, x, _: old + ((x - mean) * np.conj(x - mean)).real)
+        variance = self._divided(squares, array, convert)
+        return variance if name == "var" else variance**0.5
 
     def _refuse_empty(self, array: Array, site: int, words: str) -> None:
         state = self.state
@@ -92,33 +78,6 @@ class WholeArrays:
             empty |= np.asarray(size) == 0
         if (empty & state.mask.active).any():
             raise ValueError(f"line {state.site(site).line}: {words}")
-
-    def _place(self, array: Array, better: Callable, heading: str, site: int):
-        """The number of the first best element; NaN is better than any other."""
-        self._refuse_empty(array, site, "attempt to reduce an empty sequence")
-
-        def step(old, x, number):
-            place, best = old
-            if number == 0:
-                return 0, x
-            new = better(x, best) | ((x != x) & (best == best))
-            if type(new) is not np.ndarray:
-                return (number, x) if new else old
-            return np.where(new, number, place), np.where(new, x, best)
-
-        return self._folded(array, (0, array.dtype.type(0)), step, heading, site)[0]
-
-    def _var(self, array: Array, convert: Callable, heading: str, site: int):
-        mean = self.total(array, operators.CONVERT_DTYPE[_wide(array.dtype)], True, heading, site)
-
-        def step(old, x, _):
-            away = x - mean
-            return old + (away * np.conj(away)).real
-
-        return self._divided(self._folded(array, convert(0), step, heading, site), array, convert)
-
-    def _std(self, array: Array, convert: Callable, heading: str, site: int):
-        return self._var(array, convert, heading, site) ** 0.5
 
     # ------------------------------------------------------------------ ufuncs
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:
@@ -152,5 +111,25 @@ class WholeArrays:
         return self.memory.load(array, place, site)
 
 
-def _wide(dtype: np.dtype) -> np.dtype:
-    return np.dtype("complex128" if dtype.kind == "c" else "float64")
+def _best(better: Callable, convert: Callable) -> Callable:
+    """``max(array)``: by comparisons, which a NaN never wins."""
+
+    def step(old, x, number):
+        return x if number == 0 else convert(np.where(better(x, old), x, old)[()])
+
+    return step
+
+
+def _first_best(better: Callable) -> Callable:
+    """The number of the first best element; NaN is better than any other."""
+
+    def step(old, x, number):
+        place, best = old
+        if number == 0:
+            return 0, x
+        new = better(x, best) | ((x != x) & (best == best))
+        if type(new) is not np.ndarray:
+            return (number, x) if new else old
+        return np.where(new, number, place), np.where(new, x, best)
+
+    return step

@@ -31,10 +31,12 @@ class Races:
 
     state: Any
 
+    def _own_shadows(self) -> list[Shadow]:
+        arrays = self.state.allocated.values()
+        return [array.shadow for array in arrays if array.shadow is not None]
+
     def shadows(self) -> list[Shadow]:
-        state = self.state
-        own = [array.shadow for array in state.allocated.values() if array.shadow is not None]
-        return [*own, *state.launch.shadows.values()]
+        return [*self._own_shadows(), *self.state.launch.shadows.values()]
 
     def track(self, array: Array, size: int) -> None:
         """Watch an array for races from now on."""
@@ -218,6 +220,22 @@ class Races:
         )
 
     # ------------------------------------------------------------------ what orders accesses
+    def _settled(self) -> Clock | None:
+        """The clock, which is to move on, with all accesses so far settled; None if untraced."""
+        if self.state.counters is None:
+            return None
+        clock = self.state.launch.clock
+        for shadow in self.shadows():
+            shadow.settle(clock)
+        clock.moved = True
+        return clock
+
+    def _begin_anew(self, shadows: list[Shadow]) -> None:
+        """Nothing that was before can clash with what comes now."""
+        for shadow in shadows:
+            self.state.launch.disputes.restart(shadow)
+            shadow.clear()
+
     def barrier_passed(self) -> None:
         """After ``syncthreads``: the accesses of each block that arrived are ordered."""
         state = self.state
@@ -225,49 +243,33 @@ class Races:
             return
         clock, first = state.launch.clock, state.geometry.first
         arrived = state.mask.active.reshape(state.blocks, -1).any(1)
-        own = [array.shadow for array in state.allocated.values() if array.shadow is not None]
-        if len(clock.block) == 1:  # no other block touches global arrays
-            own += state.launch.shadows.values()
         if arrived.all():
-            for shadow in own:
-                state.launch.disputes.restart(shadow)
-                shadow.clear()  # nothing before the barrier can clash with what comes after
-        for shadow in self.shadows():
-            shadow.settle(clock)
-        clock.block[first : first + state.blocks][arrived] += 1
-        clock.moved = True
+            alone = len(clock.block) == 1  # no other block touches global arrays
+            self._begin_anew(self.shadows() if alone else self._own_shadows())
+        self._settled().block[first : first + state.blocks][arrived] += 1
 
     def grid_passed(self) -> None:
         """After a barrier of the whole grid: all accesses so far are ordered."""
-        state = self.state
-        if state.counters is not None:
-            state.launch.clock.block += 1
-            state.launch.clock.moved = True
-            for shadow in self.shadows():
-                state.launch.disputes.restart(shadow)
-                shadow.clear()
+        if self.state.counters is not None:
+            clock = self.state.launch.clock
+            clock.block += 1
+            clock.moved = True
+            self._begin_anew(self.shadows())
 
     def syncwarp(self, *mask_and_site) -> None:
         """Memory is ordered among the threads of each warp that arrived."""
-        state = self.state
-        if state.counters is None:
+        state, clock = self.state, self._settled()
+        if clock is None:
             return
-        clock = state.launch.clock
-        for shadow in self.shadows():
-            shadow.settle(clock)
         warps = np.flatnonzero(in_warps(state.mask.active))
         clock.warp[warps + state.geometry.start // 32] += 1
-        clock.moved = True
 
     def threadfence(self, site: int) -> None:
         """What the active threads wrote is visible before what they write next."""
-        state = self.state
-        if state.counters is None:
+        state, clock = self.state, self._settled()
+        if clock is None:
             return
-        clock = state.launch.clock
-        for shadow in self.shadows():
-            shadow.settle(clock)
-        clock.any_fence = clock.moved = True
+        clock.any_fence = True
         clock.now += 1
         blocks = np.unique(state.geometry.thread_number[state.mask.active] // state.padded)
         clock.fenced[blocks], clock.announces[blocks] = clock.now, True
