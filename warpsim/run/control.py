@@ -170,10 +170,9 @@ class Control:
 
     def unsigned(self, value):
         """A uint64 that may meet another: two of Python's integers would meet as int64."""
-        state = self.state
-        if type(value) is not int or state.mask.parent is None:
+        if type(value) is not int or self.state.mask.parent is None:
             return value
-        return np.full(len(state.mask.active), value, np.uint64)
+        return np.full(len(self.state.mask.active), value, np.uint64)
 
     # ------------------------------------------------------------------ calls and loops
     def frame(self, kernel: bool) -> Frame:
@@ -181,15 +180,14 @@ class Control:
 
     def give(self, frame: Frame, value=None) -> None:
         """``return``: the active lanes are done with this call."""
-        state = self.state
-        mask = state.mask
+        mask = self.state.mask
         if value is not None:
             frame.value, frame.value_mask = self.assign(frame.value, frame.value_mask, value)
         returned = frame.returned
         frame.returned = mask.active if returned is None else returned | mask.active
         if frame.kernel:
-            state.exited = frame.returned
-        state.mask = EMPTY
+            self.state.exited = frame.returned
+        self.state.mask = EMPTY
 
     def leave(self, frame: Frame):
         """The end of a call: its lanes come back together."""
@@ -202,11 +200,10 @@ class Control:
 
     def stop(self, loop: Loop | None = None) -> None:
         """``break``, from a loop that has an else."""
-        state = self.state
         if loop is not None:
-            active = state.mask.active
+            active = self.state.mask.active
             loop.broken = active if loop.broken is None else loop.broken | active
-        state.mask = EMPTY
+        self.state.mask = EMPTY
 
     def unbroken(self, loop: Loop) -> tuple[Mask, Mask]:
         """After a loop: its lanes that never said ``break``, and those that did."""
@@ -214,10 +211,9 @@ class Control:
 
     def skip(self, loop: Loop) -> None:
         """``continue``"""
-        state = self.state
-        active = state.mask.active
+        active = self.state.mask.active
         loop.skipped = active if loop.skipped is None else loop.skipped | active
-        state.mask = EMPTY
+        self.state.mask = EMPTY
 
     def head(self, loop: Loop) -> bool:
         """Start of a pass: lanes that said ``continue`` are back. Is any lane left?"""
@@ -250,14 +246,13 @@ class Control:
 
     def end(self, loop: Loop) -> None:
         """After a loop: the lanes that came in, less those that returned."""
-        state = self.state
         loop.ended = True
-        state.launch.passes += loop.steps
+        self.state.launch.passes += loop.steps
         frame = loop.frame
         if frame is None or frame.returned is loop.returned:
-            state.mask = loop.entry
+            self.state.mask = loop.entry
         else:
-            state.mask = loop.entry.part(loop.entry.active & ~frame.returned)
+            self.state.mask = loop.entry.part(loop.entry.active & ~frame.returned)
 
     def range(self, loop: Loop, start, stop=None, step=1, site: int | None = None):
         """The values of ``range``; lanes leave when their own range ends."""
@@ -297,8 +292,7 @@ class Control:
     # ------------------------------------------------------------------ loops without end
     def long_loop(self, loop: Loop, frame: Any) -> None:
         """Stop a loop that is past its limit, or in which nothing changes from pass to pass."""
-        state = self.state
-        state.launch.progress.look(state.launch.name, frame)
+        self.state.launch.progress.look(self.state.launch.name, frame)
         if loop.steps > loop.due:
             self._judge_loop(loop, frame)
         loop.patience = min(loop.steps + min(loop.steps, masks.EACH_TIME), loop.due)

@@ -117,12 +117,11 @@ class Elements:
     # ------------------------------------------------------------------ other shapes and types
     def reshape(self, array: Array, shape: tuple, site: int) -> Array:
         """The same elements under another shape; they lie without gaps, as Numba asks for."""
-        state = self.state
         if any(type(size) is ndarray for size in shape) or array.ragged:
-            raise Unsupported(f"line {state.site(site).line}: a shape that differs by thread")
+            raise Unsupported(f"line {self.state.site(site).line}: a shape that differs by thread")
         if array.strides != contiguous_strides(array.shape) and array.size:
             raise NotImplementedError(
-                f"line {state.site(site).line}: reshape() supports contiguous array only"
+                f"line {self.state.site(site).line}: reshape() supports contiguous array only"
             )
         sizes = list(shape)
         if sizes.count(-1) == 1:
@@ -130,7 +129,7 @@ class Elements:
             sizes[sizes.index(-1)] = array.size // rest if rest else 0
         if math.prod(sizes) != array.size or min(sizes, default=0) < 0:
             raise ValueError(
-                f"line {state.site(site).line}: total size of new array must be unchanged: "
+                f"line {self.state.site(site).line}: total size of new array must be unchanged: "
                 f"{array.name} has {array.size} elements, the shape is {tuple(shape)}"
             )
         return array.derived(tuple(sizes), contiguous_strides(tuple(sizes)), array.offset)
@@ -288,28 +287,26 @@ class Elements:
 
     def _alike(self, value, place: str) -> int:
         """The value that all active lanes have in common."""
-        state = self.state
         if type(value) is not np.ndarray:
             return value
-        first = int(value[state.mask.indices[0]])
-        if (value[state.mask.active] != first).any():
+        first = int(value[self.state.mask.indices[0]])
+        if (value[self.state.mask.active] != first).any():
             raise Unsupported(f"{place} of an address or a shape that differs by thread")
         return first
 
     # ------------------------------------------------------------------ one by one
     def places(self, array: Array, axis: int = 0):
         """All indices, one by one; lanes sit out what lies beyond the end of their own axes."""
-        state = self.state
         if axis == 0 and not array.ragged:
             yield from product(*map(range, array.shape))
         elif axis == array.ndim:
             yield ()
         else:
-            entry = state.mask
+            entry = self.state.mask
             for i in self.control.lane_range(array.shape[axis]):
                 for rest in self.places(array, axis + 1):
                     yield i, *rest
-            state.mask = entry
+            self.state.mask = entry
 
     def indices(self, shape: tuple):
         """All indices within a shape, as ``np.ndindex`` gives them."""

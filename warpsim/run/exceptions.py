@@ -20,15 +20,14 @@ class Exceptions:
 
     def require(self, frame, condition, error: type, arguments: tuple, place: str) -> None:
         """``assert`` and ``raise``: with ``debug=True`` an error, else the thread ends."""
-        state = self.state
         holds, fails = self.control.split(condition)
         if not fails:
             return
-        if state.launch.debug:
+        if self.state.launch.debug:
             raised(self.state, error, arguments, place, int(fails.indices[0]))
-        state.mask = fails
+        self.state.mask = fails
         self.control.give(frame)
-        state.mask = holds
+        self.state.mask = holds
 
     def divisor(self, value, place: str):
         """What is divided by under ``debug=True``: not zero."""
@@ -40,11 +39,10 @@ class Exceptions:
 
     def some(self, value: tuple, site: int):
         """The number of what may be None, and is not."""
-        state = self.state
-        none = state.mask.active & np.asarray(value[0])
+        none = self.state.mask.active & np.asarray(value[0])
         if none.any():
             text = "takes a value as a number, which is None here: ask `is None` first"
-            state.found("uninitialised-read", text, site, int(np.flatnonzero(none)[0]))
+            self.state.found("uninitialised-read", text, site, int(np.flatnonzero(none)[0]))
         return value[1]
 
 

@@ -63,11 +63,10 @@ class Exchange:
 
     def grid_sync(self, site: int) -> None:
         """All threads of the grid that have not returned wait for each other."""
-        state = self.state
-        alive = state.alive
-        missing = np.flatnonzero(alive & ~state.mask.active)
+        alive = self.state.alive
+        missing = np.flatnonzero(alive & ~self.state.mask.active)
         if len(missing):
-            arrived, expected = state.mask.count, int(np.count_nonzero(alive))
+            arrived, expected = self.state.mask.count, int(np.count_nonzero(alive))
             self.observer.barrier_divergence(arrived, expected, int(missing[0]), site, "grid")
         self.observer.grid_passed()
 
@@ -147,14 +146,13 @@ class Exchange:
 
     def _note_absent(self, readers: ndarray, source: ndarray, site: int) -> None:
         """Some lanes take the value of lanes that do not shuffle: an error, if it matters."""
-        state = self.state
         if not readers.any():
             return
         reader = int(np.flatnonzero(readers)[0])
         absent = int(source[reader])
-        if not state.root.active[absent]:
+        if not self.state.root.active[absent]:
             why = "which the block does not have"
-        elif state.exited is not None and state.exited[absent]:
+        elif self.state.exited is not None and self.state.exited[absent]:
             why = "which has returned"
         else:
             why = "which does not make this call"
@@ -208,9 +206,8 @@ class Exchange:
         return _signed(np.where(same, here, 0)), same
 
     def _equal_lanes(self, value) -> ndarray:
-        state = self.state
-        rows = np.broadcast_to(np.asarray(value), (state.lanes,)).reshape(-1, 32)
-        active = state.mask.active.reshape(-1, 32)
+        rows = np.broadcast_to(np.asarray(value), (self.state.lanes,)).reshape(-1, 32)
+        active = self.state.mask.active.reshape(-1, 32)
         same = (rows[:, :, None] == rows[:, None, :]) & active[:, None, :]
         return in_warps(same).astype(np.int64)
 

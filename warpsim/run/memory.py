@@ -112,10 +112,9 @@ class Memory:
 
         Returns the repaired index and the lanes that stay outside, or None.
         """
-        state = self.state
         i, size = index[axis], array.shape[axis]
-        lanes = np.broadcast_to(np.asarray(i), (state.lanes,))
-        active, below = state.mask.active, (lanes < 0) & (lanes >= -size)
+        lanes = np.broadcast_to(np.asarray(i), (self.state.lanes,))
+        active, below = self.state.mask.active, (lanes < 0) & (lanes >= -size)
         if (active & below).any():
             lane = int(np.flatnonzero(active & below)[0])
             self.observer.negative_index(array, index, axis, lane, site, op)
@@ -371,9 +370,8 @@ class Memory:
 
     def locate_ragged(self, array: Array, index: tuple, site: int, op: str):
         """As `locate`, for an array whose shape differs by lane."""
-        state = self.state
-        active = state.mask.active
-        varying = np.broadcast_to(np.asarray(array.offset, np.int64), (state.lanes,))
+        active = self.state.mask.active
+        varying = np.broadcast_to(np.asarray(array.offset, np.int64), (self.state.lanes,))
         bad = None
         for axis, (i, size, stride) in enumerate(zip(index, array.shape, array.strides)):
             if (active & ((i < 0) | (i >= size))).any():
@@ -397,11 +395,10 @@ class Memory:
         )
 
     def check_shared(self, site: int) -> None:
-        state = self.state
-        limit = state.launch.gpu.shared_per_block
+        limit = self.state.launch.gpu.shared_per_block
         static = self.shared_bytes - self.dynamic_shared
         if static > 49_152 or self.shared_bytes > limit:
             raise Unsupported(
-                f"{state.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; "
-                f"the {state.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
+                f"{self.state.launch.name}: {self.shared_bytes:,} bytes of shared memory a block; "
+                f"the {self.state.launch.gpu.name} has 49,152 for shared.array and {limit:,} in all"
             )

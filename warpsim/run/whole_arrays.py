@@ -72,12 +72,11 @@ class WholeArrays:
         return variance if name == "var" else variance**0.5
 
     def _refuse_empty(self, array: Array, site: int, words: str) -> None:
-        state = self.state
-        empty = np.zeros(state.lanes, bool)
+        empty = np.zeros(self.state.lanes, bool)
         for size in array.shape:
             empty |= np.asarray(size) == 0
-        if (empty & state.mask.active).any():
-            raise ValueError(f"line {state.site(site).line}: {words}")
+        if (empty & self.state.mask.active).any():
+            raise ValueError(f"line {self.state.site(site).line}: {words}")
 
     # ------------------------------------------------------------------ ufuncs
     def ufunc(self, run: Callable, out: Array, convert: Callable, site: int, *inputs: Any) -> Array:

@@ -154,8 +154,7 @@ class Counting:
 
     def count_branch(self, site: int, warps: int, both: int) -> None:
         """One ``if`` with an ``else``: how many warps came, and how many took both sides."""
-        state = self.state
-        count = state.counters.branches.setdefault(state.site(site), [0, 0])
+        count = self.state.counters.branches.setdefault(self.state.site(site), [0, 0])
         count[0] += warps
         count[1] += both
 
@@ -251,7 +250,6 @@ class Counting:
             count.example = most
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
-        state = self.state
         size, pitch, address = array.itemsize, array.pitch, array.root.address
         parts = 2 if array.dtype.kind == "c" and key[2] != "atomic" else 1
         if varying is None:
@@ -259,12 +257,12 @@ class Counting:
             count.sectors += mask.warps * parts
             count.ideal_sectors += mask.warps * parts
             self._sample(count, key, array, uniform, None, mask, 1)
-            state.counters.touch(array, uniform)
+            self.state.counters.touch(array, uniform)
             return
         for part in range(parts):
             phase = (uniform * pitch + address + part * (size // parts)) % SECTOR
             # the ideal of the whole element: that its parts lie side by side is no one's mistake
-            requests, sectors, ideal, by_warp, most = state.pattern(
+            requests, sectors, ideal, by_warp, most = self.state.pattern(
                 varying, mask, (size, pitch, phase),
                 lambda at=phase: sector_counts(varying, size, pitch, at, mask),
             )  # fmt: skip
@@ -273,16 +271,15 @@ class Counting:
             count.ideal_sectors += ideal
         self._sample(count, key, array, uniform, varying, mask, most, by_warp)
         elements = self._distinct(varying, mask)
-        state.counters.touch(array, elements + uniform if uniform else elements)
+        self.state.counters.touch(array, elements + uniform if uniform else elements)
 
     def _distinct(self, varying: ndarray, mask) -> ndarray:
         """The elements that active lanes touch; each once, if the same lanes come again."""
-        state = self.state
         key = id(varying), id(mask)
-        found = state.patterns.get(key)
+        found = self.state.patterns.get(key)
         if found is None:
             elements = varying if mask.count == len(varying) else varying[mask.indices]
-            state.keep_pattern(key, (varying, mask, elements, False))
+            self.state.keep_pattern(key, (varying, mask, elements, False))
             return elements
         varying, mask, elements, done = found
         if not done:
@@ -292,7 +289,7 @@ class Counting:
                 touched = np.zeros(span, bool)
                 touched[elements - first] = True
                 elements = np.flatnonzero(touched) + first
-            state.patterns[key] = varying, mask, elements, True
+            self.state.patterns[key] = varying, mask, elements, True
         return elements
 
 

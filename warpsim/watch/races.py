@@ -170,9 +170,8 @@ class Races:
         return None
 
     def _report_race(self, array, op: str, site: int, who, other_op: str, kind: str) -> None:
-        state = self.state
         finding = self._race(array, op, site, who, other_op, kind)
-        state.launch.findings.setdefault(("race", state.site(site)), finding)
+        self.state.launch.findings.setdefault(("race", self.state.site(site)), finding)
 
     def _race(self, array, op: str, site: int, who, other_op: str, kind: str) -> Finding:
         state = self.state

@@ -89,8 +89,7 @@ class Unwritten:
 
     def is_written(self, written: ndarray, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
-        state = self.state
-        own = written[number * state.lanes : (number + 1) * state.lanes]
+        own = written[number * self.state.lanes : (number + 1) * self.state.lanes]
         if op == "store":
             own |= mask.active
             return True
@@ -113,9 +112,8 @@ class Unwritten:
         return poison(dtype)
 
     def candidate(self, what: str, advice: str, site: int, lane: int, whole: bool = False) -> None:
-        state = self.state
-        found = Candidate(what, advice, state.where(lane), whole)
-        state.launch.candidates.setdefault(state.site(site), found)
+        found = Candidate(what, advice, self.state.where(lane), whole)
+        self.state.launch.candidates.setdefault(self.state.site(site), found)
 
     def compare(self, symbol: str, left, right, site: int):
         """``left < right`` and the like, traced."""
