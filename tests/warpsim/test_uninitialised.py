@@ -411,6 +411,22 @@ def test_a_dynamic_array_and_several_blocks_and_a_partial_one():
     assert not [f for f in launch.findings if f.is_error]
 
 
+def test_a_local_array_in_a_loop_keeps_what_earlier_passes_stored():
+    """The launch runs again for what is read without need, and must not find more in the loop."""
+
+    def right(out, x):
+        i = cuda.grid(1)
+        unused = cuda.local.array(1, float32)
+        for n in range(3):
+            kept = cuda.local.array(2, float32)
+            if n == 0:
+                kept[0] = x[i]
+                kept[1] = unused[0]
+            out[i] = kept[0]
+
+    silent(right, zeros(), numbers())
+
+
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_dynamic_arrays_are_the_same_memory(blocks):
     """CUDA: all dynamic shared arrays of a kernel begin at one address."""
