@@ -65,21 +65,20 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
         return _device(emitter, node)
     if function is MISSING:
         return _method(emitter, node)
+    known = _FUNCTIONS.get(function) if isinstance(function, Hashable) else None
+    if known is not None:
+        return known(emitter, node, function)
     if isinstance(typing.of[node], types.BaseNamedTuple):
         return spelled_tuple([emitter.expression(argument) for argument in node.args])
     if isinstance(function, np.ufunc) and isinstance(typing.of[node], types.Array):
         return ufunc_code(emitter, node, function)
     if is_carray(function):
         return _array_at(emitter, node, function)
-    known = _FUNCTIONS.get(function) if isinstance(function, Hashable) else None
-    if known is not None:
-        return known(emitter, node, function)
     codes = _operands(emitter, node)
     if operators.is_cast(function):
         return codes[0]
     _count(emitter, function, typing.of[node])
-    arithmetic = _ARITHMETIC.get(function) if isinstance(function, Hashable) else None
-    return (arithmetic or _library)(emitter, node, codes, function)
+    return _ARITHMETIC.get(function, _library)(emitter, node, codes, function)
 
 
 def _operands(emitter: Emitter, node: ast.Call) -> list[str]:

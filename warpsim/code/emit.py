@@ -403,7 +403,7 @@ class Emitter(Accesses, DoubtfulReads):
         return f"(lambda {value}: {chosen})({first})"
 
     def meeting(self, code: str, kind: types.Type) -> str:
-        """The code of a value that other lanes' values join, see `Masks.unsigned`."""
+        """The code of a value that other lanes' values join, see `Control.unsigned`."""
         code = bare(code)
         return self.operation("unsigned", code) if plain(kind) == types.uint64 else code
 
