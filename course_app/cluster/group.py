@@ -34,7 +34,7 @@ from course.driver import read_driver
 from course.images.shortage import FEWER, is_shortage
 from course_app.cluster import work as cluster_work
 from course_app.cluster.work import (
-    ROOM,
+    WORKSPACE,
     Done,
     Packed,
     Recipe,
@@ -54,24 +54,24 @@ __all__ = [
 
 LOOPBACK = "127.0.0.1"
 MOST_CPU_WORKERS = 8  # without being asked for more
-AHEAD = 4  # batches under way for each worker: one in work, the next ones there already
+AHEAD = 4  # batches in flight for each worker: one in work, the next ones there already
 RETRIES = 2  # of a batch that failed
 PATIENCE = 60.0  # seconds to wait for a worker, when there is none
 
 
 class ClusterError(RuntimeError):
-    """Workers cannot be had as they were asked for; the message says what to do."""
+    """Such workers cannot be had; the message says what to do."""
 
 
 class BatchError(RuntimeError):
-    """A batch failed every time; `number` is its place in the list, from 0."""
+    """A batch failed every time; `number` is its index in the list."""
 
     def __init__(self, number: int, what: str):
         super().__init__(f"batch {number} {what}")
         self.number = number
 
 
-class _UnderWay(NamedTuple):
+class _InFlight(NamedTuple):
     number: int
     batch: Any
     future: Any
@@ -241,8 +241,8 @@ class Group:
     ) -> Iterator[Any]:
         """Do each batch on some worker; give the results in the order of the batches.
 
-        Batches are taken from the iterable as there is room for them: of results and batches
-        together at most ``ahead`` a worker are anywhere, here or there.
+        Batches are taken from the iterable as others are done: batches in flight and results that
+        wait are together at most ``ahead`` a worker.
 
         Parameters
         ----------
@@ -265,22 +265,22 @@ class Group:
         if ahead < 1:
             raise ValueError(f"ahead is {ahead}; it must be at least 1")
         task, numbered = _packed((work, arguments)), enumerate(batches)
-        under_way: deque[_UnderWay] = deque()
+        in_flight: deque[_InFlight] = deque()
         arrived: dict[int, Done] = {}
         try:
             while True:
-                room = ahead * len(self) - len(under_way)
-                for number, batch in islice(numbered, max(0, room)):
+                more = ahead * len(self) - len(in_flight)
+                for number, batch in islice(numbered, max(0, more)):
                     future = self._submit(task, number, batch)
-                    under_way.append(_UnderWay(number, batch, future))
-                if not under_way:
+                    in_flight.append(_InFlight(number, batch, future))
+                if not in_flight:
                     return
-                found = self._first(task, under_way, arrived)
+                found = self._first(task, in_flight, arrived)
                 if done is not None:
                     done.append(found)
                 yield found.result
         finally:
-            self.client.cancel([one.future for one in under_way if one.number not in arrived])
+            self.client.cancel([one.future for one in in_flight if one.number not in arrived])
 
     def reconstruct(
         self, batches: Iterable[cluster_work.Factors], k: int, engine: str = "auto"
@@ -302,7 +302,7 @@ class Group:
         return self.map(rebuild, batches, k, engine)
 
     def keep(self, recipes: Sequence[Recipe], engine: str = "auto") -> list[Any]:
-        """Make batches on the workers, in turns, and keep them in their GPUs' memory.
+        """Make batches on the workers, one after the other, and keep them in their GPUs' memory.
 
         What is given back stands for the batches in `map`; a batch goes when nobody has it any
         more. A worker that dies takes its own with it, and they are made again elsewhere.
@@ -316,15 +316,15 @@ class Group:
         """
         there = list(self.workers().values())
         free = min((one.memory for one in self.seen if one.memory), default=0)
-        share = sum(recipe.bytes for recipe in recipes[:: max(1, len(there))]) + ROOM
+        share = sum(recipe.bytes for recipe in recipes[:: max(1, len(there))]) + WORKSPACE
         if free and share > free:
             raise ValueError(
                 f"a worker would keep {share / 2**30:.1f} GiB and its GPU has {free / 2**30:.1f} "
                 "free: keep fewer batches at a time"
             )
         kept = [
-            self._submit_to(make, [there[place % len(there)]], recipe, engine)
-            for place, recipe in enumerate(recipes)
+            self._submit_to(make, [there[index % len(there)]], recipe, engine)
+            for index, recipe in enumerate(recipes)
         ]
         for number, future in enumerate(kept):
             self._settled(future, number)
@@ -361,21 +361,21 @@ class Group:
         where = {"workers": where, "allow_other_workers": True} if where else {}
         return self.client.submit(function, *given, pure=False, retries=RETRIES, **where)
 
-    def _first(self, task: Packed, under_way: deque[_UnderWay], arrived: dict[int, Done]) -> Done:
-        """Take the first batch off those under way; what else is done arrives with it."""
+    def _first(self, task: Packed, in_flight: deque[_InFlight], arrived: dict[int, Done]) -> Done:
+        """Take the first batch off those in flight; what else is done arrives with it."""
         from distributed import KilledWorker
 
-        number, batch, future = under_way[0]
+        number, batch, future = in_flight[0]
         if number not in arrived:
             try:
                 self._settled(future, number)
             except KilledWorker:
                 # Whoever waited behind the batch that ended the workers is suspected, too. Alone, a
                 # batch is blamed for nothing that it has not done.
-                for one in under_way:
+                for one in in_flight:
                     self._wait(one.future)
                 future = self._submit(task, number, batch)
-                under_way[0] = _UnderWay(number, batch, future)
+                in_flight[0] = _InFlight(number, batch, future)
                 try:
                     self._settled(future, number)
                 except KilledWorker as error:
@@ -387,13 +387,13 @@ class Group:
             # together: a message there and back takes longer than a small result
             ready = [
                 one
-                for one in under_way
+                for one in in_flight
                 if one.number not in arrived and one.future.status == "finished"
             ]
             for one, found in zip(ready, self.client.gather([one.future for one in ready])):
                 arrived[one.number] = found
                 one.future.release()  # it is here now, and need not be there
-        under_way.popleft()
+        in_flight.popleft()
         return arrived.pop(number)
 
     def _settled(self, future: Any, number: int) -> None:
@@ -428,7 +428,7 @@ class Group:
 
 
 def _packed(content: Any) -> Packed:
-    from cloudpickle import dumps  # Dask brings it
+    from cloudpickle import dumps  # Dask depends on it
 
     return Packed(dumps(content))
 

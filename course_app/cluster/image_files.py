@@ -17,11 +17,11 @@ from course.images.reading import ImageError
 from course_app.cluster.group import BatchError, Group
 from course_app.pipeline import capacity, threads
 from course_app.pipeline.journal import Done
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.stages import Job, Shown, Task
 from course_app.pipeline.workers import Workers
 
-IN_TURNS = 4  # batches that each worker should get at least, so that all end at about the same time
+BATCHES_EACH = 4  # for a worker, at least, so that all end at about the same time
 MOST_SECONDS = 60.0  # CPU time of a batch at most, about: what a worker that ends has to do again
 
 
@@ -36,7 +36,7 @@ class Part:
     good : tuple of int
         Images that are known to be good, the first ones: the grid may show them.
     sharing : int
-        Workers among which a machine's cores are shared, as far as is known.
+        Workers among which a machine's cores are shared, as far as their addresses tell.
     batch : int
         The longest stack.
     run : str
@@ -51,43 +51,43 @@ class Part:
     run: str = ""
 
 
-_at_work: dict[Line, str] = {}  # in this process, and of which runs
+_at_work: dict[Scheduler, str] = {}  # in this process, and of which runs
 _stopped: set[str] = set()  # runs: their parts may arrive later
 
 
 def finish(part: Part) -> list[Done]:
-    """Take files through all stages, on this worker: a kind of work for `Group.map`."""
+    """Take files through all stages, on this worker; `Group.map` can be given it."""
     job = part.job
     work = capacity.cpu_seconds(*job.size, len(part.tasks))
     count = max(1, capacity.processes_for(None, *job.size, job.svd) // part.sharing)
     with ExitStack() as stack:
-        crew = None
+        workers = None
         if count > 1 and work > capacity.WORTH_PROCESSES:
-            crew = stack.enter_context(Workers(min(count, len(part.tasks))))
+            workers = stack.enter_context(Workers(min(count, len(part.tasks))))
         stack.enter_context(threads.kept())
         stack.enter_context(threads.one_thread())
-        line = Line(job, part.tasks, crew, part.batch, good=part.good)
-        _at_work[line] = part.run
+        scheduler = Scheduler(job, part.tasks, workers, part.batch, good=part.good)
+        _at_work[scheduler] = part.run
         try:
-            return [] if part.run in _stopped else list(line)
+            return [] if part.run in _stopped else list(scheduler)
         finally:
-            del _at_work[line]
+            del _at_work[scheduler]
 
 
 def stop(run: str) -> int:
     """End what this worker does for a run; how many of its parts have not ended yet."""
     _stopped.add(run)
-    lines = [line for line, its in list(_at_work.items()) if its == run]
-    for line in lines:
-        line.stop()
-    return len(lines)
+    schedulers = [scheduler for scheduler, its in list(_at_work.items()) if its == run]
+    for scheduler in schedulers:
+        scheduler.stop()
+    return len(schedulers)
 
 
 @dataclass(frozen=True)
-class Spread:
+class GroupScheduler:
     """All workers of a group, as what a pipeline has its files worked through by.
 
-    >>> reconstruct_images(folder, [50], out, scheduler=Spread(group))
+    >>> reconstruct_images(folder, [50], out, scheduler=GroupScheduler(group))
     """
 
     group: Group
@@ -114,10 +114,10 @@ class Spread:
         BaseException
             What a worker met with the files, as from one process. No worker works on them by then.
         """
-        return _spread(self.group, job, todo, batch, good)
+        return _distribute(self.group, job, todo, batch, good)
 
 
-def _spread(
+def _distribute(
     group: Group, job: Job, todo: Sequence[Task], batch: int, good: Sequence[int]
 ) -> Iterator[Done]:
     count = len(group)
@@ -126,7 +126,7 @@ def _spread(
     todo = [replace(task, file=task.file.absolute()) for task in todo]
     shown = Shown(tuple(good))
     most = int(MOST_SECONDS / capacity.cpu_seconds(*job.size, 1))
-    length = max(1, min(most, -(-len(todo) // (IN_TURNS * count))))
+    length = max(1, min(most, -(-len(todo) // (BATCHES_EACH * count))))
     hosts = Counter(address.rpartition(":")[0] for address in group.workers().values())
     sharing = max(hosts.values(), default=count)
 

@@ -79,7 +79,7 @@ class WorkerProcess(ProcessInterface):
             "--spec", json.dumps({"cls": "distributed.Nanny", "opts": options}),
         ]  # fmt: skip
         with open(self.log, "wb") as log:
-            # Ctrl-C is for the program that asked, which ends its workers; they must not hear it
+            # Ctrl-C is for the program that started them, which ends its workers
             self.process = subprocess.Popen(
                 command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,

@@ -1,8 +1,8 @@
-"""What a worker of `course_app.cluster` does with a batch: small functions, each a kind of work.
+"""What a worker of `course_app.cluster` does with a batch: functions that `Group.map` can be given.
 
-A kind of work is a function of a batch and a few plain values. It depends on nothing else, so a
-batch can be done on any worker, and again on another one when a worker is lost, with the same bits.
-Another kind is another function like `rebuild`; nothing here knows of Dask.
+Each is a function of a batch and a few plain values. It depends on nothing else, so a batch can be
+done on any worker, and again on another one when a worker is lost, with the same bits. Write
+another one like `rebuild`; nothing here knows of Dask.
 
 A batch is a stack of factors (u, s, vt) that travels to the worker, or a `Recipe`, a few numbers
 from which the worker makes the factors itself, where it needs them.
@@ -24,7 +24,7 @@ import numpy as np
 from course_app.pipeline.engines import Halving, choose_engine, rebuilder
 
 SEED = 2025
-ROOM = 1 << 30  # bytes of a GPU's memory for images that are rebuilt together
+WORKSPACE = 1 << 30  # bytes of a GPU's memory for images that are rebuilt together
 
 #: Factors of a batch: u (images, rows, r), s (images, r), vt (images, r, columns), float32.
 Factors = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -117,8 +117,8 @@ class Recipe:
     Attributes
     ----------
     first : int
-        The number of its first image among all; an image's numbers depend on its own number, not
-        on how many are in its batch.
+        The index of its first image among all; an image's elements depend on that index, not on
+        how many are in its batch.
     images, rows, columns, k : int
     seed : int
     """
@@ -192,7 +192,7 @@ class Resident:
             synthetic_images.filled_by_numpy if self.engine == "numpy" else synthetic_images.filled
         )
         shapes = (recipe.images, recipe.rows, r), (recipe.images, r, recipe.columns)
-        # u and vt have a seed each; an image's numbers begin at a place of its own
+        # u and vt have a seed each; an image's elements begin at an index of its own
         self.u, self.vt = (
             make(shape, 2 * recipe.seed + which, recipe.first * shape[1] * shape[2])
             for which, shape in enumerate(shapes)
@@ -236,7 +236,7 @@ def rebuilt(batch: Recipe | Resident, engine: str = "auto") -> np.ndarray:
 
 
 def rebuilt_digests(batch: Recipe | Resident, engine: str = "auto") -> np.ndarray:
-    """Rebuild the images of a recipe, where they stay; hand over what tells them apart.
+    """Rebuild the images of a recipe, which stay on the device; return a digest of each.
 
     Returns
     -------
@@ -265,26 +265,26 @@ def _resident(batch: Recipe | Resident, engine: str) -> Resident:
 
 
 def _stacks(batch: Resident) -> Iterator[Any]:
-    """Rebuild the images of a batch, as many together as there is room for; each is used at once.
+    """Rebuild the images of a batch, as many at once as `WORKSPACE` holds; use each stack at once.
 
     On a GPU the memory of a stack becomes that of the next: its work is queued behind the first's.
     """
     its = batch.recipe
     if batch.engine == "numpy":
-        for place in range(its.images):
-            one = slice(place, place + 1)
+        for index in range(its.images):
+            one = slice(index, index + 1)
             yield rebuild((batch.u[one], batch.s[one], batch.vt[one]), its.k, "numpy")
         return
     from course.backend import gpu
     from course.kernels.reconstruct.ladder import reconstruct
 
-    together = max(1, min(its.images, ROOM // (4 * its.rows * its.columns)))
+    together = max(1, min(its.images, WORKSPACE // (4 * its.rows * its.columns)))
     # the simulator is quickest with the naive kernel, image by image
     many = gpu() is not None
-    room = _room(together if many else 1, its.rows, its.columns)
-    for start in range(0, its.images, room.shape[0]):
-        stop = min(start + room.shape[0], its.images)
-        out = room[: stop - start]
+    workspace = _workspace(together if many else 1, its.rows, its.columns)
+    for start in range(0, its.images, workspace.shape[0]):
+        stop = min(start + workspace.shape[0], its.images)
+        out = workspace[: stop - start]
         parts = batch.u[start:stop], batch.s[start:stop], batch.vt[start:stop]
         if many:
             reconstruct(*parts, its.k, out=out)
@@ -296,15 +296,15 @@ def _stacks(batch: Resident) -> Iterator[Any]:
 _kept = threading.local()  # a worker has one thread for work
 
 
-def _room(images: int, rows: int, columns: int) -> Any:
-    """Device memory for a stack of images; the last one is kept: to get it takes milliseconds."""
+def _workspace(images: int, rows: int, columns: int) -> Any:
+    """Device memory for a stack of images, kept for the next: an allocation takes milliseconds."""
     from course.backend import cuda
 
     shape = images, rows, columns
-    if getattr(_kept, "room", None) is None or _kept.room.shape != shape:
-        _kept.room = None
-        _kept.room = cuda.device_array(shape, np.float32)
-    return _kept.room
+    if getattr(_kept, "workspace", None) is None or _kept.workspace.shape != shape:
+        _kept.workspace = None
+        _kept.workspace = cuda.device_array(shape, np.float32)
+    return _kept.workspace
 
 
 # ---------------------------------------------------------------------- what a worker sees

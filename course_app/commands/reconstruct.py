@@ -16,7 +16,7 @@ from course.stopping import MODULE, called, stoppable
 
 if TYPE_CHECKING:
     from course_app.pipeline.results import Report
-    from course_app.pipeline.scheduler import Line
+    from course_app.pipeline.scheduler import Scheduler
 
 SET_ASIDE = 3  # the status of --strict
 
@@ -272,7 +272,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"passed over: {printable(told(report.passed_over))}", file=sys.stderr)
     summary(report, sys.stderr if arguments.json else sys.stdout)
     if arguments.json:
-        print(json.dumps(for_machines(report, seconds, seen.line)))
+        print(json.dumps(for_machines(report, seconds, seen.scheduler)))
     return SET_ASIDE if arguments.strict and (report.skipped or report.unreadable) else 0
 
 
@@ -296,7 +296,7 @@ def summary(report: "Report", file: TextIO) -> None:
     print(*lines, sep="\n", file=file)
 
 
-def for_machines(report: "Report", seconds: float, line: "Line | None") -> dict[str, Any]:
+def for_machines(report: "Report", seconds: float, scheduler: "Scheduler | None") -> dict[str, Any]:
     """What --json prints: numbers, names and reasons, all of which JSON can hold."""
     from course_app.pipeline import results
 
@@ -312,8 +312,8 @@ def for_machines(report: "Report", seconds: float, line: "Line | None") -> dict[
         "engine": report.engine,
         "seconds": seconds,
         "images_per_second": (images - report.kept) / seconds if seconds else None,
-        "processes": len(line.crew) if line is not None and line.crew is not None else 0,
-        "seconds_of_stages": dict(line.seconds) if line is not None else {},
+        "processes": len(scheduler.workers) if scheduler and scheduler.workers else 0,
+        "seconds_of_stages": dict(scheduler.seconds) if scheduler else {},
         "means": [asdict(its) for its in results.means(report.qualities)],
         "out": str(report.out),
     }
@@ -334,9 +334,9 @@ def workers_for(arguments: argparse.Namespace) -> Iterator[Any]:
     try:
         from course_app.cluster.existing import joined
         from course_app.cluster.group import BatchError, ClusterError
-        from course_app.cluster.image_files import Spread
+        from course_app.cluster.image_files import GroupScheduler
 
         with joined(arguments.scheduler) as group:
-            yield Spread(group)
+            yield GroupScheduler(group)
     except (BatchError, ClusterError, ImportError) as error:
         raise ImageError(str(error)) from error

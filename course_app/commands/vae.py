@@ -31,7 +31,7 @@ MANY = 10_000  # images; of fewer the usual model is small
 LARGE = {"epochs": 20, "batch": 128, "hidden": 400, "latent": 200, "rate": 1e-3, "seed": 0}
 SMALL = LARGE | {"epochs": 200, "batch": 32, "hidden": 128, "latent": 8}
 MOST = 100  # digits in a picture
-DIGITS = "digits"  # the place of those that come with the course
+DIGITS = "digits"  # the name of those that come with the course
 AT_ONCE = 512  # steps that are queued on a GPU, images that are rebuilt together
 WALK = 11  # digits on a walk
 LONGEST = 80  # signs of a line of losses
@@ -48,7 +48,7 @@ ones. Of these, every fifth is kept from trainings, and rebuilt.
 
 
 class Refused(ValueError):
-    """What was asked for cannot be done; the message names it and says what can."""
+    """An option cannot be had; the message names it and says what can."""
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _train(chosen: Namespace) -> None:
 
 
 class Run:
-    """A training under way: its files, and what is said of it.
+    """A training: its files, and what is said of it.
 
     `losses` are of the steps before the trainer's; by `crc` a resumed training knows its images.
     """
@@ -343,7 +343,7 @@ def sample(chosen: Namespace) -> None:
         if found is None:
             print("no digits that fit: name --data for a walk and the plane", file=sys.stderr)
         else:
-            ends = [_place(getattr(chosen, name), name, found) for name in ("from", "to")]
+            ends = [_index(getattr(chosen, name), name, found) for name in ("from", "to")]
             codes, _, _ = reference.encode(w, _levels(found.images))
             share = np.linspace(0, 1, WALK, dtype=np.float32)[:, None]
             line = (1 - share) * codes[ends[0]] + share * codes[ends[1]]
@@ -371,17 +371,17 @@ def _model(chosen: Namespace, needed: bool = True) -> tuple[VAEShape, Weights, D
     return shape, w, found
 
 
-def _place(word: str, option: str, found: Digits) -> int:
+def _index(given: str, option: str, found: Digits) -> int:
     """Which image a --from or --to means."""
-    number = word[1:] if word.startswith("i") else ""
+    number = given[1:] if given.startswith("i") else ""
     if number.isdecimal() and int(number) < len(found.labels):
         return int(number)
-    places = np.flatnonzero(found.labels.astype(str) == word)
-    if not len(places):
-        known = ", ".join(map(str, np.unique(found.labels)))
-        raise Refused(f"--{option} {word!r} is neither a label ({known}) nor an image, i0 to "
+    indices = np.flatnonzero(found.labels.astype(str) == given)
+    if not len(indices):
+        labels = ", ".join(map(str, np.unique(found.labels)))
+        raise Refused(f"--{option} {given!r} is neither a label ({labels}) nor an image, i0 to "
                       f"i{len(found.labels) - 1}")  # fmt: skip
-    return int(places[0])
+    return int(indices[0])
 
 
 def _levels(images: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ WINDOW = 7
 C1, C2 = 1e-4, 9e-4  # (0.01 * 1)² and (0.03 * 1)², for grey levels in [0, 1]
 TILE = 32
 REACH = TILE + WINDOW - 1  # rows and columns that a tile's windows cover
-PITCH = REACH + 1  # numbers between its rows: windows in a column lie in different banks
+PITCH = REACH + 1  # elements from row to row: windows in a column lie in different banks
 ROWS = 8  # of threads
 THREADS = TILE * ROWS
 DOWN = TILE // ROWS  # windows of a thread
@@ -163,7 +163,7 @@ def judge(images, approximations, lines, sums):
         sums[cuda.blockIdx.z, cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x, x] = total
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the host side --------------------------------------------------------------------------------
 
 
 def _tiles(rows: int, columns: int) -> tuple[int, int]:
@@ -192,10 +192,10 @@ def _launches(images: Array, approximations: Array, lines: Array, sums: Array) -
     return [Launch(judge, (across, down, count), (TILE, ROWS), arrays)]
 
 
-_ENTRY = EntryPoint("judged", ("images", "approximations"), _results, _launches)
+_ENTRY = EntryPoint("quality_of", ("images", "approximations"), _results, _launches)
 
 
-def judged(images: Array, approximations: Array, stream: Stream = None) -> tuple[Array, Array]:
+def quality_of(images: Array, approximations: Array, stream: Stream = None) -> tuple[Array, Array]:
     """How good each approximation of a stack is, and its scan lines, on the GPU or simulated.
 
     Parameters
@@ -224,7 +224,7 @@ def judged(images: Array, approximations: Array, stream: Stream = None) -> tuple
 
 
 def measures(sums: np.ndarray, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squared error and SSIM of each image, float64, of the sums that `judged` gives.
+    """Mean squared error and SSIM of each image, float64, of the sums that `quality_of` gives.
 
     Parameters
     ----------

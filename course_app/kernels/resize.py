@@ -1,13 +1,13 @@
-"""Grey images of any sizes brought to one size by Lanczos's filter, as Pillow has it, on the GPU.
+"""Grey images of any sizes resized to one size by Lanczos's filter, as Pillow has it, on the GPU.
 
-A pixel of the result is a mean of pixels around the place where it lies in the image that was
-given, weighted by sinc(x) sinc(x / 3), where x is the distance in pixels of the coarser of the two.
+A pixel of the result is a mean of the pixels around its position in the image that was given,
+weighted by sinc(x) sinc(x / 3), where x is the distance in pixels of the coarser of the two.
 The filter is a product of one for rows and one for columns: first `resize_along` goes along rows,
 then `resize_down` down the columns of what that left. Weights depend on a row or column alone;
 `weigh` computes them once for each.
 
-A warp has 32 columns side by side. Where an image shrinks they read bytes that lie as far apart as
-it shrinks, which the L1 cache joins; all else is read and written in order.
+A warp has 32 columns side by side. Where an image shrinks its loads are strided by the factor by
+which it shrinks, and the L1 cache serves their sectors; all other accesses are coalesced.
 
 Source: Duchon, "Lanczos Filtering in One and Two Dimensions", J. Appl. Meteor. 18 (1979); Pillow,
 src/libImaging/Resample.c.
@@ -81,9 +81,9 @@ def weigh(sizes, rows, columns, which, weights):
         weights[image, axis, 0, it] = float32(1)
         return
     # the centre, (it + 1/2) given / wanted, as a whole number and a rest: so no digit is lost
-    halves = (2 * it + 1) * given
-    whole = int32(halves // (2 * wanted))
-    rest = float32(halves - whole * 2 * wanted) / float32(2 * wanted) - float32(0.5)
+    twice = (2 * it + 1) * given
+    whole = int32(twice // (2 * wanted))
+    rest = float32(twice - whole * 2 * wanted) / float32(2 * wanted) - float32(0.5)
     wide = max(float32(given) / float32(wanted), float32(1))
     reach = wide * float32(LOBES)
     begin = max(whole + int32(math.ceil(rest - reach)), int32(0))
@@ -101,7 +101,7 @@ def weigh(sizes, rows, columns, which, weights):
 
 @cuda.jit
 def resize_along(pixels, sizes, which, weights, between):
-    """Bring the rows of the images that were given to the result's length.
+    """Resize the rows of the images that were given to the result's length.
 
     Mapping: a thread of block (x, y, z) has one pixel, of image z.
     """
@@ -119,7 +119,7 @@ def resize_along(pixels, sizes, which, weights, between):
 
 @cuda.jit
 def resize_down(between, sizes, which, weights, out):
-    """Bring columns to the result's length; what the filter overshoots is clipped.
+    """Resize the columns to the result's length; what the filter overshoots is clipped.
 
     Mapping: a thread of block (x, y, z) has one pixel, of image z.
     """
@@ -134,7 +134,7 @@ def resize_down(between, sizes, which, weights, out):
     out[image, y, x] = min(max(total, float32(0)), float32(1))
 
 
-# --- the front door -------------------------------------------------------------------------------
+# --- the host side --------------------------------------------------------------------------------
 
 
 def _result(pixels: ArrayFacts, sizes: ArrayFacts, rows: int, columns: int) -> Result:
@@ -183,7 +183,7 @@ def resized(
     out: Array | None = None,
     stream: Stream = None,
 ) -> Array:
-    """Bring 8-bit grey images of any sizes to one size, on the GPU (or the simulated one).
+    """Resize 8-bit grey images of any sizes to one size, on the GPU (or the simulated one).
 
     As Pillow's ``resize`` of the grey levels as float32, with ``LANCZOS``: within 1e-6 of it.
 
@@ -205,7 +205,7 @@ def resized(
     Returns
     -------
     array, shape (images, rows, columns), float32
-        Grey levels in [0, 1]: `out`, if it is given; else of pixels' kind.
+        Grey levels in [0, 1]: `out`, if it is given; else of the library that pixels are of.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Numbers from a seed, made where they are needed, and a digest of images that stay there.
+"""Random elements from a seed, made where they are needed, and a digest of images that stay there.
 
-A number depends on the seed and on its place alone, not on who makes it or how many are made at
+An element depends on the seed and on its index alone, not on who makes it or how many are made at
 once: GPUs that each make their part of the data make the same data as one GPU, and as NumPy. A
 digest is 8 bytes that tell whether two images are the same, bit for bit, without moving either.
 
-The numbers are those of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom
+The elements are those of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014), whose state goes up by the same step each time, so that the n-th
 number can be had at once.
 """
@@ -20,12 +20,12 @@ SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 SCALE = np.float32(2.0**-24)  # of 24 bits, so that every number is exact in float32
 HALF = np.float32(0.5)
 THREADS = 256
-BLOCKS = 1024  # that walk over the numbers together
+BLOCKS = 1024  # that walk over the elements together, in steps of the grid
 
 
 @cuda.jit
 def fill(out, seed, start):
-    """Number start + i of a seed into out[i], from -0.5 to 0.5.
+    """Element start + i of a seed into out[i], from -0.5 to 0.5.
 
     Threads walk over `out` (n,) in steps of the whole grid: neighbours write neighbours, n * 4
     bytes are written and none is read.
@@ -39,12 +39,12 @@ def fill(out, seed, start):
 
 
 @cuda.jit
-def digest(words, totals):
-    """Add words[image, i] * (2 i + 1), modulo 2⁶⁴, to totals[image].
+def digest(pixels, totals):
+    """Add pixels[image, i] * (2 i + 1), modulo 2⁶⁴, to totals[image].
 
-    `words` (images, pixels) are the bits of the pixels; y of the grid is the image, its blocks in x
-    walk over the pixels. Whole numbers can be added in any order, so the digest is always the same.
-    Each word is read once.
+    `pixels` (images, pixels) are their bits, as uint32; y of the grid is the image, its blocks in x
+    walk over the pixels. Integers can be added in any order, so the digest is always the same.
+    Each pixel is read once.
     """
     total = cuda.shared.array(1, uint64)
     image = cuda.blockIdx.y
@@ -52,8 +52,8 @@ def digest(words, totals):
         total[0] = uint64(0)
     cuda.syncthreads()
     mine = uint64(0)
-    for i in range(cuda.grid(2)[0], words.shape[1], cuda.blockDim.x * cuda.gridDim.x):
-        mine += uint64(words[image, i]) * (uint64(2) * uint64(i) + uint64(1))
+    for i in range(cuda.grid(2)[0], pixels.shape[1], cuda.blockDim.x * cuda.gridDim.x):
+        mine += uint64(pixels[image, i]) * (uint64(2) * uint64(i) + uint64(1))
     cuda.atomic.add(total, 0, mine)
     cuda.syncthreads()
     if cuda.threadIdx.x == 0:
@@ -61,7 +61,7 @@ def digest(words, totals):
 
 
 def filled(shape: tuple[int, ...], seed: int, start: int):
-    """A device array of float32 with the numbers of a seed from `start` on, in C order."""
+    """A device array of float32 with the elements of a seed from `start` on, in C order."""
     out = cuda.device_array(shape, np.float32)
     blocks = min(BLOCKS, -(-out.size // THREADS))
     fill[blocks, THREADS](out.reshape(out.size), np.uint64(seed), np.uint64(start))
@@ -69,9 +69,9 @@ def filled(shape: tuple[int, ...], seed: int, start: int):
 
 
 def filled_by_numpy(shape: tuple[int, ...], seed: int, start: int) -> np.ndarray:
-    """The same numbers, bit for bit, as a NumPy array."""
+    """The same elements, bit for bit, as a NumPy array."""
     z = np.arange(start + 1, start + 1 + int(np.prod(shape)), dtype=np.uint64)
-    z *= STEP  # NumPy's whole numbers in arrays wrap at 2⁶⁴ as the GPU's do
+    z *= STEP  # NumPy's integers in arrays wrap at 2⁶⁴ as the GPU's do
     z += np.uint64(seed)
     z = (z ^ (z >> np.uint64(30))) * FIRST_FACTOR
     z = (z ^ (z >> np.uint64(27))) * SECOND_FACTOR
@@ -84,14 +84,14 @@ def digests(images, totals) -> None:
 
     Nothing is waited for. The images lie in C order.
     """
-    count, pixels = images.shape[0], images.shape[1] * images.shape[2]
-    words = images.view(np.uint32).reshape(count, pixels)
-    blocks = max(1, min(-(-pixels // THREADS), BLOCKS // count))
-    digest[(blocks, count), THREADS](words, totals)
+    count, size = images.shape[0], images.shape[1] * images.shape[2]
+    pixels = images.view(np.uint32).reshape(count, size)
+    blocks = max(1, min(-(-size // THREADS), BLOCKS // count))
+    digest[(blocks, count), THREADS](pixels, totals)
 
 
 def digests_by_numpy(images: np.ndarray) -> np.ndarray:
     """The digest of each of the images (n, rows, columns), float32: (n,), uint64."""
-    words = np.ascontiguousarray(images).view(np.uint32).reshape(len(images), -1)
-    weights = 2 * np.arange(words.shape[1], dtype=np.uint64) + np.uint64(1)
-    return (words.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
+    pixels = np.ascontiguousarray(images).view(np.uint32).reshape(len(images), -1)
+    weights = 2 * np.arange(pixels.shape[1], dtype=np.uint64) + np.uint64(1)
+    return (pixels.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)

@@ -2,7 +2,7 @@
 
 Memory is bounded whatever the number of images: each process works on one image at a time, and
 with a GPU so many stacks of images lie in memory that the processes share
-(`course_app.pipeline.shared_buffers`) as `tray_count` allows, at most `MOST_SHARED` bytes and an
+(`course_app.pipeline.shared_buffers`) as `buffer_count` allows, at most `MOST_SHARED` bytes and an
 eighth of the machine's.
 """
 
@@ -61,10 +61,10 @@ def batch_for(rows: int, columns: int, ranks: Sequence[int]) -> int:
     return max(1, min(LARGEST_BATCH, BATCH_BYTES // an_image))
 
 
-def tray_count(tray_bytes: int, needed: int) -> int:
+def buffer_count(buffer_bytes: int, needed: int) -> int:
     """How many stacks may lie in memory that processes share: at least 2, at most those needed."""
-    room = min(MOST_SHARED, memory() // 8)
-    return max(2, min(needed, room // tray_bytes))
+    most = min(MOST_SHARED, memory() // 8)
+    return max(2, min(needed, most // buffer_bytes))
 
 
 def feeders_for(gpus: int) -> int:

@@ -2,7 +2,7 @@
 
 On the CPU, or the simulated GPU, each image is rebuilt for itself, from its factors. On a GPU a
 stack is: `OnGpu` takes images, factorises them there (`course.kernels.svd`, float32) or takes the
-factors that CPUs computed in float64, rebuilds, and judges what came out. An image's results are
+factors that CPUs computed in float64, rebuilds, and measures what came out. An image's results are
 the same, bit for bit, in any stack. When the GPU's memory does not suffice, the stack is halved,
 and halved again, down to one image; only that is an error.
 """
@@ -35,7 +35,7 @@ def choose_engine(engine: str, gpus: int | None = None) -> tuple[str, str]:
     engine : str
         Of `ENGINES`, or "small": "auto", and so little to do that no GPU is worth its start.
     gpus : int, optional
-        How many GPUs are asked for.
+        How many GPUs are wanted.
 
     Raises
     ------
@@ -119,9 +119,9 @@ def by_simulator(
     for k in ranks:
         out = np.empty((len(u), u.shape[1], vt.shape[2]), dtype=np.float32)
         grid = step.grid(*out.shape[1:])
-        for place in range(len(u)):
-            part = np.ascontiguousarray(u[place, :, :k])
-            arguments = part, s[place, :k], vt[place, :k], k, out[place]
+        for image in range(len(u)):
+            part = np.ascontiguousarray(u[image, :, :k])
+            arguments = part, s[image, :k], vt[image, :k], k, out[image]
             trace(step.kernel, grid, step.block, *arguments)
         found.append(out)
     return found
@@ -156,17 +156,17 @@ def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
     if not step.lacks(many):
         ladder.reconstruct(u, s, vt, k, out=out, method=method)
         return
-    for place in range(count):
-        ladder.reconstruct(u[place], s[place], vt[place], k, out=out[place], method=method)
+    for image in range(count):
+        ladder.reconstruct(u[image], s[image], vt[image], k, out=out[image], method=method)
 
 
 class Halved:
-    """Does something with a stack, in halves when memory does not suffice for all of it.
+    """Does something with a stack, in two parts when memory does not suffice for all of it.
 
     Attributes
     ----------
     most : int
-        The longest stack that memory suffices for, as far as is known.
+        The longest stack that memory may suffice for: half of one for which it did not.
     """
 
     def __init__(self, most: int):
@@ -238,7 +238,7 @@ class Judged:
     ----------
     mse, ssim : ndarray, shape (r, n), float64
     pictures : dict of int to list of ndarray
-        Of the images that were asked for, by place: the image, and for each k an approximation,
+        Of the images that were wanted, by index: the image, and for each k an approximation,
         (rows, columns), float32.
     """
 
@@ -283,10 +283,10 @@ class OnGpu:
         lines : ndarray, shape (r, n or more, rows, 1 + columns), uint8
             Receives the scan lines.
         wanted : collection of int
-            Places of images that are given back with their reconstructions.
+            Indices of images that are given back with their reconstructions.
         sizes : ndarray, shape (n, 2), int32, optional
-            As a tray's: where it is not 0, an image is uint8 of that size, and brought to the
-            right one by the GPU.
+            As those of `SharedBuffers`: where it is not 0, an image is uint8 of that size, and the
+            GPU resizes it.
 
         Raises
         ------
@@ -306,9 +306,9 @@ class OnGpu:
                 self._memory.send(its, *(part[start:stop] for part in (images, *factors)))
                 for one in filter(wanted.__contains__, range(start, stop)):
                     found.pictures[one] = [self._memory.picture(one - start)]
-                for place, k in enumerate(self.ranks):
-                    its = self._memory.rebuilt(k, lines[place, start:stop])
-                    mse[place, start:stop], ssim[place, start:stop] = its
+                for rank, k in enumerate(self.ranks):
+                    its = self._memory.rebuilt(k, lines[rank, start:stop])
+                    mse[rank, start:stop], ssim[rank, start:stop] = its
                     for one in filter(wanted.__contains__, range(start, stop)):
                         found.pictures[one].append(self._memory.approximation(one - start))
             except Exception as error:
@@ -341,11 +341,11 @@ class _Memory:
             self.solver = Solver(batch, rows, columns)
 
     def send(self, sizes: np.ndarray | None, images: np.ndarray, *factors: np.ndarray) -> None:
-        """Bring images to the GPU, and their factors; where there are none, compute them."""
+        """Copy images to the GPU, and their factors; where there are none, compute them."""
         count = len(images)
         for there, here in zip(self.arrays[1:], factors, strict=False):
             there[:count].copy_to_device(np.ascontiguousarray(here))
-        self._bring(images, sizes)
+        self._copy_in(images, sizes)
         if self.solver is None:
             return
         from course.kernels.svd import NotConverged
@@ -355,15 +355,15 @@ class _Memory:
             self.arrays[0][count:].copy_to_device(nothing)
         try:
             self.solver(*self.arrays)
-        except NotConverged:  # no image is known for which this happens
+        except NotConverged:  # no image has been seen for which this happens
             r = self.arrays[2].shape[1]
             these = self.arrays[0][:count].copy_to_host()
             parts = zip(*(leading_svd(image, r) for image in these), strict=True)
             for there, its in zip(self.arrays[1:], parts, strict=True):
                 there[:count].copy_to_device(np.stack(its))
 
-    def _bring(self, images: np.ndarray, sizes: np.ndarray | None) -> None:
-        """Bring images to the GPU, and there to their size."""
+    def _copy_in(self, images: np.ndarray, sizes: np.ndarray | None) -> None:
+        """Copy images to the GPU, and resize them there."""
         count, rows, columns = images.shape
         there = self.arrays[0][:count]
         if sizes is None or not sizes.any():
@@ -376,27 +376,27 @@ class _Memory:
             self.pixels = cuda.device_array((self.batch, 4 * rows * columns), np.uint8)
         self.pixels[:count].copy_to_device(images.reshape(count, -1).view(np.uint8))
         resized(self.pixels[:count], cuda.to_device(sizes), rows, columns, out=there)
-        for place in np.flatnonzero(~sizes.any(axis=1)):
-            there[int(place)].copy_to_device(images[place])
+        for index in np.flatnonzero(~sizes.any(axis=1)):
+            there[int(index)].copy_to_device(images[index])
 
-    def picture(self, place: int) -> np.ndarray:
+    def picture(self, index: int) -> np.ndarray:
         """One of the images."""
-        return self.arrays[0][place].copy_to_host()
+        return self.arrays[0][index].copy_to_host()
 
     def rebuilt(self, k: int, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rebuild as many images as `lines` has room for: mean squared errors and SSIM."""
-        from course_app.kernels.image_quality import judged, measures
+        """Rebuild as many images as `lines` holds: mean squared errors and SSIM."""
+        from course_app.kernels.image_quality import measures, quality_of
 
         images, u, s, vt = (there[: len(lines)] for there in self.arrays)
         out = self.out[: len(lines)]
         rebuild_there(u, s, vt, k, out)
-        lines_there, sums = judged(images, out)
+        lines_there, sums = quality_of(images, out)
         lines_there.copy_to_host(lines)
         return measures(sums.copy_to_host(), *images.shape[1:])
 
-    def approximation(self, place: int) -> np.ndarray:
+    def approximation(self, index: int) -> np.ndarray:
         """One of the images that were rebuilt last."""
-        return self.out[place].copy_to_host()
+        return self.out[index].copy_to_host()
 
 
 # --- factors --------------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ def choose_svd(svd: str, engine: str, rows: int, columns: int) -> str:
 
 
 def kept_values(most: int, rows: int, columns: int) -> int:
-    """`most`, brought up to a multiple of 4, but no more than an image of a size has.
+    """`most`, rounded up to a multiple of 4, but no more than an image of a size has.
 
     So rows of u can be read 16 bytes at a time.
     """

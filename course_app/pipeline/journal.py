@@ -1,11 +1,11 @@
 """What a run has done, on disk, so that it can go on after it was killed.
 
-While a run is under way its results lie in a hidden folder inside the folder for results, with
+While a run goes on its results lie in a hidden folder inside the folder for results, with
 `journal.jsonl`: a first line with what the run was begun with, then a line for each image that is
 done. A picture is written and only then entered. So whatever moment the process dies at, what the
 journal names is whole, and what it does not name is done again.
 A killed process loses nothing that it wrote. For a power failure that holds only as far as the
-system had brought it to the disk; files that are missing or of another size are done again.
+system had written it to the disk; files that are missing or of another size are done again.
 What is found may be damaged, or somebody else's: lines count up to the first that could not be one
 of this program's, and no name leads out of the folder.
 
@@ -48,7 +48,7 @@ class Done:
     Attributes
     ----------
     image : int
-        Place in the list of files.
+        Index in the list of files.
     measures : list of (float, float, float)
         PSNR, SSIM and mean squared error for each k.
     bytes : list of int
@@ -68,7 +68,7 @@ def identity(
 ) -> dict[str, Any]:
     """What a run is begun with: settings; path, size, time and results' name of each.
 
-    A file that cannot be asked has a size of -1: it will be set aside.
+    A file that the system says nothing about has a size of -1: it will be set aside.
     """
     paths = real_paths(files)
     about = [[path, *_changed(f), name] for path, f, name in zip(paths, files, names, strict=True)]
@@ -115,7 +115,7 @@ class Journal:
     ----------
     folder : Path
     done : dict of int to Done
-        By the image's place.
+        By the image's index.
     moving : bool
         Whether all is done and the results are being moved to where they belong.
     """

@@ -1,8 +1,8 @@
 """Many images: rebuild each from its SVD, measure the quality, write everything or nothing.
 
-This is the front: what is asked for is checked, processes and GPUs work through the files
-(`course_app.pipeline.scheduler`), a journal (`course_app.pipeline.journal`) knows what is done,
-`course_app.pipeline.results` writes what is left.
+`reconstruct_images` checks the request, has processes and GPUs work through the files
+(`course_app.pipeline.scheduler`), keeps a journal of what is done (`course_app.pipeline.journal`),
+and writes table, grid and report (`course_app.pipeline.results`).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from course_app.pipeline.inputs import Inputs, gathered
 from course_app.pipeline.journal import Done, Journal
 from course_app.pipeline.results import GRID_FILE, GRID_RANKS, REPORT_FILE, TABLE_FILE, Report
 from course_app.pipeline.results import write_table as _write_table
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.workers import Workers
 
 SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
@@ -36,7 +36,7 @@ SMALLEST_SIDE = 7  # SSIM compares windows of 7x7 pixels
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is asked for, checked."""
+    """A request, checked."""
 
     files: list[Path]
     names: list[str]
@@ -66,7 +66,7 @@ def reconstruct_images(
     discard: bool = False,
     replace: bool = False,
     largest: float = LARGEST,
-    watch: Callable[[Line], Any] = lambda line: None,
+    watch: Callable[[Scheduler], Any] = lambda scheduler: None,
 ) -> Report:
     """Rebuild images from their k largest singular values and write the results to a folder.
 
@@ -85,7 +85,7 @@ def reconstruct_images(
     out : str or Path
         Folder for the results, made when it is not there.
     size, fit
-        Size of the images in pixels and how they are brought to it, as for `images.load_image`.
+        Size in pixels to which the images are scaled, and how, as for `images.load_image`.
     engine : {"auto", "gpu", "simulator", "numpy"}
         What rebuilds: "auto" takes the GPU where there is one and the images are enough to be
         worth its start, else NumPy.
@@ -103,7 +103,7 @@ def reconstruct_images(
     tell : callable
         Takes a sentence that the user should read before the work begins.
     scheduler : callable, optional
-        What has the files worked through, such as a `course_app.cluster.image_files.Spread`, whose
+        What has the files worked through, such as a `course_app.cluster.image_files.GroupScheduler`, whose
         workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch, good)``
         gives what is done. Its length are its workers. The results are the same.
     gpus : int, optional
@@ -116,8 +116,8 @@ def reconstruct_images(
     discard : bool
         After an error or an interruption leave nothing behind. Not together with `resume`.
     replace : bool
-        Put the results in the place of another run's, all of which are removed. Without it a folder
-        that holds such, or files of the results' names, is refused.
+        Replace the results of another run, all of which are removed. Without it a folder that holds
+        such, or files of the results' names, is refused.
     largest : float
         Megapixels; larger images are set aside before they are decoded.
     watch : callable
@@ -155,22 +155,22 @@ def reconstruct_images(
         if work / capacity.cores() < capacity.WORTH_A_GPU:
             engine = "small"
     with ExitStack() as stack:
-        crew = None
+        processes = None
         if scheduler is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
             # they begin to start while this process looks for a GPU
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
-            crew, each = stack.enter_context(Workers()), capacity.feeders_for(gpus or 1)
+            processes, each = stack.enter_context(Workers()), capacity.feeders_for(gpus or 1)
             if os.name == "posix" and (engine == "gpu" or svd == "gpu" or gpus):
-                # before it is known that there are so many, which takes 0.2 s
-                crew.add_gpus(gpus or 1, each)
-            crew.add(count)
+                # before the driver has said that there are so many, which takes 0.2 s
+                processes.add_gpus(gpus or 1, each)
+            processes.add(count)
         kind, engine_name = choose_engine(engine, gpus)
         svd = choose_svd(svd, kind, *size)
-        if crew and kind == "gpu" and os.name != "posix":
-            crew.close()  # no file without a name can be handed on there: this process does it all
-            crew = None
-        if crew and kind == "gpu" and not crew.gpus:
-            crew.add_gpus(gpus or 1, each)
+        if processes and kind == "gpu" and os.name != "posix":
+            processes.close()  # they cannot inherit a file without a name: this one does it all
+            processes = None
+        if processes and kind == "gpu" and not processes.gpus:
+            processes.add_gpus(gpus or 1, each)
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
@@ -182,7 +182,12 @@ def reconstruct_images(
             size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd, largest
         )
         how = _How(
-            batch or capacity.batch_for(*size, ranks), gpus or 1, crew, scheduler, progress, watch
+            batch or capacity.batch_for(*size, ranks),
+            gpus or 1,
+            processes,
+            scheduler,
+            progress,
+            watch,
         )
         try:
             return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
@@ -204,10 +209,10 @@ class _How:
 
     batch: int
     gpus: int
-    crew: Workers | None
+    workers: Workers | None
     scheduler: Any
     progress: Callable[[list[Path]], Iterable[Path]]
-    watch: Callable[[Line], Any]
+    watch: Callable[[Scheduler], Any]
 
 
 def _reconstruct(
@@ -224,7 +229,7 @@ def _reconstruct(
             results_of = (name for names in journal.outputs(begun) for name in names)
             resuming.check(out, results_of, journal.fingerprint(begun), replace)
             if job.svd == "cpu":
-                at_once = len(how.crew) if how.crew else 1
+                at_once = len(how.workers) if how.workers else 1
                 words = capacity.long_svds(*plan.size, len(plan.files) - already, at_once)
                 if words:
                     tell(words)
@@ -292,15 +297,15 @@ def _work_through(
         for image, (file, names) in enumerate(zip(plan.files, outputs, strict=True))
         if image not in kept.done
     ]
-    line: Iterable[Done]
+    done_ones: Iterable[Done]
     if how.scheduler is not None and len(plan.files) > 1:
-        line = how.scheduler(job, todo, how.batch, good)
+        done_ones = how.scheduler(job, todo, how.batch, good)
     else:
-        line = Line(job, todo, how.crew, how.batch, how.gpus, good)
-        how.watch(line)
+        done_ones = Scheduler(job, todo, how.workers, how.batch, how.gpus, good)
+        how.watch(done_ones)
     # An image alone may have all threads of the linear algebra; more images have one each.
     with threads.kept(), threads.one_thread() if len(plan.files) > 1 else nullcontext():
-        with closing(iter(line)) as finished:
+        with closing(iter(done_ones)) as finished:
             for _ in how.progress([task.file for task in todo]):
                 done = next(finished)
                 try:

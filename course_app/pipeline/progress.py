@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from course_app.pipeline.capacity import duration
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 
 EVERY = 30.0  # seconds between lines
 SEEN = 8  # images until the times of stages say something
@@ -25,17 +25,19 @@ class Watch:
 
     def __init__(self, file: TextIO, clock: Callable[[], float] = time.monotonic):
         self.file, self.clock = file, clock
-        self.line: Line | None = None
+        self.scheduler: Scheduler | None = None
         self._seen = 0
 
-    def watch(self, line: Line) -> None:
+    def watch(self, scheduler: Scheduler) -> None:
         """Look at what works on the images from now on."""
-        self.line = line
+        self.scheduler = scheduler
 
     @property
     def slowest(self) -> str | None:
         """The stage that takes most of the time; None as long as too little was seen."""
-        return self.line.slowest() if self.line is not None and self._seen >= SEEN else None
+        return (
+            self.scheduler.slowest() if self.scheduler is not None and self._seen >= SEEN else None
+        )
 
     def __call__(self, files: list[Path]) -> Iterator[Path]:
         """Give the files, and show how many are done."""

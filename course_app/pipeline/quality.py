@@ -25,7 +25,7 @@ SHIFT = np.float32(0.5)
 
 
 class Judged(NamedTuple):
-    """What is known of an approximation.
+    """How good an approximation is, and its pixels.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Judged(NamedTuple):
     lines: np.ndarray
 
 
-def judged(image: np.ndarray, approximations: Sequence[np.ndarray]) -> list[Judged]:
+def quality_of(image: np.ndarray, approximations: Sequence[np.ndarray]) -> list[Judged]:
     """How good approximations of an image are, and their pixels.
 
     Parameters
@@ -110,8 +110,8 @@ def _similarity(x: np.ndarray, of_x: tuple[np.ndarray, np.ndarray], y: np.ndarra
     d = x - y
     mean_d, squares_d = _moments(d)
     mean_y, squares_y = mean_x - mean_d, _means(y * y)
-    apart = mean_d * mean_d
-    squares_d -= apart
+    squared_mean = mean_d * mean_d
+    squares_d -= squared_mean
     squares_d *= unbiased  # the variance of d
     squares_y += squares_x
     squares_y -= mean_x * mean_x
@@ -125,10 +125,10 @@ def _similarity(x: np.ndarray, of_x: tuple[np.ndarray, np.ndarray], y: np.ndarra
     mean_y *= mean_y
     bright += mean_y
     bright += C1
-    apart /= bright
+    squared_mean /= bright
     np.subtract(1, squares_d, out=squares_d)
-    np.subtract(1, apart, out=apart)
-    squares_d *= apart
+    np.subtract(1, squared_mean, out=squared_mean)
+    squares_d *= squared_mean
     return float(squares_d.mean(dtype=np.float64))
 
 

@@ -188,7 +188,7 @@ def write_table(qualities: list[Quality], path: Path) -> None:
 
 
 def write_report(report: Report, settings: dict[str, Any], begun_with: str, path: Path) -> None:
-    """Write a JSON file: what was asked for, what was rebuilt, what was set aside and why.
+    """Write a JSON file: the settings, what was rebuilt, what was set aside and why.
 
     It has a checksum of itself and of the table beside it.
     """
@@ -248,7 +248,7 @@ def begun_with(out: Path) -> str | None:
 
 
 def is_whole(out: Path) -> bool:
-    """Whether report and table of a finished run are as it left them, as far as that is known."""
+    """Whether report and table of a finished run are as it left them, as far as they tell."""
     content = _report(out)
     its = content.pop("checksum", None)  # none of a report that cannot be read
     return its is None or (is_file(out / TABLE_FILE) and its == _checksum(content, out))
@@ -371,7 +371,7 @@ def _picture(cell: np.ndarray) -> Image.Image:
 
 
 def _font() -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
-    """Letters of many scripts, which Matplotlib brings; it need not be imported for them."""
+    """Letters of many scripts, a file of Matplotlib's, which need not be imported for it."""
     found = importlib.util.find_spec("matplotlib")
     if found is not None and found.origin:
         letters = Path(found.origin).parent / "mpl-data/fonts/ttf/DejaVuSans.ttf"

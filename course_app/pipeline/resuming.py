@@ -98,8 +98,8 @@ def _in_common(was: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def _same(begun: dict[str, Any]) -> dict[tuple[Any, ...], int]:
-    """The place of each image, by what must not change."""
-    return {tuple(file[:3]): place for place, file in enumerate(begun["files"]) if file[1] >= 0}
+    """The index of each image, by what must not change."""
+    return {tuple(file[:3]): index for index, file in enumerate(begun["files"]) if file[1] >= 0}
 
 
 def _taken_up(found: Unfinished, out: Path) -> Journal:
@@ -107,7 +107,7 @@ def _taken_up(found: Unfinished, out: Path) -> Journal:
     os.truncate(found.folder / journal.FILE, found.whole)  # half a line, where it was killed
     done, names, moving = found.done(), found.names, found.moving
     if moving and not _all_there(done, names, found.folder, out):
-        _bring_back(found, out)
+        _undo_move(found, out)
         moving = False
     if not moving:
         done = {i: its for i, its in done.items() if journal.is_there(its, names[i], found.folder)}
@@ -120,18 +120,18 @@ def _all_there(done: dict[int, Done], names: list[list[str]], folder: Path, out:
     for image, its in done.items():
         there += zip(names[image], its.bytes)
     return len(done) == len(names) and all(
-        any(journal.is_file(place / name, size) for place in (folder, out)) for name, size in there
+        any(journal.is_file(where / name, size) for where in (folder, out)) for name, size in there
     )
 
 
 def _take_over(kept: Journal, begun: dict[str, Any], other: Unfinished, out: Path) -> None:
     """Move what another run has of the same images, and enter it."""
-    names, new_names, places = other.names, outputs(begun), _same(begun)
+    names, new_names, indices = other.names, outputs(begun), _same(begun)
     done = other.done()
     if other.moving:
-        _bring_back(other, out)
+        _undo_move(other, out)
     for was, image in _same(other.begun).items():
-        now = places.get(was)
+        now = indices.get(was)
         its = done.get(image)
         if now is None or its is None or now in kept.done:
             continue
@@ -145,7 +145,7 @@ def _take_over(kept: Journal, begun: dict[str, Any], other: Unfinished, out: Pat
         kept.add(replace(its, image=now))
 
 
-def _bring_back(found: Unfinished, out: Path) -> None:
+def _undo_move(found: Unfinished, out: Path) -> None:
     """Undo the move of a run's results, and that it began."""
     names = found.names
     for image, its in found.done().items():
@@ -264,7 +264,7 @@ def check(out: Path, names: Iterable[str], fingerprint: str, replace: bool) -> N
 
 
 def move(kept: journal.Journal, names: list[str], out: Path) -> None:
-    """Put results in the place of others; once that has begun, a later run can end it."""
+    """Replace others' results by these; once that has begun, a later run can end it."""
     if not kept.moving:
         kept.begin_moving()
     for name in _of_others(kept, out) - set(names):

@@ -1,15 +1,15 @@
-"""The way of many images through the stages: who does what next, what waits, what was lost.
+"""Schedules the images of a job: who does what next, what waits, what has to be done again.
 
 Without a GPU each process takes some images and does everything with them (`stages.whole`):
 
     files ── processes: decode, factorise, rebuild, judge, save ── done
 
-With one they do what comes before and after it, and stacks of images wait in trays between:
+With one they do what comes before and after it, and stacks of images wait in shared buffers:
 
     files ── processes: decode ── ▤▤▤ ── GPU: factorise, rebuild, judge ── ▤▤▤ ── processes: save
 
-There are so many trays as memory has room for. A process that could take new images and finds no
-tray free waits: however many files there are, only so many images are in memory. What waits to be
+There are as many buffers as memory holds. A process that could take new images and finds no buffer
+free waits: however many files there are, only so many images are in memory. What waits to be
 written comes first. While the GPU is made ready, which takes a second or two, processes decode.
 
 Where a process ends over some images, or the machine is short of memory or files, they are done
@@ -18,8 +18,8 @@ a shortage fewer processes go on meanwhile. An image over which a process ends b
 so is set aside. One for which the machine does not suffice even so is not: that is an error, raised
 when all others are done. A GPU has processes of its own, too: its launches wait for nobody
 here, and where there are cores enough for several, one copies while another one's kernels run. A
-thread of this process waits for each of the others; whoever iterates over a `Line` takes
-what is done.
+thread of this process waits for each of the others; whoever iterates over a `Scheduler` takes what
+is done.
 """
 
 import queue
@@ -37,33 +37,33 @@ from course_app.pipeline.stages import Job, Shown, Task
 from course_app.pipeline.worker import Answer, Work, done
 from course_app.pipeline.workers import Ended, Hand, Workers
 
-PIECE = 4  # images that a process is given at once
-GPU_PIECE = 16  # where a GPU computes: what is left for processes is soon done
+CHUNK = 4  # images that a process takes at once
+GPU_CHUNK = 16  # where a GPU computes: what is left for processes is soon done
 LARGE = 512 * 512  # pixels: of such images it gets one
 MOST_ENDED = 2  # processes that may end over one stack of a GPU
 ALONE = ", with no other at work"
-MOST_IN_A_ROW = 3  # shortages of one process until all images are taken to meet them
+MOST_IN_A_ROW = 3  # shortages of one process, after which none is expected to end
 
-Item = tuple[int, Task]  # place in a tray
+Item = tuple[int, Task]  # slot in a buffer
 Compute = Callable[[Work], Answer]
 
 
 @dataclass
 class _Filling:
-    """A tray whose images are being read: what is not back yet, what is there."""
+    """A buffer whose images are being read: chunks that are in flight, images that are there."""
 
-    pieces: int
+    chunks: int
     good: list[Item]
 
 
-class Line:
+class Scheduler:
     """All images of a job, worked through.
 
     Parameters
     ----------
     job : Job
     todo : sequence of Task
-    crew : Workers, optional
+    workers : Workers, optional
         Processes that do the CPU's work; without it this one does, one image after the other.
     batch : int
         The longest stack on a GPU.
@@ -82,18 +82,18 @@ class Line:
     """
 
     def __init__(
-        self, job: Job, todo: Sequence[Task], crew: Workers | None, batch: int, gpus: int = 1,
+        self, job: Job, todo: Sequence[Task], workers: Workers | None, batch: int, gpus: int = 1,
         good: Sequence[int] = (),
     ):  # fmt: skip
-        crew = crew or None  # one without a process can do nothing
-        self.job, self.crew, self.batch = job, crew, max(1, min(batch, len(todo)))
+        workers = workers or None  # without a process they can do nothing
+        self.job, self.workers, self.batch = job, workers, max(1, min(batch, len(todo)))
         self.seconds: Counter[str] = Counter()
         self.shown = Shown(tuple(good))
         self.error: BaseException | None = None
         self.gpus = gpus if job.engine == "gpu" else 0
         self.feeders = max(1, len(self._feeders()))
         self._todo, self._left = deque(todo), len(todo)
-        self._hands = len(crew) if crew else 0  # processes that did not end for want of memory
+        self._hands = len(workers) if workers else 0  # less those that ended for want of memory
         self._again: deque[Task] = deque()  # to be done when all else is
         self._alone: Task | None = None  # the one of them that is being done
         self._failed: list[tuple[Task, BaseException]] = []
@@ -103,15 +103,15 @@ class Line:
         self._filled: deque[tuple[int, list[Item]]] = deque()
         self._free: deque[int] = deque()
         self._unused: deque[int] = deque()
-        self._saving: dict[int, int] = {}  # trays, and pieces of them that are being written
+        self._saving: dict[int, int] = {}  # buffers, and chunks of them that are being written
         self._computed: dict[int, list[tuple[float, float, float]]] = {}  # images, their measures
         self._stopped = False
         self._changed = threading.Condition()
         self._finished: queue.SimpleQueue[list[Done] | None] = queue.SimpleQueue()
-        self.trays: SharedBuffers | None = None
-        piece = GPU_PIECE if self.gpus else PIECE
-        piece = 1 if job.size[0] * job.size[1] > LARGE else piece
-        self._piece = max(1, min(piece, len(todo) // (2 * len(crew)))) if crew else 1
+        self.buffers: SharedBuffers | None = None
+        chunk = GPU_CHUNK if self.gpus else CHUNK
+        chunk = 1 if job.size[0] * job.size[1] > LARGE else chunk
+        self._chunk = max(1, min(chunk, len(todo) // (2 * len(workers)))) if workers else 1
 
     # ------------------------------------------------------------------ all of it
     def __iter__(self) -> Iterator[Done]:
@@ -124,12 +124,12 @@ class Line:
         """
         if not self._left:
             return
-        self._make_room()
-        if self.crew is None:
+        self._allocate_buffers()
+        if self.workers is None:
             yield from self._here_alone()
             return
         threads = [
-            *(self._thread(self._attend, hand) for hand in self.crew.hands),
+            *(self._thread(self._attend, hand) for hand in self.workers.hands),
             *(self._thread(self._feed, by) for by in self._feeders()),
         ]
         left = self._left  # which they count down
@@ -161,32 +161,32 @@ class Line:
             self._stopped, self.error = True, error
             self._changed.notify_all()
         self._finished.put(None)
-        if self.crew is not None:
-            self.crew.stop()
+        if self.workers is not None:
+            self.workers.stop()
 
     def slowest(self) -> str | None:
-        """The stage that takes most of the time; None as long as nothing is known."""
+        """The stage that takes most of the time; None as long as nothing is done."""
         with self._changed:
             seconds = Counter(self.seconds)
         gpu = seconds.pop("gpu", 0.0) / self.feeders
         total = sum(seconds.values())
         if not total:
             return None
-        each = total / (len(self.crew) if self.crew else 1)
+        each = total / (len(self.workers) if self.workers else 1)
         return "gpu" if gpu > each else max(seconds, key=seconds.__getitem__)
 
-    def _make_room(self) -> None:
+    def _allocate_buffers(self) -> None:
         if not self.gpus:
             return
         job = self.job
         r = 0 if job.svd == "gpu" else kept_values(max(job.ranks), *job.size)
-        if self.crew is None:
-            self.trays = SharedBuffers(Layout(1, self.batch, job.size, len(job.ranks), r))
+        if self.workers is None:
+            self.buffers = SharedBuffers(Layout(1, self.batch, job.size, len(job.ranks), r))
         else:
             layout = Layout.within_memory(self.batch, job.size, len(job.ranks), r, self._left)
-            self.crew.shared.begin(layout)
-            self.trays = SharedBuffers(layout, self.crew.shared.descriptor)
-        self._unused = deque(range(self.trays.layout.count))
+            self.workers.shared.begin(layout)
+            self.buffers = SharedBuffers(layout, self.workers.shared.descriptor)
+        self._unused = deque(range(self.buffers.layout.count))
 
     def _thread(self, work: Callable[[object], None], of: object) -> threading.Thread:
         def run() -> None:
@@ -198,7 +198,7 @@ class Line:
         return threading.Thread(target=run, name=f"course{work.__name__}", daemon=True)
 
     def _here_alone(self) -> Iterator[Done]:
-        """In this process, one piece of work after the other."""
+        """In this process, one chunk after the other."""
         if self.gpus:
             gpus_cuda()
             compute = self._here()
@@ -208,7 +208,7 @@ class Line:
                 self._compute(compute, *self._filled.popleft())
             work = self._next(wait=False)
             if work is not None:
-                self._take(work, done(self.job, work, self.trays))
+                self._take(work, done(self.job, work, self.buffers))
             while not self._finished.empty():
                 found = self._finished.get()
                 if found is None:  # it was stopped
@@ -220,8 +220,8 @@ class Line:
 
     # ------------------------------------------------------------------ work for processes
     def _attend(self, hand: Hand) -> None:
-        """Give one process its work, piece by piece."""
-        hand.begin(self.job, self.trays.layout if self.trays else None)
+        """Give one process its work, chunk by chunk."""
+        hand.begin(self.job, self.buffers.layout if self.buffers else None)
         while (work := self._next(hand)) is not None:
             try:
                 answer = hand.do(work)
@@ -239,18 +239,18 @@ class Line:
         self._changed.notify_all()
 
     def _next(self, hand: Hand | None = None, wait: bool = True) -> Work | None:
-        """A piece of work, what waits to be written first; None when all is done."""
+        """The next chunk, first one that waits to be written; None when all is done."""
         with self._changed:
             while not self._stopped and self._left:
                 if self._works:
                     return replace(self._works.popleft(), good=self.shown.first)
                 if self._todo and not self.gpus:
                     items = [
-                        (0, self._todo.popleft()) for _ in range(min(self._piece, len(self._todo)))
+                        (0, self._todo.popleft()) for _ in range(min(self._chunk, len(self._todo)))
                     ]
                     return Work("whole", items, good=self.shown.first)
-                if self._todo and (tray := self._free_tray()) is not None:
-                    self._open_tray(tray)
+                if self._todo and (buffer := self._free_buffer()) is not None:
+                    self._open_buffer(buffer)
                     continue
                 if self._left == len(self._again):  # nobody is at work
                     if hand is not None and self._hands > 1:
@@ -263,28 +263,28 @@ class Line:
                 self._changed.wait()
         return None
 
-    def _free_tray(self) -> int | None:
-        """A tray that was used before, or for which there is memory."""
+    def _free_buffer(self) -> int | None:
+        """A buffer that was used before, or for which there is memory."""
         if self._free:
             return self._free.popleft()
         if not self._unused:
             return None
-        tray = self._unused.popleft()
-        if self.crew is None or self.crew.shared.reserve(tray):
-            return tray
+        buffer = self._unused.popleft()
+        if self.workers is None or self.workers.shared.reserve(buffer):
+            return buffer
         self._unused.clear()
         return None
 
-    def _open_tray(self, tray: int) -> None:
-        """Make pieces of work of the next images, with places in a tray."""
-        items = [(place, self._todo.popleft()) for place in range(min(self.batch, len(self._todo)))]
-        pieces = self._pieces(items)
-        self._filling[tray] = _Filling(len(pieces), [])
-        self._works.extend(Work("fill", piece, tray) for piece in pieces)
+    def _open_buffer(self, buffer: int) -> None:
+        """Cut the next images into chunks, with slots in a buffer."""
+        items = [(slot, self._todo.popleft()) for slot in range(min(self.batch, len(self._todo)))]
+        chunks = self._chunks(items)
+        self._filling[buffer] = _Filling(len(chunks), [])
+        self._works.extend(Work("fill", chunk, buffer) for chunk in chunks)
         self._changed.notify_all()
 
-    def _pieces(self, items: list[Item]) -> list[list[Item]]:
-        return [items[start : start + self._piece] for start in range(0, len(items), self._piece)]
+    def _chunks(self, items: list[Item]) -> list[list[Item]]:
+        return [items[start : start + self._chunk] for start in range(0, len(items), self._chunk)]
 
     def _take(self, work: Work, answer: Answer) -> bool:
         """Take an answer; whether the machine was short of something."""
@@ -297,16 +297,16 @@ class Line:
                 self._finish(answer.found)
             elif work.kind == "fill":
                 its = [*zip(work.items, answer.found, strict=True)]
-                self._filling[work.tray].good += [item for item, found in its if found is None]
+                self._filling[work.buffer].good += [item for item, found in its if found is None]
                 self._finish([found for _, found in its if found is not None])
-                self._piece_filled(work.tray)
+                self._chunk_filled(work.buffer)
             elif work.kind == "compute":
                 for (_, task), measures in zip(work.items, answer.found, strict=True):
                     self._computed[task.image] = measures
                     self.shown.add(task.image)
-                pieces = self._pieces(work.items)
-                self._saving[work.tray] = len(pieces)
-                self._works.extendleft(Work("save", piece, work.tray) for piece in pieces)
+                chunks = self._chunks(work.items)
+                self._saving[work.buffer] = len(chunks)
+                self._works.extendleft(Work("save", chunk, work.buffer) for chunk in chunks)
                 self._changed.notify_all()
             else:
                 self._finish(
@@ -315,7 +315,7 @@ class Line:
                         for (_, task), sizes in zip(work.items, answer.found, strict=True)
                     ]
                 )
-                self._piece_saved(work.tray)
+                self._chunk_saved(work.buffer)
             return False
 
     def _finish(self, found: list[Done]) -> None:
@@ -331,23 +331,23 @@ class Line:
             if self._failed:
                 self.stop(_missed(self._failed))
 
-    def _piece_filled(self, tray: int) -> None:
-        filling = self._filling[tray]
-        filling.pieces -= 1
-        if filling.pieces:
+    def _chunk_filled(self, buffer: int) -> None:
+        filling = self._filling[buffer]
+        filling.chunks -= 1
+        if filling.chunks:
             return
-        del self._filling[tray]
+        del self._filling[buffer]
         if filling.good:
-            self._filled.append((tray, sorted(filling.good, key=lambda item: item[0])))
+            self._filled.append((buffer, sorted(filling.good, key=lambda item: item[0])))
         else:
-            self._free.append(tray)
+            self._free.append(buffer)
         self._changed.notify_all()
 
-    def _piece_saved(self, tray: int) -> None:
-        self._saving[tray] -= 1
-        if not self._saving[tray]:
-            del self._saving[tray]
-            self._free.append(tray)
+    def _chunk_saved(self, buffer: int) -> None:
+        self._saving[buffer] -= 1
+        if not self._saving[buffer]:
+            del self._saving[buffer]
+            self._free.append(buffer)
             self._changed.notify_all()
 
     def _lost(self, work: Work, error: BaseException) -> bool:
@@ -373,9 +373,9 @@ class Line:
             reason = f"cannot be read: a process {error}{ALONE}"
             self._finish([Done(tasks[0].image, [], [], reason)])
         if work.kind == "fill":
-            self._piece_filled(work.tray)
+            self._chunk_filled(work.buffer)
         elif work.kind == "save":
-            self._piece_saved(work.tray)
+            self._chunk_saved(work.buffer)
         if self._in_a_row >= MOST_IN_A_ROW or (self._failed and not self._left):
             self.stop(_missed(self._failed or [(tasks[0], error)]))
         self._changed.notify_all()
@@ -386,12 +386,12 @@ class Line:
         """What works for the GPUs: processes; or, by its number, this one, which keeps it ready."""
         if not self.gpus:
             return ()
-        return (self.crew.gpus if self.crew else None) or range(self.gpus)
+        return (self.workers.gpus if self.workers else None) or range(self.gpus)
 
     def _feed(self, by: Hand | int) -> None:
         """Give a GPU stacks."""
         if isinstance(by, Hand):
-            by.begin(self.job, self.trays.layout)
+            by.begin(self.job, self.buffers.layout)
             self._feed_by(partial(self._there, by))
         else:
             with gpus_cuda().gpus[by]:
@@ -404,7 +404,7 @@ class Line:
     def _here(self) -> Compute:
         """What computes stacks in this process."""
         on_gpu = OnGpu(self.job.size, self.job.ranks, self.batch, self.job.svd)
-        return lambda work: done(self.job, work, self.trays, on_gpu)
+        return lambda work: done(self.job, work, self.buffers, on_gpu)
 
     def _there(self, hand: Hand, work: Work) -> Answer:
         """Have a process compute a stack, and another one when it ends."""
@@ -423,9 +423,9 @@ class Line:
                 self._changed.wait()
         return None
 
-    def _compute(self, compute: Compute, tray: int, items: list[Item]) -> None:
-        """Have a tray's images rebuilt and judged; then they wait to be written."""
-        work = Work("compute", items, tray, self.shown.first)
+    def _compute(self, compute: Compute, buffer: int, items: list[Item]) -> None:
+        """Have a buffer's images rebuilt and judged; then they wait to be written."""
+        work = Work("compute", items, buffer, self.shown.first)
         answer = compute(work)
         if answer.error is not None:
             raise answer.error

@@ -1,9 +1,9 @@
-"""Stacks of images in memory that several processes share: trays, of so many places each.
+"""Stacks of images in memory that several processes share: buffers, of so many slots each.
 
 The memory is a file without a name: whoever has it open sees it, and when all of them have ended,
 however they ended, nothing is left. Linux keeps it in memory alone (`memfd_create`); elsewhere it
-lies in the folder for temporary files. A tray's bytes are asked for before it is used: where there
-are no more, those that there are have to do, and no process ends for it.
+lies in the folder for temporary files. A buffer's bytes are allocated before it is used: where
+there are no more, the buffers that there are have to do, and no process ends for it.
 """
 
 import errno
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_app.pipeline.capacity import tray_count
+from course_app.pipeline.capacity import buffer_count
 
 ALIGNED = 4096  # bytes: each array begins at a page
 MOST_SHRUNK = 4  # `course_app.kernels.resize.MOST`, which is not imported before a GPU is used
 
 
 def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
-    """Whether an image fits into a place for others of a size, and a GPU can bring it to that."""
+    """Whether an image fits into a slot for others of a size, and a GPU can resize it to that."""
     sides = zip(levels.shape, size, strict=True)
     return (
         levels.dtype == np.uint8
@@ -33,12 +33,12 @@ def goes_as_it_is(levels: np.ndarray, size: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """Buffers in shared memory, and what a place in them holds.
+    """Buffers in shared memory, and what a slot of them holds.
 
     Attributes
     ----------
     count, batch : int
-        Buffers, and places in each.
+        Buffers, and slots in each.
     size : (int, int)
     ranks : int
         Reconstructions of each image.
@@ -54,38 +54,38 @@ class Layout:
 
     def shapes(self) -> list[tuple[tuple[int, ...], type]]:
         """Of images, sizes, scan lines and the three factors: shape and type."""
-        (rows, columns), all_places = self.size, (self.count, self.batch)
+        (rows, columns), all_slots = self.size, (self.count, self.batch)
         arrays: list[tuple[tuple[int, ...], type]] = [
-            ((*all_places, rows, columns), np.float32),
-            ((*all_places, 2), np.int32),
+            ((*all_slots, rows, columns), np.float32),
+            ((*all_slots, 2), np.int32),
             ((self.count, self.ranks, self.batch, rows, 1 + columns), np.uint8),
         ]
         if self.kept:
             parts = (rows, self.kept), (self.kept,), (self.kept, columns)
-            arrays += [((*all_places, *part), np.float32) for part in parts]
+            arrays += [((*all_slots, *part), np.float32) for part in parts]
         return arrays
 
     @property
     def bytes(self) -> int:
-        """Of all trays."""
+        """Of all buffers."""
         return sum(map(_rounded, self.shapes()))
 
     @classmethod
     def within_memory(
         cls, batch: int, size: tuple[int, int], ranks: int, kept: int, images: int
     ) -> "Layout":
-        """As many trays as memory has room for, at most those that so many images fill."""
+        """As many buffers as memory holds, at most those that so many images fill."""
         one = cls(1, batch, size, ranks, kept).bytes
-        return cls(tray_count(one, -(-images // batch)), batch, size, ranks, kept)
+        return cls(buffer_count(one, -(-images // batch)), batch, size, ranks, kept)
 
 
 def _rounded(array: tuple[tuple[int, ...], type]) -> int:
-    shape, kind = array
-    return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // ALIGNED) * ALIGNED
+    shape, dtype = array
+    return -(-int(np.prod(shape)) * np.dtype(dtype).itemsize // ALIGNED) * ALIGNED
 
 
 class SharedBuffers:
-    """The arrays of trays.
+    """The arrays of the buffers.
 
     Parameters
     ----------
@@ -95,11 +95,11 @@ class SharedBuffers:
 
     Attributes
     ----------
-    images : ndarray, shape (trays, batch, rows, columns), float32
-        Or, in the same bytes, 8-bit grey levels of another size, for a GPU that brings them to it.
-    sizes : ndarray, shape (trays, batch, 2), int32
+    images : ndarray, shape (buffers, batch, rows, columns), float32
+        Or, in the same bytes, 8-bit grey levels of another size, which a GPU resizes.
+    sizes : ndarray, shape (buffers, batch, 2), int32
         That size; 0, 0 for an image that has the right one.
-    lines : ndarray, shape (trays, ranks, batch, rows, 1 + columns), uint8
+    lines : ndarray, shape (buffers, ranks, batch, rows, 1 + columns), uint8
     factors : tuple of ndarray
         u, s and vt, or nothing.
     """
@@ -108,26 +108,26 @@ class SharedBuffers:
         self.layout = layout
         memory = mmap.mmap(-1 if file is None else file, layout.bytes)
         arrays, start = [], 0
-        for shape, kind in layout.shapes():
+        for shape, dtype in layout.shapes():
             count = int(np.prod(shape))
-            arrays.append(np.frombuffer(memory, kind, count, start).reshape(shape))
-            start += _rounded((shape, kind))
+            arrays.append(np.frombuffer(memory, dtype, count, start).reshape(shape))
+            start += _rounded((shape, dtype))
         self.images, self.sizes, self.lines, *factors = arrays
         self.factors = tuple(factors)
 
-    def put(self, tray: int, place: int, levels: np.ndarray) -> None:
-        """Put an image into its place: float32 of the right size, or uint8 with no more bytes."""
-        there = self.images[tray, place]
+    def store(self, buffer: int, slot: int, levels: np.ndarray) -> None:
+        """Store an image in its slot: float32 of the right size, or uint8 with no more bytes."""
+        there = self.images[buffer, slot]
         if levels.dtype == np.uint8:
             there.reshape(-1).view(np.uint8)[: levels.size] = levels.reshape(-1)
-            self.sizes[tray, place] = levels.shape
+            self.sizes[buffer, slot] = levels.shape
         else:
             there[...] = levels
-            self.sizes[tray, place] = 0
+            self.sizes[buffer, slot] = 0
 
 
 class SharedFile:
-    """The file in which trays lie, empty until `begin`.
+    """The file in which the buffers lie, empty until `begin`.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class SharedFile:
 
     def __init__(self) -> None:
         if sys.platform == "linux":
-            self.descriptor = os.memfd_create("course-trays")
+            self.descriptor = os.memfd_create("course-buffers")
         else:
             with tempfile.TemporaryFile() as file:
                 self.descriptor = os.dup(file.fileno())
@@ -148,25 +148,25 @@ class SharedFile:
         os.ftruncate(self.descriptor, 0)
         os.ftruncate(self.descriptor, layout.bytes)
 
-    def reserve(self, tray: int) -> bool:
-        """Take memory for a tray; False where there is no more.
+    def reserve(self, buffer: int) -> bool:
+        """Allocate a buffer's memory; False where there is no more.
 
         Raises
         ------
         MemoryError
-            Where there is not enough for two trays.
+            Where there is not enough for two buffers.
         """
         start = 0
         try:
-            for shape, kind in self.layout.shapes():
-                size = int(np.prod(shape[1:])) * np.dtype(kind).itemsize
+            for shape, dtype in self.layout.shapes():
+                size = int(np.prod(shape[1:])) * np.dtype(dtype).itemsize
                 if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(self.descriptor, start + tray * size, size)
-                start += _rounded((shape, kind))
+                    os.posix_fallocate(self.descriptor, start + buffer * size, size)
+                start += _rounded((shape, dtype))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT):
                 raise
-            if tray < 2:
+            if buffer < 2:
                 needed = 2 * self.layout.bytes / self.layout.count / 2**20
                 raise MemoryError(
                     f"there is no room for {needed:,.0f} MiB of memory that processes share "

@@ -1,6 +1,6 @@
 """What is done with an image, stage by stage: decode, factorise, rebuild, judge, save.
 
-`whole` does all of it with one image, on the CPU. Where a GPU computes, `fill` brings images to
+`whole` does all of it with one image, on the CPU. Where a GPU computes, `fill` stores images in
 memory that processes share (`course_app.pipeline.shared_buffers`), the GPU rebuilds and judges
 whole stacks (`course_app.pipeline.engines`), and `save` writes what it left there. Any process can
 do each of them: `course_app.pipeline.worker` has them done by several,
@@ -42,7 +42,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """An image to rebuild: its place in the list, its file, the files that it becomes."""
+    """An image to rebuild: its index in the list, its file, the files that it becomes."""
 
     image: int
     file: Path
@@ -125,7 +125,7 @@ def decode(
 ) -> np.ndarray:
     """Read a file as a grey image, (rows, columns), float32; raises UnreadableImage.
 
-    For a GPU that brings it to its size, and factorises, uint8 of its own size, where that can be.
+    For a GPU that resizes, and factorises, uint8 of its own size, where that can be.
     """
     levels = reading.load_levels(file, largest=largest)
     if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
@@ -168,7 +168,7 @@ def whole(job: Job, task: Task, shown: Shown, clock: Clock) -> Done:
     with clock("rebuild"):
         approximations = rebuild(on_cpu(job.engine), factors, job.ranks)
     with clock("judge"):
-        found = quality.judged(image, approximations)
+        found = quality.quality_of(image, approximations)
     sizes = _saved(job, task, [its.lines for its in found], clock)
     if shown.may_show(task.image):
         keep_cells(job, task, image, approximations)
@@ -176,19 +176,19 @@ def whole(job: Job, task: Task, shown: Shown, clock: Clock) -> Done:
 
 
 def fill(
-    job: Job, tasks: Sequence[tuple[int, Task]], trays: SharedBuffers, tray: int, clock: Clock
+    job: Job, tasks: Sequence[tuple[int, Task]], buffers: SharedBuffers, buffer: int, clock: Clock
 ) -> list[Done | None]:
-    """Bring images to their places in a tray; for each None, or why it was set aside."""
+    """Store images in their slots of a buffer; for each None, or why it was set aside."""
     found: list[Done | None] = []
-    for place, task in tasks:
+    for slot, task in tasks:
         its = _factors(job, task, clock)
         if isinstance(its, Done):
             found.append(its)
             continue
         levels, factors = its
-        trays.put(tray, place, levels)
-        for there, part in zip(trays.factors, factors or (), strict=True):
-            there[tray][place] = part
+        buffers.store(buffer, slot, levels)
+        for there, part in zip(buffers.factors, factors or (), strict=True):
+            there[buffer][slot] = part
         found.append(None)
     return found
 
@@ -196,34 +196,34 @@ def fill(
 def compute(
     job: Job,
     tasks: Sequence[tuple[int, Task]],
-    trays: SharedBuffers,
-    tray: int,
+    buffers: SharedBuffers,
+    buffer: int,
     clock: Clock,
     on_gpu: OnGpu,
     shown: Shown,
 ) -> list[list[tuple[float, float, float]]]:
-    """Have a tray's images rebuilt and judged by a GPU; each one's measures, for each k."""
-    count = tasks[-1][0] + 1  # places of images that were set aside hold older ones
-    wanted = {place: task for place, task in tasks if shown.may_show(task.image)}
+    """Have a buffer's images rebuilt and judged by a GPU; each one's measures, for each k."""
+    count = tasks[-1][0] + 1  # slots of images that were set aside hold older ones
+    wanted = {slot: task for slot, task in tasks if shown.may_show(task.image)}
     with clock("gpu"):
         found = on_gpu(
-            trays.images[tray][:count], [part[tray][:count] for part in trays.factors],
-            trays.lines[tray], wanted, trays.sizes[tray][:count],
+            buffers.images[buffer][:count], [part[buffer][:count] for part in buffers.factors],
+            buffers.lines[buffer], wanted, buffers.sizes[buffer][:count],
         )  # fmt: skip
-    for place, (image, *approximations) in found.pictures.items():
-        keep_cells(job, wanted[place], image, approximations)
+    for slot, (image, *approximations) in found.pictures.items():
+        keep_cells(job, wanted[slot], image, approximations)
     measures = []
-    for place, _ in tasks:
-        mse, ssim = (of[:, place].tolist() for of in (found.mse, found.ssim))
+    for slot, _ in tasks:
+        mse, ssim = (of[:, slot].tolist() for of in (found.mse, found.ssim))
         measures.append([(images.psnr_of(e), s, e) for e, s in zip(mse, ssim, strict=True)])
     return measures
 
 
-def save_tray(
-    job: Job, tasks: Sequence[tuple[int, Task]], trays: SharedBuffers, tray: int, clock: Clock
+def save_buffer(
+    job: Job, tasks: Sequence[tuple[int, Task]], buffers: SharedBuffers, buffer: int, clock: Clock
 ) -> list[list[int]]:
-    """Write the images of a tray that the GPU has rebuilt; the files' bytes, for each image."""
-    return [_saved(job, task, trays.lines[tray][:, place], clock) for place, task in tasks]
+    """Write the images of a buffer that the GPU has rebuilt; the files' bytes, for each image."""
+    return [_saved(job, task, buffers.lines[buffer][:, slot], clock) for slot, task in tasks]
 
 
 def _factors(job: Job, task: Task, clock: Clock) -> Done | tuple[np.ndarray, Factors | None]:
@@ -319,8 +319,8 @@ def kept_cells(
         if is_shortage(error):
             raise
         return None
-    kinds = [(its.shape, its.dtype) for its in cells]
-    return cells if kinds == [(shape, np.float32)] * count else None
+    found = [(its.shape, its.dtype) for its in cells]
+    return cells if found == [(shape, np.float32)] * count else None
 
 
 def _shown_size(size: Sequence[int]) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def rate_of(
     Parameters
     ----------
     work : callable
-        Does piece i, returns how many images that were.
+        Does chunk i, returns how many images that were.
     as_is : bool
         Leave the linear algebra's threads as they are.
     """

@@ -1,8 +1,8 @@
 """A process that works on images for another: what it reads, what it answers, how it ends.
 
-Its parent (`course_app.pipeline.workers`) starts it, sends a `Job`, then one piece of work after
-the other, each answered before the next comes. Linear algebra has one thread: there is a process
-for each core. It ends with its parent: at once on Linux, elsewhere when nobody sends more.
+Its parent (`course_app.pipeline.workers`) starts it, sends a `Job`, then one `Work` after the
+other, each answered before the next is sent. Linear algebra has one thread: there is a process for
+each core. It ends with its parent: at once on Linux, elsewhere when nobody sends more.
 """
 
 import ctypes
@@ -29,28 +29,28 @@ FIRST_TO_END = "500"  # of 1000, proc(5): a system without memory ends this one,
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of work: some images, and what to do with them.
+    """A chunk of images, and what to do with them.
 
     Attributes
     ----------
     kind : {"whole", "fill", "compute", "save"}
         A function of `course_app.pipeline.stages`.
     items : list of (int, Task)
-        Places in the tray, and images.
-    tray : int
+        Slots in the buffer, and images.
+    buffer : int
     good : tuple of int
         Images that are known to be good, the first ones: the grid may show them.
     """
 
     kind: str
     items: list[tuple[int, Task]]
-    tray: int = 0
+    buffer: int = 0
     good: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a piece of work.
+    """What came of a chunk.
 
     Attributes
     ----------
@@ -67,17 +67,19 @@ class Answer:
     error: BaseException | None = None
 
 
-def done(job: Job, work: Work, trays: SharedBuffers | None, on_gpu: OnGpu | None = None) -> Answer:
-    """Do a piece of work, in this process."""
+def done(
+    job: Job, work: Work, buffers: SharedBuffers | None, on_gpu: OnGpu | None = None
+) -> Answer:
+    """Do a chunk, in this process."""
     clock, shown = Clock(), Shown(work.good)
     try:
         if work.kind == "whole":
             found = [stages.whole(job, task, shown, clock) for _, task in work.items]
         elif work.kind == "compute":
-            found = stages.compute(job, work.items, trays, work.tray, clock, on_gpu, shown)
+            found = stages.compute(job, work.items, buffers, work.buffer, clock, on_gpu, shown)
         else:
-            do = {"fill": stages.fill, "save": stages.save_tray}[work.kind]
-            found = do(job, work.items, trays, work.tray, clock)
+            do = {"fill": stages.fill, "save": stages.save_buffer}[work.kind]
+            found = do(job, work.items, buffers, work.buffer, clock)
     except Exception as error:  # its parent raises it
         return Answer(error=error, seconds=dict(clock.seconds))
     return Answer(found, dict(clock.seconds))
@@ -142,7 +144,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | None = None) -> None:
-    """Take a job and its memory, then answer each piece of work; make a GPU ready meanwhile."""
+    """Take a job and its memory, then answer each `Work`; make a GPU ready meanwhile."""
     on_gpu = problem = None
     if gpu is not None:
         try:
@@ -150,11 +152,11 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, descriptor: int, gpu: int | No
         except Exception as error:  # its parent raises it
             problem = error
     job, layout = receive(incoming)
-    trays = SharedBuffers(layout, descriptor) if layout else None
+    buffers = SharedBuffers(layout, descriptor) if layout else None
     if gpu is None and job.engine == "gpu" and hasattr(os, "nice"):
         os.nice(BEHIND)
     if gpu is not None:
         on_gpu = OnGpu(job.size, job.ranks, layout.batch, job.svd)
     send(outgoing, _sendable(Answer(error=problem)))  # it is ready
     while True:
-        send(outgoing, _sendable(done(job, receive(incoming), trays, on_gpu)))
+        send(outgoing, _sendable(done(job, receive(incoming), buffers, on_gpu)))

@@ -1,9 +1,9 @@
-"""The processes that work on images, as their parent sees them: started, asked, started again.
+"""The processes that work on images, as their parent sees them: it starts them, again if need be.
 
 Python executes one thread at a time, and decoding, resizing and squeezing images hold that lock for
 much of their time: 16 threads did not keep 16 cores busy. Processes share nothing but what they are
 given, so a decoder that ends its own process ends one of these, and costs an image. Where the
-machine has no room for so many, there are fewer.
+machine has no memory for so many, there are fewer.
 
 A process is a Python of its own (`course_app.pipeline.worker`), not a copy of this one: nothing
 that this one holds open or has begun, a GPU, threads, a notebook's kernel, gets into it.
@@ -35,7 +35,7 @@ FAULTS = {
 
 
 class Ended(Exception):
-    """A process ended over a piece of work; the message says how.
+    """A process ended over a chunk; the message says how.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Workers:
 
 
 class Hand:
-    """One process, and the one that takes its place when it ends.
+    """One process, and the one that replaces it when it ends.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Hand:
         self._brief()
 
     def do(self, work: Work) -> Answer:
-        """Have a piece of work done.
+        """Have a chunk done.
 
         Raises
         ------
@@ -149,13 +149,13 @@ class Hand:
         """
         for _ in range(MOST_STARTS):
             if not self._ready:
-                told = self._asked(None)
+                told = self._exchange(None)
                 if not isinstance(told, Answer):
                     continue
                 if told.error is not None:
                     return told
                 self._ready = True
-            found = self._asked(work)
+            found = self._exchange(work)
             if isinstance(found, Answer):
                 return found
             raise Ended(how_it_ended(found), found)
@@ -164,8 +164,8 @@ class Hand:
             f"{how_it_ended(told)}"
         )
 
-    def _asked(self, work: Work | None) -> Answer | int:
-        """The answer to a piece of work, or that it is ready; else the process's status."""
+    def _exchange(self, work: Work | None) -> Answer | int:
+        """The answer to a chunk, or that it is ready; else the process's status."""
         try:
             if work is not None:
                 send(self._process.stdin, work)
@@ -194,7 +194,7 @@ class Hand:
     def _brief(self) -> None:
         try:
             send(self._process.stdin, self.begun)
-        except OSError:  # it has ended: the first piece of work will find that
+        except OSError:  # it has ended: the first chunk will find that
             pass
 
     def _started(self) -> subprocess.Popen:
@@ -204,11 +204,11 @@ class Hand:
         numbers = [self.descriptor, os.getpid(), *([] if self.gpu is None else [self.gpu])]
         program = PROGRAM if self.gpu is None else WITH_GPU.format(gpu=self.gpu)
         command = [sys.executable, "-P", "-c", program, *map(str, numbers)]
-        apart = {"pass_fds": (self.descriptor,)} if os.name == "posix" else {}
+        inherited = {"pass_fds": (self.descriptor,)} if os.name == "posix" else {}
         # Ctrl-C is for this process, which ends the others
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
-            start_new_session=True, **apart,
+            start_new_session=True, **inherited,
         )  # fmt: skip
 
     def _wait(self) -> int:

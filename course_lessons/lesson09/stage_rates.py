@@ -21,7 +21,7 @@ from course.measure.recorded import Figure
 from course_app.pipeline import quality, stages
 from course_app.pipeline.capacity import cores
 from course_app.pipeline.engines import Rebuild, choose_engine, rebuilder
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.threads import kept, one_thread, rate_of
 from course_app.pipeline.workers import Workers
 from warpsim.core.words import wrapped
@@ -174,8 +174,8 @@ def _whole(files: list[Path], place: Path, kind: str, side: int, k: int) -> floa
     """Images a second of the package's pipeline, from the first image that is done to the last."""
     job = stages.Job((side, side), "stretch", [k], [k], place, kind)
     todo = [stages.Task(i, file, [f"rebuilt{i}.png"]) for i, file in enumerate(files)]
-    with Workers(cores()) as crew:
-        times = [time.perf_counter() for _ in Line(job, todo, crew, BATCH)]
+    with Workers(cores()) as workers:
+        times = [time.perf_counter() for _ in Scheduler(job, todo, workers, BATCH)]
     return (len(times) - 1) / (times[-1] - times[0])
 
 
@@ -215,7 +215,7 @@ def works_of(
 
     def write(i: int) -> int:
         at = i % len(rebuilt)
-        found = quality.judged(originals[at], [rebuilt[at]])
+        found = quality.quality_of(originals[at], [rebuilt[at]])
         stages.save([its.lines for its in found], [target / f"{i}.png"])
         return 1
 

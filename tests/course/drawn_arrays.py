@@ -106,7 +106,7 @@ FRONTS = {
         {"pixels": np.uint8, "sizes": np.int32},
         {"sizes": _sizes, "pixels": lambda rng: rng.integers(0, 256, (2, 64))},
     ),
-    "judged": Front({"images": (2, 8, 9), "approximations": (2, 8, 9)}),
+    "quality_of": Front({"images": (2, 8, 9), "approximations": (2, 8, 9)}),
     "attention": Front(
         dict.fromkeys("qkv", (2, 5, 2, 32)), _attention,
         types=dict.fromkeys("qkv", np.float16), bound=2e-2,
@@ -126,7 +126,7 @@ FRONTS = {
     "rank_k": Front({"a": (6, 5)}, lambda a: np.linalg.svd(a, compute_uv=False)[:2], {"k": 2}),
 }  # fmt: skip
 HOMES = course.kernels, course_app.kernels, course_models
-LONG = {"svd", "rank_k", "attention", "resized", "judged", "gemm"}
+LONG = {"svd", "rank_k", "attention", "resized", "quality_of", "gemm"}
 
 
 def modules() -> Iterator[pkgutil.ModuleInfo]:

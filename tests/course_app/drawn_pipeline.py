@@ -101,14 +101,14 @@ class Killed(Ended, MemoryError):
 class FakeHand:
     """A process, played by the thread that asks it."""
 
-    def __init__(self, crew, descriptor):
-        self.crew, self.descriptor, self.pid = crew, descriptor, 0
+    def __init__(self, workers, descriptor):
+        self.workers, self.descriptor, self.pid = workers, descriptor, 0
 
     def begin(self, job, layout):
-        self.job, self.trays = job, layout and SharedBuffers(layout, self.descriptor)
+        self.job, self.buffers = job, layout and SharedBuffers(layout, self.descriptor)
 
     def do(self, work):
-        answer = worker.done(self.job, work, self.trays)
+        answer = worker.done(self.job, work, self.buffers)
         error = answer.error
         if isinstance(error, Killed) and error.status == -24:  # and no other can be started
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -162,7 +162,7 @@ class FakeGpu:
         for place, image in enumerate(images):
             its = [part[place][None] for part in factors]
             rebuilt = [stack[0] for stack in engines.by_numpy(*its, self.ranks)]
-            for number, one in enumerate(quality.judged(image, rebuilt)):
+            for number, one in enumerate(quality.quality_of(image, rebuilt)):
                 mse[number, place], ssim[number, place] = one.mse, one.ssim
                 lines[number, place] = one.lines
             if place in wanted:

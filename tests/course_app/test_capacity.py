@@ -76,18 +76,18 @@ def test_large_images_come_in_short_stacks_and_few_at_once(limits):
     assert capacity.processes_for(99, 4096, 4096) == 1
 
 
-# --- trays ----------------------------------------------------------------------------------------
+# --- buffers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kept", [0, 12])
 @pytest.mark.parametrize("batch", [1, 5, 32])
-def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
+def test_arrays_of_buffers_lie_one_behind_the_other_and_do_not_touch(batch, kept):
     layout = Layout(3, batch, (20, 31), 2, kept)
-    trays = SharedBuffers(layout)
-    arrays = trays.images, trays.sizes, trays.lines, *trays.factors
-    assert trays.images.shape == (3, batch, 20, 31) and trays.images.dtype == np.float32
-    assert trays.lines.shape == (3, 2, batch, 20, 32) and trays.lines.dtype == np.uint8
-    assert [part.shape[2:] for part in trays.factors] == [(20, 12), (12,), (12, 31)][
+    buffers = SharedBuffers(layout)
+    arrays = buffers.images, buffers.sizes, buffers.lines, *buffers.factors
+    assert buffers.images.shape == (3, batch, 20, 31) and buffers.images.dtype == np.float32
+    assert buffers.lines.shape == (3, 2, batch, 20, 32) and buffers.lines.dtype == np.uint8
+    assert [part.shape[2:] for part in buffers.factors] == [(20, 12), (12,), (12, 31)][
         : 3 * bool(kept)
     ]
     for number, array in enumerate(arrays):
@@ -98,7 +98,7 @@ def test_arrays_of_trays_lie_one_behind_the_other_and_do_not_touch(batch, kept):
     assert needed <= layout.bytes < needed + ALIGNED * len(arrays)
 
 
-def test_there_are_as_many_trays_as_memory_has_room_for_and_images_fill(monkeypatch):
+def test_there_are_as_many_buffers_as_memory_holds_and_images_fill(monkeypatch):
     one = Layout(1, 32, (256, 256), 2).bytes
     for gib, images, count in (
         (64, 10**6, (2 << 30) // one),
@@ -132,23 +132,23 @@ def test_what_one_writes_in_shared_memory_the_other_reads(shared):
     assert not there.lines.any() and not there.images[0].any()
 
 
-def test_a_tray_takes_its_memory_when_it_is_used(shared):
+def test_a_buffer_takes_its_memory_when_it_is_used(shared):
     """Of two gibibytes that may be taken, a small job takes little."""
     layout = Layout(8, 4, (256, 256), 2, 12)
     shared.begin(layout)
     assert os.fstat(shared.descriptor).st_blocks == 0
-    for tray in range(3):
-        shared.reserve(tray)
+    for buffer in range(3):
+        shared.reserve(buffer)
         taken = 512 * os.fstat(shared.descriptor).st_blocks
-        share = layout.bytes * (tray + 1) / layout.count
+        share = layout.bytes * (buffer + 1) / layout.count
         assert share <= taken <= share + 2 * 4096 * len(layout.shapes())
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="memory is asked for by that")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM, errno.EFBIG])
-def test_where_memory_is_scarce_there_are_fewer_trays_two_at_least(shared, monkeypatch, number):
+def test_where_memory_is_scarce_there_are_fewer_buffers_two_at_least(shared, monkeypatch, number):
     layout = Layout(9, 4, (64, 64), 2)
-    a_tray, room = layout.bytes // 9, [0]
+    a_buffer, room = layout.bytes // 9, [0]
 
     def fallocate(descriptor, start, count):
         room[0] -= count
@@ -157,12 +157,12 @@ def test_where_memory_is_scarce_there_are_fewer_trays_two_at_least(shared, monke
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
     shared.begin(layout)
-    for trays in (9, 3, 2):
-        room[0] = trays * a_tray
-        assert [shared.reserve(tray) for tray in range(min(9, trays + 1))] == (
-            [True] * trays + [False] * (trays < 9)
+    for buffers in (9, 3, 2):
+        room[0] = buffers * a_buffer
+        assert [shared.reserve(buffer) for buffer in range(min(9, buffers + 1))] == (
+            [True] * buffers + [False] * (buffers < 9)
         )
-    room[0] = a_tray
+    room[0] = a_buffer
     assert shared.reserve(0)
     with pytest.raises(MemoryError, match="no room for 0 MiB of memory that.*smaller --batch"):
         shared.reserve(1)

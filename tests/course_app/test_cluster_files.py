@@ -13,7 +13,7 @@ import pytest
 from course.driver import Driver
 from course_app.cluster import image_files as cluster_files
 from course_app.cluster.group import BatchError, Group, cluster
-from course_app.cluster.image_files import Part, Spread, finish
+from course_app.cluster.image_files import GroupScheduler, Part, finish
 from course_app.cluster.work import see
 from course_app.pipeline import capacity, engines, stages
 from course_app.pipeline.journal import Done
@@ -62,7 +62,7 @@ def test_shared_files_become_the_same_results(group, folder, alone, tmp_path):
         tmp_path / "out",
         size=20,
         engine="numpy",
-        scheduler=Spread(group),
+        scheduler=GroupScheduler(group),
         progress=progress,
     )
     assert_same(alone, report)
@@ -83,7 +83,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(folder, alone, tmp_path)
 
         report = reconstruct_images(
             [folder], [3, 9], tmp_path / "out", size=20, engine="numpy", batch=1,
-            scheduler=Spread(its), progress=progress,
+            scheduler=GroupScheduler(its), progress=progress,
         )  # fmt: skip
     assert_same(alone, report)
 
@@ -98,11 +98,13 @@ def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(cluster_files, "Part", in_no_folder)
         with pytest.raises(OSError, match="cannot write to the folder .*gone") as caught:
-            reconstruct_images([folder], [3], out, size=20, engine="numpy", scheduler=Spread(group))
+            reconstruct_images(
+                [folder], [3], out, size=20, engine="numpy", scheduler=GroupScheduler(group)
+            )
     assert caught.value.errno == errno.ENOENT
     assert not out.exists()
     report = reconstruct_images(
-        [folder], [3], out, size=20, engine="numpy", scheduler=Spread(group)
+        [folder], [3], out, size=20, engine="numpy", scheduler=GroupScheduler(group)
     )
     assert len(report.qualities) == 23  # the workers are there again
 
@@ -141,9 +143,9 @@ def test_an_error_that_is_no_files_fault_keeps_its_name(monkeypatch):
 
     stopped = []
     job = Job((8, 8), "stretch", [1], [1], Path())
-    spread = Spread(Failing(None, None, 2))(job, [Task(0, Path(), [])], 1)
+    found = GroupScheduler(Failing(None, None, 2))(job, [Task(0, Path(), [])], 1)
     with pytest.raises(BatchError, match="batch 3 failed"):
-        next(spread)
+        next(found)
     assert stopped == [True]
 
 
@@ -166,7 +168,7 @@ def test_workers_of_one_machine_share_its_cores_and_a_batch_is_not_too_long(work
     job = Job((2048, 2048), "stretch", [1], [1], Path())
     tasks = [Task(number, Path(), []) for number in range(500)]
     group = Seeing(None, None, count)
-    assert len(list(Spread(group)(job, tasks, 8))) == 500
+    assert len(list(GroupScheduler(group)(job, tasks, 8))) == 500
     assert {part.sharing for part in parts} == {sharing}
     assert [task.image for part in parts for task in part.tasks] == list(range(500))
     assert max(len(part.tasks) for part in parts) * capacity.cpu_seconds(2048, 2048, 1) <= 60

@@ -12,7 +12,7 @@ import pytest
 
 from course_app.cluster.existing import joined
 from course_app.cluster.group import ClusterError
-from course_app.cluster.image_files import Spread
+from course_app.cluster.image_files import GroupScheduler
 from course_app.pipeline.pipeline import reconstruct_images
 from tests.course_app.pipeline_parts import call, contents, some_images
 from tools import kill_test
@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_costs_nothing_and_a_stopped_run_is_resumed(
 
     with joined(address) as group, pytest.raises(KeyboardInterrupt):
         reconstruct_images(
-            [folder], [3, 9], out, scheduler=Spread(group), progress=stopped, **options
+            [folder], [3, 9], out, scheduler=GroupScheduler(group), progress=stopped, **options
         )
     left = contents(out)
     time.sleep(0.3)
@@ -125,7 +125,13 @@ def test_a_worker_that_is_killed_costs_nothing_and_a_stopped_run_is_resumed(
     assert all(process.poll() is None for process in processes) and workers_of(address) == 2
     with joined(address) as group:
         report = reconstruct_images(
-            [folder], [3, 9], out, scheduler=Spread(group), progress=killed, resume=True, **options
+            [folder],
+            [3, 9],
+            out,
+            scheduler=GroupScheduler(group),
+            progress=killed,
+            resume=True,
+            **options,
         )
     assert report.kept == 3 and pictures(out) == pictures(tmp_path / "alone")
 

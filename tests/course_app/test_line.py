@@ -14,7 +14,7 @@ import pytest
 from course.images.reading import ImageError
 from course_app.pipeline import capacity, pipeline, stages, worker
 from course_app.pipeline.journal import Done
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.worker import Work
 from course_app.pipeline.workers import Ended, Workers, how_it_ended
 from tests.course_app.line_parts import FAULTY, SLOWLY, TIMEOUT, all_end, customized, lives
@@ -83,12 +83,12 @@ def test_there_are_no_more_processes_than_images_or_than_the_work_is_worth(
 ):
     asked = []
 
-    def add(crew, count):
+    def add(workers, count):
         asked.append(count)
         raise ImageError("enough")
 
-    monkeypatch.setattr(pipeline.Workers, "__init__", lambda crew: None)
-    monkeypatch.setattr(pipeline.Workers, "close", lambda crew: None)
+    monkeypatch.setattr(pipeline.Workers, "__init__", lambda workers: None)
+    monkeypatch.setattr(pipeline.Workers, "close", lambda workers: None)
     monkeypatch.setattr(pipeline.Workers, "add", add)
     monkeypatch.setattr(capacity, "WORTH_PROCESSES", 0)
     for worth, workers in (10, 30), (10, 7), (10, 1), (99, 30), (0.5, 30):
@@ -192,8 +192,8 @@ def test_how_a_process_ended_is_said():
 def test_another_process_takes_the_place_of_one_that_ended(folder, tmp_path):
     job = stages.Job((SIZE, SIZE), "stretch", [3], [3], tmp_path)
     task = stages.Task(0, folder / "image00.png", ["a.png"])
-    with Workers(1) as crew:
-        (hand,) = crew.hands
+    with Workers(1) as workers:
+        (hand,) = workers.hands
         hand.begin(job, None)
         first = hand.pid
         assert hand.do(Work("whole", [(0, task)])).found[0].reason is None
@@ -289,7 +289,7 @@ from course_app.pipeline import capacity, pipeline
 capacity.WORTH_PROCESSES, capacity.WORTH_A_PROCESS = 0, 1e-9
 
 def say(line):
-    print(*(hand.pid for hand in line.crew.hands), flush=True)
+    print(*(hand.pid for hand in line.workers.hands), flush=True)
 
 pipeline.reconstruct_images(
     [sys.argv[1]], [3, 9], sys.argv[2], size=24, engine="numpy", workers=3, watch=say
@@ -330,7 +330,7 @@ def test_twenty_thousand_images_need_no_more_memory_than_their_list(monkeypatch)
     todo = [stages.Task(number, Path(), []) for number in range(20_000)]
     tracemalloc.start()
     try:
-        count = sum(1 for _ in Line(job, todo, None, 8))
+        count = sum(1 for _ in Scheduler(job, todo, None, 8))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -17,7 +17,7 @@ from course.images.reading import ImageError
 from course_app.kernels.resize import MOST
 from course_app.pipeline import capacity, engines, pipeline, quality, scheduler, stages
 from course_app.pipeline.engines import OnGpu, choose_svd
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.shared_buffers import MOST_SHRUNK, Layout, SharedBuffers, goes_as_it_is
 from course_app.pipeline.workers import Hand, Workers
 from tests.course_app.line_parts import FAULTY, SIMULATED, SLOWLY, customized
@@ -61,7 +61,7 @@ def test_measures_lines_and_pictures_are_those_of_the_cpu(stack, svd):
     assert sorted(found.pictures) == [1, 4]
     for place, image in enumerate(stack):
         expected = [images.reconstruct(*images.svd(image), k) for k in (3, 7)]
-        for number, its in enumerate(quality.judged(image, expected)):
+        for number, its in enumerate(quality.quality_of(image, expected)):
             assert found.mse[number, place] == pytest.approx(its.mse, rel=1e-4)
             assert found.ssim[number, place] == pytest.approx(its.ssim, abs=1e-5)
             apart = lines[number, place] != its.lines
@@ -164,15 +164,15 @@ def test_images_of_other_sizes_are_brought_to_this_one(stack, most):
     """8-bit levels of any size beside images that have the right one."""
     rng = np.random.default_rng(1)
     layout = Layout(1, 5, SHAPE, 2)
-    trays = SharedBuffers(layout)
+    buffers = SharedBuffers(layout)
     given = [stack[0], *(rng.integers(0, 256, its, np.uint8) for its in ((9, 90), (40, 56), SHAPE))]
     given.append(stack[4])
     right = [reading.brought_to(levels, SHAPE, "stretch") for levels in given]
     for place, levels in enumerate(given):
         assert levels.dtype == np.float32 or goes_as_it_is(levels, SHAPE)
-        trays.put(0, place, levels)
+        buffers.store(0, place, levels)
     on_gpu = OnGpu(SHAPE, [3, 7], most, "gpu")
-    found = on_gpu(trays.images[0], (), trays.lines[0], (1, 4), trays.sizes[0])
+    found = on_gpu(buffers.images[0], (), buffers.lines[0], (1, 4), buffers.sizes[0])
     _, expected = judged(OnGpu(SHAPE, [3, 7], 5, "gpu"), np.stack(right))
     for place in (1, 4):
         assert np.abs(found.pictures[place][0] - right[place]).max() < 1e-6
@@ -307,7 +307,7 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     customized(tmp_path, monkeypatch, SIMULATED + SLOWLY + FAULTY)
     (folder / "image05 fatal.png").write_bytes((folder / "image05.png").read_bytes())
     begun.clear()
-    real, killed = Line._compute, []
+    real, killed = Scheduler._compute, []
 
     def kill(hand):
         with suppress(ProcessLookupError):  # the fatal image may have ended it just now
@@ -315,13 +315,13 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
 
     def compute(its, *rest):
         if len(killed) < 1:
-            kill(its.crew.hands[0])
+            kill(its.workers.hands[0])
         real(its, *rest)
         if len(killed) < 1:
-            kill(its.crew.hands[1])
+            kill(its.workers.hands[1])
         killed.append(1)
 
-    monkeypatch.setattr(Line, "_compute", compute)
+    monkeypatch.setattr(Scheduler, "_compute", compute)
     report = rebuild(folder, tmp_path / "out", workers=3, svd="cpu")
     assert [os.path.basename(file) for file, _ in report.skipped] == [
         "image02.png", "image05 fatal.png",
@@ -337,7 +337,7 @@ def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
     folder, tmp_path, simulated, begun, monkeypatch, times
 ):
     rebuild(folder, tmp_path / "whole", svd="cpu", workers=2)
-    real, left, used = Hand._asked, [times], []
+    real, left, used = Hand._exchange, [times], []
 
     def asked(its, work):
         if work is not None and work.kind == "compute":
@@ -347,7 +347,7 @@ def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
                 os.kill(its.pid, signal.SIGKILL)
         return real(its, work)
 
-    monkeypatch.setattr(Hand, "_asked", asked)
+    monkeypatch.setattr(Hand, "_exchange", asked)
     if times == 2:
         with pytest.raises(ChildProcessError, match="for a GPU was ended by signal 9 .* twice"):
             rebuild(folder, tmp_path / "out", svd="cpu", workers=2)
@@ -370,28 +370,28 @@ def test_where_a_gpu_has_no_process_this_one_feeds_it(
 
 
 def test_only_so_many_images_are_in_memory(tmp_path, simulated, begun, monkeypatch):
-    """Two trays of four places, and one image in each process: the others are not read yet."""
+    """Two buffers of four slots, and one image in each process: the others are not read yet."""
     folder = some_images(tmp_path / "in", 60, side=8)
     monkeypatch.setattr(capacity, "MOST_SHARED", 1)
     lines, most, lock = [], [], threading.Lock()
-    real = Line._open_tray
+    real = Scheduler._open_buffer
 
-    def open_tray(its, tray):
-        real(its, tray)
+    def open_buffer(its, buffer):
+        real(its, buffer)
         with lock:
-            most.append(tray)
+            most.append(buffer)
 
-    monkeypatch.setattr(Line, "_open_tray", open_tray)
+    monkeypatch.setattr(Scheduler, "_open_buffer", open_buffer)
     rebuild(folder, tmp_path / "out", [2], size=8, workers=2, svd="cpu", watch=lines.append)
     assert len(most) == 15 and set(most) == {0, 1}
-    assert (lines[0].trays.layout.count, lines[0].trays.layout.batch) == (2, 4)
+    assert (lines[0].buffers.layout.count, lines[0].buffers.layout.batch) == (2, 4)
 
 
 def test_an_error_of_the_gpu_ends_all_in_order(folder, tmp_path, simulated, begun, monkeypatch):
     def fails(*_):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(Line, "_compute", fails)
+    monkeypatch.setattr(Scheduler, "_compute", fails)
     with pytest.raises(ZeroDivisionError, match="planted"):
         rebuild(folder, tmp_path / "out", workers=2)
     assert len(begun) == 2 and not (tmp_path / "out").exists()
@@ -399,7 +399,7 @@ def test_an_error_of_the_gpu_ends_all_in_order(folder, tmp_path, simulated, begu
 
 def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, monkeypatch):
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
-    fed, both, lock, real = set(), threading.Barrier(2), threading.Lock(), Line._compute
+    fed, both, lock, real = set(), threading.Barrier(2), threading.Lock(), Scheduler._compute
 
     def compute(its, *rest):
         if threading.get_ident() not in fed:
@@ -408,7 +408,7 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
         with lock:  # the simulator runs one kernel at a time
             real(its, *rest)
 
-    monkeypatch.setattr(Line, "_compute", compute)
+    monkeypatch.setattr(Scheduler, "_compute", compute)
     rebuild(folder, tmp_path / "two", workers=2, svd="cpu", gpus=2, batch=1)
     assert len(fed) == 2
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
@@ -418,7 +418,7 @@ def test_several_processes_take_turns_at_a_gpu(folder, tmp_path, simulated, begu
     """Its stacks go to all of them, and the results are those of one."""
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
     monkeypatch.setattr(capacity, "feeders_for", lambda gpus: 3)
-    seen, all_three, real = set(), threading.Barrier(3), Line._there
+    seen, all_three, real = set(), threading.Barrier(3), Scheduler._there
 
     def there(its, hand, work):
         if hand not in seen:
@@ -426,7 +426,7 @@ def test_several_processes_take_turns_at_a_gpu(folder, tmp_path, simulated, begu
             all_three.wait(60)
         return real(its, hand, work)
 
-    monkeypatch.setattr(Line, "_there", there)
+    monkeypatch.setattr(Scheduler, "_there", there)
     lines = []
     rebuild(folder, tmp_path / "three", workers=2, svd="cpu", batch=1, watch=lines.append)
     assert len(seen) == 3 and {hand.gpu for hand in seen} == {0}

@@ -23,7 +23,7 @@ from course_app.commands import reconstruct
 from course_app.pipeline import inputs, results
 from course_app.pipeline import progress as watching
 from course_app.pipeline.pipeline import reconstruct_images
-from course_app.pipeline.scheduler import Line
+from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.stages import Job
 from tests.course_app.pipeline_parts import STAGES, call, contents, in_time, rows_of, some_images
 
@@ -366,11 +366,11 @@ def test_the_table_has_every_name_byte_for_byte(tmp_path, capfd, monkeypatch):
 # --- progress -------------------------------------------------------------------------------------
 
 
-def seen(gpu=0.0, crew=None, **seconds):
+def seen(gpu=0.0, workers=None, **seconds):
     """A line of which so many seconds of stages are known."""
-    line = Line(Job((8, 8), "stretch", [1], [1], Path()), [], None, 1)
+    line = Scheduler(Job((8, 8), "stretch", [1], [1], Path()), [], None, 1)
     line.seconds.update(seconds | ({"gpu": gpu} if gpu else {}))
-    line.crew = crew
+    line.workers = workers
     return line
 
 
@@ -378,8 +378,8 @@ def test_the_slowest_stage_is_that_of_most_seconds_of_a_process_or_the_gpu():
     four = range(4)
     assert seen().slowest() is None
     assert seen(decode=3.0, factorise=9.0, save=2.0).slowest() == "factorise"
-    assert seen(decode=9.0, save=3.0, crew=four, gpu=2.9).slowest() == "decode"
-    assert seen(decode=9.0, save=3.0, crew=four, gpu=3.1).slowest() == "gpu"
+    assert seen(decode=9.0, save=3.0, workers=four, gpu=2.9).slowest() == "decode"
+    assert seen(decode=9.0, save=3.0, workers=four, gpu=3.1).slowest() == "gpu"
 
 
 def test_now_and_then_a_line_says_how_far_it_is_and_which_stage_is_the_slowest():

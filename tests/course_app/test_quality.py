@@ -68,7 +68,7 @@ def test_on_the_cpu_measures_are_scikit_images_and_lines_the_rounded_pixels(pict
     image = picture(*size)
     approximations = approximations_of(image)
     for approximation, its in zip(
-        approximations, quality.judged(image, approximations), strict=True
+        approximations, quality.quality_of(image, approximations), strict=True
     ):
         checked(image, approximation, its.mse, its.ssim, its.lines)
         assert its.psnr_db == images.psnr_of(its.mse)
@@ -77,7 +77,7 @@ def test_on_the_cpu_measures_are_scikit_images_and_lines_the_rounded_pixels(pict
 
 def by_kernel(image, approximations):
     stack = np.stack([image] * len(approximations)), np.stack(approximations)
-    lines, sums = image_quality.judged(*stack)
+    lines, sums = image_quality.quality_of(*stack)
     return zip(approximations, *image_quality.measures(sums, *image.shape), lines, strict=True)
 
 
@@ -92,9 +92,9 @@ def test_by_the_kernel_measures_are_scikit_images_and_lines_the_rounded_pixels(p
 def test_the_kernel_gives_an_image_the_same_bits_in_any_stack():
     image = random(40, 45)
     stack = np.stack([image, *approximations_of(image)[:2]])
-    lines, sums = image_quality.judged(stack, stack[::-1].copy())
+    lines, sums = image_quality.quality_of(stack, stack[::-1].copy())
     for place in range(3):
-        alone = image_quality.judged(stack[place : place + 1], stack[2 - place][None])
+        alone = image_quality.quality_of(stack[place : place + 1], stack[2 - place][None])
         assert np.array_equal(alone[0][0], lines[place])
         assert np.array_equal(alone[1][0], sums[place])
 
@@ -102,11 +102,11 @@ def test_the_kernel_gives_an_image_the_same_bits_in_any_stack():
 def test_the_kernel_refuses_what_is_too_small_or_of_two_shapes():
     one = np.zeros((2, 8, 8), np.float32)
     with pytest.raises(ValueError, match=r"images are \(2, 8, 8\) and approximations \(1, 8, 8\)"):
-        image_quality.judged(one, one[:1])
+        image_quality.quality_of(one, one[:1])
     with pytest.raises(ValueError, match="images are 6x8; SSIM compares windows of 7x7"):
-        image_quality.judged(one[:, :6], one[:, :6])
+        image_quality.quality_of(one[:, :6], one[:, :6])
     with pytest.raises(TypeError, match="float32"):
-        image_quality.judged(one.astype(np.float64), one)
+        image_quality.quality_of(one.astype(np.float64), one)
 
 
 def test_quality_refuses_what_has_none():
@@ -115,10 +115,10 @@ def test_quality_refuses_what_has_none():
         wrong = good.copy()
         wrong[8, 8] = bad
         with pytest.raises(ImageError, match="holds NaN or infinite"):
-            quality.judged(good, [wrong])
+            quality.quality_of(good, [wrong])
     for image, other in (good, good[:, :8]), (good[:6, :6], good[:6, :6]):
         with pytest.raises(ImageError, match="at least 7x7"):
-            quality.judged(image, [other])
+            quality.quality_of(image, [other])
 
 
 # --- PNG ------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_levels_are_rounded_half_to_even_and_clipped():
     levels = np.concatenate([halves, [-1, -1e-9, 1 + 1e-6, 7]]).astype(np.float32)
     levels = np.tile(levels, (7, 1))
     assert np.array_equal(decoded(quality.scan_lines(levels)), rounded(levels))
-    lines, _ = image_quality.judged(levels[None], levels[None])
+    lines, _ = image_quality.quality_of(levels[None], levels[None])
     assert np.array_equal(decoded(lines[0]), rounded(levels))
 
 
@@ -146,7 +146,7 @@ def test_levels_are_rounded_half_to_even_and_clipped():
 @pytest.mark.parametrize("k", [10, 50])
 def test_files_of_photographs_are_no_larger_than_a_librarys_quickest(name, k):
     image = images.photograph(name, 256)
-    (its,) = quality.judged(image, [images.reconstruct(*images.leading_svd(image, k), k)])
+    (its,) = quality.quality_of(image, [images.reconstruct(*images.leading_svd(image, k), k)])
     quickest = io.BytesIO()
     Image.fromarray(decoded(its.lines)).save(quickest, "png", compress_level=1)
     assert len(png.file_of(its.lines)) <= 1.15 * len(quickest.getvalue())
