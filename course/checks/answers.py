@@ -10,7 +10,6 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure
 from warpsim.core.words import count
 from warpsim.run.kernel import Kernel
@@ -252,3 +251,8 @@ def typing_failure(error: BaseException, function: FunctionType | None) -> Failu
     if number is not None and function is not None:
         line, code = line_of(function, number)
     return Failure("typing", CANNOT_COMPILE + sentence, line, code)
+
+
+def is_gpu_kernel(value: Any) -> bool:
+    """Whether a value is a kernel or device function of numba.cuda."""
+    return any(base.__name__ == "CUDADispatcher" for base in type(value).__mro__)

@@ -215,7 +215,7 @@ class KernelExercise(Exercise):
         costs digits; the callable takes the arguments it names, returns a mask of those elements.
     gpu : str
         The GPU to simulate; the same on every machine, so that verdicts are.
-    rivals : course.checks.rivals.Rivals, optional
+    rivals : course.checks.beside.Rivals, optional
         What `course.beside` shows a right answer beside.
     """
 

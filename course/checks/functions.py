@@ -19,8 +19,8 @@ from course import backend
 from course.checks import answers, trials
 from course.checks.comparing import NoValue, compare, is_wholly
 from course.checks.exercises import FunctionExercise, call_with_named
+from course.checks.simulating import simulated_twin
 from course.checks.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
-from course.checks.twins import simulated_twin
 from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
 from warpsim.core.masks import EndlessLoop

@@ -18,7 +18,7 @@ from course.checks.answers import plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import call_once
 from course.checks.kernels import simulate_case
-from course.checks.twins import simulated_twin
+from course.checks.simulating import simulated_twin
 from course.checks.verdicts import Failure, NotStarted, Verdict
 
 FOR_WRONG = 0.5  # of the points, where an answer is right in all cases and yet fails

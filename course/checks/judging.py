@@ -1,15 +1,39 @@
-"""The verdict on an answer: kernel or function, and what a stub or a fault becomes."""
+"""The verdict on an answer: kernel or function, and what a stub or a fault becomes.
+
+A slip that stands in the answer's text gets the words that cure it, and its line: Numba's error, or
+a wrong result, is far from it. `if i < out.shape` ends in a message about signatures, `row < height
+& column < width` in no message at all.
+"""
 
 from __future__ import annotations
 
+import ast
+import difflib
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from course.checks.answers import plain_function
-from course.checks.causes import agreeing, named_cause
+import numpy as np
+
+from course.checks.answers import CANNOT_COMPILE, plain_function, source_tree
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
 from course.checks.verdicts import Failure, NotStarted, Verdict, failed
+
+#: Names that students use without the import, and the import.
+IMPORTS = {
+    "math": "import math",
+    "np": "import numpy as np",
+    "numba": "import numba",
+    "cuda": "from course import cuda",
+    **{
+        name: f"from numba import {name}"
+        for name in ("float32", "float64", "int32", "int64", "uint8", "uint32")
+    },
+}
+SINGLE = "A kernel computes single numbers: x[i] * y[i], or math.sqrt(x[i]) with `import math`."
+LIMIT = re.compile(r"\b(\w+)\.(?:size|shape\[(\d)\])")
 
 
 def judge(exercise: Exercise, answer: Any) -> Verdict:
@@ -32,3 +56,192 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
             failure.message = agreeing(failure.message, hint, cases)
         return failed(exercise.name, failure, dict(exercise.hints))
     return Verdict(exercise.name, "passed", "passed", passed)
+
+
+def named_cause(
+    failure: Failure, function: Callable[..., Any] | None, arguments: Mapping[str, Any]
+) -> None:
+    """Let a failure name the slip that it comes from, if it is one of these; in place.
+
+    Parameters
+    ----------
+    failure : Failure
+    function : function or None
+        The answer.
+    arguments : mapping
+        Of one case, by the names that the exercise gives them.
+    """
+    tree = source_tree(function) if function is not None else None
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+        return
+    whole = tree.body[0]
+    ast.increment_lineno(whole, 1 - whole.lineno)  # `def` is line 1, whatever stands above it
+    if failure.kind == "typing":
+        _of_typing(failure, whole, arguments)
+    for node in ast.walk(whole):
+        if isinstance(node, ast.Compare):
+            said = _bound_wrongly(node) or _of_tuples(node, whole)
+            if said and (failure.kind != "typing" or failure.line == node.lineno):
+                if failure.kind == "typing":
+                    failure.message = CANNOT_COMPILE + said
+                else:
+                    failure.message += f"\n{_upper(said)}"
+                _at(failure, node)
+                return
+
+
+def _at(failure: Failure, node: ast.AST) -> None:
+    failure.line, failure.code, failure.hint = node.lineno, _line(node), ""
+
+
+def _line(node: ast.AST) -> str:
+    return ast.unparse(node)
+
+
+def _upper(text: str) -> str:
+    return text if text.startswith("`") else text[0].upper() + text[1:]
+
+
+# ---------------------------------------------------------------------- comparisons
+def _bound_wrongly(node: ast.Compare) -> str | None:
+    """``a < b & c < d``, which is ``a < (b & c) < d``."""
+    for part in node.comparators if len(node.ops) > 1 else ():
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitAnd | ast.BitOr):
+            mark, word = ("&", "and") if isinstance(part.op, ast.BitAnd) else ("|", "or")
+            text = ast.unparse(node)
+            return (
+                f"`{text}` takes `{ast.unparse(part)}` first, as {mark} binds more tightly than "
+                f"a comparison: write `{word}` instead of {mark}."
+            )
+    return None
+
+
+def _of_tuples(node: ast.Compare, whole: ast.FunctionDef) -> str | None:
+    """A tuple compared by size, one of indices or an array's shape."""
+    sides = [node.left, *node.comparators]
+    if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops):
+        return None
+    shapes = [s for s in sides if isinstance(s, ast.Attribute) and s.attr == "shape"]
+    tuples = [s for s in sides if isinstance(s, ast.Tuple)]
+    grids = [s for s in sides if isinstance(s, ast.Name) and _grid_of(s.id, whole) > 1]
+    if grids:
+        name, count = grids[0].id, _grid_of(grids[0].id, whole)
+        names = ("column, row", "column, row, image")[count - 2]
+        many = ("two", "three")[count - 2]
+        return (
+            f"`{name}` is a tuple, as cuda.grid({count}) gives {many} numbers: {names} = "
+            f"cuda.grid({count}), and each is compared with its own axis."
+        )
+    if not shapes and not tuples:
+        return None
+    array = ast.unparse(shapes[0].value) if shapes else None
+    if tuples:
+        parts = [ast.unparse(part) for part in tuples[0].elts]
+        limits = [f"{array}.shape[{n}]" if array else "..." for n in range(len(parts))]
+        each = " and ".join(f"{a} < {b}" for a, b in zip(parts, limits, strict=True))
+        return (
+            "tuples are compared by their first numbers, and by the next only where those are "
+            f"equal. Compare each number by itself: {each}."
+        )
+    return (
+        f"{array}.shape is a tuple of sizes, one for each axis: compare with {array}.shape[0], or "
+        f"with {array}.size where there is one axis."
+    )
+
+
+def _grid_of(name: str, whole: ast.FunctionDef) -> int:
+    """The n of ``name = cuda.grid(n)``; 0 where there is none."""
+    for node in ast.walk(whole):
+        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == [name]:
+            found = re.fullmatch(r"cuda\.grid\((\d)\)", ast.unparse(node.value))
+            if found:
+                return int(found[1])
+    return 0
+
+
+# ---------------------------------------------------------------------- what Numba refuses
+def _of_typing(failure: Failure, whole: ast.FunctionDef, arguments: Mapping[str, Any]) -> None:
+    """One hint for each cause; where none is known that of the exercise stays."""
+    message = failure.message
+    if "void return type" in message:
+        node = next(
+            (n for n in ast.walk(whole) if isinstance(n, ast.Return) and n.value is not None), None
+        )
+        failure.message = CANNOT_COMPILE + "a kernel returns nothing."
+        if node is not None:
+            _at(failure, node)
+        failure.hint = "Store the value where the exercise wants it, out[i] = ..., without return."
+        return
+    missing = re.search(r"name '(\w+)' is not defined", message)
+    if missing:
+        failure.hint = _missing(missing[1], whole)
+        return
+    if re.search(r"\bnp\.\w+ is not available", message):
+        failure.hint = SINGLE
+        return
+    if "No implementation of function" in message and "array(" in message:
+        names = _whole_arrays(failure.line, whole, arguments)
+        if names:
+            stand, take = ("stand", "each") if len(names) > 1 else ("stands", "it")
+            listed = " and ".join(f"`{name}`" for name in names)
+            failure.hint = (
+                f"{listed} {stand} for a whole array here: take one element of {take}, by all its "
+                "indices."
+            )
+
+
+def _missing(name: str, whole: ast.FunctionDef) -> str:
+    if name in IMPORTS:
+        return f"Run `{IMPORTS[name]}` in a cell above, or put it at the top of this one."
+    known = {node.arg for node in whole.args.args} | {
+        node.id
+        for node in ast.walk(whole)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"Nothing is called {name} here. Do you mean {close[0]}?"
+    given = ", ".join(node.arg for node in whole.args.args)
+    return f"Set {name} before this line. The kernel is given {given}."
+
+
+def _whole_arrays(
+    line: int | None, whole: ast.FunctionDef, arguments: Mapping[str, Any]
+) -> list[str]:
+    """The arrays that stand without an index in a line's arithmetic."""
+    given = zip([node.arg for node in whole.args.args], arguments.values(), strict=False)
+    arrays = {name for name, value in given if isinstance(value, np.ndarray) and value.ndim}
+    found = []
+    for node in ast.walk(whole):
+        if not isinstance(node, ast.BinOp | ast.Compare | ast.AugAssign) or node.lineno != line:
+            continue
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.Name) and part.id in arrays:
+                found.append((part.col_offset, part.id))
+    return list(dict.fromkeys(name for _, name in sorted(found)))
+
+
+# ---------------------------------------------------------------------- one limit, one name
+def agreeing(message: str, hint: str | None, cases: list[Mapping[str, Any]]) -> str:
+    """A finding's message with the limit that the hint names, where the two are one in all cases.
+
+    ``if i < x.size`` beside a hint of ``out.size`` would leave a reader with two limits.
+    """
+    found = re.search(r"< (" + LIMIT.pattern + r")(?=[:`])", message)
+    if not found or not hint:
+        return message
+    own = [_value(found[2], found[3], case) for case in cases]
+    limits = [(given[0], given[1], given[2]) for given in LIMIT.finditer(hint)]
+    if None in own or any(text == found[1] for text, _, _ in limits):
+        return message
+    for text, name, axis in limits:
+        if [_value(name, axis, case) for case in cases] == own:
+            return message.replace(f"< {found[1]}", f"< {text}")
+    return message
+
+
+def _value(name: str, axis: str | None, case: Mapping[str, Any]) -> int | None:
+    array = case.get(name)
+    if not isinstance(array, np.ndarray) or (axis and int(axis) >= array.ndim):
+        return None
+    return array.shape[int(axis)] if axis else array.size

@@ -13,6 +13,7 @@ import numpy as np
 
 from course import backend
 from course.checks import answers
+from course.checks.answers import is_gpu_kernel
 from course.checks.comparing import (
     NoValue,
     compare,
@@ -43,7 +44,6 @@ from course.checks.trials import (
     launch_configuration,
     named_case,
 )
-from course.checks.twins import is_gpu_kernel
 from course.checks.verdicts import Failure, NotStarted
 from warpsim.core.words import count
 from warpsim.host import gpus

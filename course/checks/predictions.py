@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from course.checks import looks
+from course.checks import verdicts
 from course.checks.guesses import Rule, is_number, rule_for, shown
 from warpsim.core.words import wrapped
 
@@ -79,8 +79,8 @@ class Outcome:
 def _on_page(sign: str, question: str, sentence: str) -> str:
     """A prediction as HTML: the question bold, below it what the sentence says of it."""
     before, _, after = sentence.partition(f"{question}: ")
-    return looks.box(
-        sign, looks.marked(f"{before}{question}:"), [looks.marked(after)], ground=False
+    return verdicts.box(
+        sign, verdicts.marked(f"{before}{question}:"), [verdicts.marked(after)], ground=False
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from course.checks import answers, looks
+from course.checks import answers, verdicts
 from course.checks.exercises import Exercise, exercises
 from course.checks.verdicts import SYMBOLS, Verdict
 from course.files import write_whole
@@ -163,18 +163,18 @@ class Progress:
 
     def _repr_html_(self) -> str:
         head, *_ = str(self).splitlines()
-        lines = [looks.bar(self.passed, len(self.rows))] if self.rows else []
+        lines = [verdicts.bar(self.passed, len(self.rows))] if self.rows else []
         lesson = None
         for row in self.rows:
             if row.lesson != lesson:
                 lesson = row.lesson
                 lines.append(f"<b>Lesson {lesson:02d}</b>")
-            kind = f" ({looks.marked(row.kind)})" if row.status == "failed" else ""
-            name = f"<code>{looks.marked(row.exercise)}</code>"
-            lines.append(f"{SYMBOLS[row.status]} {name} {looks.marked(row.title)}{kind}")
-        lines += map(looks.marked, self.notes)
+            kind = f" ({verdicts.marked(row.kind)})" if row.status == "failed" else ""
+            name = f"<code>{verdicts.marked(row.exercise)}</code>"
+            lines.append(f"{SYMBOLS[row.status]} {name} {verdicts.marked(row.title)}{kind}")
+        lines += map(verdicts.marked, self.notes)
         sign = "✓" if self.rows and self.passed == len(self.rows) else "○"
-        return looks.box(sign, looks.marked(head), lines, ground=False)
+        return verdicts.box(sign, verdicts.marked(head), lines, ground=False)
 
     def digest(self) -> str:
         """Twelve hexadecimal digits of the SHA-256 of the rows, the same on every machine."""

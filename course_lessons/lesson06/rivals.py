@@ -1,7 +1,7 @@
 """What the kernels of lesson 06's exercises are shown beside: steps of the ladder, the product."""
 
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case
-from course.checks.rivals import Launch, Rivals
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE
 from course_lessons.cases import drawn, empty, factors
 

@@ -1,7 +1,7 @@
 """What the kernels of lesson 10's exercises are shown beside: the package's steps, PyTorch's."""
 
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case
-from course.checks.rivals import Launch, Rivals
 from course.kernels import reduce, softmax
 from course.kernels.steps import ceil_div, configured
 

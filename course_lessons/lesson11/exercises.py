@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from course.checks.beside import Rivals
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.checks.rivals import Rivals
 from course_lessons.cases import fixed
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson11.judges import judge_range, judge_rotation, judge_tournament

@@ -1,7 +1,7 @@
 """What the kernel of lesson 13's exercise is shown beside: the package's, PyTorch's."""
 
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case
-from course.checks.rivals import Launch, Rivals
 from course.kernels.norm.first_steps import Variant
 from course.kernels.norm.ladder import LADDER
 

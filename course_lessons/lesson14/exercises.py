@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from course.checks.beside import Rivals
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course.checks.rivals import Rivals
 from course_lessons.cases import CANCELS, drawn, empty, normal, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson14.judges import judge_bytes

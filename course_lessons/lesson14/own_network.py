@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case, Limit, Tolerance
-from course.checks.rivals import Launch, Rivals
 from course_models import spectral
 from course_models.common import gelu
 from course_models.spectral.weights import CODE, EPSILON, Weights
@@ -202,7 +202,7 @@ def _spectra(batch, *, level=0.0, trained=False, measured=False):
 def _fused(x, errors, **_):
     """The launch of the package's fused kernel, as on an H200."""
     batch = len(x)
-    shape = spectral.shape_for(batch, 132, 227 * 1024, (9, 0))
+    shape = spectral.config_for(batch, 132, 227 * 1024, (9, 0))
     packed = Weights.trained().packed(shape.folded)
     given = x, packed, np.empty_like(x), np.empty_like(errors)
     kernel = spectral.kernel_of(shape)

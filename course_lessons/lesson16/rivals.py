@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case
-from course.checks.rivals import Launch, Rivals
 from course.kernels import activation
 from course.kernels.gemm import float32 as matmul
 from course_models.training import adam, losses, rng

@@ -9,8 +9,8 @@ from numba import float32
 from course import backend, beside, check, cuda, trace
 from course.checks import beside as room
 from course.checks import exercises, progress
+from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case, KernelExercise
-from course.checks.rivals import Launch, Rivals
 
 
 def arguments(n):

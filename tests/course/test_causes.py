@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from course.checks import check
-from course.checks.causes import agreeing
+from course.checks.judging import agreeing
 from tests.course.sample_exercises import samples  # noqa: F401
 from tests.texts import function_of
 from warpsim import cuda

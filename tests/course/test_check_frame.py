@@ -197,7 +197,7 @@ def test_kernel_that_is_wrong_in_the_simulation_never_reaches_the_gpu(pretended_
 
 def test_function_that_launches_kernels_of_numba_cuda_has_a_simulated_twin():
     numba_cuda = pytest.importorskip("numba.cuda")
-    from course.checks.twins import simulated_twin
+    from course.checks.simulating import simulated_twin
 
     @numba_cuda.jit(device=True)
     def twice(value):

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from course.checks import looks, progress
+from course.checks import progress, verdicts
 from course.checks.predictions import Predictor
 from course.checks.verdicts import Failure, Verdict, failed
 
@@ -67,7 +67,7 @@ def test_nothing_of_a_learner_is_markup():
 def test_colours_tell_passed_from_failed_and_not_started():
     passed, not_started, wrong = (verdict._repr_html_() for verdict in VERDICTS)
     for sign, text in (("✓", passed), ("○", not_started), ("✗", wrong)):
-        assert f"border-left: 4px solid rgb({looks.COLOURS[sign]})" in text
+        assert f"border-left: 4px solid rgb({verdicts.COLOURS[sign]})" in text
 
 
 def test_predictions_show_the_words_of_their_text():
@@ -83,7 +83,7 @@ def test_predictions_show_the_words_of_their_text():
         assert words_of(page(each).words) == words_of(each)
     signs = "·✗○○○"
     for sign, each in zip(signs, shown, strict=True):
-        assert f"solid rgb({looks.COLOURS[sign]})" in each._repr_html_()
+        assert f"solid rgb({verdicts.COLOURS[sign]})" in each._repr_html_()
 
 
 def test_progress_has_a_bar():
@@ -100,5 +100,5 @@ def test_progress_has_a_bar():
 
 
 def test_a_bar_is_filled_as_far_as_something_is_done():
-    assert "width: 0%" in looks.bar(0, 7) and "width: 100%" in looks.bar(7, 7)
-    assert "width: 0%" in looks.bar(0, 0)
+    assert "width: 0%" in verdicts.bar(0, 7) and "width: 100%" in verdicts.bar(7, 7)
+    assert "width: 0%" in verdicts.bar(0, 0)
