@@ -103,9 +103,9 @@ def reconstruct_images(
     tell : callable
         Takes a sentence that the user should read before the work begins.
     scheduler : callable, optional
-        What has the files worked through, such as a `course_app.cluster.image_files.GroupScheduler`, whose
-        workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch, good)``
-        gives what is done. Its length are its workers. The results are the same.
+        What has the files worked through, such as `course_app.cluster.image_files.GroupScheduler`,
+        whose workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch,
+        good)`` gives what is done. Its length are its workers. The results are the same.
     gpus : int, optional
         So many GPUs of this machine share the work, instead of one. The results are the same.
     svd : {"cpu", "gpu", "auto"}

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from course.plots.style import SMALL, TINY, Pen, Picture, listed, style, swatches
-from course_models.spectral.config import FusedShape
+from course_models.spectral.config import FusedConfig
 from course_models.spectral.data import BANDS, FRAMES
 from warpsim.draw.palette import (
     BLUE,
@@ -169,7 +169,7 @@ def traffic(programs: Mapping[str, Sequence[tuple[str, float, float, float]]]) -
 # --- who does what -------------------------------------------------------------------------------
 
 
-def warps(shape: FusedShape, lane: tuple[int, int] = (1, 2)) -> Picture:
+def warps(shape: FusedConfig, lane: tuple[int, int] = (1, 2)) -> Picture:
     """Draw a tile of spectra with its five warps, and one warp's share of a product.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The sizes of the fused spectral autoencoder: what a lane, a group of warps and a block have."""
+"""The configs of the fused spectral autoencoder: what a lane, a group of warps and a block have."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from course_models.spectral.data import FRAMES, POINTS
 from course_models.spectral.weights import BASIS_PITCH, BIASES, CODE, PACKED, PACKED_FOLDED
 
-SAMPLE = POINTS + 16  # numbers between two spectra in shared memory
+SAMPLE = POINTS + 16  # elements from spectrum to spectrum in shared memory
 CODE_PITCH = CODE + 4  # between two codes
 HALF_BASIS = CODE // 2 * BASIS_PITCH  # the largest part that a block fetches at a time
 STATIC_LIMIT = 48 * 1024  # bytes of shared memory that a kernel has without being allowed more
 
 
 @dataclass(frozen=True)
-class FusedShape:
-    """The sizes that are tuned for a GPU and a batch.
+class FusedConfig:
+    """What is tuned for a GPU and a batch.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class FusedShape:
     groups : int
         Groups of five warps in a block; they share the weights.
     resident : bool
-        Whether all weights stay in shared memory; needs copies past the registers (8.0).
+        Whether all weights stay in shared memory; needs asynchronous copies (8.0).
     max_registers : int
         Registers of a thread.
     folded : bool
@@ -67,13 +67,13 @@ class FusedShape:
         return self.groups * FRAMES * 32
 
     @property
-    def group_numbers(self) -> int:
-        """Numbers in shared memory for a group: spectra, codes, errors by frame."""
+    def group_elements(self) -> int:
+        """Elements in shared memory for a group: spectra, codes, errors by frame."""
         return self.tile * (SAMPLE + CODE_PITCH) + -(-FRAMES * self.tile // 4) * 4
 
     @property
-    def weight_numbers(self) -> int:
-        """Numbers in shared memory for weights."""
+    def weight_elements(self) -> int:
+        """Elements in shared memory for weights."""
         if self.resident:
             return PACKED_FOLDED if self.folded else PACKED
         return BIASES + HALF_BASIS
@@ -81,7 +81,7 @@ class FusedShape:
     @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block, dynamic if the weights are resident, else static."""
-        return 4 * (self.weight_numbers + self.groups * self.group_numbers)
+        return 4 * (self.weight_elements + self.groups * self.group_elements)
 
     @property
     def dynamic_shared(self) -> int:
@@ -94,6 +94,6 @@ class FusedShape:
         return (8, 0) if self.resident else (5, 0)
 
     def blocks(self, batch: int, most: int) -> int:
-        """Blocks for a batch, at most so many, in rounds of equal work."""
+        """Blocks for a batch, at most so many, in waves of equal work."""
         work = -(-batch // (self.tile * self.groups))
         return -(-work // -(-work // most))

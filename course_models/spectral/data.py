@@ -3,7 +3,7 @@
 A spectrum is 5 frames of 64 bands. A sound machine has six resonances: bumps at fixed bands, whose
 strengths differ from one spectrum to the next by up to 30% and swing over the frames with one
 common phase; a tilt; and noise in every band. Levels are given less the mean of their frame.
-That is 6 + 6 + 2 + 1 numbers behind 320, so that a code of 32 numbers has room for all of them
+That is 6 + 6 + 2 + 1 parameters for 320 levels, so that a code of 32 elements can hold all of them
 and for none of the faults.
 """
 

@@ -1,27 +1,27 @@
 """The spectral autoencoder as one kernel: five warps take the five frames of a few spectra.
 
 A group of five warps has a tile of spectra; warp f has frame f of each. A lane has `samples` x
-`columns` results of every product with 64 columns: the lanes of a warp stand 64 / columns across
-and columns / 2 down. What a warp computes from its own frame it keeps to itself, in its own part of
-shared memory, so that only two things need the whole block: the code is a sum over the five frames
-(first barrier), and all frames are rebuilt from it (second barrier).
+`columns` results of every product with 64 columns: a warp's lanes are 64 / columns across and
+columns / 2 down. What a warp computes from its own frame stays in its own part of shared memory, so
+that only two things need the whole block: the code is a sum over the five frames (first barrier),
+and all frames are rebuilt from it (second barrier).
 
 Memory traffic: a spectrum is read once from device memory (and once more, from L1 or L2, for its
 error), the rebuilt one and its error are written once; the weights are read once a block.
 
 ==========================  =====================================================================
-`fused(shape)`, resident    all weights stay in shared memory, 77 KiB, and a block takes tile after
-                            tile; they arrive in three parts while the first tile is begun (8.0)
-`fused(shape)`, else        a block fetches a part of at most 21 KiB when it needs it: fits in the
-                            48 KiB that every GPU gives without being asked, at 13 barriers a tile
+`fused(config)`, resident   all weights stay in shared memory, 77 KiB, and a block takes tile after
+                            tile; they are copied in three parts during the first tile (8.0)
+`fused(config)`, else       a block fetches a part of at most 21 KiB when it needs it: fits in the
+                            48 KiB of static shared memory of every GPU, at 13 barriers a tile
 ==========================  =====================================================================
 
-Bank conflicts: spectra lie 336 numbers apart in shared memory, 16 banks, since neighbouring lanes
-belong to two spectra (two lanes side by side read the same weights, and the next two the same
-spectrum: such loads of 16 bytes need half the wavefronts). Rows of the basis lie 324 apart: 8 lanes
-that read 4 numbers of 8 rows meet all 32 banks.
+Bank conflicts: spectra have a pitch of 336 elements in shared memory, 16 banks, since neighbouring
+lanes belong to two spectra (two lanes side by side read the same weights, and the next two the same
+spectrum: such loads of 16 bytes need half the wavefronts). Rows of the basis have a pitch of 324: 8
+lanes that read 4 elements of 8 rows use all 32 banks.
 
-Optimised once more when it is linked (lto), a kernel would have 2 to 7% more instructions (sm_90).
+With link-time optimisation (lto) a kernel would have 2 to 7% more instructions (sm_90).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from numba import float32, int32
 from course.backend import cuda, jit_without_lto
 from course.kernels.activation import gelu
 from course.kernels.warps import ALL
-from course_models.spectral.config import CODE_PITCH, HALF_BASIS, SAMPLE, FusedShape
+from course_models.spectral.config import CODE_PITCH, HALF_BASIS, SAMPLE, FusedConfig
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.weights import (
     BASIS_PITCH,
@@ -62,52 +62,52 @@ from warpsim.ptx import (
 )
 
 
-def fused(shape: FusedShape) -> Callable:
-    """The kernel of a shape: (x, packed, y, errors).
+def fused(config: FusedConfig) -> Callable:
+    """The kernel of a config: (x, packed, y, errors).
 
     x and y (batch, 320), errors (batch,), packed as `Weights.packed` makes it, float32, in C order
-    and on addresses that are multiples of 16. Launch any number of blocks of ``shape.threads``
-    threads, with ``shape.dynamic_shared`` bytes.
+    and on addresses that are multiples of 16. Launch any number of blocks of ``config.threads``
+    threads, with ``config.dynamic_shared`` bytes.
     """
-    samples, columns, groups, tile = shape.samples, shape.columns, shape.groups, shape.tile
-    threads, resident, folded = shape.threads, shape.resident, shape.folded
+    samples, columns, groups, tile = config.samples, config.columns, config.groups, config.tile
+    threads, resident, folded = config.threads, config.resident, config.folded
     across, down = BANDS // columns, columns // 2  # lanes of a warp
-    wide = min(columns, 4)  # numbers in one access
-    apart = across * wide  # between a lane's accesses to a row
-    features = CODE // across  # numbers of a code a lane has in the first product
+    wide = min(columns, 4)  # elements in one access
+    pitch = across * wide  # between a lane's accesses to a row
+    features = CODE // across  # elements of a code a lane has in the first product
     first, steps = (2, across.bit_length() - 1) if down > 1 else (1, 5)  # lanes of one spectrum
-    of_weights, of_group = shape.weight_numbers, shape.group_numbers
+    of_weights, of_group = config.weight_elements, config.group_elements
     of_block = of_weights + groups * of_group
     of_codes, of_errors = tile * SAMPLE, tile * (SAMPLE + CODE_PITCH)
     half = features // 2
     each = -(-tile // FRAMES)  # spectra of a warp in the middle
-    turn = 8 if down == 4 else 0  # shares of every second pair of spectra lie 8 banks further
-    made = jit_without_lto(fastmath=True, max_registers=shape.max_registers)
+    skew = 8 if down == 4 else 0  # banks by which every second pair of spectra is shifted
+    made = jit_without_lto(fastmath=True, max_registers=config.max_registers)
 
     @cuda.jit(device=True)
-    def read(array, place, to, row, column):
-        """A lane's `wide` neighbouring numbers: memory to registers."""
+    def read(array, at, to, row, column):
+        """A lane's `wide` neighbouring elements: memory to registers."""
         if wide == 4:
-            four = load4(array, place)
+            four = load4(array, at)
             to[row, column], to[row, column + 1] = four[0], four[1]
             to[row, column + 2], to[row, column + 3] = four[2], four[3]
         else:
-            to[row, column], to[row, column + 1] = load2(array, place)
+            to[row, column], to[row, column + 1] = load2(array, at)
 
     @cuda.jit(device=True)
-    def write(array, place, of, row, column):
+    def write(array, at, of, row, column):
         """... and back."""
         if wide == 4:
             four = of[row, column], of[row, column + 1], of[row, column + 2], of[row, column + 3]
-            store4(array, place, four)
+            store4(array, at, four)
         else:
-            store2(array, place, (of[row, column], of[row, column + 1]))
+            store2(array, at, (of[row, column], of[row, column + 1]))
 
     @cuda.jit(device=True)
     def begin_copy(packed, start, count, shared, to):
         """Begin to copy weights, all threads of the block together."""
-        for go in range((count + 4 * threads - 1) // (4 * threads)):
-            n = (go * threads + int32(cuda.threadIdx.x)) * 4
+        for j in range((count + 4 * threads - 1) // (4 * threads)):
+            n = (j * threads + int32(cuda.threadIdx.x)) * 4
             if n < count:
                 copy4_async(shared, to + n, packed, start + n)
 
@@ -115,8 +115,8 @@ def fused(shape: FusedShape) -> Callable:
     def fetch(packed, start, count, shared, to):
         """Copy weights when all threads are done with what lay there, and wait for them."""
         cuda.syncthreads()
-        for go in range((count + 4 * threads - 1) // (4 * threads)):
-            n = (go * threads + int32(cuda.threadIdx.x)) * 4
+        for j in range((count + 4 * threads - 1) // (4 * threads)):
+            n = (j * threads + int32(cuda.threadIdx.x)) * 4
             if n < count:
                 store4(shared, to + n, load4(packed, start + n))
         cuda.syncthreads()
@@ -142,7 +142,7 @@ def fused(shape: FusedShape) -> Callable:
         for i in range(samples):
             row = min(int32(sample + i * down), last)
             for c in range(0, columns, wide):
-                read(x, (row, column + c // wide * apart), values, i, c)
+                read(x, (row, column + c // wide * pitch), values, i, c)
         for i in range(samples):
             total = float32(0)
             for c in range(columns):
@@ -157,14 +157,14 @@ def fused(shape: FusedShape) -> Callable:
             for c in range(columns):
                 values[i, c] *= scale
             for c in range(0, columns, wide):
-                write(shared, rows + i * down * SAMPLE + c // wide * apart, values, i, c)
+                write(shared, rows + i * down * SAMPLE + c // wide * pitch, values, i, c)
 
     @cuda.jit(device=True)
     def begin_with(total, shared, bias):
         """Start each sum with its bias."""
         for i in range(samples):
             for c in range(0, columns, wide):
-                read(shared, bias + c // wide * apart, total, i, c)
+                read(shared, bias + c // wide * pitch, total, i, c)
 
     @cuda.jit(device=True)
     def begin_with_zero(total):
@@ -182,14 +182,14 @@ def fused(shape: FusedShape) -> Callable:
                 a[i, 0], a[i, 1], a[i, 2], a[i, 3] = load4(shared, row + i * down * row_pitch + k)
             for e in range(4):
                 for c in range(0, columns, wide):
-                    read(shared, weight + (k + e) * pitch + c // wide * apart, b, 0, c)
+                    read(shared, weight + (k + e) * pitch + c // wide * pitch, b, 0, c)
                 for i in range(samples):
                     for c in range(columns):
                         total[i, c] += a[i, e] * b[0, c]
 
     @cuda.jit(device=True)
     def project(code, shared, row, basis, begin, count):
-        """code[i, begin + n] += row i . row n of the basis, over this frame's 64 numbers."""
+        """code[i, begin + n] += row i . row n of the basis, over this frame's 64 elements."""
         a = cuda.local.array((samples, 4), float32)
         for k in range(0, BANDS, 4):
             for i in range(samples):
@@ -202,19 +202,19 @@ def fused(shape: FusedShape) -> Callable:
 
     @cuda.jit(device=True)
     def keep(total, shared, rows, with_gelu):
-        """A warp's results take the place of what they were made of."""
+        """A warp's results overwrite what they were computed from."""
         cuda.syncwarp()
         for i in range(samples):
             if with_gelu:
                 for c in range(columns):
                     total[i, c] = gelu(total[i, c])
             for c in range(0, columns, wide):
-                write(shared, rows + i * down * SAMPLE + c // wide * apart, total, i, c)
+                write(shared, rows + i * down * SAMPLE + c // wide * pitch, total, i, c)
         cuda.syncwarp()
 
     @cuda.jit(device=True)
     def keep_codes(code, shared, rows, lane_column):
-        """This frame's share of the codes, in its part; two spectra of four lie 8 banks further."""
+        """This frame's share of the codes, in its part; two of four spectra are 8 banks shifted."""
         cuda.syncwarp()
         for i in range(samples):
             for n in range(features):
@@ -226,15 +226,15 @@ def fused(shape: FusedShape) -> Callable:
         return sample if sample < tile else frame
 
     @cuda.jit(device=True)
-    def middle(weights, place, shared, spectra, codes, bias, frame, lane):
-        """Sum the shares, LayerNorm, Linear 32 -> 32, GELU: a warp a spectrum, a lane a number.
+    def middle(weights, at, shared, spectra, codes, bias, frame, lane):
+        """Sum the shares, LayerNorm, Linear 32 -> 32, GELU: a warp a spectrum, a lane an element.
 
         A warp has each fifth spectrum; those beyond the tile are its first one again.
         """
         total = cuda.local.array(each, float32)
         for n in range(each):
             sample = warp_sample(frame, n)
-            share = spectra + sample * SAMPLE + sample // 2 % 2 * turn + lane
+            share = spectra + sample * SAMPLE + sample // 2 % 2 * skew + lane
             value = float32(0)
             for other in range(FRAMES):
                 value += load(shared, share + other * BANDS)
@@ -245,8 +245,8 @@ def fused(shape: FusedShape) -> Callable:
             total[n] = load(shared, bias + lane)
         cuda.syncwarp()
         for k in range(0, CODE, 4):
-            w0, w1 = load(weights, place + k * CODE), load(weights, place + (k + 1) * CODE)
-            w2, w3 = load(weights, place + (k + 2) * CODE), load(weights, place + (k + 3) * CODE)
+            w0, w1 = load(weights, at + k * CODE), load(weights, at + (k + 1) * CODE)
+            w2, w3 = load(weights, at + (k + 2) * CODE), load(weights, at + (k + 3) * CODE)
             for n in range(each):
                 sample = warp_sample(frame, n)
                 p, q, r, s = load4(shared, codes + sample * CODE_PITCH + k)
@@ -264,7 +264,7 @@ def fused(shape: FusedShape) -> Callable:
         for i in range(samples):
             row = min(int32(sample + i * down), batch - int32(1))
             for c in range(0, columns, wide):
-                read(x, (row, column + c // wide * apart), given, i, c)
+                read(x, (row, column + c // wide * pitch), given, i, c)
         for i in range(samples):
             square = float32(0)
             for c in range(columns):
@@ -276,7 +276,7 @@ def fused(shape: FusedShape) -> Callable:
             row = int32(sample + i * down)
             if row < batch:
                 for c in range(0, columns, wide):
-                    write(y, (row, column + c // wide * apart), total, i, c)
+                    write(y, (row, column + c // wide * pitch), total, i, c)
 
     @cuda.jit(device=True)
     def add_errors(shared, errors, sample, lane, out):
@@ -288,7 +288,7 @@ def fused(shape: FusedShape) -> Callable:
             store(out, sample + lane, total * float32(1 / POINTS))
 
     @cuda.jit(device=True)
-    def places():
+    def position():
         """Who this thread is: group, frame, lane, its row and column of lanes."""
         t = int32(cuda.threadIdx.x)
         warp, lane = t // int32(32), t % int32(32)
@@ -304,7 +304,7 @@ def fused(shape: FusedShape) -> Callable:
     @made
     def spectral_resident(x, packed, y, errors):
         shared = cuda.shared.array(0, float32)
-        group, frame, lane, lane_row, lane_column = places()
+        group, frame, lane, lane_row, lane_column = position()
         spectra = int32(of_weights + group * of_group)
         codes, squares = spectra + of_codes, spectra + of_errors
         column = int32(lane_column * wide)
@@ -338,7 +338,7 @@ def fused(shape: FusedShape) -> Callable:
             begin_with_zero(code)
             basis = PACKED_BASIS + frame * BANDS
             project(code, shared, own, basis + lane_column * BASIS_PITCH, 0, features)
-            keep_codes(code, shared, own + lane_row // 2 * turn, lane_column)
+            keep_codes(code, shared, own + lane_row // 2 * skew, lane_column)
             if fresh:
                 wait_copies(0)
             cuda.syncthreads()
@@ -359,8 +359,8 @@ def fused(shape: FusedShape) -> Callable:
                 keep(total, shared, own + column, False)
                 begin_with(total, shared, PACKED_BIASES + DECODE_BIAS + column)
                 multiply(total, shared, own, SAMPLE, PACKED_DECODE + column, BANDS, BANDS)
-            place = squares + frame * tile + lane_row
-            save(total, x, y, sample + lane_row, point, lane_column, shared, place)
+            at = squares + frame * tile + lane_row
+            save(total, x, y, sample + lane_row, point, lane_column, shared, at)
             cuda.syncwarp()
             fresh, before, start = False, sample, int32(start + step)
         cuda.syncthreads()
@@ -370,7 +370,7 @@ def fused(shape: FusedShape) -> Callable:
     @made
     def spectral_fetched(x, packed, y, errors):
         shared = cuda.shared.array(of_block, float32)
-        group, frame, lane, lane_row, lane_column = places()
+        group, frame, lane, lane_row, lane_column = position()
         spectra = int32(of_weights + group * of_group)
         codes, squares = spectra + of_codes, spectra + of_errors
         column = int32(lane_column * wide)
@@ -379,7 +379,7 @@ def fused(shape: FusedShape) -> Callable:
         tiles = (int32(x.shape[0]) + tile - 1) // tile
         total = cuda.local.array((samples, columns), float32)
         code = cuda.local.array((samples, features), float32)
-        weights = int32(BIASES)  # they take turns behind the biases
+        weights = int32(BIASES)  # one part after the other, behind the biases
         basis = weights + frame * BANDS
         fetch(packed, PACKED_BIASES, BIASES, shared, 0)
         start, step = int32(cuda.blockIdx.x * groups), int32(cuda.gridDim.x * groups)
@@ -395,7 +395,7 @@ def fused(shape: FusedShape) -> Callable:
             project(code, shared, own, basis + lane_column * BASIS_PITCH, 0, half)
             fetch(packed, PACKED_BASIS + HALF_BASIS, HALF_BASIS, shared, weights)
             project(code, shared, own, basis + lane_column * BASIS_PITCH, half, half)
-            keep_codes(code, shared, own + lane_row // 2 * turn, lane_column)
+            keep_codes(code, shared, own + lane_row // 2 * skew, lane_column)
             cuda.syncthreads()
             if frame < tile:
                 middle(packed, PACKED_CODE + lane, shared, spectra, codes, CODE_BIAS, frame, lane)
@@ -411,8 +411,8 @@ def fused(shape: FusedShape) -> Callable:
             fetch(packed, PACKED_DECODE, BANDS * BANDS, shared, weights)
             begin_with(total, shared, DECODE_BIAS + column)
             multiply(total, shared, own, SAMPLE, weights + column, BANDS, BANDS)
-            place = squares + frame * tile + lane_row
-            save(total, x, y, sample + lane_row, point, lane_column, shared, place)
+            at = squares + frame * tile + lane_row
+            save(total, x, y, sample + lane_row, point, lane_column, shared, at)
             cuda.syncthreads()
             if frame == FRAMES - 1:
                 add_errors(shared, squares, sample, lane, errors)

@@ -53,7 +53,7 @@ def layer_norm(x, gamma, beta, out):
 def linear(x, weight, bias, out):
     """Out = x weight + bias: a thread a result, tiles of 16 x 16 in shared memory.
 
-    x (rows, n), weight (n, m), that is turned against PyTorch's, so that x walks its columns;
+    x (rows, n), weight (n, m), the transpose of PyTorch's, so that x walks its columns;
     bias (m,), out (rows, m). n and m are multiples of 16, rows any number.
     """
     x_tile = cuda.shared.array((TILE, TILE), float32)
@@ -109,10 +109,10 @@ class Layers:
 
     def __init__(self, weights: Weights, batch: int, stream: Any = 0):
         there = weights.as_dict()
-        turned = {name: there[name].T.copy() for name in there if name.endswith("weight")}
-        turned |= {"basis": there["basis"], "basis_turned": there["basis"].T.copy()}
+        transposed = {name: there[name].T.copy() for name in there if name.endswith("weight")}
+        transposed |= {"basis": there["basis"], "basis_transposed": there["basis"].T.copy()}
         flat = {name: array for name, array in there.items() if array.ndim == 1}
-        self.weights = {name: cuda.to_device(array) for name, array in (turned | flat).items()}
+        self.weights = {name: cuda.to_device(array) for name, array in (transposed | flat).items()}
         self.zeros = cuda.to_device(0 * there["encode_bias"].repeat(FRAMES))
         self.batch, self.stream = batch, stream
         self._frames = [self._memory(FRAMES * batch, BANDS) for _ in range(2)]
@@ -138,7 +138,7 @@ class Layers:
             ("LayerNorm", layer_norm, warps[n], (frames, w[f"{e}_gamma"], w[f"{e}_beta"], a)),
             ("Linear", linear, tiles(n, BANDS), (a, w[f"{e}_weight"], w[f"{e}_bias"], b)),
             ("GELU", gelu_each, tiles(n, BANDS), (b, a)),
-            ("basis", linear, tiles(batch, CODE), (whole_a, w["basis_turned"], self.zeros, c)),
+            ("basis", linear, tiles(batch, CODE), (whole_a, w["basis_transposed"], self.zeros, c)),
             ("LayerNorm", layer_norm, warps[batch], (c, w[f"{k}_gamma"], w[f"{k}_beta"], d)),
             ("Linear", linear, tiles(batch, CODE), (d, w[f"{k}_weight"], w[f"{k}_bias"], c)),
             ("GELU", gelu_each, tiles(batch, CODE), (c, d)),

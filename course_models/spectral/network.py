@@ -1,4 +1,4 @@
-"""The spectral autoencoder: 5 frames of 64 mel bands, reduced to 32 numbers and rebuilt.
+"""The spectral autoencoder: 5 frames of 64 mel bands, reduced to 32 elements and rebuilt.
 
 For each frame LayerNorm, Linear 64 -> 64, GELU (with erf); the five side by side are c (320).
 h = c P' with the basis P (32, 320), whose rows have length 1; LayerNorm, Linear 32 -> 32, GELU;
@@ -27,30 +27,30 @@ from course.dispatch.prepared import allow_shared
 from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, shared_memory_limit
 from course_models.common import gelu
-from course_models.spectral.config import FusedShape
+from course_models.spectral.config import FusedConfig
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 from course_models.spectral.fused import fused
 from course_models.spectral.layers import Layers
 from course_models.spectral.weights import EPSILON, Weights
 
-__all__ = ["SHAPES", "Autoencoder", "Weights", "reference", "shape_for"]
+__all__ = ["CONFIGS", "Autoencoder", "Weights", "config_for", "reference"]
 
 ALIGNED = 16  # bytes
 
-#: Shapes with resident weights, from few spectra a block to many.
-SHAPES = (
-    FusedShape(1, 2),
-    FusedShape(1, 4),
-    FusedShape(2, 4),
-    FusedShape(2, 8),
-    FusedShape(4, 8, max_registers=200),
-    FusedShape(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
-    FusedShape(4, 8, groups=4, max_registers=96),  # twenty warps, five to a scheduler
+#: Configs with resident weights, from few spectra a block to many.
+CONFIGS = (
+    FusedConfig(1, 2),
+    FusedConfig(1, 4),
+    FusedConfig(2, 4),
+    FusedConfig(2, 8),
+    FusedConfig(4, 8, max_registers=200),
+    FusedConfig(4, 8, groups=2, max_registers=168),  # ten warps: 168 registers a thread at most
+    FusedConfig(4, 8, groups=4, max_registers=96),  # twenty warps, five to a scheduler
 )
 #: The same with the decoder multiplied into the basis beforehand.
-FOLDED = tuple(dataclasses.replace(shape, folded=True) for shape in SHAPES)
-#: Shapes that fetch weights in parts, for any GPU.
-FETCHED = (FusedShape(2, 4, resident=False), FusedShape(4, 8, resident=False, max_registers=168))
+FOLDED = tuple(dataclasses.replace(config, folded=True) for config in CONFIGS)
+#: Configs that fetch weights in parts, for any GPU.
+FETCHED = (FusedConfig(2, 4, resident=False), FusedConfig(4, 8, resident=False, max_registers=168))
 
 #: Argument types of the fused kernels: x, packed, y, errors.
 SIGNATURE = "void(float32[:, ::1], float32[::1], float32[:, ::1], float32[::1])"
@@ -95,14 +95,14 @@ def reference(x: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
 
 
 # --- launching -----------------------------------------------------------------------------------
-def shape_for(
+def config_for(
     batch: int,
     multiprocessors: int,
     shared_bytes: int,
     capability: tuple[int, int],
     method: str = "fused",
-) -> FusedShape:
-    """The shape that is launched for a batch on a GPU.
+) -> FusedConfig:
+    """The config that is launched for a batch on a GPU.
 
     The smallest tile with which every multiprocessor has a block at most; for larger batches the
     largest tile that fits.
@@ -117,14 +117,14 @@ def shape_for(
     method : {"fused", "folded", "fetched"}
         The first two keep weights resident where the GPU can, and fetch them elsewhere.
     """
-    found: tuple[FusedShape, ...] = FETCHED
+    found: tuple[FusedConfig, ...] = FETCHED
     if method != "fetched" and capability >= (8, 0):
-        shapes = FOLDED if method == "folded" else SHAPES
-        fitting = tuple(shape for shape in shapes if shape.shared_bytes <= shared_bytes)
+        configs = FOLDED if method == "folded" else CONFIGS
+        fitting = tuple(config for config in configs if config.shared_bytes <= shared_bytes)
         found = fitting or FETCHED
-    for shape in found:
-        if batch <= multiprocessors * shape.tile * shape.groups:
-            return shape
+    for config in found:
+        if batch <= multiprocessors * config.tile * config.groups:
+            return config
     return found[-1]
 
 
@@ -163,7 +163,7 @@ class Autoencoder:
         )
 
     def configured(
-        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
+        self, batch: int, method: str = "auto", stream: Any = 0, config: FusedConfig | None = None
     ) -> Callable[..., None]:
         """What computes a batch of this size, ready to be called with (x, y, errors) on the GPU.
 
@@ -177,20 +177,21 @@ class Autoencoder:
             resident weights, or ten.
         stream : optional
             Where to launch.
-        shape : FusedShape, optional
-            Another one than `shape_for` chooses.
+        config : FusedConfig, optional
+            Another one than `config_for` chooses.
 
         Raises
         ------
         ValueError
-            For another method, a batch below 1, or a shape that the GPU has no room for.
+            For another method, a batch below 1, or a config that needs more shared memory than
+            the GPU has.
         """
         require_choice(method, "method", self.ladder.names)
         if batch < 1:
             raise ValueError(f"batch is {batch}; a launch needs at least 1 spectrum")
         if method == "layers":
             return Layers(self.weights, batch, stream)
-        launch, packed = self.kernel(batch, method, stream, shape)
+        launch, packed = self.kernel(batch, method, stream, config)
 
         def call(x: Any, y: Any, errors: Any) -> None:
             launch(x, packed, y, errors)
@@ -198,39 +199,41 @@ class Autoencoder:
         return call
 
     def kernel(
-        self, batch: int, method: str = "auto", stream: Any = 0, shape: FusedShape | None = None
+        self, batch: int, method: str = "auto", stream: Any = 0, config: FusedConfig | None = None
     ) -> tuple[Callable[..., None], Any]:
         """The kernel alone, configured, and its weights: called with (x, weights, y, errors)."""
-        shape, blocks = self._shape(batch, method, shape)
-        made = kernel_of(shape)
-        if shape.dynamic_shared:
-            allow_shared(made, SIGNATURE, shape.dynamic_shared)
-        call = made[blocks, shape.threads, stream, shape.dynamic_shared]
-        return call, self.packed[shape.folded]
+        config, blocks = self._config(batch, method, config)
+        made = kernel_of(config)
+        if config.dynamic_shared:
+            allow_shared(made, SIGNATURE, config.dynamic_shared)
+        call = made[blocks, config.threads, stream, config.dynamic_shared]
+        return call, self.packed[config.folded]
 
-    def _shape(self, batch: int, method: str, shape: FusedShape | None) -> tuple[FusedShape, int]:
-        """The shape for a batch, if none is given, and its blocks."""
+    def _config(
+        self, batch: int, method: str, config: FusedConfig | None
+    ) -> tuple[FusedConfig, int]:
+        """The config for a batch, if none is given, and its blocks."""
         device = cuda.get_current_device()
         capability = tuple(device.compute_capability)
         most, limit = int(device.MULTIPROCESSOR_COUNT), shared_memory_limit()[0]
-        shape = shape or shape_for(batch, most, limit, capability, method)
-        if capability < shape.capability or shape.shared_bytes > limit:
+        config = config or config_for(batch, most, limit, capability, method)
+        if capability < config.capability or config.shared_bytes > limit:
             raise ValueError(
-                f"this shape needs {shape.shared_bytes:,} bytes of shared memory and compute "
-                f"capability {'.'.join(map(str, shape.capability))}; this GPU has {limit:,} and "
+                f"this shape needs {config.shared_bytes:,} bytes of shared memory and compute "
+                f"capability {'.'.join(map(str, config.capability))}; this GPU has {limit:,} and "
                 f"{'.'.join(map(str, capability))}: choose method='fetched'"
             )
-        tiles = ceil_div(batch, shape.tile * shape.groups)
-        return shape, shape.blocks(batch, most) if shape.resident else tiles
+        tiles = ceil_div(batch, config.tile * config.groups)
+        return config, config.blocks(batch, most) if config.resident else tiles
 
     def _in_one(self, method: str) -> Step:
         """A step of one kernel."""
 
         def launches(p: SpectraProblem, x: Array, out: Array, errors: Array) -> list[Launch]:
-            shape, blocks = self._shape(p.batch, method, None)
-            arguments = x, self.packed[shape.folded], out, errors
-            kernel, shared = kernel_of(shape), shape.dynamic_shared
-            return [Launch(kernel, blocks, shape.threads, arguments, shared)]
+            config, blocks = self._config(p.batch, method, None)
+            arguments = x, self.packed[config.folded], out, errors
+            kernel, shared = kernel_of(config), config.dynamic_shared
+            return [Launch(kernel, blocks, config.threads, arguments, shared)]
 
         return Step(launches)
 
@@ -267,15 +270,14 @@ class Autoencoder:
         out : array, optional
             Where to write the rebuilt spectra; of x's shape and type, and not x itself.
         stream : stream, optional
-            Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's
-            library is at.
+            Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
 
         Returns
         -------
         rebuilt : array, shape (batch, 320), float32
-            `out`, if it is given; else of x's kind.
+            `out`, if it is given; else of x's library.
         scores : array, shape (batch,), float32
-            Mean squared errors, of x's kind. For a batch of 0 both are empty.
+            Mean squared errors, of x's library. For a batch of 0 both are empty.
 
         Raises
         ------

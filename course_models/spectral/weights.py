@@ -10,7 +10,7 @@ from course.files import data_path
 from course_models.common import StoredWeights
 from course_models.spectral.data import BANDS, FRAMES, POINTS
 
-CODE = 32  # numbers that a spectrum is reduced to
+CODE = 32  # elements that a spectrum is reduced to
 EPSILON = 1e-5  # added to a variance, as PyTorch's LayerNorm does
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -27,15 +27,15 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "decode_bias": (BANDS,),
 }
 
-# --- one array for the fused kernel: where each part begins, in numbers --------------------------
-BASIS_PITCH = POINTS + 4  # between rows: 8 lanes that read 8 rows, 4 numbers each, meet 32 banks
-PACKED_ENCODE = 0  # encode_weight turned, (input, output): 64 x 64
+# --- one array for the fused kernel: where each part begins, in elements -------------------------
+BASIS_PITCH = POINTS + 4  # of rows: 8 lanes that read 4 elements of 8 rows have no bank conflict
+PACKED_ENCODE = 0  # encode_weight transposed, (input, output): 64 x 64
 PACKED_BIASES = PACKED_ENCODE + BANDS * BANDS  # encode_bias, code_bias, decode_bias
 CODE_BIAS, DECODE_BIAS, BIASES = BANDS, BANDS + CODE, 2 * BANDS + CODE  # within the biases
-PACKED_BASIS = PACKED_BIASES + BIASES  # 32 rows, BASIS_PITCH apart
-PACKED_CODE = PACKED_BASIS + CODE * BASIS_PITCH  # code_weight turned: 32 x 32
-PACKED_DECODE = PACKED_CODE + CODE * CODE  # decode_weight turned: 64 x 64; or, folded, as the basis
-PACKED = PACKED_DECODE + BANDS * BANDS  # numbers in all
+PACKED_BASIS = PACKED_BIASES + BIASES  # 32 rows of BASIS_PITCH
+PACKED_CODE = PACKED_BASIS + CODE * BASIS_PITCH  # code_weight transposed: 32 x 32
+PACKED_DECODE = PACKED_CODE + CODE * CODE  # decode_weight transposed: 64 x 64; or folded, a basis
+PACKED = PACKED_DECODE + BANDS * BANDS  # elements in all
 PACKED_FOLDED = PACKED_DECODE + CODE * BASIS_PITCH  # the same, folded
 
 
@@ -49,7 +49,7 @@ class Weights(StoredWeights):
     Raises
     ------
     ValueError
-        For another shape or type, numbers that are not finite, or a basis whose rows have another
+        For another shape or dtype, weights that are not finite, or a basis whose rows have another
         length.
     """
 
@@ -104,9 +104,9 @@ class Weights(StoredWeights):
         Parameters
         ----------
         folded : bool
-            Between the basis and the decoder stands nothing but Linear: W (P' h) = (W P') h. So W
-            can be multiplied into the basis of each frame beforehand, in float64, and a third of
-            all products need not be made for each spectrum. The encoder still takes P as it is.
+            Between the basis and the decoder there is no other layer: W (P' h) = (W P') h. So W is
+            multiplied into the basis of each frame beforehand, in float64, which saves a third of
+            all products for each spectrum. The encoder still takes P as it is.
 
         Returns
         -------

@@ -1,8 +1,8 @@
-"""Memory by lifetimes: buffers that are never needed at the same time may lie in the same place.
+"""Memory by lifetimes: buffers that are never alive at the same time may share addresses.
 
 Each step of a forward pass reads some buffers and writes one. A buffer lives from the step that
-writes it to the last that reads it. All of them are put into one arena, the largest first, each at
-the lowest place where none lies whose life meets its own.
+writes it to the last that reads it. All of them are allocated in one arena, the largest first, each
+at the lowest offset where it overlaps none that is alive at the same time.
 
 >>> lives = lifetimes([("a",), ("b", "a"), ("c", "b")])       # what each step touches
 >>> arena = packed(lives, {"a": 100, "b": 50, "c": 100})      # bytes
@@ -26,6 +26,7 @@ import numpy as np
 
 from course import backend
 from course.dispatch.slots import DeviceMemory
+from course.kernels.steps import round_up
 from warpsim.host import libcuda
 
 ALIGNED = 256  # bytes: a GPU's own allocations begin at multiples of that
@@ -61,27 +62,22 @@ def lifetimes(steps: Iterable[Sequence[str]]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def up(size: int) -> int:
-    """The bytes that a buffer of this size takes."""
-    return -(-size // ALIGNED) * ALIGNED
-
-
 def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Arena:
-    """Put buffers of these lives and bytes into an arena."""
+    """Allocate buffers of these lives and bytes in an arena."""
     offsets: dict[str, int] = {}
     for name in sorted(lives, key=lambda name: -sizes[name]):
         first, last = lives[name]
         others = sorted(
-            (offsets[other], offsets[other] + up(sizes[other]))
+            (offsets[other], offsets[other] + round_up(sizes[other], ALIGNED))
             for other in offsets
             if lives[other][0] <= last and first <= lives[other][1]
         )
-        place = 0
+        offset = 0
         for begin, end in others:
-            if place + sizes[name] <= begin:
+            if offset + sizes[name] <= begin:
                 break
-            place = max(place, end)
-        offsets[name] = place
+            offset = max(offset, end)
+        offsets[name] = offset
     moments = range(1 + max((last for _, last in lives.values()), default=-1))
     alive = (
         sum(sizes[name] for name, (first, last) in lives.items() if first <= now <= last)
@@ -89,9 +85,9 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
     )
     return Arena(
         offsets,
-        max((offsets[name] + up(sizes[name]) for name in lives), default=0),
+        max((offsets[name] + round_up(sizes[name], ALIGNED) for name in lives), default=0),
         max(alive, default=0),
-        sum(up(sizes[name]) for name in lives),
+        sum(round_up(sizes[name], ALIGNED) for name in lives),
     )
 
 
@@ -107,12 +103,12 @@ def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
         return backend.cuda.device_array(size, np.uint8), lambda: None
     address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
     libcuda.call("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
-    place = DeviceMemory(address.value, (size,), (1,), "|u1", None)
+    memory = DeviceMemory(address.value, (size,), (1,), "|u1", None)
     give = functools.partial(libcuda.call, "cuMemFreeAsync", address, queue)
-    return backend.cuda.as_cuda_array(place, sync=False), give
+    return backend.cuda.as_cuda_array(memory, sync=False), give
 
 
-def in_turn(
+def from_pool(
     steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], Iterable]]],
     sizes: Mapping[str, int], stream: int = 0,
 ) -> Iterator:  # fmt: skip

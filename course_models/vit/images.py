@@ -5,7 +5,7 @@
 
 The shorter side becomes `resize` pixels, the middle of `side` x `side` is cut out, and levels from
 0 to 1 have their mean taken away and are divided by their deviation, a channel each. What a model
-was trained with is part of it: with other numbers it is wrong more often, and nothing says so.
+was trained with is part of it: with another one it is wrong more often, and nothing says so.
 Images stay as they are stored, whatever a camera noted of its rotation; what is transparent has
 the colour below. Both are usual, too.
 """

@@ -7,9 +7,9 @@
 >>> replay = Graph(vit, images)              # CuPy's: all launches as one
 >>> scores = replay()
 
-Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of their kind. A forward pass is a
-list of steps, `ViT.steps`: each says which buffers it touches, so that memory can be planned, and
-what it launches. All buffers are matrices of float16, a row a token.
+Arrays are of NumPy, CuPy, PyTorch or numba.cuda, and results of the same library. A forward pass
+is a list of steps, `ViT.steps`: each says which buffers it touches, so that memory can be planned,
+and what it launches. All buffers are matrices of float16, a row a token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch
 from course_models import is_whole
 from course_models.patches import ON_GPU, PatchEmbedding, checked_images
-from course_models.vit.buffers import Arena, in_turn, lifetimes, packed
+from course_models.vit.buffers import Arena, from_pool, lifetimes, packed
 from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, checked
 
@@ -188,7 +188,7 @@ class ViT:
             self._product(its("mlp.fc1"), second, hidden, activation=activation, bias=fused),
         ]
         if not fused:
-            found.append(self._apart(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
+            found.append(self._unfused(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
         return [*found, *self._added(its("mlp.fc2"), hidden, middle, out)]
 
     def _by_image(self, rows: Array, *sizes: int) -> Array:
@@ -196,7 +196,7 @@ class ViT:
         return rows.reshape(rows.shape[0] // self.shape.tokens, self.shape.tokens, *sizes)
 
     def _first_tokens(self, x: Array) -> Array:
-        """Of each image, as a matrix whose rows lie apart."""
+        """Of each image, as a matrix whose rows are strided."""
         return part(self._by_image(x, self.shape.width), 1, 0)
 
     def _firsts(self, x: str, out: str) -> Step:
@@ -246,9 +246,9 @@ class ViT:
         if self.flags.residual == "epilogue":
             return [self._product(layer, x, out, residual)]
         alone = f"{x}, {layer} alone"
-        return [self._product(layer, x, alone), self._apart(layer, alone, out, residual)]
+        return [self._product(layer, x, alone), self._unfused(layer, alone, out, residual)]
 
-    def _apart(
+    def _unfused(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = ""
     ) -> Step:
         """The layer's bias and an activation, or a residual, after its product."""
@@ -302,7 +302,7 @@ class ViT:
         if self.flags.buffers == "apart":
             return {name: workspace(shapes[name], HALF) for name in arena.offsets}
         memory = workspace(arena.size, np.uint8)
-        return {name: view(memory, place, shapes[name]) for name, place in arena.offsets.items()}
+        return {name: view(memory, start, shapes[name]) for name, start in arena.offsets.items()}
 
     def _pool_launches(self, images: Array, scores: Array, stream: Any) -> Iterator:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
@@ -318,9 +318,9 @@ class ViT:
         ]
         sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
-            yield from in_turn(todo, sizes, handle_of(stream))
+            yield from from_pool(todo, sizes, handle_of(stream))
 
-    # ------------------------------------------------------------------ the doors
+    # ------------------------------------------------------------------ the entry points
     @property
     def _sizes(self) -> tuple[int, int, int]:
         return self.shape.channels, self.shape.patch, self.shape.tokens
@@ -382,12 +382,12 @@ def rows_of(array: Array, name: str) -> Array:
     return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
-def view(memory: Array, place: int, shape: tuple[int, ...]) -> Array:
-    """An array of float16 that lies `place` bytes behind the start of memory."""
+def view(memory: Array, start: int, shape: tuple[int, ...]) -> Array:
+    """An array of float16 that begins at byte `start` of memory."""
     if isinstance(memory, ArraySlot):
-        return ArraySlot(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, place)
+        return ArraySlot(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, start)
     size = HALF.itemsize * math.prod(shape)
-    return memory[place : place + size].view(HALF).reshape(shape)
+    return memory[start : start + size].view(HALF).reshape(shape)
 
 
 class Graph:

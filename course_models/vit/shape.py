@@ -33,9 +33,9 @@ class ViTShape:
     image, patch : int
         Pixels of a side; patches fill the image.
     width, heads : int
-        Numbers of a token; attention's heads share them.
+        Elements of a token; attention's heads share them.
     depth, mlp : int
-        Blocks, and numbers between a block's last two layers.
+        Blocks, and elements of a token between a block's last two layers.
     classes, channels : int
     """
 
@@ -65,7 +65,7 @@ class ViTShape:
 
     @property
     def head(self) -> int:
-        """Numbers of a token that one head has."""
+        """Elements of a token that one head has."""
         return self.width // self.heads
 
     @property
@@ -90,7 +90,7 @@ class ViTShape:
 
     @property
     def count(self) -> int:
-        """All numbers that are learned."""
+        """How many parameters are learned."""
         return sum(map(math.prod, self.parameters.values()))
 
     def operations(self, batch: int = 1) -> int:
@@ -128,7 +128,7 @@ class Flags:
         "all": all tokens go through the last block, as through others; "class": after its attention
         the class tokens alone, since nothing reads what becomes of the others.
     buffers : str
-        "arena": buffers whose lives do not meet share memory; "apart": each has its own;
+        "arena": buffers that are not alive together share memory; "apart": each has its own;
         "asynchronous": taken from the driver's pool and given back between launches.
     """
 

@@ -79,12 +79,12 @@ def checked(shape: ViTShape, weights: Mapping[str, np.ndarray], what: str = "wei
 def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
     """Refuse what has more names, or fewer."""
     wanted, there = set(wanted), set(there)
-    for word, names in (("has", there - wanted), ("lacks", wanted - there)):
+    for verb, names in (("has", there - wanted), ("lacks", wanted - there)):
         if names:
             several = sorted(names)
             more = f" and {len(several) - 4} more" if len(several) > 4 else ""
             raise ValueError(
-                f"{what}: it {word} {', '.join(several[:4])}{more}, unlike a plain ViT of a "
+                f"{what}: it {verb} {', '.join(several[:4])}{more}, unlike a plain ViT of a "
                 "class token and a classifier"
             )
 
@@ -95,7 +95,7 @@ def _has_all(wanted: Iterable[str], there: Iterable[str], what: str) -> None:
 def timms(name: str) -> str:
     """Timm's name of what torchvision calls so; any other stays as it is.
 
-    What PyTorch's own wrappers put before it, ``module.`` and ``_orig_mod.``, goes.
+    The prefixes of PyTorch's own wrappers, ``module.`` and ``_orig_mod.``, go.
     """
     name = _WRAPPED.sub("", name)
     for theirs, ours in _RENAMED.items():
@@ -211,12 +211,12 @@ def read(path: str | os.PathLike[str]) -> tuple[Weights, dict[str, str]]:
         ) from None
     arrays = {}
     for name, its in parts:
-        if (kind := its["dtype"]) not in _TYPES:
-            raise ValueError(f"{path}: {name} holds {kind}; it must be one of {', '.join(_TYPES)}")
-        stored = np.frombuffer(its["data"], _TYPES[kind]).reshape(its["shape"])
-        if kind == "BF16":  # which NumPy does not know: float32's upper half
-            stored = (stored.astype(np.uint32) << 16).view(np.float32)
-        arrays[name] = stored.astype(np.float32, copy=False)
+        if (dtype := its["dtype"]) not in _TYPES:
+            raise ValueError(f"{path}: {name} holds {dtype}; it must be one of {', '.join(_TYPES)}")
+        values = np.frombuffer(its["data"], _TYPES[dtype]).reshape(its["shape"])
+        if dtype == "BF16":  # which NumPy does not have: float32's upper 16 bits
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        arrays[name] = values.astype(np.float32, copy=False)
     return arrays, told
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from course.backend import one_line
 from course_models.spectral.data import POINTS, spectra
-from course_models.spectral.network import FETCHED, FOLDED, SHAPES, Autoencoder, reference
+from course_models.spectral.network import CONFIGS, FETCHED, FOLDED, Autoencoder, reference
 from course_models.spectral.weights import EPSILON, PACKED, Weights, multiplications
 from course_recording import launch_costs
 from course_recording.subjects.launch import time_launch
@@ -86,18 +86,18 @@ def shapes(bench, model, x, work):
     cuda = bench.cuda
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
     errors = cuda.device_array(len(x), np.float32)
-    for shape in (*SHAPES, *FOLDED, *FETCHED):
-        name = f"{shape.samples}x{shape.columns}, {shape.groups} groups"
-        name += ", folded" * shape.folded + ("" if shape.resident else ", fetched")
+    for config in (*CONFIGS, *FOLDED, *FETCHED):
+        name = f"{config.samples}x{config.columns}, {config.groups} groups"
+        name += ", folded" * config.folded + ("" if config.resident else ", fetched")
         try:
-            call, packed = model.kernel(len(x), shape=shape)
+            call, packed = model.kernel(len(x), config=config)
         except ValueError as problem:  # more shared memory than this GPU has
             note = f"{name} left out: {one_line(problem)}"
             if note not in bench.notes:
                 bench.notes.append(note)
             continue
         args = (there, packed, y, errors)
-        own_work = work | done(len(x), shape.folded)
+        own_work = work | done(len(x), config.folded)
         bench.variant("spectral shape", name, call, args, out=y, **own_work)
 
 

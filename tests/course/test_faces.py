@@ -15,7 +15,7 @@ FACES = {
     ),
     "course.kernels.svd": ("LADDER", "Solver", "rank_k", "svd"),
     "course_lessons.lesson13.digits": ("Network", "Weights", "accuracy", "held_out"),
-    "course_models.spectral": ("Autoencoder", "FusedShape", "Weights", "spectra"),
+    "course_models.spectral": ("Autoencoder", "FusedConfig", "Weights", "spectra"),
 }
 
 

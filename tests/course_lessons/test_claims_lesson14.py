@@ -73,14 +73,14 @@ def of_shape(shape, batch, metric="time"):
 
 @pytest.mark.parametrize("batch", [32, 512, 4096, 65536])
 def test_the_shape_that_is_chosen_was_the_fastest(batch):
-    times = {shape: of_shape(shape, batch) for shape in network.SHAPES}
-    assert min(times, key=times.get) == network.shape_for(batch, *H200)
+    times = {shape: of_shape(shape, batch) for shape in network.CONFIGS}
+    assert min(times, key=times.get) == network.config_for(batch, *H200)
     if batch in (32, 65536):
         assert max(times.values()) > 5 * min(times.values())
 
 
 def test_the_last_three_shapes_differ_in_their_groups_and_in_the_registers_that_these_leave():
-    shapes = network.SHAPES[-3:]
+    shapes = network.CONFIGS[-3:]
     assert [shape.groups for shape in shapes] == [1, 2, 4]
     assert {(shape.samples, shape.columns) for shape in shapes} == {(4, 8)}
     facts = [
@@ -96,7 +96,7 @@ def test_the_last_three_shapes_differ_in_their_groups_and_in_the_registers_that_
     assert most.blocks == 1 and set(most.limited_by) == {"registers", "shared memory"}
 
 
-@pytest.mark.parametrize("shape", network.SHAPES[-3:], ids=str)
+@pytest.mark.parametrize("shape", network.CONFIGS[-3:], ids=str)
 def test_a_spectrum_needs_428_wavefronts_of_loads_with_any_groups(shape):
     batch = shape.tile * shape.groups
     x, packed = spectra(batch, seed=3), Weights.trained().packed()
@@ -109,7 +109,7 @@ def test_a_spectrum_needs_428_wavefronts_of_loads_with_any_groups(shape):
 
 
 def test_more_groups_save_time_only_where_all_multiprocessors_have_work():
-    one, two, four = shapes = network.SHAPES[-3:]
+    one, two, four = shapes = network.CONFIGS[-3:]
     blocks = {batch: [shape.blocks(batch, 132) for shape in shapes] for batch in (4096, 65536)}
     assert blocks == {4096: [128, 128, 64], 65536: [128, 128, 128]}
     rounds = {65536: (32, 16, 8), 4096: (2, 1, 1)}

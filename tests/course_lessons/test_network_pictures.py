@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from course_lessons.lesson14 import pictures
-from course_models.spectral.config import FusedShape
+from course_models.spectral.config import FusedConfig
 from course_models.spectral.data import FAULTS, spectra
 from tests.pictures import assert_drawn, picture_texts
 from warpsim.draw.palette import VERMILLION
@@ -28,8 +28,8 @@ def some_scores():
         lambda: pictures.rebuilt_spectra(some_spectra()),
         lambda: pictures.scores(*some_scores()),
         lambda: pictures.traffic({"layers": LAYERS, "fused": LAYERS[:1]}),
-        lambda: pictures.warps(FusedShape(4, 8)),
-        lambda: pictures.warps(FusedShape(1, 2)),
+        lambda: pictures.warps(FusedConfig(4, 8)),
+        lambda: pictures.warps(FusedConfig(1, 2)),
     ],
 )
 def test_a_picture_fits_a_notebook_and_is_not_blank(draw):
@@ -62,7 +62,9 @@ def test_bars_are_as_long_as_the_bytes_and_programs_say_their_sums():
     assert "layers: 2 launches, 181 kB" in shown and "fused: 1 launch, 82 kB" in shown
 
 
-@pytest.mark.parametrize("shape", [FusedShape(4, 8), FusedShape(2, 4), FusedShape(1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [FusedConfig(4, 8), FusedConfig(2, 4), FusedConfig(1, 2)], ids=str
+)
 def test_the_marked_lane_has_as_many_results_as_the_shape_says(shape):
     picture = pictures.warps(shape)
     marked = [

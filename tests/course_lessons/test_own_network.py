@@ -114,7 +114,7 @@ def test_a_slip_in_the_solution_is_refused_and_named(sentence):
 
 def test_what_the_lesson_says_of_yours_beside_the_package_s():
     for batch, spectra_of_a_block in ((32, 1), (4096, 32)):
-        shape = spectral.shape_for(batch, 132, 227 * 1024, (9, 0))
+        shape = spectral.config_for(batch, 132, 227 * 1024, (9, 0))
         assert shape.tile * shape.groups == spectra_of_a_block
     found = solution("one-kernel")
     counts = beside("one-kernel", found.define(found.source, "beside")).counts

@@ -12,16 +12,16 @@ from course.dispatch.prepared import allow_shared
 from course.measure.occupancy import occupancy
 from course_models.spectral import network
 from course_models.spectral import weights as spectral_weights
-from course_models.spectral.config import STATIC_LIMIT, FusedShape
+from course_models.spectral.config import STATIC_LIMIT, FusedConfig
 from course_models.spectral.data import FAULTS, area_under_curve, held_out, spectra
 from course_models.spectral.layers import Layers
 from course_models.spectral.network import (
+    CONFIGS,
     FETCHED,
     FOLDED,
-    SHAPES,
     Autoencoder,
+    config_for,
     reference,
-    shape_for,
 )
 from course_models.spectral.weights import PACKED, Weights
 from tools.train import spectral as train_spectral
@@ -96,7 +96,7 @@ def test_every_method_agrees_with_float64_for_any_batch(method, batch, weights):
     assert_right(x, weights, y, errors)
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, FOLDED[3], FOLDED[-1], *FETCHED), ids=str)
+@pytest.mark.parametrize("shape", (*CONFIGS, FOLDED[3], FOLDED[-1], *FETCHED), ids=str)
 def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_not_full(
     shape, weights
 ):
@@ -109,13 +109,13 @@ def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_no
 @pytest.mark.parametrize(
     ("shape", "batch", "blocks"),
     [
-        (FusedShape(1, 2), 5, 2),
-        (FusedShape(1, 4), 3, 1),
-        (FusedShape(2, 4, groups=2), 11, 1),
-        (FusedShape(4, 8), 19, 1),
-        (FusedShape(2, 4, folded=True), 9, 1),
-        pytest.param(FusedShape(2, 4, resident=False), 9, 2, marks=pytest.mark.slow),
-        pytest.param(FusedShape(1, 8, resident=False, groups=2), 13, 1, marks=pytest.mark.slow),
+        (FusedConfig(1, 2), 5, 2),
+        (FusedConfig(1, 4), 3, 1),
+        (FusedConfig(2, 4, groups=2), 11, 1),
+        (FusedConfig(4, 8), 19, 1),
+        (FusedConfig(2, 4, folded=True), 9, 1),
+        pytest.param(FusedConfig(2, 4, resident=False), 9, 2, marks=pytest.mark.slow),
+        pytest.param(FusedConfig(1, 8, resident=False, groups=2), 13, 1, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -141,7 +141,7 @@ def test_traced_there_is_no_error_no_float64_no_conflict_and_half_the_wavefronts
 
 
 def test_layer_by_layer_moves_several_times_the_bytes(weights):
-    batch, shape = 32, FusedShape(4, 8)
+    batch, shape = 32, FusedConfig(4, 8)
     x = spectra(batch, 1)
     *_, one = launched(shape, x, weights, 1, trace)
     there, y = cuda.to_device(x), cuda.device_array(x.shape, np.float32)
@@ -176,7 +176,7 @@ def test_a_constant_frame_is_normalised_to_zero_and_not_divided_by_zero(weights)
 
 def test_folded_weights_make_a_third_less_work(weights):
     made = {
-        folded: launched(FusedShape(2, 4, folded=folded), spectra(8, 1), weights, 1, trace)[2]
+        folded: launched(FusedConfig(2, 4, folded=folded), spectra(8, 1), weights, 1, trace)[2]
         for folded in (False, True)
     }
     saved = made[False].operations["float32"] - made[True].operations["float32"]
@@ -190,13 +190,13 @@ def test_folded_weights_make_a_third_less_work(weights):
 
 def test_small_batches_are_spread_over_all_multiprocessors_and_large_ones_share_weights():
     def chosen(batch, gpu, method="fused"):
-        return shape_for(
+        return config_for(
             batch, gpu.multiprocessors, gpu.shared_per_block, gpu.compute_capability, method
         )
 
     assert chosen(32, HOPPER).tile == 1
     assert chosen(512, HOPPER).tile == 4
-    assert chosen(65536, HOPPER) == SHAPES[-1]
+    assert chosen(65536, HOPPER) == CONFIGS[-1]
     assert not chosen(65536, TURING).resident
     assert not chosen(65536, HOPPER, "fetched").resident
     for gpu in gpus.GPUS.values():
@@ -204,14 +204,14 @@ def test_small_batches_are_spread_over_all_multiprocessors_and_large_ones_share_
             assert chosen(batch, gpu).shared_bytes <= gpu.shared_per_block
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, *FOLDED, *FETCHED), ids=str)
+@pytest.mark.parametrize("shape", (*CONFIGS, *FOLDED, *FETCHED), ids=str)
 def test_a_block_of_every_shape_can_start_with_all_the_registers_that_it_may_have(shape):
     fits = occupancy("H200", shape.threads, shape.max_registers, shape.shared_bytes)
     assert fits.blocks >= 1, fits
 
 
 def test_blocks_have_equal_rounds_of_work():
-    shape = FusedShape(4, 8)  # tiles of 16
+    shape = FusedConfig(4, 8)  # tiles of 16
     assert shape.blocks(1, 132) == 1
     assert shape.blocks(16 * 132, 132) == 132
     assert shape.blocks(16 * 133, 132) == 67  # two rounds of 67, and not 132 and 1
@@ -223,18 +223,18 @@ def test_a_t4_takes_weights_in_parts_and_refuses_resident_ones(weights, monkeypa
     model, x = Autoencoder(weights), spectra(21, 5)
     assert_right(x, weights, *model(x))
     with pytest.raises(ValueError, match=r"needs 80,496 bytes of shared memory.*this GPU has 65,5"):
-        model.configured(5, shape=FusedShape(1, 2))
+        model.configured(5, config=FusedConfig(1, 2))
 
 
 def test_shapes_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="samples must be 1, 2, 4 or 8"):
-        FusedShape(3, 8)
+        FusedConfig(3, 8)
     with pytest.raises(ValueError, match="only with resident weights"):
-        FusedShape(1, 2, resident=False)
+        FusedConfig(1, 2, resident=False)
     with pytest.raises(ValueError, match="folded weights must be resident"):
-        FusedShape(4, 8, resident=False, folded=True)
+        FusedConfig(4, 8, resident=False, folded=True)
     with pytest.raises(ValueError, match="49,152 is the most without resident weights"):
-        FusedShape(8, 8, resident=False)
+        FusedConfig(8, 8, resident=False)
 
 
 def test_a_gpu_is_asked_for_more_shared_memory_in_the_words_of_both_numba_cudas(monkeypatch):
@@ -470,6 +470,6 @@ def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     subject.run(bench)
     assert {name for kernel, name in bench.seen if kernel == "spectral"} == set(METHODS)
     shapes = [work for (kernel, _), work in bench.seen.items() if kernel == "spectral shape"]
-    assert len(shapes) == len((*SHAPES, *FOLDED, *FETCHED)) and len(launches) == 4
+    assert len(shapes) == len((*CONFIGS, *FOLDED, *FETCHED)) and len(launches) == 4
     assert bench.seen["spectral", "folded"]["operations"]["float32"] == 2 * 3 * 41984
     assert all(work["needed"] == 2 * 3 * 62464 for work in bench.seen.values())
