@@ -35,6 +35,7 @@ MOVED = {
     "course.streams.timeline": "course.measure.timeline",
     "course.streams.ways": "course_lessons.lesson08.batches",
     "course.kernels.adam": "course_models.training.adam",
+    "course.kernels.cpu": "course.kernels.reconstruct.cpu",
     "course.kernels.convolution": "course_lessons.lesson13.digits.convolution",
     "course.kernels.halves": "course.kernels.gemm",
     "course.kernels.halves.products": "course.kernels.gemm.half",
@@ -46,8 +47,11 @@ MOVED = {
     "course.kernels.sampling": "course_models.training.rng",
     "warpsim.front.bfloat": "warpsim.core.number_types",
 }
-#: Where names are now that a package or module gave.
+#: Where names are now that a package or module gave, "old=new" where they have another name, too.
 HOMES = {
+    "course_models.spectral": {
+        "course_models.spectral": "FusedShape=FusedConfig SHAPES=CONFIGS shape_for=config_for",
+    },
     "course_app.cluster": {"course_lessons.lesson12": "scaling"},
     "course.plots": {
         "course_lessons.lesson08.plots": "gantt gantts",
@@ -63,10 +67,10 @@ HOMES = {
 }
 #: Old name: new name, of these.
 NAMES = {
-    f"{package}.{name}": f"{home}.{name}"
+    f"{package}.{old}": f"{home}.{new or old}"
     for package, homes in HOMES.items()
     for home, names in homes.items()
-    for name in names.split()
+    for old, _, new in (name.partition("=") for name in names.split())
 }
 
 

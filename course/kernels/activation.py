@@ -4,8 +4,8 @@
 >>> dx = activation_gradient(dy, x, "silu")
 
 Each function is a device function of float32; arrays hold float32, float16 or bfloat16. `LADDER`
-has the kernels around it: one element a thread, then several with wide loads. All move each element
-once in and once out; the functions must hide behind that.
+has the kernels around it: one element a thread, then several with wide loads. Each element is
+loaded once and stored once; the memory traffic must hide the arithmetic.
 
 Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415; Ramachandran, Zoph, Le,
 "Searching for Activation Functions", arXiv:1710.05941. At minus infinity GELU and SiLU are -0,
@@ -26,7 +26,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import WIDE, WORDS, Array, alike, are_aligned, flat
+from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from warpsim.ptx import load4, store4
 
@@ -86,8 +86,8 @@ def gelu_gradient(grad, x):
     t = min(abs(x), FAR)
     tail = upper_tail(t)
     below = tail if x < ZERO else ONE - tail
-    near = -t if x < ZERO else t  # infinity times 0 would be NaN
-    return grad * (below + near * DENSITY * math.exp2(-HALF_LOG2_E * x * x))
+    clamped = -t if x < ZERO else t  # infinity times 0 would be NaN
+    return grad * (below + clamped * DENSITY * math.exp2(-HALF_LOG2_E * x * x))
 
 
 @cuda.jit(device=True)
@@ -116,8 +116,8 @@ TANH_FAR = float32(10)  # exp of twice the argument is still finite
 @cuda.jit(device=True)
 def clamped(x, most):
     """x within -most and most; NaN stays NaN."""
-    near = -most if x < -most else x
-    return most if near > most else near
+    above = -most if x < -most else x
+    return most if above > most else above
 
 
 @cuda.jit(device=True)
@@ -220,14 +220,14 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
 
 @dataclass(frozen=True)
 class ActivationConfig:
-    """The sizes to tune.
+    """What is tuned.
 
     Attributes
     ----------
     threads : int
         Of a block.
     accesses : int
-        Loads of four elements that a thread has in flight together.
+        Loads of four elements that a thread has in flight.
     """
 
     threads: int = 128
@@ -274,29 +274,30 @@ def each_gradient(function: Callable) -> Callable:
 
 
 @functools.cache
-def wide(function: Callable, stored: str, config: ActivationConfig) -> Callable:
+def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     """Step 2, of (x, out): several elements a thread, all loads in flight before the first result.
 
-    Mapping: block b has the elements from b tiles on; access by access its threads read four
-    neighbours each, side by side. Arrays start where 4 elements can be loaded at once. The block in
-    which the array ends goes element by element. In place (x is out) it works, too.
+    Mapping: block b has the elements from b tiles on; in each access its threads load four
+    neighbours each, side by side. Arrays begin where 4 elements can be loaded at once. The block in
+    which the array ends goes element by element. x may be out.
     """
-    word, accesses = WORDS[stored], config.accesses
+    element, accesses = NUMBA_TYPES[dtype], config.accesses
     step, tile = config.threads * WIDE, config.tile
+
+    @cuda.jit(device=True)
+    def one(x):
+        return element(function(float32(x)))
 
     @cuda.jit
     def activation_wide(x, out):
         block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
-        values = cuda.local.array((accesses, WIDE), word)
+        values = cuda.local.array((accesses, WIDE), element)
         if block + tile <= out.size:
             for n in range(accesses):
                 four = load4(x, block + (t + n * step))
                 values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
             for n in range(accesses):
-                four = (
-                    word(function(float32(values[n, 0]))), word(function(float32(values[n, 1]))),
-                    word(function(float32(values[n, 2]))), word(function(float32(values[n, 3]))),
-                )  # fmt: skip
+                four = (one(values[n, 0]), one(values[n, 1]), one(values[n, 2]), one(values[n, 3]))
                 store4(out, block + (t + n * step), four)
         else:
             for i in range(block + cuda.threadIdx.x, out.size, cuda.blockDim.x):
@@ -306,20 +307,20 @@ def wide(function: Callable, stored: str, config: ActivationConfig) -> Callable:
 
 
 @functools.cache
-def wide_gradient(function: Callable, stored: str, config: ActivationConfig) -> Callable:
+def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
-    word, accesses = WORDS[stored], config.accesses
+    element, accesses = NUMBA_TYPES[dtype], config.accesses
     step, tile = config.threads * WIDE, config.tile
 
     @cuda.jit(device=True)
     def one(grad, x):
-        return word(function(float32(grad), float32(x)))
+        return element(function(float32(grad), float32(x)))
 
     @cuda.jit
     def gradient_wide(grad, x, out):
         block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
-        given = cuda.local.array((accesses, WIDE), word)
-        values = cuda.local.array((accesses, WIDE), word)
+        given = cuda.local.array((accesses, WIDE), element)
+        values = cuda.local.array((accesses, WIDE), element)
         if block + tile <= out.size:
             for n in range(accesses):
                 four = load4(grad, block + (t + n * step))
@@ -351,9 +352,9 @@ def multiply(a, b, out):
 
 
 def config_for(dtype: str) -> ActivationConfig:
-    """The config for this GPU and type of element."""
+    """The config for this GPU and dtype."""
     newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
-    return CONFIGS["sm_90" if newer else "sm_75", WORDS[dtype].bitwidth // 8]
+    return CONFIGS["sm_90" if newer else "sm_75", NUMBA_TYPES[dtype].bitwidth // 8]
 
 
 class ElementProblem(NamedTuple):
@@ -373,7 +374,7 @@ class ElementProblem(NamedTuple):
 
 
 def _work(problem: ElementProblem) -> Work:
-    return Work((problem.arrays + 1) * problem.size * WORDS[problem.dtype].bitwidth // 8, {})
+    return Work((problem.arrays + 1) * problem.size * NUMBA_TYPES[problem.dtype].bitwidth // 8, {})
 
 
 def _between(problem: ElementProblem) -> str:
@@ -450,12 +451,13 @@ def activation(
         Of `LADDER.names`: "auto" takes "wide", and "each" for slices that begin where four elements
         cannot be accessed at once.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
 
     Returns
     -------
     array
-        `out`, if it is given; else of x's kind, shape and type. Without elements, nothing is done.
+        `out`, if it is given; else of x's library, shape and dtype. Nothing is launched for no
+        elements.
 
     Raises
     ------

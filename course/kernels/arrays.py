@@ -1,14 +1,10 @@
-"""What the front doors of kernels ask of arrays: types, shapes, strides, alignment.
-
-How arrays come in and results go out is the same for all of them: `course.dispatch`.
-"""
+"""What kernels' entry points check of arrays: dtypes, shapes, strides, alignment."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,27 +20,27 @@ from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
-STORED = (np.float32, np.float16, BFLOAT16)  # what elements may be
+DTYPES = (np.float32, np.float16, BFLOAT16)
 WIDE = 4  # elements in a wide access
 MOST = 65_535  # blocks along the second axis of a grid
-#: Numba's type of a stored element, by `name_of`.
-WORDS = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
+#: Numba's type of an element, by `name_of`.
+NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
 # --- what is given --------------------------------------------------------------------------------
 
 
 def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> ArrayFacts:
-    """The array, if it holds one of `STORED`, and is shaped and typed as `like`.
+    """The array, if it has one of `DTYPES`, and the shape and dtype of `like`.
 
     Raises
     ------
     TypeError
-        For elements of another type.
+        For another dtype.
     ValueError
-        When shape or type are not those of `like`.
+        When shape or dtype are not those of `like`.
     """
-    if array.dtype not in STORED:
+    if array.dtype not in DTYPES:
         bits = str(array.dtype).endswith("uint16")
         raise TypeError(
             f"{name} holds {array.dtype}; it must hold float32, float16 or bfloat16: convert it, "
@@ -60,7 +56,7 @@ def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> Arr
 
 
 def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
-    """Shape and type of arrays that have one, as `checked`; with `rows`, of at least one axis."""
+    """Shape and dtype that arrays share, as `checked`; with `rows`, of at least one axis."""
     (name, first), *others = arrays.items()
     checked(first, name)
     for other, array in others:
@@ -71,12 +67,12 @@ def alike(arrays: dict[str, ArrayFacts], rows: bool = False) -> Result:
 
 
 def holds(array: ArrayFacts, name: str, *types: Any) -> None:
-    """Refuse, with a TypeError, elements of another type than these; float32 without any."""
+    """Refuse, with a TypeError, another dtype than these; without any, another than float32."""
     types = types or (np.float32,)
     if array.dtype not in types:
-        words = " or ".join(np.dtype(one).name for one in types)
+        names = " or ".join(np.dtype(one).name for one in types)
         raise TypeError(
-            f"{name} holds {array.dtype}; it must hold {words}: convert it, "
+            f"{name} holds {array.dtype}; it must hold {names}: convert it, "
             f"{array.library.convert(name, 'float32')}"
         )
 
@@ -96,12 +92,6 @@ def whole(number: Any, name: str, what: str = "whole number") -> int:
     raise TypeError(f"{name} is {number!r}: give a {what}")
 
 
-def known(word: str, what: str, choices: Iterable[str], before: str = "") -> None:
-    """Refuse a word that is none of the choices: "there is no method 'x': choose a, b"."""
-    if not isinstance(word, str) or word not in choices:
-        raise ValueError(f"there is no {what} {word!r}: choose {before}{', '.join(choices)}")
-
-
 def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tuple[int, int]:
     """The grid whose blocks, each so (wide, high), cover a matrix; ValueError for too many rows."""
     wide, high = tile
@@ -118,7 +108,7 @@ def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tu
 def in_order(array: Array, name: str, rows: bool = False) -> Array:
     """An array on the device, if its elements lie side by side in C order.
 
-    With `rows`, rows of a matrix may lie apart from each other, not their elements.
+    With `rows`, the rows of a matrix may be strided, not their elements.
 
     Raises
     ------
@@ -130,8 +120,8 @@ def in_order(array: Array, name: str, rows: bool = False) -> Array:
         wanted.insert(0, size)
         size *= length
     pairs = list(zip(array.shape, array.strides, wanted, strict=True))
-    apart = [length > 1 and have != want for length, have, want in pairs]
-    if array.size and any(apart[-1:] if rows else apart):
+    strided = [length > 1 and have != want for length, have, want in pairs]
+    if array.size and any(strided[-1:] if rows else strided):
         what = "the elements of each row" if rows else "its elements"
         raise ValueError(
             f"{name} has the strides {tuple(array.strides)} bytes; {what} must lie side by side: "
@@ -141,12 +131,12 @@ def in_order(array: Array, name: str, rows: bool = False) -> Array:
 
 
 def flat(array: Array, name: str) -> Array:
-    """All elements of an array on the device in C order, side by side."""
+    """All elements of an array on the device that is in C order, as one axis."""
     return in_order(array, name).reshape(array.size)
 
 
 def matrix(array: Array, name: str) -> Array:
-    """An array on the device as (rows, columns); rows of a matrix may lie apart."""
+    """An array on the device as (rows, columns); rows of a matrix may be strided."""
     in_order(array, name, rows=array.ndim == 2)
     if array.ndim == 2:
         return array
@@ -179,6 +169,6 @@ def are_aligned(*arrays: Array) -> bool:
 
 
 def rows_are_aligned(*arrays: Array | None) -> bool:
-    """Whether whole rows can be accessed four numbers at a time, of those arrays that are there."""
+    """Whether whole rows can be accessed four elements at a time, in all arrays but None."""
     there = [array for array in arrays if array is not None]
     return there[0].shape[-1] % WIDE == 0 and are_aligned(*there)

@@ -1,11 +1,11 @@
-"""Sum and maximum of an array on the GPU: a ladder of kernels, each a step up from the last.
+"""Sum and maximum of an array on the GPU: a ladder of kernels.
 
->>> reduction(x)                                # the sum, a float32; NumPy in, a number out
->>> reduction(x, "max", out=place)              # an array of one float32 on the GPU stays there
+>>> reduction(x)                                # the sum, a float32; NumPy in, a scalar out
+>>> reduction(x, "max", out=result)             # into an array of one float32 on the GPU
 
 Elements are float32, float16 or bfloat16, partial results float32. NaN stays NaN, in a maximum,
-too. The work is to read each element once: 4 bytes of float32 and one operation. What the steps
-change is how partial results meet: at one address, in shared memory, by shuffles, in registers.
+too. The work is to read each element once: 4 bytes of float32 and one operation. The steps differ
+in how partial results are combined: by atomics, in shared memory, by shuffles, in registers.
 
 Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA 2007; CUDA C++ Programming Guide,
 `__threadfence`, for the last block. The softmax of rows is in `course.kernels.softmax`.
@@ -25,7 +25,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import WIDE, WORDS, Array, are_aligned, checked, flat
+from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
 from warpsim.ptx import load4
@@ -45,9 +45,9 @@ def added(a, b):
 
 
 @cuda.jit(device=True)
-def add_at(place, value):
+def add_at(out, value):
     """An atomic sum."""
-    cuda.atomic.add(place, 0, value)
+    cuda.atomic.add(out, 0, value)
 
 
 @cuda.jit(device=True)
@@ -57,27 +57,27 @@ def larger(a, b):
 
 
 @cuda.jit(device=True)
-def raise_to(place, value):
+def raise_to(out, value):
     """An atomic maximum of float32, by their bits.
 
-    Positive numbers are in the order of their bits as integers, negative ones in the reverse order
+    Positive values are in the order of their bits as integers, negative ones in the reverse order
     of their bits without a sign; NaN without its sign is above all. The atomic maximum of float32
-    itself passes over NaN, and takes a loop of several atomics.
+    itself ignores NaN, and is a loop of compare-and-swap.
     """
-    box = cuda.local.array(1, float32)
-    box[0] = value
-    bits = box.view(np.int32)[0]
+    local = cuda.local.array(1, float32)
+    local[0] = value
+    bits = local.view(np.int32)[0]
     if value != value:
         bits = NAN_BITS
     if bits >= 0:
-        cuda.atomic.max(place.view(np.int32), 0, bits)
+        cuda.atomic.max(out.view(np.int32), 0, bits)
     else:
-        cuda.atomic.min(place.view(np.uint32), 0, uint32(bits))
+        cuda.atomic.min(out.view(np.uint32), 0, uint32(bits))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A reduction: how two values become one, at an address, too, and what changes nothing."""
+    """A reduction: how two values are combined, also by an atomic, and its identity element."""
 
     combined: Callable
     combine_at: Callable
@@ -91,9 +91,9 @@ KINDS = {
 
 
 @cuda.jit
-def fill(place, value):
-    """Write a value: what steps 1 to 4 combine with."""
-    place[0] = value
+def fill(out, value):
+    """Write the identity element, which steps 1 to 4 combine with."""
+    out[0] = value
 
 
 # --- steps 1 to 3: an element a thread ------------------------------------------------------------
@@ -102,8 +102,8 @@ def fill(place, value):
 def atomics(kind: Kind) -> Callable:
     """Step 1, of (x, out): every thread combines its element with one address.
 
-    Mapping: thread i has element i. Memory: reads are in order. The atomics of all threads meet at
-    one address, where they stand in line.
+    Mapping: thread i has element i. Memory: coalesced loads; the atomics of all threads serialise
+    at one address.
     """
     combine_at = kind.combine_at
 
@@ -144,7 +144,7 @@ def tree(kind: Kind) -> Callable:
 
 
 @functools.cache
-def pieces(kind: Kind, warps: int) -> tuple[Callable, Callable]:
+def combiners(kind: Kind, warps: int) -> tuple[Callable, Callable]:
     """Device functions: the values of a warp's lanes combined, for all lanes; those of a block.
 
     The block's result is thread 0's. `warps` is a power of two.
@@ -173,13 +173,13 @@ def pieces(kind: Kind, warps: int) -> tuple[Callable, Callable]:
 
 
 def shuffles(kind: Kind) -> Callable:
-    """Step 3, of (x, out): lanes exchange registers, warps meet in shared memory, one barrier.
+    """Step 3, of (x, out): lanes combine by shuffles, warps in shared memory, one barrier.
 
     Mapping: thread i has element i. Of 9 barriers and 255 additions in shared memory a block, one
     barrier and 8 values are left.
     """
     combine_at, nothing = kind.combine_at, kind.nothing
-    _, of_block = pieces(kind, WARPS)
+    _, of_block = combiners(kind, WARPS)
 
     @cuda.jit
     def reduce_shuffles(x, out):
@@ -196,14 +196,14 @@ def shuffles(kind: Kind) -> Callable:
 
 @dataclass(frozen=True)
 class ReductionConfig:
-    """The sizes to tune.
+    """What is tuned.
 
     Attributes
     ----------
     threads : int
         Of a block; 32 times a power of two.
     accesses : int
-        Loads of four elements that a thread has in flight together.
+        Loads of four elements that a thread has in flight.
     blocks : int
         Blocks for each multiprocessor in step 5.
     """
@@ -220,16 +220,16 @@ class ReductionConfig:
 
 #: Not measured yet: 64 bytes in flight in each thread, as many threads as a multiprocessor holds.
 CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
-SHAPES = CONFIGS  # as lesson 10 called them before version 0.2
+SHAPES, pieces = CONFIGS, combiners  # as lesson 10 called them before version 0.2
 
 
 @functools.cache
 def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """Device function of (x, first, step): a thread's part of the tiles from `first` on.
 
-    Tiles that are full are read without a guard, four elements at a time where the array is
-    aligned, all loads in flight before the first is used; each access has a partial result of its
-    own, so that no addition waits for the one before. The tile in which x ends goes one by one.
+    Whole tiles are read unguarded, four elements at a time where the array is aligned, all loads
+    in flight before the first is used; each access has a partial result of its own, so that no
+    addition waits for the one before. The tile in which x ends is read element by element.
     """
     combined, nothing, threads = kind.combined, kind.nothing, config.threads
     accesses, tile = config.accesses, config.tile
@@ -273,7 +273,7 @@ def several(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     """
     combine_at, tile = kind.combine_at, config.tile
     gathered = gatherer(kind, config, aligned)
-    _, of_block = pieces(kind, config.threads // WARP)
+    _, of_block = combiners(kind, config.threads // WARP)
 
     @cuda.jit
     def reduce_several(x, out):
@@ -287,17 +287,17 @@ def several(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
 
 @functools.cache
 def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
-    """Step 5, of (x, partial, counter, out): as many blocks as run at once; the last one ends it.
+    """Step 5, of (x, partial, counter, out): one wave of blocks, the last of which combines all.
 
     Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
-    visible to all (threadfence), and counts itself. Who counts last knows that all are there, and
-    combines them. counter holds 0 before and after. No atomic touches the result, so a sum is
-    added in the same order each time, and its bits are the same.
+    visible to all (threadfence), and counts itself. The last one to count knows that all results
+    are there, and combines them. counter is 0 before and after. The result is no atomic sum, so it
+    is added in the same order each time, and its bits are the same.
     """
     nothing, tile, threads = kind.nothing, config.tile, config.threads
     combined = kind.combined
     gathered = gatherer(kind, config, aligned)
-    _, of_block = pieces(kind, config.threads // WARP)
+    _, of_block = combiners(kind, config.threads // WARP)
 
     @cuda.jit
     def reduce_last_block(x, partial, counter, out):
@@ -340,7 +340,7 @@ class ReductionProblem(NamedTuple):
     @property
     def read(self) -> int:
         """Bytes of all elements."""
-        return self.size * WORDS[self.dtype].bitwidth // 8
+        return self.size * NUMBA_TYPES[self.dtype].bitwidth // 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,11 +350,11 @@ class ReductionStep(Step):
     Attributes
     ----------
     make : callable
-        ``make(kind)``, or with a shape ``make(kind, config, aligned)``.
+        ``make(kind)``, or where it is `shaped` ``make(kind, config, aligned)``.
     shaped : bool
         Whether its kernel depends on a config and on the alignment.
     fills : bool
-        Whether the result's place holds what changes nothing before.
+        Whether `out` is filled with the identity element before.
     """
 
     make: Callable
@@ -474,7 +474,7 @@ def reduction(
     method : str
         Of `LADDER.names`; "auto" takes "last block".
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that x's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it x's library's current one.
 
     Returns
     -------

@@ -22,7 +22,7 @@ from course.kernels.steps import Ladder, Launch, Step, Work, require_choice
 
 @cuda.jit
 def copy(out, image):
-    """Copy without transposing: moves as many bytes as a transpose must, in order on both sides.
+    """Copy without transposing: as many bytes as a transpose moves, coalesced on both sides.
 
     Mapping: thread (x, y) copies row y, column x; the grid covers the image.
     Memory, a warp of 32 columns of float32: loads 4 sectors, stores 4.
@@ -32,7 +32,7 @@ def copy(out, image):
         out[row, col] = image[row, col]
 
 
-# --- step 1: in order on one side ---------------------------------------------------------------
+# --- step 1: coalesced on one side --------------------------------------------------------------
 
 
 @cuda.jit
@@ -69,7 +69,7 @@ ROWS = BLOCK[1]
 
 @cuda.jit
 def transpose_tiled(out, image):
-    """Step 2: a tile of 32 x 32 elements turns in shared memory; both sides are in order.
+    """Step 2: a tile of 32 x 32 elements is transposed in shared memory; both sides are coalesced.
 
     Mapping: a block of 32 x 8 threads moves one tile, four elements a thread. The grid covers the
     image in tiles. The tile is filled row by row and read column by column.
@@ -157,7 +157,7 @@ _ENTRY = EntryPoint("transpose", ("image",), _result, LADDER.launches, options=(
 def transpose(
     image: Array, out: Array | None = None, method: str = "auto", stream: Stream = None
 ) -> Array:
-    """Turn a matrix, so that its rows become columns, on the GPU (or the simulated one).
+    """Transpose a matrix on the GPU (or the simulated one).
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def transpose(
     Returns
     -------
     array, shape (columns, rows), float32
-        `out`, if it is given; else of image's kind.
+        `out`, if it is given; else of image's library.
 
     Raises
     ------

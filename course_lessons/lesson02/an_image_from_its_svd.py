@@ -47,7 +47,7 @@ from numba import float32, njit, prange
 from course import (
     check, cuda, data_path, images, plots, predict, progress, recorded, trace, wrapped, xp,
 )  # fmt: skip
-from course.kernels import cpu
+from course.kernels.reconstruct import cpu
 from course_lessons.lesson02 import pictures
 
 # %% [markdown]

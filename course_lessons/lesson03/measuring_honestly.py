@@ -46,7 +46,7 @@ import numpy as np
 
 from course import benchmark, bound, check, cuda, gpu, known_gpu, measure
 from course import plots, predict, progress, recorded, transfers
-from course.kernels import cpu
+from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct import reconstruct_naive, reconstruct_original
 from course_lessons.lesson03.toy_gpu import ToyGPU
 

@@ -23,9 +23,8 @@ from course import backend
 from course.backend import cuda
 from course.dispatch import graphs
 from course.kernels import activation
-from course.kernels.arrays import known
 from course.kernels.gemm import float32 as matmul
-from course.kernels.steps import Launch, ceil_div, configured
+from course.kernels.steps import Launch, ceil_div, configured, require_choice
 from course_lessons.lesson16.parts import Parameters, add, count, gather
 from course_models.training import adam, losses
 from course_models.training import rng as sampling
@@ -75,7 +74,7 @@ class LayeredTrainer:
 
     def __init__(self, training: Training, images: np.ndarray, method: str = "optimised"):
         check_images(training.shape, images, training.batch)
-        known(method, "method", METHODS)
+        require_choice(method, "method", METHODS)
         self._begun, self._way, shape = training, METHODS[method], training.shape
         self.step, self.losses = training.step, []
         self.steps_of_an_epoch = len(images) // training.batch

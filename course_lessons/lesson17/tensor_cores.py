@@ -578,10 +578,10 @@ predict.answer("times that blocks split the same number of u", 8192 // 128, how=
 
 # %% [markdown]
 # So it is done **once**, by two small kernels that go first
-# (`course/kernels/reconstruct/fragments.py`). They write the halves in the order in which tensor
-# cores want them: a **fragment** is what a warp hands over, 16 rows × 16 values of i, and each
-# lane's share is 16 bytes in a row. Whatever is awkward ends there: rows that are not aligned, an
-# edge, a k that fills no tile. Behind them are zeros.
+# (`course/kernels/reconstruct/split_factors.py`). They write the halves in the order in which
+# tensor cores want them: a **fragment** is what a warp hands over, 16 rows × 16 values of i, and
+# each lane's share is 16 bytes in a row. Whatever is awkward ends there: rows that are not aligned,
+# an edge, a k that fills no tile. Behind them are zeros.
 
 # %% [markdown]
 # The third kernel (`course/kernels/reconstruct/tensor_tiles.py`) is [lesson
@@ -926,7 +926,7 @@ print(hopper.recorded_calls())
 
 # %% [markdown]
 # Section 7's `warpgroups` is such a kernel for float32
-# (`course/kernels/reconstruct/warpgroup_tiles.py`). A tile of each factor is brought as upper and
+# (`course/kernels/reconstruct/warpgroups.py`). A tile of each factor is brought as upper and
 # as lower halves. After 64 values of i a warpgroup waits for its sums, and adds them to others in
 # registers. Meanwhile the tensor cores multiply for the other warpgroup.
 

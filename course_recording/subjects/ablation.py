@@ -26,7 +26,7 @@ WITHOUT = {
     "nothing": (),
     "bands": (
         (
-            "        row, column = in_bands()\n",
+            "        row, column = row_group_tile()\n",
             "        row, column = int32(cuda.blockIdx.y), int32(cuda.blockIdx.x)\n",
         ),
     ),

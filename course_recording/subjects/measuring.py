@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 
 from course.backend import one_line
-from course.kernels import cpu
+from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct.ladder import (
     TILE,
     reconstruct_float32,

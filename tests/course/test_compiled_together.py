@@ -18,7 +18,7 @@ from course.compiler.together import (
     compiled_together,
 )
 from course.kernels import activation
-from course.kernels.arrays import WORDS
+from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.svd import rotate
 from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
 from tools import compile_all
@@ -29,7 +29,7 @@ TARGETS = ("sm_75", "sm_90")
 
 
 def wide(stored):
-    array = f"{stored}[::1]" if stored != "bfloat16" else WORDS[stored][::1]
+    array = f"{stored}[::1]" if stored != "bfloat16" else NUMBA_TYPES[stored][::1]
     config = activation.CONFIGS["sm_90", 2]
     kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, config)
     return kernel, (f"void({array}, {array})" if isinstance(array, str) else (array, array))
@@ -125,10 +125,10 @@ def test_kernels_share_device_functions(compilations):
 
 
 def test_targets_differ_in_what_is_asked_only():
-    vector = (WORDS["float32"][::1],)
+    vector = (NUMBA_TYPES["float32"][::1],)
     assert answers((7, 5), vector) == answers((8, 0), vector) == answers((9, 0), vector)
     assert answers((7, 0), vector) != answers((7, 5), vector)
-    words = (*vector, WORDS["bfloat16"][::1])
+    words = (*vector, NUMBA_TYPES["bfloat16"][::1])
     assert answers((7, 5), words) != answers((8, 0), words) == answers((9, 0), words)
     assert answers((7, 5)) == answers((7, 5), words)
     assert answers((8, 0), vector, behind) != answers((9, 0), vector, behind)

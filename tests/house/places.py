@@ -5,9 +5,7 @@ takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both m
 """
 
 #: Today's folders and files that will lie in another place, and that place.
-MOVES = {
-    "course/kernels/cpu": "course/kernels/reconstruct",
-}
+MOVES = {}
 
 #: What each place may import besides itself; of "+place" also what that one may.
 ALLOWED = {
@@ -58,7 +56,7 @@ ALLOWED = {
     "course_models/patches": "+course/kernels/gemm",
     "course_models/training": "+course/kernels/reduce",
     "course_models/spectral": "+course/kernels/activation course_models course_models/common "
-    "course/files",
+    "course/files course/old_names",
     "course_models/vae": "+course/kernels/gemm course_models/training course_models/digits "
     "course_models course/files",
     "course_models/vit": "+course/kernels/gemm course/kernels/norm course/kernels/attention "

@@ -14,7 +14,7 @@ from numba import float32, void
 
 from course.compiler import toolchain
 from course.kernels import activation, reduce
-from course.kernels.arrays import WORDS
+from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.gemm import float32 as matmul
 from course.kernels.gemm import gemv
 from course.kernels.gemm.gemv import function_of
@@ -48,7 +48,7 @@ _MANY_PARTS = f"{{word}}[:, :, :, ::1], {{word}}[:, :, :, ::1], {_TWO}, {_TWO}, 
 _LINEAR = f"void({_TWO}, {_TWO}, {_ONE}, {_TWO})"
 _BLOCKS = f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS})"
 _HEADS = "float16[:, :, :, :]"
-_SPLIT_WORDS = {"halves": "uint32", "tf32": "float32"}
+_SPLIT_WORDS = {"float16": "uint32", "tf32": "float32"}
 
 #: Argument types of a kernel, by its module's name below the package and its own
 #: ("svd.qr.form_q"), or of all kernels of a module that are not named ("svd.rotate.*").
@@ -81,17 +81,25 @@ SIGNATURES: dict[str, str] = {
     "svd.rotate.*": f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS}, {_FLAGS})",
     "svd.blocks.rotate_blocks": _BLOCKS,
     "svd.qr.form_q": f"void({_THREE}, {_FOUR}, {_THREE}, {_FLAGS}, int32)",
-    "svd.ends.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
-    "svd.ends.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
-    "svd.ends.begin": f"void({_THREE}, {_ONE}, {_ONE}, {', '.join([_FLAGS] * 4)}, {_TWO})",
-    "svd.ends.judge": f"void({_ONE}, {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_TWO})",
-    "svd.ends.copy_matrices": f"void({_THREE}, {_THREE}, {_FLAGS}, int32)",
-    "svd.ends.sort_rows": f"void({_THREE}, {_THREE}, {_ONE}, {_TWO}, {_COUNTS}, {_TWO}, {_TWO}, "
-    f"{_FLAGS}, {_FLAGS})",
-    "svd.ends.complete_few": f"void({_THREE}, {_FLAGS}, int32, int32)",
-    "svd.ends.gather": f"void({_THREE}, {_COUNTS}, {_TWO}, {_THREE}, boolean, {_FLAGS}, int32)",
-    "svd.ends.complete_many": f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, "
-    "int32)",
+    "svd.scaling_sorting.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
+    "svd.scaling_sorting.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
+    "svd.scaling_sorting.begin": (
+        f"void({_THREE}, {_ONE}, {_ONE}, {', '.join([_FLAGS] * 4)}, {_TWO})"
+    ),
+    "svd.scaling_sorting.judge": (
+        f"void({_ONE}, {_FLAGS}, {_FLAGS}, {_FLAGS}, int32, {_FLAGS}, {_TWO})"
+    ),
+    "svd.scaling_sorting.copy_matrices": f"void({_THREE}, {_THREE}, {_FLAGS}, int32)",
+    "svd.scaling_sorting.sort_rows": (
+        f"void({_THREE}, {_THREE}, {_ONE}, {_TWO}, {_COUNTS}, {_TWO}, {_TWO}, {_FLAGS}, {_FLAGS})"
+    ),
+    "svd.scaling_sorting.complete_few": f"void({_THREE}, {_FLAGS}, int32, int32)",
+    "svd.scaling_sorting.gather": (
+        f"void({_THREE}, {_COUNTS}, {_TWO}, {_THREE}, boolean, {_FLAGS}, int32)"
+    ),
+    "svd.scaling_sorting.complete_many": (
+        f"void({_THREE}, {_THREE}, {_COUNTS}, {_TWO}, {_FLAGS}, {_THREE}, int32)"
+    ),
     "synthetic_images.fill": f"void({_ONE}, uint64, uint64)",
     "training.rng.sample": f"void({_ONE}, {_ONE}, int64[::1], {_ONE}, {_ONE})",
     "training.rng.sample_gradient": f"void({', '.join([_ONE] * 4)})",
@@ -149,11 +157,11 @@ def of_reconstruct() -> Iterator[Case]:
             kernel = step.kernels.get(which)
             if kernel is not None and step.kernel is not step.kernels[False, False]:
                 yield Case(
-                    f"reconstruct: {name}{label}", kernel, of_factors(step.kind, which[1]),
+                    f"reconstruct: {name}{label}", kernel, of_factors(step.dtype, which[1]),
                     step.capability, before,
                 )  # fmt: skip
-    for kind, kernels in ladder.FRAGMENTS.items():
-        word, capability = _SPLIT_WORDS[kind], (5, 3) if kind == "halves" else (8, 0)
+    for kind, kernels in ladder.SPLITTERS.items():
+        word, capability = _SPLIT_WORDS[kind], (5, 3) if kind == "float16" else (8, 0)
         for name, kernel in kernels._asdict().items():
             axis = ":, " if name.startswith("many_") else ""
             u, parts = f"float32[{axis}:, ::1]", f"{word}[{axis}:, :, ::1]"
@@ -194,7 +202,7 @@ def of_norm() -> Iterator[Case]:
         )
         yield Case(f"norm: backward of columns{label}", columns, f"void({given}, {_TWO}, {_THREE})")
     for kind, lengths in NORM_LENGTHS.items():
-        rows, columns, sums = WORDS[kind][:, ::1], WORDS[kind][::1], float32[:, :, ::1]
+        rows, columns, sums = NUMBA_TYPES[kind][:, ::1], NUMBA_TYPES[kind][::1], float32[:, :, ::1]
         types = void(rows, columns, columns, float32, rows)
         back = void(rows, rows, columns, columns, float32, rows, sums)
         for length, aligned in lengths:
@@ -229,9 +237,9 @@ def of_norm() -> Iterator[Case]:
 def of_activation() -> Iterator[Case]:
     """Activations and their gradients."""
     for name, (forward, backward) in activation.FUNCTIONS.items():
-        for stored in WORDS:
-            array = WORDS[stored][::1]
-            config = activation.CONFIGS["sm_90", WORDS[stored].bitwidth // 8]
+        for stored in NUMBA_TYPES:
+            array = NUMBA_TYPES[stored][::1]
+            config = activation.CONFIGS["sm_90", NUMBA_TYPES[stored].bitwidth // 8]
             for label, function, types, makers in (
                 (name, forward, void(array, array), (activation.wide, activation.each)),
                 (
@@ -300,8 +308,8 @@ def of_matmul() -> Iterator[Case]:
 
 def of_softmax() -> Iterator[Case]:
     """Softmax and its gradient, at some lengths."""
-    for stored, aligned in (*((word, True) for word in WORDS), ("float32", False)):
-        rows, about = WORDS[stored][:, ::1], f"{stored}{'' if aligned else ', unaligned'}"
+    for stored, aligned in (*((word, True) for word in NUMBA_TYPES), ("float32", False)):
+        rows, about = NUMBA_TYPES[stored][:, ::1], f"{stored}{'' if aligned else ', unaligned'}"
         types, back = void(rows, rows), void(rows, rows, rows)
         for label, threads in softmax.ONLINE_THREADS.items():
             kernel = softmax.online(stored, threads, aligned)
@@ -333,10 +341,10 @@ def of_networks() -> Iterator[Case]:
     for name in (None, *ACTIVATIONS):
         kernel = gemv.warps(function_of(name))
         yield Case(f"linear: warp, {name or 'no activation'}", kernel, _LINEAR)
-    for shape in (*network.SHAPES, *network.FOLDED, *network.FETCHED):
-        name = f"spectral: {shape.samples} x {shape.columns}, {shape.groups} groups"
-        name += f"{', folded' * shape.folded}{'' if shape.resident else ', fetched'}"
-        yield Case(name, network.kernel_of(shape), network.SIGNATURE, shape.capability)
+    for config in (*network.CONFIGS, *network.FOLDED, *network.FETCHED):
+        name = f"spectral: {config.samples} x {config.columns}, {config.groups} groups"
+        name += f"{', folded' * config.folded}{'' if config.resident else ', fetched'}"
+        yield Case(name, network.kernel_of(config), network.SIGNATURE, config.capability)
 
 
 def of_vae() -> Iterator[Case]:

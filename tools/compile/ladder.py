@@ -18,7 +18,7 @@ from course.compiler.facts import Compiled, CompilerMissing, compiled
 from course.compiler.together import compiled_together
 from course.files import write_whole
 from course.kernels.gemm.tiles import DEPTH
-from course.kernels.reconstruct import warpgroup_tiles
+from course.kernels.reconstruct import warpgroups
 from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
 from course_lessons.lesson06 import ladder
 from tools.compile.cases import of_factors
@@ -38,28 +38,26 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
         for name, newest in LADDER.items():
             step = OLDER if name == "tensor cores" and capability < (8, 0) else newest
             if name == "warpgroups" and step.capability <= capability:
-                yield name, target, compiled(*warpgroups(), target=f"{target}a")
+                yield name, target, compiled(*of_warpgroups(), target=f"{target}a")
             elif step.capability <= capability:
-                factors = of_factors(step.kind, many=False)
+                factors = of_factors(step.dtype, many=False)
                 yield name, target, compiled(step.kernel, factors, target=target)
 
 
-def warpgroups() -> tuple[Any, tuple[Any, ...]]:
+def of_warpgroups() -> tuple[Any, tuple[Any, ...]]:
     """The kernel that multiplies at the ladder's shape on an H200, and its types."""
     config = config_for(*LADDER_SHAPE[:2], 132)
-    maps = (
-        TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroup_tiles.ROWS, DEPTH)
-    )
+    maps = (TensorMapType(types.float16, (rows, DEPTH), True) for rows in (warpgroups.ROWS, DEPTH))
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
-    return warpgroup_tiles.warpgroup_tiles(config, True), given
+    return warpgroups.warpgroup_tiles(config, True), given
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:
     """One line of the file; tensor cores' products are no float32 instructions."""
     its = name, target, found.registers, found.spills, found.shared_bytes
     step = LADDER[name]
-    if not isinstance(step, TileStep) or step.kind or not ladder.has_products(found.ptx):
+    if not isinstance(step, TileStep) or step.dtype or not ladder.has_products(found.ptx):
         return (*its, "", "", "")
     loop = ladder.inner_loop(found.ptx)
     return (*its, loop.instructions, loop.products, loop.reads)

@@ -13,14 +13,14 @@ from numba import types
 
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.ladder import LONG, LONGER, config_for
-from course.kernels.attention.warpgroups import warpgroups
+from course.kernels.attention.warpgroups import warpgroups as attention_by_warpgroups
 from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
 from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
 from course.kernels.norm.half import HALVES as NORM
-from course.kernels.reconstruct import warpgroup_tiles
+from course.kernels.reconstruct import warpgroups
 from course_models.patches import gather
 from tools.compile.cases import Case
 from warpsim.ptx.tensor_maps import TensorMapType
@@ -118,7 +118,7 @@ def of_norm(step: str, element: str) -> tuple[Any, ...]:
 
 def of_tiles() -> tuple[Any, ...]:
     """Argument types of what multiplies split factors by warpgroups."""
-    a, b = (TensorMapType(HALF, (rows, 64), True) for rows in (warpgroup_tiles.ROWS, 64))
+    a, b = (TensorMapType(HALF, (rows, 64), True) for rows in (warpgroups.ROWS, 64))
     return a, b, f4[::1], f4[::1], f4[:, ::1], i4, i4
 
 
@@ -145,7 +145,7 @@ def tensor_cases() -> Iterator[Case]:
         four, out = of_attention(element)
         for n, config in enumerate(ATTENTION):
             kinds = of_warpgroup_attention(config, element)
-            kernel = warpgroups(element, config)
+            kernel = attention_by_warpgroups(element, config)
             yield Case(f"attention: warpgroups {n}, {element}", kernel, kinds, **hopper)
         for size in (32, 64, 128):
             kinds = (four, four, four, i4, i4, f4, out)
@@ -165,10 +165,10 @@ def tensor_cases() -> Iterator[Case]:
         halves = types.Array(HALF, 2, "C")
         kinds = (f4[:, ::1], f4[::1], f4[:, ::1], i8, halves, halves, f4[::1], f4[::1])
         name = "" if aligned else ", unaligned"
-        kernel = warpgroup_tiles.splitter(aligned)
+        kernel = warpgroups.splitter(aligned)
         yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))
-        for config in warpgroup_tiles.CONFIGS:
-            kernel = warpgroup_tiles.warpgroup_tiles(config, aligned)
+        for config in warpgroups.CONFIGS:
+            kernel = warpgroups.warpgroup_tiles(config, aligned)
             yield Case(
                 f"reconstruct: warpgroups, {config.columns}{name}", kernel, of_tiles(), **hopper
             )

@@ -1,4 +1,4 @@
-"""Attention of float16 and bfloat16, forward, as a ladder; its front door is `attention`."""
+"""Attention of float16 and bfloat16, forward, as a ladder; its entry point is `attention`."""
 
 from course.kernels.attention.ladder import LADDER, SIZES, attention
 

@@ -21,7 +21,7 @@ from course.backend import cuda
 from course.kernels.gemm.tiles import ELEMENTS
 
 LOG2_E = float32(1 / math.log(2))
-LOWEST = float32(-3e38)  # below each score that a sum of halves can have
+LOWEST = float32(-3e38)  # below each score that a sum of float16 can have
 
 # --- step 1: scores in memory ---------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def fused(element: str, size: int) -> Callable:
 
     Mapping: thread t of block (x, y) has query 64 x + t of head y of all images' heads.
     Memory: the block copies the head's keys and values to shared memory once, 4 * size bytes a
-    token. All threads read the same number at the same time: a broadcast. Scores are computed
+    token. All threads read the same element at the same time: a broadcast. Scores are computed
     twice, for the largest and for the weights, which costs less than to keep them.
     """
     ELEMENT = ELEMENTS[element]

@@ -1,4 +1,4 @@
-"""The front door to attention, and which step a call takes.
+"""The entry point of attention, and which step a call takes.
 
 >>> qkv = product(x, weight, "nt", bias).reshape(batch, tokens, 3, heads, 64)
 >>> y = attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2])     # views: nothing is copied
@@ -132,7 +132,7 @@ def _online(p, q, k, v, out, scale=None):
 
 
 def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
-    """What "wgmma" launches, with a config in place of the one that `config_for` chooses."""
+    """What "wgmma" launches, with this config instead of the one that `config_for` chooses."""
 
     def launches(p, q, k, v, out, scale=None):
         its = config or config_for(p.tokens, p.batch * p.heads, multiprocessors())
@@ -219,7 +219,7 @@ LADDER = Ladder("attention", HeadsProblem.of, {
 
 
 def _rows(array: Array) -> ArraySlot:
-    """All tokens of all images as the rows of a matrix, of numbers of all heads."""
+    """All tokens of all images as the rows of a matrix, whose columns are those of all heads."""
     batch, tokens, heads, size = array.shape
     shape, strides = (batch * tokens, heads * size), (array.strides[1], array.dtype.itemsize)
     if isinstance(array, ArraySlot):
@@ -242,8 +242,8 @@ def attention(
     Parameters
     ----------
     q, k, v : array, shape (batch, tokens, heads, size), float16 or bfloat16
-        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64 or 128. On the GPU the numbers of a
-        head lie side by side; the other axes may have any strides, so views of one product
+        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64 or 128. On the GPU the elements of a
+        head are contiguous; the other axes may have any strides, so views of one product
         (batch, tokens, 3, heads, size) do.
     scale : float, optional
         Above 0; without it ``size ** -0.5``.
@@ -257,8 +257,8 @@ def attention(
     Returns
     -------
     array, shape (batch, tokens, heads * size), of q's type
-        `out`, if it is given; else of q's kind. A NaN in q makes its row of the head NaN; one in k
-        or v, all rows of the head; other heads and images stay as they are.
+        `out`, if it is given; else of q's library. A NaN in q makes its row of the head NaN; one
+        in k or v, all rows of the head; other heads and images stay as they are.
 
     Raises
     ------

@@ -1,12 +1,12 @@
-"""Attention, step 3: mma, keys by the step, and a softmax that is corrected as they come.
+"""Attention, step 3: mma, keys by the step, and an online softmax.
 
-The online softmax: what was summed before with the largest score so far is multiplied by
-``exp(old largest - new largest)``. So no score is kept, and tokens may be any number.
+What was summed with the largest score so far is multiplied by ``exp(old largest - new largest)``.
+So no score is kept, and there may be any number of tokens.
 Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Dao et
 al., "FlashAttention", arXiv:2205.14135.
 
-The scores of a product lie in registers as the first factor of the next one must: the weights go
-from one product to the other without leaving their lane.
+The accumulator of the first product has the register layout of the second one's A operand: the
+weights never leave their lane.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def row_softmax(element: str, columns: int) -> SimpleNamespace:
     """Device functions of a warp's scores, 16 rows of so many columns.
 
     Of lane l, ``scores[4 * j + e]`` is row l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The
-    upper and the lower row are the halves 0 and 1.
+    upper row is half 0, the lower one half 1.
     """
     pack = PACK[element]
 
@@ -80,8 +80,8 @@ def row_softmax(element: str, columns: int) -> SimpleNamespace:
         return largest_of_four(max(largest, other))
 
     @cuda.jit(device=True, forceinline=True)
-    def weigh(scores, words, half, factor, shift):
-        """Scores become weights, two in a word; the sum of this lane's, before they are rounded."""
+    def weigh(scores, packed, half, factor, shift):
+        """Scores become weights, two in a register; this lane's sum, before they are rounded."""
         total, other = float32(0), float32(0)
         for j in range(columns // 8):
             n = 4 * j + 2 * half
@@ -89,7 +89,7 @@ def row_softmax(element: str, columns: int) -> SimpleNamespace:
             y = math.exp2(scores[n + 1] * factor - shift)
             total += x
             other += y
-            words[2 * j + half] = pack(x, y)
+            packed[2 * j + half] = pack(x, y)
         return total + other
 
     return SimpleNamespace(mask=mask, largest_score=largest_score, weigh=weigh)
@@ -102,19 +102,19 @@ def online(element: str, size: int) -> Callable:
     Mapping: block i has the part i % parts of a head's queries, 64 of them, a warp 16.
     Memory: 16 bytes a thread; while a step is computed, the next one's keys and values are copied.
     In shared memory chunk c of row r lies at c ^ (r % 8), of rows of 64 bytes at c ^ (r // 2 % 4),
-    so that ldmatrix, eight rows at a time, meets each bank once.
+    so that ldmatrix, eight rows at a time, has no bank conflicts.
     """
     ELEMENT = ELEMENTS[element]
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     CHUNKS, DEEP, ACROSS, SUMS = size // 8, size // 16, size // 16, size // 2
     QUERIES, STEP, SCORES = WARPS * ROWS * size, KEYS * size, KEYS // 2  # elements
-    WORDS = KEYS // 4
-    pieces = row_softmax(element, KEYS)
-    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
+    PACKED = KEYS // 4
+    of_rows = row_softmax(element, KEYS)
+    mask, largest_score, weigh = of_rows.mask, of_rows.largest_score, of_rows.weigh
     half_rows = size < 64
 
     @cuda.jit(device=True)
-    def place(row, chunk):
+    def swizzled(row, chunk):
         other = (row >> 1) & 3 if half_rows else row & 7
         return int32(row * size + ((chunk ^ other) << 3))
 
@@ -126,7 +126,8 @@ def online(element: str, size: int) -> Callable:
             inside = first + row < source.shape[1]
             token = int32(first + row) if inside else int32(0)
             there = image, token, head, int32(8 * chunk)
-            copy8_async(tiles, int32(start + place(row, chunk)), source, there, 8 if inside else 0)
+            at = int32(start + swizzled(row, chunk))
+            copy8_async(tiles, at, source, there, 8 if inside else 0)
 
     @cuda.jit(device=True)
     def multiply(scores, queries, tiles, start, lane):
@@ -137,7 +138,7 @@ def online(element: str, size: int) -> Callable:
             row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
             for kk in range(DEEP):
                 chunk = int32(2 * kk + (lane >> 3 & 1))
-                x = ldmatrix4(tiles, int32(start + place(row, chunk)))
+                x = ldmatrix4(tiles, int32(start + swizzled(row, chunk)))
                 a4 = (queries[kk, 0], queries[kk, 1], queries[kk, 2], queries[kk, 3])
                 for h in range(2):
                     n = 8 * j + 4 * h
@@ -147,14 +148,14 @@ def online(element: str, size: int) -> Callable:
                         scores[n + e] = c4[e]
 
     @cuda.jit(device=True)
-    def add_values(total, words, tiles, start, lane):
+    def add_values(total, packed, tiles, start, lane):
         """Add the step's values by their weights."""
         for j in range(KEYS // 16):
-            a4 = words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]
+            a4 = packed[4 * j], packed[4 * j + 1], packed[4 * j + 2], packed[4 * j + 3]
             row = int32(16 * j + (lane & 15))
             for i in range(ACROSS):
                 chunk = int32(2 * i + (lane >> 4))
-                x = ldmatrix4_trans(tiles, int32(start + place(row, chunk)))
+                x = ldmatrix4_trans(tiles, int32(start + swizzled(row, chunk)))
                 for h in range(2):
                     n = 8 * i + 4 * h
                     c4 = (total[n], total[n + 1], total[n + 2], total[n + 3])
@@ -167,7 +168,7 @@ def online(element: str, size: int) -> Callable:
         tiles = cuda.shared.array(0, ELEMENT, alignment=128)
         queries = cuda.local.array((DEEP, 4), uint32)
         scores = cuda.local.array(SCORES, float32)
-        words = cuda.local.array(WORDS, uint32)
+        packed = cuda.local.array(PACKED, uint32)
         total = cuda.local.array(SUMS, float32)
         t, tokens = int32(cuda.threadIdx.x), int32(q.shape[1])
         warp, lane = int32(t >> 5), int32(t & 31)
@@ -183,7 +184,7 @@ def online(element: str, size: int) -> Callable:
         cuda.syncthreads()
         for kk in range(DEEP):
             row, chunk = int32(ROWS * warp + (lane & 15)), int32(2 * kk + (lane >> 4))
-            x = ldmatrix4(tiles, place(row, chunk))
+            x = ldmatrix4(tiles, swizzled(row, chunk))
             for e in range(4):
                 queries[kk, e] = x[e]
         for n in range(SUMS):
@@ -204,13 +205,13 @@ def online(element: str, size: int) -> Callable:
             largest1 = largest_score(scores, 1, largest1)
             old0 = math.exp2((before0 - largest0) * factor)
             old1 = math.exp2((before1 - largest1) * factor)
-            weights0 = weights0 * old0 + weigh(scores, words, 0, factor, largest0 * factor)
-            weights1 = weights1 * old1 + weigh(scores, words, 1, factor, largest1 * factor)
+            weights0 = weights0 * old0 + weigh(scores, packed, 0, factor, largest0 * factor)
+            weights1 = weights1 * old1 + weigh(scores, packed, 1, factor, largest1 * factor)
             for n in range(SUMS // 4):
                 for e in range(2):
                     total[4 * n + e] *= old0
                     total[4 * n + 2 + e] *= old1
-            add_values(total, words, tiles, int32(start + STEP), lane)
+            add_values(total, packed, tiles, int32(start + STEP), lane)
             wait_copies(0)
             cuda.syncthreads()
             start, other = other, start

@@ -22,7 +22,7 @@ from numba import float32
 
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
-from course.kernels.arrays import WORDS, Array
+from course.kernels.arrays import NUMBA_TYPES, Array
 from course.kernels.steps import Launch, Step, Work, ceil_div, shared_memory_limit
 from course.kernels.warps import ALL, WARP
 
@@ -192,7 +192,7 @@ class NormProblem(NamedTuple):
     @property
     def stored(self) -> int:
         """Bytes of an element; those of gamma and beta are counted as many."""
-        return WORDS[self.dtype].bitwidth // 8
+        return NUMBA_TYPES[self.dtype].bitwidth // 8
 
     def work(self, loaded: int) -> Work:
         """The work of a step that loads so many elements, and writes the result."""

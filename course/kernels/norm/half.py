@@ -28,7 +28,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.arrays import WORDS, Array, as_words
+from course.kernels.arrays import NUMBA_TYPES, Array, as_words
 from course.kernels.norm.first_steps import (
     TREE,
     Made,
@@ -68,7 +68,7 @@ def pairs(kind: str, tokens: int = 0) -> Callable:
     Mapping: without `tokens` block i has row i, as a tree; with 1 the same by shuffles; with more,
     warp w of block i has row ``tokens * i + w``.
     """
-    word, ROWS = WORDS[kind], max(tokens, 1)
+    word, ROWS = NUMBA_TYPES[kind], max(tokens, 1)
     WARPS, SHARED = TREE // WARP, TREE
 
     @cuda.jit(device=True)

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.kernels.arrays import WORDS
+from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     Made,
@@ -132,7 +132,7 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
     `Variant.keep_in_l2`.
     """
     row_threads, full = config.row_threads, variant.unguarded
-    wide, kind = variant.wide, WORDS[variant.dtype]
+    wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
     parts = config.elements // wide
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
     one, four = ptx.load, ptx.load4

@@ -1,4 +1,4 @@
-"""Images from their SVD: a ladder of kernels, each a step up from the last, and its front door."""
+"""Images from their SVD: a ladder of kernels, and its entry point."""
 
 from course.kernels.reconstruct.first_steps import (
     reconstruct_float32,

@@ -3,9 +3,9 @@
 Every kernel computes ``out[row, col] = sum over i < k of u[row, i] * s[i] * vt[i, col]``, with
 float32 arrays u (rows, k), s (k,), vt (k, cols) and out (rows, cols), one thread for each pixel.
 
-A warp is 32 threads with neighbouring numbers; x runs fastest. A block of 16x16 threads gives
-each warp 16 values of x and 2 of y. The GPU moves memory in sectors of 32 bytes, eight float32
-values, so the number of different sectors under one warp's load is what that load costs.
+A warp is 32 consecutive threads; x runs fastest. A block of 16x16 threads gives each warp 16 values
+of x and 2 of y. The GPU moves memory in sectors of 32 bytes, eight float32 values, so the number of
+different sectors under one warp's load is what that load costs.
 """
 
 from numba import float32
@@ -81,7 +81,7 @@ def reconstruct_tiled(u, s, vt, k, out):
 
     Mapping: thread (x, y) computes row y, column x. Launch with blocks of TILE x TILE threads.
     Memory, a warp, for each 16 values of i: 4 sectors of u, 2 of s, 4 of vt, where step 3 loads
-    80. The inner loop reads shared memory only, two words a step, without a bank conflict.
+    80. The inner loop reads shared memory only, two elements a step, without a bank conflict.
     Edges: where a tile sticks out it holds zeros, so that every thread runs the same loop.
     """
     u_tile = cuda.shared.array((TILE, TILE), float32)
@@ -96,7 +96,7 @@ def reconstruct_tiled(u, s, vt, k, out):
         vt_tile[y, x] = float32(0)
         if start + y < k and col < vt.shape[1]:
             vt_tile[y, x] = vt[start + y, col]
-        cuda.syncthreads()  # the tiles are full
+        cuda.syncthreads()  # the tiles are there
         for i in range(TILE):
             total += u_tile[y, i] * vt_tile[i, x]
         cuda.syncthreads()  # everybody has read them

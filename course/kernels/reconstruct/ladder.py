@@ -2,9 +2,9 @@
 
 Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 `course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`, 10 in
-`course.kernels.reconstruct.fragments` and `course.kernels.reconstruct.tensor_tiles`, for few
+`course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`, for few
 singular values in `course.kernels.reconstruct.thin_tiles`, and 11 in
-`course.kernels.reconstruct.warpgroup_tiles`. Here are their names, how each is launched, and the
+`course.kernels.reconstruct.warpgroups`. Here are their names, how each is launched, and the
 entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
@@ -28,12 +28,12 @@ from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import WIDE, Array, are_aligned, whole
 from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import (
-    fragments,
     register_tiles,
+    split_factors,
     tensor_tiles,
     thin_tiles,
     warp_tiles,
-    warpgroup_tiles,
+    warpgroups,
 )
 from course.kernels.reconstruct.first_steps import (
     TILE,
@@ -69,7 +69,7 @@ class ImageProblem(NamedTuple):
     k: int
     images: int  # in a stack, 0 for one that is in none
     capability: tuple[int, int]  # of the GPU
-    strided: str = ""  # which arrays' rows have neighbours that lie apart
+    strided: str = ""  # which arrays' rows are strided, in words
 
     @classmethod
     def of_shape(cls, rows: int, columns: int, k: int, images: int = 0) -> ImageProblem:
@@ -102,7 +102,7 @@ class TileStep(Step):
     block: tuple[int, int] = (16, 16)  # threads in x and y
     tile: tuple[int, int] = (16, 16)  # rows and columns of its pixels
     x_walks: str = "columns"  # what the grid's x direction runs over, or "rows"
-    kind: str | None = None  # the kernels take fragments of the factors: "halves" or "tf32"
+    dtype: str | None = None  # the kernels take fragments of the factors: "float16" or "tf32"
 
     @property
     def kernel(self) -> Any:
@@ -164,8 +164,8 @@ def same(kernel: Any) -> Callable[[bool], Any]:
 
 
 FEW = 64  # values of i up to which one warp splits a fragment
-#: What splits the factors, by kind: for one image u and s vt, for many u and s vt.
-FRAGMENTS = {kind: fragments.splitters(kind) for kind in ("halves", "tf32")}
+#: What splits the factors, by dtype: for one image u and s vt, for many u and s vt.
+SPLITTERS = {dtype: split_factors.splitters(dtype) for dtype in ("float16", "tf32")}
 
 
 def split(step: TileStep) -> TileStep:
@@ -173,20 +173,20 @@ def split(step: TileStep) -> TileStep:
 
     The fragments take as much memory as the k columns of u and rows of vt.
     """
-    kernels, word = FRAGMENTS[step.kind], fragments.WORDS[step.kind]
+    kernels, register = SPLITTERS[step.dtype], split_factors.REGISTER_TYPES[step.dtype]
 
     def launches(p, u, s, vt, out, k):
         (multiply,) = step.launches(p, u, s, vt, out, k)
-        down = round_up(p.rows, step.tile[0]) // fragments.ROWS
-        across = round_up(p.columns, step.tile[1]) // fragments.COLUMNS
-        deep, stack = ceil_div(k, fragments.DEPTH), out.shape[:-2]
-        of_u = workspace((*stack, down, deep, fragments.U_WORDS), word)
-        of_vt = workspace((*stack, across, deep, fragments.VT_WORDS), word)
-        scale_u = workspace((*stack, down * fragments.ROWS), np.float32)
-        scale_vt = workspace((*stack, across * fragments.COLUMNS), np.float32)
+        down = round_up(p.rows, step.tile[0]) // split_factors.ROWS
+        across = round_up(p.columns, step.tile[1]) // split_factors.COLUMNS
+        deep, stack = ceil_div(k, split_factors.DEPTH), out.shape[:-2]
+        of_u = workspace((*stack, down, deep, split_factors.U_REGISTERS), register)
+        of_vt = workspace((*stack, across, deep, split_factors.VT_REGISTERS), register)
+        scale_u = workspace((*stack, down * split_factors.ROWS), np.float32)
+        scale_vt = workspace((*stack, across * split_factors.COLUMNS), np.float32)
         split_u, split_vt = kernels[2:] if p.images else kernels[:2]
-        warps = 1 if k <= FEW else fragments.WARPS  # for a fragment
-        block = 32 * warps, fragments.WARPS // warps
+        warps = 1 if k <= FEW else split_factors.WARPS  # for a fragment
+        block = 32 * warps, split_factors.WARPS // warps
         images = max(p.images, 1)
         return [
             Launch(split_u, (down // block[1], images), block, (u, k, of_u, scale_u)),
@@ -198,7 +198,7 @@ def split(step: TileStep) -> TileStep:
 
 
 def instead(step: TileStep, other: TileStep, when: Callable[[ImageProblem], bool]) -> TileStep:
-    """The step, and another one in its place `when` the problem is such."""
+    """The step, or another one `when` the problem is such."""
 
     def launches(p, *arrays, **options):
         return (other if when(p) else step).launches(p, *arrays, **options)
@@ -218,32 +218,32 @@ ROW_GROUP = 16  # rows of tiles that are walked together
 
 
 @functools.lru_cache(maxsize=1024)
-def config_for(rows: int, columns: int, blocks: int) -> warpgroup_tiles.Config:
+def config_for(rows: int, columns: int, blocks: int) -> warpgroups.Config:
     """The config whose waves over so many blocks take the least time."""
     return min(
-        warpgroup_tiles.CONFIGS,
+        warpgroups.CONFIGS,
         key=lambda its: ceil_div(its.tiles(rows, columns), blocks) * its.columns,
     )
 
 
 def _warpgroups(p, u, s, vt, out, k):
     """What splits the factors, and what multiplies them, in memory as large as the factors."""
-    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), warpgroup_tiles.ROWS
+    depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), warpgroups.ROWS
     of_u, of_vt = (
         workspace((2 * p.rows, depth), np.float16),
         workspace((2 * depth, wide), np.float16),
     )
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
     whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
-    parts = ceil_div(wide, warpgroup_tiles.CUT) + ceil_div(p.rows, warpgroup_tiles.WARPS)
+    parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)
     blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)
-    multiply = warpgroup_tiles.warpgroup_tiles(config, p.columns % 2 == 0 and are_aligned(out))
+    multiply = warpgroups.warpgroup_tiles(config, p.columns % 2 == 0 and are_aligned(out))
     maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
     grid = min(config.tiles(p.rows, p.columns), blocks)
     return [
-        Launch(warpgroup_tiles.splitter(whole), parts, warpgroup_tiles.THREADS,
+        Launch(warpgroups.splitter(whole), parts, warpgroups.THREADS,
                (u, s, vt, k, of_u, of_vt, *scales)),
         Launch(multiply, grid, config.threads, given, config.shared),
     ]  # fmt: skip
@@ -264,9 +264,9 @@ def _with(config: Any, make: Callable, **more: Any) -> TileStep:
     return tiles(functools.partial(make, config), block, tile, **more)
 
 
-def _tensor_tiles(target: str, kind: str, capability: tuple[int, int]) -> TileStep:
-    make = functools.partial(tensor_tiles.tensor_tiles, kind=kind)
-    return split(_with(tensor_tiles.CONFIGS[target], make, kind=kind, capability=capability))
+def _tensor_tiles(target: str, dtype: str, capability: tuple[int, int]) -> TileStep:
+    make = functools.partial(tensor_tiles.tensor_tiles, dtype=dtype)
+    return split(_with(tensor_tiles.CONFIGS[target], make, dtype=dtype, capability=capability))
 
 
 def _is_old(p):
@@ -281,14 +281,14 @@ _SQUARE = (
     (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
 )  # fmt: skip
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
-#: What multiplies fragments. In the ladder the place of "tensor cores" is taken by `THIN` where
-#: there are few singular values, and by `OLDER` on GPUs before 8.0.
+#: What multiplies fragments. In the ladder "tensor cores" is `THIN` where there are few singular
+#: values, and `OLDER` on GPUs before 8.0.
 SPLIT = {
-    "tensor cores": _tensor_tiles("sm_90", "halves", (8, 0)),
+    "tensor cores": _tensor_tiles("sm_90", "float16", (8, 0)),
     "tf32": _tensor_tiles("sm_90", "tf32", (8, 0)),
 }
 THIN = _with(thin_tiles.ThinConfig(), thin_tiles.thin_tiles, u_anywhere=True, capability=(8, 0))
-OLDER = _tensor_tiles("sm_75", "halves", (7, 5))
+OLDER = _tensor_tiles("sm_75", "float16", (7, 5))
 
 
 def _best(p):
@@ -414,13 +414,13 @@ def reconstruct(
     method : str
         Of `reconstruct.ladder.names`.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that u's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it u's library's current one.
 
     Returns
     -------
     array, shape (rows, columns) or (images, rows, columns), float32
-        `out`, if it is given; else of u's kind. Work on the GPU may
-        still be under way when it is returned.
+        `out`, if it is given; else of u's library. Work on the GPU may still be in flight when it
+        is returned.
 
     Raises
     ------

@@ -1,14 +1,14 @@
 """Rebuild an image from its SVD, steps 5 to 8: tiles of results in each thread's registers.
 
-Step 4 reads two numbers from shared memory for each product. A thread that computes several pixels
-uses what it has read several times. Every kernel computes ``out = (u[:, :k] * s[:k]) @ vt[:k]``
+Step 4 loads two elements from shared memory for each product. A thread that computes several
+pixels reuses what it has loaded. Every kernel computes ``out = (u[:, :k] * s[:k]) @ vt[:k]``
 with float32 arrays u (rows, r), s (r,), vt (r, cols), out (rows, cols), r >= k, and is launched
 with blocks of one dimension: thread t of a block. A block computes BLOCK_ROWS x BLOCK_COLUMNS
 pixels; its tiles of u and vt are DEPTH deep.
 
-From here on numbers are read and written with ``load(array, index)`` and ``store``, which are
-``array[index]`` without Numba's test for an index below zero: for every access that test costs two
-instructions, and it hides from the compiler that accesses lie side by side.
+From here on elements are read and written with ``load(array, index)`` and ``store``, which are
+``array[index]`` without Numba's test for a negative index: for every access that test costs two
+instructions, and it hides from the compiler that accesses are contiguous.
 
 Loads from global memory for each pixel and each i below k: 1 / BLOCK_COLUMNS of u and
 1 / BLOCK_ROWS of vt, where step 3 makes two.
@@ -41,8 +41,8 @@ def reconstruct_column(u, s, vt, k, out):
 
     Launch with 512 threads: 64 columns times 8 groups of 8 rows; a warp has 32 columns and one
     group of rows.
-    Shared memory, a thread, for each i: one number of vt and 8 of u make 8 products, 9 reads where
-    step 4 makes 16. All lanes of a warp read the same number of u: a broadcast.
+    Shared memory, a thread, for each i: one element of vt and 8 of u make 8 products, 9 loads where
+    step 4 has 16. All lanes of a warp read the same element of u: a broadcast.
     Registers: 8 sums, in a local array whose loops the compiler unrolls.
     """
     u_tile = cuda.shared.array((COLUMN_ROWS, COLUMN_DEPTH), float32)
@@ -56,15 +56,15 @@ def reconstruct_column(u, s, vt, k, out):
     for n in range(COLUMN_RESULTS):
         total[n] = float32(0)
     for start in range(0, k, COLUMN_DEPTH):
-        # each thread brings one number of u, scaled, and one of vt; zeros beyond the edges
-        number, y, i = float32(0), t // COLUMN_DEPTH, t % COLUMN_DEPTH
+        # each thread loads one element of u, scaled, and one of vt; zeros beyond the edges
+        value, y, i = float32(0), t // COLUMN_DEPTH, t % COLUMN_DEPTH
         if first_row + y < u.shape[0] and start + i < k:
-            number = load(u, (first_row + y, start + i)) * load(s, start + i)
-        store(u_tile, (y, i), number)
-        number, i = float32(0), t // COLUMN_COLUMNS
+            value = load(u, (first_row + y, start + i)) * load(s, start + i)
+        store(u_tile, (y, i), value)
+        value, i = float32(0), t // COLUMN_COLUMNS
         if start + i < k and first_column + column < vt.shape[1]:
-            number = load(vt, (start + i, first_column + column))
-        store(vt_tile, (i, column), number)
+            value = load(vt, (start + i, first_column + column))
+        store(vt_tile, (i, column), value)
         cuda.syncthreads()
         for i in range(COLUMN_DEPTH):
             b = load(vt_tile, (i, column))
@@ -82,7 +82,7 @@ BLOCK_ROWS, BLOCK_COLUMNS, DEPTH = 128, 128, 8  # of steps 6 to 8
 SIDE = 8  # rows and columns of a thread's square
 ACROSS = BLOCK_COLUMNS // SIDE  # threads side by side
 THREADS = ACROSS * BLOCK_ROWS // SIDE
-GOES = BLOCK_ROWS * DEPTH // THREADS
+COPIES = BLOCK_ROWS * DEPTH // THREADS
 
 
 @cuda.jit(max_registers=128)
@@ -90,10 +90,10 @@ def reconstruct_square(u, s, vt, k, out):
     """Step 6: each thread computes 8 x 8 pixels.
 
     Launch with 256 threads: 16 across, 16 down.
-    Shared memory, a thread, for each i: 8 numbers of u and 8 of vt make 64 products, 16 reads where
-    step 4 makes 128: a quarter of a read for each product. But lanes lie 8 numbers apart, and
-    four or two of them meet in a bank.
-    Registers: 64 sums and the 16 numbers that are multiplied.
+    Shared memory, a thread, for each i: 8 elements of u and 8 of vt make 64 products, 16 loads
+    where step 4 has 128: a quarter of a load for each product. But lanes are strided by 8
+    elements: a four-way or two-way bank conflict.
+    Registers: 64 accumulators and the 16 elements that are multiplied.
     """
     u_tile = cuda.shared.array((BLOCK_ROWS, DEPTH), float32)
     vt_tile = cuda.shared.array((DEPTH, BLOCK_COLUMNS), float32)
@@ -108,16 +108,16 @@ def reconstruct_square(u, s, vt, k, out):
         for n in range(SIDE):
             total[m, n] = float32(0)
     for start in range(0, k, DEPTH):
-        for go in range(GOES):  # 256 threads bring 1,024 numbers of u, and as many of vt
-            number, y, i = float32(0), t // DEPTH + go * (THREADS // DEPTH), t % DEPTH
+        for j in range(COPIES):  # 256 threads load 1,024 elements of u, and as many of vt
+            value, y, i = float32(0), t // DEPTH + j * (THREADS // DEPTH), t % DEPTH
             if first_row + y < u.shape[0] and start + i < k:
-                number = load(u, (first_row + y, start + i)) * load(s, start + i)
-            store(u_tile, (y, i), number)
-            number, x = float32(0), t % BLOCK_COLUMNS
-            i = t // BLOCK_COLUMNS + go * (THREADS // BLOCK_COLUMNS)
+                value = load(u, (first_row + y, start + i)) * load(s, start + i)
+            store(u_tile, (y, i), value)
+            value, x = float32(0), t % BLOCK_COLUMNS
+            i = t // BLOCK_COLUMNS + j * (THREADS // BLOCK_COLUMNS)
             if start + i < k and first_column + x < vt.shape[1]:
-                number = load(vt, (start + i, first_column + x))
-            store(vt_tile, (i, x), number)
+                value = load(vt, (start + i, first_column + x))
+            store(vt_tile, (i, x), value)
         cuda.syncthreads()
         for i in range(DEPTH):
             for m in range(SIDE):
@@ -134,12 +134,12 @@ def reconstruct_square(u, s, vt, k, out):
                 out[first_row + row + m, first_column + column + n] = total[m, n]
 
 
-# --- pieces of steps 7 and 8 ---------------------------------------------------------------------
+# --- device functions of steps 7 and 8 -----------------------------------------------------------
 
-PITCH = BLOCK_ROWS + 4  # numbers from one row of the turned tile of u to the next
+PITCH = BLOCK_ROWS + 4  # elements from one row of the transposed tile of u to the next
 HALF = SIDE // 2
 FAR_ROW, FAR_COLUMN = BLOCK_ROWS // 2, BLOCK_COLUMNS // 2
-QUADS_U, QUADS_VT = DEPTH // 4, BLOCK_COLUMNS // 4  # groups of four numbers in a row of a tile
+QUADS_U, QUADS_VT = DEPTH // 4, BLOCK_COLUMNS // 4  # vectors of four elements in a row of a tile
 
 
 @cuda.jit(device=True)
@@ -169,10 +169,10 @@ def four_at_once(array, row, column, columns):
 
 @cuda.jit(device=True)
 def read_fragments(u_tile, vt_tile, stage, i, row, column, a, b):
-    """The thread's 8 numbers of u and 8 of vt at depth i: two groups of four of each.
+    """The thread's 8 elements of u and 8 of vt at depth i: two vectors of four of each.
 
-    The second group lies half a tile further, so that the groups of neighbouring lanes touch:
-    eight lanes read 128 bytes side by side, and no two meet in a bank.
+    The second vector lies half a tile further, so that those of neighbouring lanes are contiguous:
+    eight lanes read 128 bytes without a bank conflict.
     """
     a[0], a[1], a[2], a[3] = load4(u_tile, (stage, i, row))
     a[4], a[5], a[6], a[7] = load4(u_tile, (stage, i, row + FAR_ROW))
@@ -209,13 +209,13 @@ def store_square(out, total, row, column, aligned):
 
 
 def wide_tiles(aligned: bool) -> Callable:
-    """Step 7: the square of step 6, read and written four numbers at a time.
+    """Step 7: the square of step 6, with vectors of four elements.
 
     Launch with 256 threads. `aligned` says that u, vt and out may be accessed 16 bytes at a time:
-    their rows start at multiples of 16 bytes; else each number is loaded by itself.
-    Global memory: a quarter of the instructions. Shared memory: the tile of u is turned, so that a
-    thread's numbers at one depth are neighbours, and its rows are PITCH apart, so that turning it
-    costs no conflict; 4 reads of 16 bytes for 64 products.
+    their rows start at multiples of 16 bytes; else each element is loaded by itself.
+    Global memory: a quarter of the instructions. Shared memory: the tile of u is transposed, so
+    that a thread's elements at one depth are contiguous, and padded to PITCH, so that the transpose
+    has no bank conflicts; 4 loads of 16 bytes for 64 products.
     """
     four = four_at_once if aligned else four_or_zeros
 
@@ -257,35 +257,40 @@ def wide_tiles(aligned: bool) -> Callable:
     return reconstruct_wide
 
 
-# --- step 8: the next tile is on its way while this one is used ----------------------------------
+# --- step 8: the next tile is prefetched while this one is used ----------------------------------
 
 
 def double_buffered(aligned: bool) -> Callable:
-    """Step 8: two tiles of each in shared memory, and the next one on its way in registers.
+    """Step 8: double buffering in shared memory, and the next tile prefetched into registers.
 
     Launch with 256 threads. The loads of the next tile are issued before the products of this one
     and needed after them, so that their latency is hidden behind the arithmetic; one barrier a
     tile instead of two.
-    Registers: 8 more, for what is on its way.
+    Registers: 8 more, for what is prefetched.
     """
     four = four_at_once if aligned else four_or_zeros
 
     @cuda.jit(device=True)
-    def bring(u, s, vt, k, u_row, u_column, vt_row, vt_column, coming):
-        """Load the thread's share of a tile into registers, that of vt scaled."""
-        coming[0], coming[1], coming[2], coming[3] = four(u, u_row, u_column, k)
+    def load_tile(u, s, vt, k, u_row, u_column, vt_row, vt_column, prefetched):
+        """Load the thread's part of a tile into registers, that of vt scaled."""
+        prefetched[0], prefetched[1], prefetched[2], prefetched[3] = four(u, u_row, u_column, k)
         scale, w, x, y, z = float32(0), float32(0), float32(0), float32(0), float32(0)
         if vt_row < k:
             scale = load(s, vt_row)
             w, x, y, z = four(vt, vt_row, vt_column, vt.shape[1])
-        coming[4], coming[5], coming[6], coming[7] = w * scale, x * scale, y * scale, z * scale
+        prefetched[4], prefetched[5], prefetched[6], prefetched[7] = (
+            w * scale,
+            x * scale,
+            y * scale,
+            z * scale,
+        )
 
     @cuda.jit(device=True)
-    def put(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, coming):
-        """Write the share to shared memory: of u turned, of vt as it is."""
+    def store_tile(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, prefetched):
+        """Write that part to shared memory, u transposed."""
         for e in range(4):
-            store(u_tile, (stage, u_depth + e, u_row), coming[e])
-        four = coming[4], coming[5], coming[6], coming[7]
+            store(u_tile, (stage, u_depth + e, u_row), prefetched[e])
+        four = prefetched[4], prefetched[5], prefetched[6], prefetched[7]
         store4(vt_tile, (stage, vt_depth, vt_column), four)
 
     @cuda.jit(max_registers=128)
@@ -295,7 +300,7 @@ def double_buffered(aligned: bool) -> Callable:
         total = cuda.local.array((SIDE, SIDE), float32)
         a = cuda.local.array(SIDE, float32)
         b = cuda.local.array(SIDE, float32)
-        coming = cuda.local.array(8, float32)
+        prefetched = cuda.local.array(8, float32)
         t = cuda.threadIdx.x
         first_row = cuda.blockIdx.y * BLOCK_ROWS
         first_column = cuda.blockIdx.x * BLOCK_COLUMNS
@@ -306,19 +311,19 @@ def double_buffered(aligned: bool) -> Callable:
         for m in range(SIDE):
             for n in range(SIDE):
                 total[m, n] = float32(0)
-        bring(u, s, vt, k, y, u_depth, vt_depth, x, coming)
-        put(u_tile, vt_tile, 0, u_row, u_depth, vt_depth, vt_column, coming)
+        load_tile(u, s, vt, k, y, u_depth, vt_depth, x, prefetched)
+        store_tile(u_tile, vt_tile, 0, u_row, u_depth, vt_depth, vt_column, prefetched)
         cuda.syncthreads()
         stage = 0
         for start in range(DEPTH, k + DEPTH, DEPTH):
             if start < k:
-                bring(u, s, vt, k, y, start + u_depth, start + vt_depth, x, coming)
+                load_tile(u, s, vt, k, y, start + u_depth, start + vt_depth, x, prefetched)
             for i in range(DEPTH):
                 read_fragments(u_tile, vt_tile, stage, i, row, column, a, b)
                 outer_product(total, a, b)
             stage = 1 - stage
             if start < k:
-                put(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, coming)
+                store_tile(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, prefetched)
             cuda.syncthreads()
         store_square(out, total, first_row + row, first_column + column, aligned)
 
@@ -326,19 +331,19 @@ def double_buffered(aligned: bool) -> Callable:
 
 
 def asynchronous(aligned: bool) -> Callable:
-    """Step 8 with asynchronous copies: the next tile travels past the registers (needs 8.0).
+    """Step 8 with asynchronous copies, which bypass the registers (needs 8.0).
 
-    Launch with 256 threads. Nothing can be scaled on the way, so s travels, too, and each number
-    of vt is multiplied by it when it is read: 8 products more for 64. And u, which is to be turned,
-    travels number by number.
+    Launch with 256 threads. A copy cannot scale, so s is copied, too, and each element of vt is
+    multiplied by it when it is read: 8 products more for 64. And u, which is transposed, is copied
+    element by element.
     """
 
     @cuda.jit(device=True)
     def begin(u_tile, s_tile, vt_tile, stage, u, s, vt, k, start, first_row, first_column):
-        """Begin to copy the thread's share of a tile; zeros where there is nothing to copy."""
+        """Begin to copy the thread's part of a tile; zeros where there is nothing to copy."""
         t = cuda.threadIdx.x
-        for number in range(t, BLOCK_ROWS * DEPTH, THREADS):
-            y, i = number // DEPTH, number % DEPTH
+        for value in range(t, BLOCK_ROWS * DEPTH, THREADS):
+            y, i = value // DEPTH, value % DEPTH
             if first_row + y < u.shape[0] and start + i < k:
                 copy_async(u_tile, (stage, i, y), u, (first_row + y, start + i))
             else:

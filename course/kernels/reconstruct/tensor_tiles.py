@@ -1,16 +1,16 @@
 """Rebuild an image from its SVD, step 10: tensor cores.
 
-The factors come split and laid out by `course.kernels.reconstruct.fragments`. With halves,
+The factors are split and laid out by `course.kernels.reconstruct.split_factors`. With float16,
 
     x y = lower upper' + upper lower' + upper upper'
 
-is three products of halves for one of float32; the fourth, lower lower', is below what float32 can
-show. Tensor cores cut bits off when they add: after every 16 values of i the sum is taken out and
-added to a float32 sum, which is rounded. The fast-and-loose choice rounds each number to TF32, 11
-bits of fraction, and multiplies once.
+is three products of float16 for one of float32; the fourth, lower lower', is below what float32 can
+show. Tensor cores truncate when they add: after every 16 values of i the sum is added to a float32
+sum, which is rounded. With TF32 each element is rounded to 11 bits of fraction and multiplied once:
+faster, and less accurate than float32.
 
-A block multiplies one tile while the copies of the next ones are under way. There is no guard but
-where results are written: fragments are whole, with zeros beyond the edge.
+A block multiplies one tile while the copies of the next one are in flight. Only stores are guarded:
+fragments are whole, with zeros beyond the edge.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda
-from course.kernels.reconstruct.fragments import COLUMNS, LANE_WORDS, ROWS, U_WORDS, VT_WORDS
-from course.kernels.reconstruct.warp_tiles import in_bands
+from course.kernels.reconstruct.split_factors import (
+    COLUMNS,
+    LANE_REGISTERS,
+    ROWS,
+    U_REGISTERS,
+    VT_REGISTERS,
+)
+from course.kernels.reconstruct.warp_tiles import row_group_tile
 from warpsim.ptx import (
     commit_copies,
     copy4_async,
@@ -38,7 +44,7 @@ from warpsim.ptx import (
 
 @dataclass(frozen=True)
 class TensorConfig:
-    """The sizes of the tiles, as tuned for a GPU.
+    """The sizes of the tiles, which are tuned.
 
     Attributes
     ----------
@@ -47,7 +53,7 @@ class TensorConfig:
     warps_down, warps_across : int
         Warps of a block.
     asynchronous : bool
-        Whether copies go past the registers, and a product has 16 values of i (8.0), or 8 (7.5).
+        Whether copies bypass the registers, and a product has 16 values of i (8.0), or 8 (7.5).
     max_registers : int
         Registers of a thread.
     """
@@ -79,69 +85,72 @@ CONFIGS = {
 
 
 def tensor_tiles(
-    config: TensorConfig, aligned: bool, kind: str = "halves"
+    config: TensorConfig, aligned: bool, dtype: str = "float16"
 ) -> tuple[Callable, Callable]:
     """The kernels of step 10 for one image and for many, one more axis in front.
 
-    They take (u_pieces, vt_pieces, u_scale, vt_scale, out), as
-    `course.kernels.reconstruct.fragments` makes them, padded to whole blocks. Launch with
+    They take (u, vt, u_scale, vt_scale, out), u and vt as fragments, see
+    `course.kernels.reconstruct.split_factors`, padded to whole blocks. Launch with
     ``config.threads`` threads.
 
     Parameters
     ----------
     aligned : bool
         Whether two neighbouring results can be written at once.
-    kind : {"halves", "tf32"}
-        Float32's accuracy from halves, or one product of TF32.
+    dtype : {"float16", "tf32"}
+        Float32's accuracy from three products of float16, or one product of TF32.
     """
-    split, asynchronous = kind == "halves", config.asynchronous
-    word = uint32 if split else float32
+    split, asynchronous = dtype == "float16", config.asynchronous
+    element = uint32 if split else float32
     threads, warps_down = config.threads, config.warps_down
     down, across = config.rows // ROWS, config.columns // COLUMNS  # a warp's results, in fragments
     block_down, block_across = config.block_rows // ROWS, config.block_columns // COLUMNS
-    u_lanes, vt_lanes = U_WORDS // LANE_WORDS, VT_WORDS // LANE_WORDS  # copies of 16 bytes
-    u_goes, vt_goes = block_down * u_lanes // threads, block_across * vt_lanes // threads
-    share = 4 * (u_goes + vt_goes)
+    u_lanes, vt_lanes = (
+        U_REGISTERS // LANE_REGISTERS,
+        VT_REGISTERS // LANE_REGISTERS,
+    )  # copies of 16 bytes
+    u_copies, vt_copies = block_down * u_lanes // threads, block_across * vt_lanes // threads
+    share = 4 * (u_copies + vt_copies)
 
     # --- load a tile: global memory to shared memory ---------------------------------------------
 
     @cuda.jit(device=True)
     def copy(u, vt, tile, first_u, first_vt, u_tile, vt_tile, stage):
-        """Begin to copy; on GPUs with copies past the registers."""
+        """Begin to copy, on GPUs with asynchronous copies."""
         t = int32(cuda.threadIdx.x)
-        for go in range(u_goes):
-            n = t + go * threads
-            fragment, at = n // u_lanes, n % u_lanes * LANE_WORDS
+        for j in range(u_copies):
+            n = t + j * threads
+            fragment, at = n // u_lanes, n % u_lanes * LANE_REGISTERS
             copy4_async(u_tile, (fragment, stage, at), u, (first_u + fragment, tile, at))
-        for go in range(vt_goes):
-            n = t + go * threads
-            fragment, at = n // vt_lanes, n % vt_lanes * LANE_WORDS
+        for j in range(vt_copies):
+            n = t + j * threads
+            fragment, at = n // vt_lanes, n % vt_lanes * LANE_REGISTERS
             copy4_async(vt_tile, (fragment, stage, at), vt, (first_vt + fragment, tile, at))
 
     @cuda.jit(device=True)
-    def bring(u, vt, tile, first_u, first_vt, x):
+    def load_tile(u, vt, tile, first_u, first_vt, x):
         """The same in two parts: global memory to registers, ..."""
         t = int32(cuda.threadIdx.x)
-        for go in range(u_goes):
-            n = t + go * threads
-            place = (first_u + n // u_lanes, tile, n % u_lanes * LANE_WORDS)
-            x[4 * go], x[4 * go + 1], x[4 * go + 2], x[4 * go + 3] = load4(u, place)
-        for go in range(vt_goes):
-            n, e = t + go * threads, 4 * (u_goes + go)
-            place = (first_vt + n // vt_lanes, tile, n % vt_lanes * LANE_WORDS)
-            x[e], x[e + 1], x[e + 2], x[e + 3] = load4(vt, place)
+        for j in range(u_copies):
+            n = t + j * threads
+            at = (first_u + n // u_lanes, tile, n % u_lanes * LANE_REGISTERS)
+            x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3] = load4(u, at)
+        for j in range(vt_copies):
+            n, e = t + j * threads, 4 * (u_copies + j)
+            at = (first_vt + n // vt_lanes, tile, n % vt_lanes * LANE_REGISTERS)
+            x[e], x[e + 1], x[e + 2], x[e + 3] = load4(vt, at)
 
     @cuda.jit(device=True)
-    def put(u_tile, vt_tile, stage, x):
+    def store_tile(u_tile, vt_tile, stage, x):
         """... and registers to shared memory."""
         t = int32(cuda.threadIdx.x)
-        for go in range(u_goes):
-            n, four = t + go * threads, (x[4 * go], x[4 * go + 1], x[4 * go + 2], x[4 * go + 3])
-            store4(u_tile, (n // u_lanes, stage, n % u_lanes * LANE_WORDS), four)
-        for go in range(vt_goes):
-            n, e = t + go * threads, 4 * (u_goes + go)
+        for j in range(u_copies):
+            n, four = t + j * threads, (x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3])
+            store4(u_tile, (n // u_lanes, stage, n % u_lanes * LANE_REGISTERS), four)
+        for j in range(vt_copies):
+            n, e = t + j * threads, 4 * (u_copies + j)
             four = x[e], x[e + 1], x[e + 2], x[e + 3]
-            store4(vt_tile, (n // vt_lanes, stage, n % vt_lanes * LANE_WORDS), four)
+            store4(vt_tile, (n // vt_lanes, stage, n % vt_lanes * LANE_REGISTERS), four)
 
     # --- multiply ------------------------------------------------------------------------------
 
@@ -157,12 +166,12 @@ def tensor_tiles(
     def multiply(total, u_tile, vt_tile, stage, row, column, b, part):
         """Add a tile's products to the warp's results; small terms before large ones."""
         zero = (float32(0), float32(0), float32(0), float32(0))
-        at = int32(cuda.threadIdx.x) % int32(32) * LANE_WORDS
+        at = int32(cuda.threadIdx.x) % int32(32) * LANE_REGISTERS
         for n in range(across):
             b[n, 0], b[n, 1], b[n, 2], b[n, 3] = load4(vt_tile, (column + n, stage, at))
         for m in range(down):
             upper = load4(u_tile, (row + m, stage, at))
-            lower = load4(u_tile, (row + m, stage, at + U_WORDS // 2))
+            lower = load4(u_tile, (row + m, stage, at + U_REGISTERS // 2))
             for n in range(across):
                 if split:
                     c = product(zero, lower, b[n, 0], b[n, 1])
@@ -223,12 +232,12 @@ def tensor_tiles(
 
     @cuda.jit(device=True)
     def block_tile(u, vt, u_scale, vt_scale, out, tile_row, tile_column):
-        u_tile = cuda.shared.array((block_down, 2, U_WORDS), word)
-        vt_tile = cuda.shared.array((block_across, 2, VT_WORDS), word)
+        u_tile = cuda.shared.array((block_down, 2, U_REGISTERS), element)
+        vt_tile = cuda.shared.array((block_across, 2, VT_REGISTERS), element)
         total = cuda.local.array((down, across, 4), float32)
-        b = cuda.local.array((across, 4), word)
+        b = cuda.local.array((across, 4), element)
         part = cuda.local.array((across, 4), float32)
-        x = cuda.local.array(share, word)
+        x = cuda.local.array(share, element)
         t = int32(cuda.threadIdx.x)
         warp, lane = t // int32(32), t % int32(32)
         row, column = warp % warps_down * down, warp // warps_down * across
@@ -240,8 +249,8 @@ def tensor_tiles(
             copy(u, vt, 0, first_u, first_vt, u_tile, vt_tile, stage)
             commit_copies()
         else:
-            bring(u, vt, 0, first_u, first_vt, x)
-            put(u_tile, vt_tile, stage, x)
+            load_tile(u, vt, 0, first_u, first_vt, x)
+            store_tile(u_tile, vt_tile, stage, x)
         for tile in range(1, tiles + 1):
             if asynchronous:
                 wait_copies(0)
@@ -251,18 +260,18 @@ def tensor_tiles(
                     copy(u, vt, tile, first_u, first_vt, u_tile, vt_tile, 1 - stage)
                     commit_copies()
                 else:
-                    bring(u, vt, tile, first_u, first_vt, x)
+                    load_tile(u, vt, tile, first_u, first_vt, x)
             multiply(total, u_tile, vt_tile, stage, row, column, b, part)
             stage = 1 - stage
             if not asynchronous:
-                put(u_tile, vt_tile, stage, x)
+                store_tile(u_tile, vt_tile, stage, x)
         first_row = (first_u + row) * ROWS + lane // 4
         first_column = (first_vt + column) * COLUMNS + lane % 4 * 2
         save(out, total, first_row, first_column, u_scale, vt_scale)
 
     @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def reconstruct_tensor_tiles(u, vt, u_scale, vt_scale, out):
-        tile_row, tile_column = in_bands()
+        tile_row, tile_column = row_group_tile()
         block_tile(u, vt, u_scale, vt_scale, out, tile_row, tile_column)
 
     @cuda.jit(fastmath=True, max_registers=config.max_registers)

@@ -1,17 +1,16 @@
-"""Rebuild images from few singular values: tensor cores without a pass of their own.
+"""Rebuild images from few singular values: tensor cores without a launch that splits the factors.
 
 With k up to 56, as in stacks of small images, writing fragments to memory and reading them again
-(`course.kernels.reconstruct.fragments`) costs more than the products. Here a block brings all of
-its rows of u and columns of vt at once, splits them in registers and multiplies: there is no loop
-over k.
+(`course.kernels.reconstruct.split_factors`) costs more than the products. Here a block loads all of
+its rows of u and columns of vt, splits them in registers and multiplies: there is no loop over k.
 
-Each warp has 32 columns. The lane that splits a number of vt is the one that multiplies it, so it
-stays in its registers; the warps split the rows of u in turn and share them. Tensor cores do not
-mind which columns make a fragment, nor in which order i runs, if both factors take the same: lane
-l, with g = l // 4 and q = l % 4, takes the columns 4g to 4g + 3 of a row of vt, one for each of its
-four fragments: vt is read, and the result written, 16 bytes at a time. Of a row of u it takes
-numbers side by side, 16 t + 4q to 16 t + 4q + 3, one by one: rows of a truncated u, k long, start
-anywhere, and L1 answers three times of four.
+Each warp has 32 columns. The lane that splits an element of vt is the one that multiplies it, so it
+stays in its registers; each warp splits some rows of u, and all share them. Any columns may make a
+fragment, and i may run in any order, if it is the same for both factors: lane l, with g = l // 4
+and q = l % 4, takes the columns 4g to 4g + 3 of a row of vt, one for each of its four fragments: vt
+is read, and the result written, 16 bytes at a time. Of a row of u it takes four neighbours, 16 t +
+4q to 16 t + 4q + 3, one by one: rows of a truncated u, k long, start anywhere, and three of four
+loads hit in L1.
 """
 
 from collections.abc import Callable
@@ -20,20 +19,20 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda, jit_without_lto
-from course.kernels.reconstruct.fragments import ROWS, largest_of_four, power_near
-from course.kernels.reconstruct.warp_tiles import in_bands
+from course.kernels.reconstruct.split_factors import ROWS, largest_of_four, power_near
+from course.kernels.reconstruct.warp_tiles import row_group_tile
 from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
 
 DEEPEST = 56  # values of i: what a thread's registers hold
 WARPS = 4  # of a block, side by side
 ACROSS = 4  # fragments of 8 columns of a warp
-LANE_WORDS = 4  # of a slice of u, 16 x 8: upper halves of rows g and g + 8, and their lower ones
-U_WORDS = 32 * LANE_WORDS
+LANE_REGISTERS = 4  # of a slice of u, 16 x 8: upper parts of rows g and g + 8, then lower parts
+U_REGISTERS = 32 * LANE_REGISTERS
 
 
 @dataclass(frozen=True)
 class ThinConfig:
-    """The sizes that are tuned for a GPU.
+    """What is tuned.
 
     Attributes
     ----------
@@ -63,7 +62,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
     """
     fragments, rows = config.block_rows // ROWS, config.block_rows
     eighths = DEEPEST // 8  # slices of 8 values of i: three pairs of them, and a last one
-    pairs, values = eighths // 2, 2 * eighths  # values: numbers of a row or column that a lane has
+    pairs, values = eighths // 2, 2 * eighths  # values: of a row or column that a lane has
 
     @cuda.jit(device=True)
     def first_i(eighth):
@@ -76,45 +75,45 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
     # --- load and split --------------------------------------------------------------------------
 
     @cuda.jit(device=True)
-    def bring_row(u, row, k, x, side):
-        """A lane's numbers of a row of u; zeros from i = k on."""
+    def load_row(u, row, k, x, side):
+        """A lane's elements of a row of u; zeros from i = k on."""
         row = min(row, int32(u.shape[0] - 1))
         for eighth in range(eighths):
             for e in range(2):
                 i = first_i(eighth) + e
-                number = load(u, (row, min(i, k - 1)))
-                x[side, 2 * eighth + e] = number if i < k else float32(0)
+                value = load(u, (row, min(i, k - 1)))
+                x[side, 2 * eighth + e] = value if i < k else float32(0)
 
     @cuda.jit(device=True)
-    def bring_columns(s, vt, first_column, k, x):
-        """A lane's numbers of four neighbouring columns of s vt; zeros from i = k on."""
+    def load_columns(s, vt, first_column, k, x):
+        """A lane's elements of four neighbouring columns of s vt; zeros from i = k on."""
         column = first_column + int32(cuda.threadIdx.x) % int32(32) // int32(4) * int32(4)
         for eighth in range(eighths):
             for e in range(2):
                 i = first_i(eighth) + e
-                near, n = min(i, k - 1), 2 * eighth + e
-                scale = load(s, near) if i < k else float32(0)
+                clamped, n = min(i, k - 1), 2 * eighth + e
+                scale = load(s, clamped) if i < k else float32(0)
                 if aligned:
-                    four = load4(vt, (near, min(column, int32(vt.shape[1] - 4))))
+                    four = load4(vt, (clamped, min(column, int32(vt.shape[1] - 4))))
                     x[0, n], x[1, n] = four[0] * scale, four[1] * scale
                     x[2, n], x[3, n] = four[2] * scale, four[3] * scale
                 else:
                     for c in range(ACROSS):
-                        place = near, min(column + c, int32(vt.shape[1] - 1))
-                        x[c, n] = load(vt, place) * scale
+                        at = clamped, min(column + c, int32(vt.shape[1] - 1))
+                        x[c, n] = load(vt, at) * scale
 
     @cuda.jit(device=True)
     def power_of(x, side):
-        """The power of two that brings the largest of a row or column near 2^14."""
+        """The power of two that scales the largest of a row or column to about 2^14."""
         largest = float32(0)
         for n in range(values):
             largest = max(largest, abs(x[side, n]))
         return power_near(largest_of_four(largest))
 
     @cuda.jit(device=True)
-    def put_rows(x, power, power_8, u_tile, fragment):
-        """Split a lane's numbers of rows g and g + 8 into a fragment in shared memory."""
-        at = int32(cuda.threadIdx.x) % int32(32) * int32(LANE_WORDS)
+    def store_rows(x, power, power_8, u_tile, fragment):
+        """Split a lane's elements of rows g and g + 8 into a fragment in shared memory."""
+        at = int32(cuda.threadIdx.x) % int32(32) * int32(LANE_REGISTERS)
         for h in range(eighths):
             upper, lower = split_halves(x[0, 2 * h] * power, x[0, 2 * h + 1] * power)
             upper_8, lower_8 = split_halves(x[1, 2 * h] * power_8, x[1, 2 * h + 1] * power_8)
@@ -126,7 +125,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
     def multiply(total, rest, u_tile, fragment, upper, lower):
         """The products of a fragment of u's rows; `rest` is the sum of the small terms."""
         zero = (float32(0), float32(0), float32(0), float32(0))
-        at = int32(cuda.threadIdx.x) % int32(32) * int32(LANE_WORDS)
+        at = int32(cuda.threadIdx.x) % int32(32) * int32(LANE_REGISTERS)
         for n in range(ACROSS):
             for e in range(4):
                 total[n, e], rest[n, e] = float32(0), float32(0)
@@ -165,20 +164,20 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
                         total[n, 2 * e + c] *= scale[c, n] * factor
                     w, x = total[0, 2 * e + c], total[1, 2 * e + c]
                     y, z = total[2, 2 * e + c], total[3, 2 * e + c]
-                    place = column + 4 * c
+                    first = column + 4 * c
                     if aligned:
-                        if place < out.shape[1]:
-                            store4(out, (row + 8 * e, place), (w, x, y, z))
+                        if first < out.shape[1]:
+                            store4(out, (row + 8 * e, first), (w, x, y, z))
                     else:
                         for n in range(ACROSS):
-                            if place + n < out.shape[1]:
-                                store(out, (row + 8 * e, place + n), total[n, 2 * e + c])
+                            if first + n < out.shape[1]:
+                                store(out, (row + 8 * e, first + n), total[n, 2 * e + c])
 
     # --- the block's work ------------------------------------------------------------------------
 
     @cuda.jit(device=True)
     def block_tile(u, s, vt, k, out, tile_row, tile_column):
-        u_tile = cuda.shared.array((fragments, eighths, U_WORDS), uint32)
+        u_tile = cuda.shared.array((fragments, eighths, U_REGISTERS), uint32)
         u_scale = cuda.shared.array(rows, float32)
         x = cuda.local.array((2, values), float32)
         y = cuda.local.array((ACROSS, values), float32)
@@ -191,16 +190,16 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
         warp, g, q = t // int32(32), t % int32(32) // int32(4), t % int32(4)
         first_row = tile_row * int32(rows)
         first_column = (tile_column * int32(WARPS) + warp) * int32(32)
-        bring_columns(s, vt, first_column, k, y)
-        for go in range(fragments // WARPS):
-            fragment = go * WARPS + warp
+        load_columns(s, vt, first_column, k, y)
+        for j in range(fragments // WARPS):
+            fragment = j * WARPS + warp
             row = fragment * int32(ROWS) + g
-            bring_row(u, first_row + row, k, x, 0)
-            bring_row(u, first_row + row + int32(8), k, x, 1)
+            load_row(u, first_row + row, k, x, 0)
+            load_row(u, first_row + row + int32(8), k, x, 1)
             power, power_8 = power_of(x, 0), power_of(x, 1)
             if q == 0:
                 u_scale[row], u_scale[row + 8] = float32(1) / power, float32(1) / power_8
-            put_rows(x, power, power_8, u_tile, fragment)
+            store_rows(x, power, power_8, u_tile, fragment)
         for n in range(ACROSS):
             power = power_of(y, n)
             for h in range(eighths):
@@ -220,7 +219,7 @@ def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:
 
     @kernel
     def reconstruct_thin(u, s, vt, k, out):
-        row, column = in_bands()
+        row, column = row_group_tile()
         block_tile(u, s, vt, int32(k), out, row, column)
 
     @kernel

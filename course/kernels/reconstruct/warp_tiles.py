@@ -1,18 +1,16 @@
 """Rebuild an image from its SVD, step 9: warp tiles, for one image and for many.
 
-What step 8 does, with three changes. A warp's 32 threads, 4 down and 8 across, share a compact tile
-of 32 x 64 results, and each eight that an access serves together stand 2 down and 4 across: they
-read few different numbers from shared memory. The loop over the tile's depth is written out, and
-the fragments of the next step are read while this one is multiplied. And the main loop has no
-guard: rows and columns beyond the edge are read from the last row and column, and thrown away at
-the end; the part of k that fills no whole tile comes first, with zeros.
+Step 8 with three changes. A warp's 32 threads, 4 down and 8 across, share a compact tile of 32 x 64
+results, and each eight that a wavefront serves are 2 down and 4 across: they read few different
+elements from shared memory. The loop over the tile's depth is unrolled, and the fragments of the
+next step are loaded while this one is multiplied. And the main loop is unguarded: indices beyond
+the edge are clamped to the last row and column, and these results are not stored; the part of k
+that fills no whole tile comes first, padded with zeros.
 
-Optimised once more when it is linked (lto), the main loop would have 2 to 4% more instructions.
+With link-time optimisation (lto) the main loop would have 2 to 4% more instructions.
 
-A thread brings four neighbours of a row of u, aligned or not. The four single loads ask for each
-sector four times, which L1 answers; four rows a thread would have four addresses to compute.
-
-`in_bands` is the order in which the blocks of one image take their tiles, for later steps, too.
+A thread loads four neighbours of a row of u, aligned or not. Four single loads request each sector
+four times, which hits in L1; four rows a thread would need four addresses.
 """
 
 from collections.abc import Callable
@@ -26,7 +24,7 @@ from warpsim.ptx import load, load4, store, store4
 
 @dataclass(frozen=True)
 class WarpTileConfig:
-    """The sizes that are tuned; all else follows from 8 x 8 results a thread.
+    """What is tuned; all else follows from 8 x 8 results a thread.
 
     By measurement on an H200; for a Tesla T4 by its registers and shared memory alone.
 
@@ -35,7 +33,7 @@ class WarpTileConfig:
     warps_down : int
         Rows of warps in a block, 1, 2 or 4; there are two columns of them.
     max_registers : int
-        Registers of a thread: how many blocks a multiprocessor can hold hangs on it.
+        Registers of a thread, which limit the blocks of a multiprocessor.
     """
 
     warps_down: int = 4
@@ -64,14 +62,14 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
     """
     warps_down, warps = config.warps_down, config.threads // 32
     block_rows, block_columns = config.block_rows, config.block_columns
-    pitch = block_rows + 4  # words from one row of the turned tile of u to the next
-    goes = DEPTH // warps  # rows of vt that a warp brings, one after the other
-    wide = 4 if aligned else 1  # numbers in one access to vt
+    pitch = block_rows + 4  # elements from one row of the transposed tile of u to the next
+    vt_rows = DEPTH // warps  # rows of vt that a warp loads, one after the other
+    wide = 4 if aligned else 1  # elements in one access to vt
     parts = 4 // wide  # accesses that a warp needs for a row of vt
-    share = 4 * goes  # numbers of vt that a thread brings
+    share = 4 * vt_rows  # elements of vt that a thread loads
 
     @cuda.jit(device=True)
-    def bring(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
+    def load_tile(u, s, vt, start, k, whole, first_row, first_column, next_u, next_vt):
         """Load a tile: global memory to registers; where k ends in it, zeros from k on."""
         t = int32(cuda.threadIdx.x)
         last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - wide)
@@ -81,13 +79,13 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
         else:
             for e in range(4):
                 next_u[e] = load(u, (row, i + e)) if whole or i + e < k else float32(0)
-        for go in range(goes):
-            i = start + t // 32 + go * warps
+        for j in range(vt_rows):
+            i = start + t // 32 + j * warps
             here = whole or i < k
             scale = load(s, i) if here else float32(0)
             for part in range(parts):
-                wanted = int32(first_column + (part * 32 + t % 32) * wide)
-                column, n = min(wanted, last_column), (go * parts + part) * wide
+                unclamped = int32(first_column + (part * 32 + t % 32) * wide)
+                column, n = min(unclamped, last_column), (j * parts + part) * wide
                 if not here:
                     for e in range(wide):
                         next_vt[n + e] = float32(0)
@@ -99,15 +97,15 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
                     next_vt[n] = load(vt, (i, column)) * scale
 
     @cuda.jit(device=True)
-    def put(u_tile, vt_tile, stage, next_u, next_vt):
-        """... and registers to shared memory, u turned."""
+    def store_tile(u_tile, vt_tile, stage, next_u, next_vt):
+        """... and registers to shared memory, u transposed."""
         t = int32(cuda.threadIdx.x)
         for e in range(4):
             store(u_tile, (stage, t % 2 * 4 + e, t // 2), next_u[e])
-        for go in range(goes):
-            i = t // 32 + go * warps
+        for j in range(vt_rows):
+            i = t // 32 + j * warps
             for part in range(parts):
-                column, n = (part * 32 + t % 32) * wide, (go * parts + part) * wide
+                column, n = (part * 32 + t % 32) * wide, (j * parts + part) * wide
                 if aligned:
                     four = next_vt[n], next_vt[n + 1], next_vt[n + 2], next_vt[n + 3]
                     store4(vt_tile, (stage, i, column), four)
@@ -180,16 +178,16 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
             for n in range(8):
                 total[m, n] = float32(0)
         last = (k - 1) // DEPTH * DEPTH  # the tile in which k ends comes first
-        bring(u, s, vt, last, k, False, first_row, first_column, next_u, next_vt)
-        put(u_tile, vt_tile, 0, next_u, next_vt)
+        load_tile(u, s, vt, last, k, False, first_row, first_column, next_u, next_vt)
+        store_tile(u_tile, vt_tile, 0, next_u, next_vt)
         cuda.syncthreads()
         stage = 0
         read(u_tile, vt_tile, stage, 0, row, column, a, b, 0)
         for start in range(0, last, DEPTH):
-            bring(u, s, vt, start, k, True, first_row, first_column, next_u, next_vt)
+            load_tile(u, s, vt, start, k, True, first_row, first_column, next_u, next_vt)
             all_but_last_step(total, u_tile, vt_tile, stage, row, column, a, b)
             stage = 1 - stage
-            put(u_tile, vt_tile, stage, next_u, next_vt)
+            store_tile(u_tile, vt_tile, stage, next_u, next_vt)
             cuda.syncthreads()
             read(u_tile, vt_tile, stage, 0, row, column, a, b, 0)
             multiply(total, a, b, 1)
@@ -201,7 +199,7 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
 
     @kernel
     def reconstruct_warp_tiles(u, s, vt, k, out):
-        row, column = in_bands()
+        row, column = row_group_tile()
         block_tile(u, s, vt, k, out, row * int32(block_rows), column * int32(block_columns))
 
     @kernel
@@ -213,16 +211,16 @@ def warp_tiles(config: WarpTileConfig, aligned: bool) -> tuple[Callable, Callabl
     return reconstruct_warp_tiles, reconstruct_many
 
 
-TOGETHER = 8  # rows of blocks that run at about the same time: they share columns in the L2 cache
+ROW_GROUP = 8  # rows of tiles that are walked together: they share columns of vt in the L2 cache
 
 
 @cuda.jit(device=True)
-def in_bands():
-    """Return (row, column) of the block's tile: down TOGETHER rows, then on to the next column."""
+def row_group_tile():
+    """The (row, column) of the block's tile: down ROW_GROUP rows, then on to the next column."""
     across, down = uint32(cuda.gridDim.x), uint32(cuda.gridDim.y)
     number = uint32(uint32(cuda.blockIdx.y) * across + uint32(cuda.blockIdx.x))
-    band = uint32(uint32(TOGETHER) * across)
-    first = uint32(uint32(number // band) * uint32(TOGETHER))
-    height = uint32(min(uint32(down - first), uint32(TOGETHER)))
-    inside = uint32(number % band)
+    group = uint32(uint32(ROW_GROUP) * across)
+    first = uint32(uint32(number // group) * uint32(ROW_GROUP))
+    height = uint32(min(uint32(down - first), uint32(ROW_GROUP)))
+    inside = uint32(number % group)
     return int32(first + inside % height), int32(inside // height)

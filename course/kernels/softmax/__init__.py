@@ -14,6 +14,6 @@ from course.kernels.softmax.forward import (
 shape_for = config_for  # as lesson 10 called it before version 0.2
 
 __all__ = [
-    "BACKWARD", "LADDER", "THREADS", "config_for", "online", "registers", "shape_for", "softmax",
-    "softmax_backward", "softmax_three_passes",
+    "BACKWARD", "LADDER", "THREADS", "config_for", "online", "registers", "shape_for",
+    "softmax", "softmax_backward", "softmax_three_passes",
 ]  # fmt: skip

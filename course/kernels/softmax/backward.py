@@ -5,7 +5,7 @@
 
 y is all that is kept from forward, not x. Rows hold float32, float16 or bfloat16, sums are
 float32. NaN in a row of y, or in dy, makes all of that row NaN. Method "two passes" reads both
-arrays twice, "registers" once: then three arrays travel, as many as must.
+arrays twice, "registers" once, the least possible.
 """
 
 import functools
@@ -16,7 +16,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix
+from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
     RowProblem,
@@ -82,28 +82,28 @@ def softmax_backward_two_passes(dy, y, dx):
 
 @functools.cache
 def backward_in_registers(
-    stored: str, config: SoftmaxConfig, aligned: bool, full: int = 0
+    dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int = 0
 ) -> Callable:
     """Step 2, of (dy, y, dx): each row of both is read once, kept in registers, and dx written.
 
     Mapping: as in `course.kernels.softmax.forward.registers`. Columns beyond the end count as
-    zeros; rows beyond the end are not written. In place (dx is dy or y) it works, too.
+    zeros; rows beyond the end are not written. dx may be dy or y.
     """
-    word, row_threads, accesses = WORDS[stored], config.row_threads, config.accesses
+    element, row_threads, accesses = NUMBA_TYPES[dtype], config.row_threads, config.accesses
     block_rows, warps = config.rows, config.row_threads // WARP
     sum_of = lanes_sum(min(row_threads, WARP))
     of_row = row_sum(row_threads, block_rows) if warps > 1 else None
-    bring, inside, put = part_of_row(config, aligned, full)
+    load_row, inside, store_row = part_of_row(config, aligned, unguarded)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_backward_registers(dy, y, dx):
-        gradients = cuda.local.array((accesses, WIDE), word)
-        results = cuda.local.array((accesses, WIDE), word)
+        gradients = cuda.local.array((accesses, WIDE), element)
+        results = cuda.local.array((accesses, WIDE), element)
         t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
-        near = min(row, int32(y.shape[0] - 1))
-        bring(dy, near, t, gradients)
-        bring(y, near, t, results)
+        clamped = min(row, int32(y.shape[0] - 1))
+        load_row(dy, clamped, t, gradients)
+        load_row(y, clamped, t, results)
         total = ZERO
         for n in range(accesses):
             for e in range(WIDE):
@@ -117,8 +117,8 @@ def backward_in_registers(
         for n in range(accesses):
             for e in range(WIDE):
                 g = float32(gradients[n, e]) - total
-                gradients[n, e] = word(float32(results[n, e]) * g)
-        put(dx, row, t, gradients)
+                gradients[n, e] = element(float32(results[n, e]) * g)
+        store_row(dx, row, t, gradients)
 
     return softmax_backward_registers
 
@@ -184,28 +184,29 @@ def softmax_backward(
     ----------
     dy : array, shape (..., columns)
         The gradient of the softmax's result; of NumPy, CuPy, PyTorch or numba.cuda, float32,
-        float16 or bfloat16. On the GPU the elements of a row lie side by side.
+        float16 or bfloat16. On the GPU the elements of a row are contiguous.
     y : array
-        The softmax's result, of dy's shape and type.
+        The softmax's result, of dy's shape and dtype.
     out : array, optional
-        Where to write, of dy's shape and type; may be dy or y.
+        Where to write, of dy's shape and dtype; may be dy or y.
     method : str
         Of `BACKWARD.names`: "auto" takes "registers", and "two passes" for longer rows.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that dy's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it dy's library's current one.
 
     Returns
     -------
     array
-        `out`, if it is given; else of dy's kind, shape and type. Without elements, nothing is done.
+        `out`, if it is given; else of dy's library, shape and dtype. Nothing is launched for no
+        elements.
 
     Raises
     ------
     TypeError
-        For no array, or elements of another type.
+        For no array, or another dtype.
     ValueError
-        For an unknown method, or one that does not hold such rows; numbers instead of rows, arrays
-        that do not fit each other, or strides that do not.
+        For an unknown method, or one that does not hold such rows; arrays without an axis, shapes
+        that differ, or strides that do not fit.
     """
     return _ENTRY.call((dy, y), (method,), out, stream)
 

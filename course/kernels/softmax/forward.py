@@ -25,7 +25,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import WIDE, WORDS, Array, alike, matrix, rows_are_aligned
+from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP, lanes_sum
 from warpsim.ptx import (
@@ -55,9 +55,9 @@ def power(x, largest):
 
 
 def most_registers(threads: int) -> int | None:
-    """Registers that a thread may have where a block of so many could not be launched else.
+    """The most registers of a thread with which a block of so many threads can be launched.
 
-    Where nothing is said, the linker takes fewer than it could, and more blocks run at once.
+    None for small blocks: left alone, the compiler takes fewer, and occupancy is higher.
     """
     return 65_536 // threads if threads > 512 else None
 
@@ -151,20 +151,20 @@ def softmax_three_passes(x, out):
 
 
 @functools.cache
-def online(stored: str, threads: int, aligned: bool) -> Callable:
+def online(dtype: str, threads: int, aligned: bool) -> Callable:
     """Step 2, of (x, out): maximum and sum in one pass, so x is read twice.
 
-    A sum of exponentials relative to the largest number so far is multiplied down when a larger one
-    comes; four numbers at a time share that multiplication. Threads merge their pairs by shuffles.
-    Mapping: block i has row i. For rows that no block's registers hold, too.
+    A sum of exponentials relative to the largest element so far is rescaled at a larger one; four
+    elements share a rescaling. Threads merge their pairs (maximum, sum) by shuffles.
+    Mapping: block i has row i, of any length.
     """
-    word = WORDS[stored]
+    element = NUMBA_TYPES[dtype]
     of_row = exchange(threads, 1)
     largest_of, sum_of = among(WARP)
 
     @cuda.jit(device=True)
     def four_of(x, row, part, t, columns):
-        """Numbers of a row, minus infinity beyond its end, and the column of the first."""
+        """Four elements of a row, minus infinity beyond its end."""
         if aligned:
             column = (part * threads + t) * WIDE
             a, b, c, d = load4(x, (row, min(column, columns - WIDE)))
@@ -205,7 +205,8 @@ def online(stored: str, threads: int, aligned: bool) -> Callable:
             if aligned:
                 column = (int32(part) * threads + t) * WIDE
                 if column < columns:
-                    store4(out, (row, column), (word(a), word(b), word(c), word(d)))
+                    four = element(a), element(b), element(c), element(d)
+                    store4(out, (row, column), four)
             else:
                 column = int32(part) * WIDE * threads + t
                 if column < columns:
@@ -225,7 +226,7 @@ def online(stored: str, threads: int, aligned: bool) -> Callable:
 
 @dataclass(frozen=True)
 class SoftmaxConfig:
-    """The sizes to tune.
+    """What is tuned.
 
     Attributes
     ----------
@@ -234,7 +235,7 @@ class SoftmaxConfig:
     rows : int
         Rows of a block; rows x row_threads is a multiple of 32.
     accesses : int
-        Loads of four elements that a thread has in flight together, its whole part of the row.
+        Loads of four elements that a thread has in flight: its whole part of the row.
     """
 
     row_threads: int
@@ -250,15 +251,15 @@ class SoftmaxConfig:
 
 #: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
 #: they are half as many bytes, single elements four times as many accesses. Measured on an H200.
-MOST_ACCESSES, MOST_OF_HALVES, MOST_UNALIGNED = 3, 8, 4
+MOST_ACCESSES, MOST_16_BIT, MOST_UNALIGNED = 3, 8, 4
 FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
 BLOCK = 64  # threads of a block, at least
 
 
-def most_accesses(stored: str, aligned: bool) -> int:
+def most_accesses(dtype: str, aligned: bool) -> int:
     """Accesses that a thread has of a row, at most, where there are threads enough."""
-    of_words = MOST_ACCESSES if aligned else MOST_UNALIGNED
-    return of_words if stored == "float32" else MOST_OF_HALVES
+    of_float32 = MOST_ACCESSES if aligned else MOST_UNALIGNED
+    return of_float32 if dtype == "float32" else MOST_16_BIT
 
 
 def config_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxConfig:
@@ -272,62 +273,62 @@ def config_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxConfig:
 
 @functools.cache
 def part_of_row(
-    config: SoftmaxConfig, aligned: bool, full: int
+    config: SoftmaxConfig, aligned: bool, unguarded: int
 ) -> tuple[Callable, Callable, Callable]:
-    """Device functions of a thread's part of a row: bring it, what of it is inside, put it.
+    """Device functions of a thread's part of a row: load it, what of it is inside, store it.
 
-    Numbers are arrays (accesses, 4). Where rows begin on a multiple of four elements, access n is
-    the four columns from ``4 (n row_threads + t)`` on; else neighbouring threads have neighbouring
-    columns. The first `full` loads need no guard; others take the row's last elements where they
-    are beyond its end. No cache need keep a row. Columns are counted in 64 bits, so that a thread's
-    addresses are one register and constants.
+    `values` are (accesses, 4). Where rows begin on a multiple of four elements, access n is the
+    four columns from ``4 (n row_threads + t)`` on; else neighbouring threads have neighbouring
+    columns. The first `unguarded` loads are inside for every thread; the others' columns are
+    clamped to the row's last ones. Accesses are streaming: no cache need keep a row. Columns are
+    counted in 64 bits, so that a thread's addresses are one register and constants.
     """
     row_threads, accesses = config.row_threads, config.accesses
 
     @cuda.jit(device=True)
     def inside(n, e, t, columns):
-        """Whether number e of access n is in the row."""
+        """Whether element e of access n is in the row."""
         if aligned:
-            return n < full or int64(t) * WIDE + n * row_threads * WIDE < columns
-        return n * WIDE + e < full or int64(t) + (n * WIDE + e) * row_threads < columns
+            return n < unguarded or int64(t) * WIDE + n * row_threads * WIDE < columns
+        return n * WIDE + e < unguarded or int64(t) + (n * WIDE + e) * row_threads < columns
 
     if aligned:
 
         @cuda.jit(device=True)
-        def bring(x, row, t, numbers):
+        def load_row(x, row, t, values):
             for n in range(accesses):
                 column = int64(t) * WIDE + n * row_threads * WIDE
-                near = column if n < full else min(column, int64(x.shape[1] - WIDE))
-                four = load4_streaming(x, (row, near))
-                numbers[n, 0], numbers[n, 1], numbers[n, 2], numbers[n, 3] = four
+                clamped = column if n < unguarded else min(column, int64(x.shape[1] - WIDE))
+                four = load4_streaming(x, (row, clamped))
+                values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
 
         @cuda.jit(device=True)
-        def put(out, row, t, numbers):
+        def store_row(out, row, t, values):
             for n in range(accesses):
                 column = int64(t) * WIDE + n * row_threads * WIDE
-                if n < full or column < out.shape[1]:
-                    four = numbers[n, 0], numbers[n, 1], numbers[n, 2], numbers[n, 3]
+                if n < unguarded or column < out.shape[1]:
+                    four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
                     store4_streaming(out, (row, column), four)
 
     else:
 
         @cuda.jit(device=True)
-        def bring(x, row, t, numbers):
+        def load_row(x, row, t, values):
             for n in range(accesses):
                 for e in range(WIDE):
-                    column = int64(t) + (n * WIDE + e) * row_threads
-                    near = column if n * WIDE + e < full else min(column, int64(x.shape[1] - 1))
-                    numbers[n, e] = load_streaming(x, (row, near))
+                    column, last = int64(t) + (n * WIDE + e) * row_threads, int64(x.shape[1] - 1)
+                    clamped = column if n * WIDE + e < unguarded else min(column, last)
+                    values[n, e] = load_streaming(x, (row, clamped))
 
         @cuda.jit(device=True)
-        def put(out, row, t, numbers):
+        def store_row(out, row, t, values):
             for n in range(accesses):
                 for e in range(WIDE):
                     column = int64(t) + (n * WIDE + e) * row_threads
-                    if n * WIDE + e < full or column < out.shape[1]:
-                        store_streaming(out, (row, column), numbers[n, e])
+                    if n * WIDE + e < unguarded or column < out.shape[1]:
+                        store_streaming(out, (row, column), values[n, e])
 
-    return bring, inside, put
+    return load_row, inside, store_row
 
 
 #: Elements of the longest row, by alignment: 1,024 threads have 64 registers each, and where single
@@ -336,31 +337,31 @@ LONGEST = {True: 32_768, False: 16_384}
 
 
 @functools.cache
-def registers(stored: str, config: SoftmaxConfig, aligned: bool, full: int = 0) -> Callable:
+def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int = 0) -> Callable:
     """Step 3, of (x, out): each row is read once, kept in registers, and written.
 
     Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
-    the columns that `part_of_row` says; `full` is `SoftmaxConfig.unguarded` of the rows, or less.
-    Columns beyond the end are taken for minus infinity; rows beyond the end are not written. In
-    place (x is out) it works, too.
+    the columns of `part_of_row`; `unguarded` is `SoftmaxConfig.unguarded` of the rows, or less.
+    Columns beyond the end count as minus infinity; rows beyond the end are not written. x may be
+    out.
     """
-    word, row_threads, accesses = WORDS[stored], config.row_threads, config.accesses
+    element, row_threads, accesses = NUMBA_TYPES[dtype], config.row_threads, config.accesses
     block_rows, warps = config.rows, config.row_threads // WARP
     largest_of, sum_of = among(min(row_threads, WARP))
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
-    bring, inside, put = part_of_row(config, aligned, full)
+    load_row, inside, store_row = part_of_row(config, aligned, unguarded)
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_registers(x, out):
-        stored_numbers = cuda.local.array((accesses, WIDE), word)
+        row_elements = cuda.local.array((accesses, WIDE), element)
         values = cuda.local.array((accesses, WIDE), float32)
         t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
-        bring(x, min(row, int32(x.shape[0] - 1)), t, stored_numbers)
+        load_row(x, min(row, int32(x.shape[0] - 1)), t, row_elements)
         largest, total = LOWEST, ZERO
         for n in range(accesses):
             for e in range(WIDE):
-                value = float32(stored_numbers[n, e])
+                value = float32(row_elements[n, e])
                 values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
                 largest = larger(largest, values[n, e])
         largest = largest_of(largest)
@@ -377,9 +378,9 @@ def registers(stored: str, config: SoftmaxConfig, aligned: bool, full: int = 0) 
         scale /= total
         for n in range(accesses):
             for e in range(WIDE):
-                stored_numbers[n, e] = word(values[n, e] * scale)
+                row_elements[n, e] = element(values[n, e] * scale)
         if row < x.shape[0]:
-            put(out, row, t, stored_numbers)
+            store_row(out, row, t, row_elements)
 
     return softmax_registers
 
@@ -399,7 +400,7 @@ class RowProblem(NamedTuple):
 
     @classmethod
     def of(cls, *arrays: Array) -> RowProblem:
-        """Of matrices of one shape and type, on the device."""
+
         return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
 
     def config(self, most: int) -> SoftmaxConfig:
@@ -409,7 +410,7 @@ class RowProblem(NamedTuple):
     def passes(self, reads: int) -> Work:
         """The work of a step that reads so many matrices and writes one."""
         elements = self.rows * self.columns
-        return Work((reads + 1) * elements * WORDS[self.dtype].bitwidth // 8, {})
+        return Work((reads + 1) * elements * NUMBA_TYPES[self.dtype].bitwidth // 8, {})
 
 
 def row_limit(longest: dict[bool, int]) -> Callable[[RowProblem], str]:
@@ -480,24 +481,24 @@ def softmax(
     ----------
     x : array, shape (..., columns)
         Of NumPy, CuPy, PyTorch or numba.cuda; float32, float16, bfloat16. On the GPU a row's
-        elements lie side by side; those of a matrix may be a slice of longer rows.
+        elements are contiguous; those of a matrix may be a slice of longer rows.
     out : array, optional
-        Where to write, of x's shape and type; may be x.
+        Where to write, of x's shape and dtype; may be x.
     method : str
         Of `LADDER.names`: "auto" takes "registers", and "online" for longer rows.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda; without it the one that x's library is at.
+        Of CuPy, PyTorch or numba.cuda; without it x's library's current one.
 
     Returns
     -------
     array
-        `out`, if it is given; else of x's kind, shape and type.
+        `out`, if it is given; else of x's library, shape and dtype.
 
     Raises
     ------
     TypeError, ValueError
-        For other types of elements; an unknown method, or one that does not hold such rows; shapes
-        or strides that do not fit.
+        For another dtype; an unknown method, or one that does not hold such rows; shapes or strides
+        that do not fit.
     """
     return _ENTRY.call((x,), (method,), out, stream)
 

@@ -17,7 +17,7 @@ of small singular values. For a matrix with m >= n (others are transposed):
 4. sort; where singular values are zero, their left vectors are completed: a few one by one, more by
    one more QR.
 
-Step 3 is what the ladder is about. Where m = n, a itself takes the place of R in 2 and 3, and Q1 is
+The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
 not needed.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
@@ -58,7 +58,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of `svd.ladder.names`; "auto" takes rows in shared memory for few columns, then blocks, on
         tensor cores where the GPU has them.
     stream : stream, optional
-        Of CuPy, PyTorch or numba.cuda, or its handle; without it the one that a's library is at.
+        Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The work is done on the default stream, after what that stream was given, and the host waits
         for it: only it can say when enough was rotated.
 
@@ -69,7 +69,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     s : array, shape (batch, r) or (r,), float32
         Singular values, largest first.
     vt : array, shape (batch, r, n) or (r, n), float32
-        Orthonormal rows. All of the kind of `a`.
+        Orthonormal rows. All of a's library.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         (naming the first matrix that holds some), for a singular value beyond float32's largest,
         3.4e38, and for a method that does not fit.
     NotConverged
-        When rows are not orthogonal after 60 sweeps; no matrix is known that needs half of them.
+        When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
     return _SVD.call((a,), (method,), None, stream)
 
@@ -105,7 +105,7 @@ def rank_k(
     k : int
         From 1 to min(m, n).
     power : int
-        Power steps: each brings the error nearer to the least possible one.
+        Power steps: each makes the error smaller, down to the least possible one.
     seed : int
         Of the random sketch.
     method : str
@@ -149,7 +149,7 @@ def _rank_solver(
     return RankSolver(batch, m, n, k, power, seed, method)
 
 
-# --- the way in -----------------------------------------------------------------------------------
+# --- the entry points -----------------------------------------------------------------------------
 
 
 def _results(a: ArrayFacts, k: int) -> list[Result]:

@@ -1,34 +1,35 @@
 """Jacobi rotations block by block: a thread block makes 64 rows orthogonal, two blocks of 32.
 
-Rotating two rows moves them through memory for one rotation. Here 64 rows come once for 2,016:
+Rotating two rows moves them through memory for one rotation. Here 64 rows are loaded once for
+2,016:
 
 1. the Gram matrix g = x x' of the 64 rows, 64 x 64, into shared memory;
 2. a sweep of rotations over g, while q gathers them (`course.kernels.svd.diagonalise`): q' g q is
    nearly diagonal;
 3. the rows become q' x, longest first.
 
-The blocks of 32 rows meet as the rows do, in a tournament: a sweep over the matrix is one launch a
-turn. What has to be multiplied is q - 1, small where rows are nearly orthogonal, so that what its
-product is rounded to hardly matters: x + (q - 1)' x.
+Blocks of 32 rows are paired as rows are, in a round-robin tournament: a sweep over the matrix is a
+launch for each of its steps. What has to be multiplied is q - 1, small where rows are nearly
+orthogonal, so that the rounding of its product hardly matters: x + (q - 1)' x.
 
-The products of 1 and 3 stand here twice, for plain cores and for tensor cores (8.0). There a
-float32 number is the sum of two numbers of TF32, upper + lower, and a product of two is
+The products of 1 and 3 are here twice, for CUDA cores and for tensor cores (8.0). There a float32
+element is the sum of two of TF32, upper + lower, and a product of two is
 
     x y = upper upper' + upper lower' + lower upper'
 
-but for what float32 would round away. Tensor cores cut off what does not fit when they add: sums
-are taken out, the Gram matrix's after 64 columns, the rows' after 16, and added in float32.
+but for what float32 would round away. Tensor cores truncate when they add: their sums, the Gram
+matrix's after 64 columns, the rows' after 16, are added in float32.
 
-Each of 16 warps computes 16 x 16 numbers. Lane l, with g = l // 4 and q = l % 4, has of a factor
-of 16 x 8 the numbers in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows q
-and q + 4, columns g and g + 8 (`warpsim.ptx.intrinsics.mma_tf32`). In which order the columns of
+Each of 16 warps computes 16 x 16 elements. Lane l, with g = l // 4 and q = l % 4, has of a factor
+of 16 x 8 the elements in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows
+q and q + 4, columns g and g + 8 (`warpsim.ptx.intrinsics.mma_tf32`). In which order the columns of
 one factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
-neighbours that are read at once. With rows of 72 numbers, a warp reads 32 banks either way.
+neighbours that one load has. With a pitch of 72 elements, a warp reads 32 banks either way.
 
-What binds, on an H200: a launch for a turn was timed with step 2 left out. One matrix of 512 x 512
-takes 153 us a turn, 74 without: the rotations follow each other, 79 us however few matrices there
-are. Many matrices wait for steps 1 and 3: 256 of 256 x 256 take 236 of 418 us for them, 256 of
-512 x 512 870 of 1,202. Memory would allow 320 of these, tensor cores 360.
+What bounds it, on an H200, timed with and without 2: one matrix of 512 x 512 takes 153 us a launch,
+74 without, since the rotations depend on each other: 79 us however few matrices there are. Many
+matrices are bound by 1 and 3: 256 of 256 x 256 take 236 of 418 us for them, 256 of 512 x 512 870 of
+1,202. Memory would allow 320 of these, tensor cores 360.
 """
 
 from collections.abc import Callable
@@ -48,9 +49,9 @@ SQUARE = PAIR * PITCH
 
 
 @cuda.jit(device=True)
-def blocks_of(turn, pair, blocks):
-    """The two blocks of a pair, the lower number first; (0, 0) where one has nobody to meet."""
-    one, other = partners(turn, pair, blocks + blocks % 2)
+def blocks_of(step, pair, blocks):
+    """The two blocks of a pair, the lower index first; (0, 0) where one has no partner."""
+    one, other = partners(step, pair, blocks + blocks % 2)
     if max(one, other) >= blocks:
         return int32(0), int32(0)
     return min(one, other), max(one, other)
@@ -91,7 +92,7 @@ def largest_cosine(g, floor, found):
 
 
 @cuda.jit(device=True)
-def bring(rows, low, high, start, x):
+def load_rows(rows, low, high, start, x):
     """64 columns of the 64 rows, from `start` on, to shared memory; zeros beyond the last."""
     cuda.syncthreads()
     for e in range(PAIR * PAIR // 4 // THREADS):
@@ -109,13 +110,13 @@ def bring(rows, low, high, start, x):
 
 @cuda.jit(device=True)
 def gram_rows(rows, low, high, x, g):
-    """g = the Gram matrix of the 64 rows: 4 x 2 numbers a thread."""
+    """g = the Gram matrix of the 64 rows: 4 x 2 elements a thread."""
     total = cuda.local.array((OWN, 2), float32)
     warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
     for i in range(OWN):
         total[i, 0], total[i, 1] = float32(0), float32(0)
     for start in range(0, rows.shape[1], PAIR):
-        bring(rows, low, high, start, x)
+        load_rows(rows, low, high, start, x)
         for k in range(0, PAIR, 4):
             y, z = load4(x, lane * PITCH + k), load4(x, (lane + 32) * PITCH + k)
             for i in range(OWN):
@@ -129,12 +130,12 @@ def gram_rows(rows, low, high, x, g):
 
 
 @cuda.jit(device=True)
-def rotate_rows(rows, low, high, q, place, x):
-    """rows = x + q' x, each row to its place: 4 x 2 numbers a thread."""
+def rotate_rows(rows, low, high, q, ranks, x):
+    """rows = x + q' x, each row to its rank: 4 x 2 elements a thread."""
     total = cuda.local.array((OWN, 2), float32)
     warp, lane = int32(cuda.threadIdx.x // 32), int32(cuda.threadIdx.x % 32)
     for start in range(0, rows.shape[1], PAIR):
-        bring(rows, low, high, start, x)
+        load_rows(rows, low, high, start, x)
         for i in range(OWN):
             total[i, 0], total[i, 1] = float32(0), float32(0)
         for k in range(PAIR):
@@ -146,7 +147,7 @@ def rotate_rows(rows, low, high, q, place, x):
         for i in range(OWN):
             two = load2(x, (warp * OWN + i) * PITCH + lane * 2)
             if column < rows.shape[1]:
-                row = row_of(place[warp * OWN + i], low, high)
+                row = row_of(ranks[warp * OWN + i], low, high)
                 store2(rows, (row, column), (two[0] + total[i, 0], two[1] + total[i, 1]))
 
 
@@ -154,20 +155,20 @@ def rotate_rows(rows, low, high, q, place, x):
 
 
 def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
-    """The kernel of one turn of a sweep, from the two functions that multiply.
+    """The kernel of one step of a sweep, from the two functions that multiply.
 
     It takes w and k, (batch, n, n), n a multiple of 32; the grid is (batch, pairs of blocks). g, x
     and q as for `gram_rows` and `rotate_rows`.
     """
 
     @jit_without_lto(fastmath=True, **options)
-    def rotate_blocks(w, k, floor, turn, cosines, state):
+    def rotate_blocks(w, k, floor, step, cosines, state):
         x, g = cuda.shared.array(SQUARE, float32), cuda.shared.array(SQUARE, float32)
         rotations = cuda.shared.array(PAIR, float32)
-        place = cuda.shared.array(PAIR, int32)
+        ranks = cuda.shared.array(PAIR, int32)
         found = cuda.shared.array(WARPS, float32)
         matrix = cuda.blockIdx.x
-        low, high = blocks_of(turn, cuda.blockIdx.y, w.shape[1] // BLOCK)
+        low, high = blocks_of(step, cuda.blockIdx.y, w.shape[1] // BLOCK)
         if state[matrix] == FINISHED or low == high:
             return
         gram(w[matrix], low, high, x, g)
@@ -177,9 +178,9 @@ def make_rotate(gram: Callable, rotate: Callable, **options: Any) -> Callable:
             cuda.atomic.max(cosines, matrix, largest)
         if largest <= float32(DONE):
             return
-        diagonalise(g, floor[matrix], x, rotations, place)
-        rotate(w[matrix], low, high, g, place, x)
-        rotate(k[matrix], low, high, g, place, x)
+        diagonalise(g, floor[matrix], x, rotations, ranks)
+        rotate(w[matrix], low, high, g, ranks, x)
+        rotate(k[matrix], low, high, g, ranks, x)
 
     return rotate_blocks
 
@@ -196,14 +197,14 @@ TAKEN_OUT = 16  # rows of x after which what tensor cores have summed is added i
 
 @cuda.jit(device=True)
 def _split(x):
-    """A number as the sum of two of TF32."""
+    """An element as the sum of two of TF32."""
     upper = round_tf32(x)
     return upper, x - upper
 
 
 @cuda.jit(device=True)
 def _multiply(total, a, b):
-    """total += a b, both float32: a has 4 numbers a lane, b 2 for each of two products."""
+    """total += a b, both float32: a has 4 elements a lane, b 2 for each of two products."""
     a0, a1, a2, a3 = _split(a[0]), _split(a[1]), _split(a[2]), _split(a[3])
     upper, lower = (a0[0], a1[0], a2[0], a3[0]), (a0[1], a1[1], a2[1], a3[1])
     for half in range(2):
@@ -230,8 +231,8 @@ def _add(total, part):
 
 
 @cuda.jit(device=True)
-def _place():
-    """The first row and column of a warp's 16 x 16 numbers, and its lane's g and q."""
+def _lane_tile():
+    """The first row and column of a warp's 16 x 16 elements, and its lane's g and q."""
     t = cuda.threadIdx.x
     return int32(t // 128 * 16), int32(t // 32 % 4 * 16), int32(t % 32 // 4), int32(t % 4)
 
@@ -241,17 +242,17 @@ def gram_tensor(rows, low, high, x, g):
     """g = the Gram matrix of the 64 rows, its upper triangle."""
     total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
     b = cuda.local.array(4, float32)
-    down, across, group, quarter = _place()
+    down, across, group, quarter = _lane_tile()
     _clear(total)
     for start in range(0, rows.shape[1], PAIR):
-        bring(rows, low, high, start, x)
+        load_rows(rows, low, high, start, x)
         if down <= across:
             _clear(part)
             for step in range(0, PAIR, 8):
                 i = int32((down + group) * PITCH + step + 2 * quarter)
                 j = int32((across + group) * PITCH + step + 2 * quarter)
-                near, far = load2(x, i), load2(x, i + EIGHT)
-                a = near[0], far[0], near[1], far[1]
+                first, second = load2(x, i), load2(x, i + EIGHT)
+                a = first[0], second[0], first[1], second[1]
                 b[0], b[1] = load2(x, j)
                 b[2], b[3] = load2(x, j + EIGHT)
                 _multiply(part, a, b)
@@ -264,15 +265,15 @@ def gram_tensor(rows, low, high, x, g):
 
 
 @cuda.jit(device=True)
-def rotate_tensor(rows, low, high, q, place, x):
-    """rows = x + q' x, each row to its place."""
+def rotate_tensor(rows, low, high, q, ranks, x):
+    """rows = x + q' x, each row to its rank."""
     total, part = cuda.local.array((2, 4), float32), cuda.local.array((2, 4), float32)
     b = cuda.local.array(4, float32)
-    down, across, group, quarter = _place()
+    down, across, group, quarter = _lane_tile()
     i = down + group
-    near, far = row_of(place[i], low, high), row_of(place[i + 8], low, high)
+    first, second = row_of(ranks[i], low, high), row_of(ranks[i + 8], low, high)
     for start in range(0, rows.shape[1], PAIR):
-        bring(rows, low, high, start, x)
+        load_rows(rows, low, high, start, x)
         _clear(total)
         for top in range(0, PAIR, TAKEN_OUT):
             _clear(part)
@@ -289,9 +290,9 @@ def rotate_tensor(rows, low, high, q, place, x):
             if start + j < rows.shape[1]:
                 two, four = load2(x, i * PITCH + j), load2(x, i * PITCH + EIGHT + j)
                 column = start + j
-                store2(rows, (near, column), (two[0] + total[half, 0], two[1] + total[half, 1]))
-                store2(rows, (far, column), (four[0] + total[half, 2], four[1] + total[half, 3]))
+                store2(rows, (first, column), (two[0] + total[half, 0], two[1] + total[half, 1]))
+                store2(rows, (second, column), (four[0] + total[half, 2], four[1] + total[half, 3]))
 
 
-#: The kernel of one turn of a sweep, in a dictionary: not for every GPU.
+#: The kernel of one step of a sweep, in a dictionary: not for every GPU.
 ROTATE = {"tensor": make_rotate(gram_tensor, rotate_tensor, max_registers=REGISTERS)}

@@ -1,15 +1,15 @@
 """Diagonalise a 64 x 64 matrix in shared memory by Jacobi rotations: one sweep, a thread block.
 
-In each of 63 turns 32 pairs of rows and columns rotate: g becomes q' g q. Everything stands where
-the tournament has its seats, not where the matrix has its rows: seat (p, 0) and (p, 1) are the two
-players of pair p, and after a turn players move on,
+In each of 63 rounds 32 pairs of rows and columns rotate: g becomes q' g q. Elements are stored by
+the seats of the round-robin tournament, not by the matrix's rows: seats (p, 0) and (p, 1) are the
+two players of pair p, and after a round players move on,
 
     (0, 0) stays, (1, 0) -> (0, 1), (p, 0) -> (p - 1, 0), (p, 1) -> (p + 1, 1), (31, 1) -> (31, 0)
 
-So where a thread reads and writes is the same in every turn. Two pairs meet in 2 x 2 numbers, a
+So a thread's addresses are the same in every round. Two pairs have 2 x 2 elements in common, a
 quad, that a thread rotates. g is symmetric: quads of pairs p < q are enough, 496 for 512 threads. A
-warp has row w of that triangle and row 31 - w, 31 quads together; a pair with itself (lengths a
-and b, product) has a quad behind all those. A quad's four numbers lie in four planes, so that
+warp has row w of that triangle and row 31 - w, 31 quads together; a pair with itself (lengths a and
+b, product) has a quad behind all those. A quad's four elements lie in four planes, so that
 neighbouring threads read neighbouring banks.
 
 Columns of q stay in registers, a lane the two of its pair, a warp four rows of them, and move on by
@@ -27,25 +27,25 @@ from warpsim.ptx import load, load2, store, store2
 
 PAIRS = 32
 PLAYERS = 2 * PAIRS
-TURNS = PLAYERS - 1
+ROUNDS = PLAYERS - 1
 WARPS = 16
 THREADS = 32 * WARPS
 OWN = PLAYERS // WARPS  # rows of q that a warp has
-QUADS = PAIRS + 1  # places of a warp
-#: Where the quads of pairs with themselves begin, and numbers from plane to plane: among all that
-#: fit, those with the fewest bank conflicts when players move on (125 passes a turn, not 155).
+QUADS = PAIRS + 1  # of a warp, one of them unused
+#: Where the quads of pairs with themselves begin, and elements from plane to plane: among all that
+#: fit, those with the fewest bank conflicts when players move on (125 wavefronts a round, not 155).
 OWN_QUADS, PLANE = WARPS * QUADS + 1, 575
-STATE = 4 * PLANE  # numbers in the four planes; there are two states, before and after a turn
-PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight numbers lie in 32 banks
+STATE = 4 * PLANE  # elements of the four planes; there are two states, before and after a round
+PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight elements lie in 32 banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
-#: Cosine from which a pair rotates. Equally long rows turn by 45 degrees however small it is: where
-#: they are orthogonal enough, that would only add rounding.
+#: Cosine from which a pair rotates. Equally long rows rotate by 45 degrees however small it is:
+#: where they are orthogonal enough, that would only add rounding.
 ENOUGH = 1e-7
 
 
 @cuda.jit(device=True)
 def _quad(p, q):
-    """The number of the quad of pairs p <= q."""
+    """The index of the quad of pairs p <= q."""
     if p == q:
         return int32(OWN_QUADS + p)
     return int32(p * QUADS + q - p - 1 if p < WARPS else (31 - p) * QUADS + q - 1)
@@ -53,15 +53,15 @@ def _quad(p, q):
 
 @cuda.jit(device=True)
 def _next_seat(p, side):
-    """Where the player of a seat sits in the next turn: pair and side."""
+    """Where the player of a seat sits in the next round: pair and side."""
     if side == 0:
         return int32(max(0, p - 1)), int32(1 if p == 1 else 0)
     return int32(min(31, p + 1)), int32(0 if p == 31 else 1)
 
 
 @cuda.jit(device=True)
-def place_after(p, a, q, b):
-    """Where the number of players (p, a) and (q, b) is after the turn: in a plane, in a quad."""
+def index_after(p, a, q, b):
+    """The index of the element of players (p, a) and (q, b) after the round."""
     p, a = _next_seat(p, a)
     q, b = _next_seat(q, b)
     if p == q:
@@ -73,15 +73,15 @@ def place_after(p, a, q, b):
 
 @cuda.jit(device=True)
 def _seated(g, p, a, q, b):
-    """The number of players (p, a) and (q, b) before the first turn, from g's upper triangle."""
+    """The element of players (p, a) and (q, b) before the first round, from g's upper triangle."""
     one, other = partners(0, p, PLAYERS), partners(0, q, PLAYERS)
     i, j = one[1] if a else one[0], other[1] if b else other[0]
     return g[min(i, j) * PITCH + max(i, j)]
 
 
 @cuda.jit(device=True)
-def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, rotations):
-    """The rotation of a lane's pair, by one warp; what it does to the pair's own numbers."""
+def _rotate_own(h, before, after, quad, to_a, to_b, to_product, floor, rotations):
+    """The rotation of a lane's pair, by one warp; what it does to the pair's own elements."""
     lane = int32(cuda.threadIdx.x)
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
     product = load(h, before + quad + PLANE)
@@ -98,8 +98,8 @@ def _turn_pair(h, before, after, quad, to_a, to_b, to_product, floor, rotations)
 
 
 @cuda.jit(device=True)
-def _turn_quad(h, before, quad, after, w, x, y, z, rows, columns):
-    """Rotate a quad's rows and columns by (sin, cos); w, x, y, z: where its numbers go."""
+def _rotate_quad(h, before, quad, after, w, x, y, z, rows, columns):
+    """Rotate a quad's rows and columns by (sin, cos); w, x, y, z: where its elements go."""
     e, f = load(h, before + quad), load(h, before + quad + PLANE)
     g, i = load(h, before + quad + 2 * PLANE), load(h, before + quad + 3 * PLANE)
     s, c = rows
@@ -115,7 +115,7 @@ def _turn_quad(h, before, quad, after, w, x, y, z, rows, columns):
 
 
 @cuda.jit(device=True)
-def _turn_q(one, other, rotation_of_pair):
+def _rotate_q(one, other, rotation_of_pair):
     """Rotate the columns of q of a lane's pair, then move on; one, other: its players' rows."""
     lane, (s, c) = int32(cuda.threadIdx.x % 32), rotation_of_pair
     for e in range(OWN):
@@ -127,44 +127,44 @@ def _turn_q(one, other, rotation_of_pair):
 
 
 @cuda.jit(device=True)
-def _turn(h, before, after, one, other, floor, rotations, p, q, own, seats):
-    """A turn from one state of h to the other; seats: where a thread's numbers go."""
+def _round(h, before, after, one, other, floor, rotations, p, q, own, seats):
+    """A round from one state of h to the other; seats: where a thread's elements go."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     w, x, y, z, to_a, to_b, to_product = seats
     if warp == 0:
-        _turn_pair(h, before, after, own, to_a, to_b, to_product, floor, rotations)
+        _rotate_own(h, before, after, own, to_a, to_b, to_product, floor, rotations)
     cuda.syncthreads()
     if lane < 31:
         rows, columns = load2(rotations, 2 * p), load2(rotations, 2 * q)
-        _turn_quad(h, before, warp * QUADS + lane, after, w, x, y, z, rows, columns)
-    _turn_q(one, other, load2(rotations, 2 * lane))
+        _rotate_quad(h, before, warp * QUADS + lane, after, w, x, y, z, rows, columns)
+    _rotate_q(one, other, load2(rotations, 2 * lane))
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def _take_turns(h, one, other, floor, rotations):
-    """63 turns; h: two states, the first one filled."""
+def _run_rounds(h, one, other, floor, rotations):
+    """63 rounds; h: two states, the first one filled."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     p, q = warp, int32(warp + 1 + lane)
     if q > 31:
         p, q = int32(31 - warp), int32(min(31, 1 + lane))
     seats = (
-        place_after(p, 0, q, 0), place_after(p, 0, q, 1), place_after(p, 1, q, 0),
-        place_after(p, 1, q, 1), place_after(lane, 0, lane, 0), place_after(lane, 1, lane, 1),
-        place_after(lane, 0, lane, 1),
+        index_after(p, 0, q, 0), index_after(p, 0, q, 1), index_after(p, 1, q, 0),
+        index_after(p, 1, q, 1), index_after(lane, 0, lane, 0), index_after(lane, 1, lane, 1),
+        index_after(lane, 0, lane, 1),
     )  # fmt: skip
     own = _quad(lane, lane)
-    for _ in range(TURNS // 2):
-        _turn(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
-        _turn(h, STATE, 0, one, other, floor, rotations, p, q, own, seats)
-    _turn(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
+    for _ in range(ROUNDS // 2):
+        _round(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
+        _round(h, STATE, 0, one, other, floor, rotations, p, q, own, seats)
+    _round(h, 0, STATE, one, other, floor, rotations, p, q, own, seats)
 
 
 @cuda.jit(device=True)
-def _rank(g, place):
-    """place[i] = how many diagonal numbers of g are larger than number i, or equal and before."""
+def _rank(g, ranks):
+    """ranks[i] = how many diagonal elements of g are larger than element i, or equal and before."""
     t = cuda.threadIdx.x
     warp, lane = int32(t // 32), int32(t % 32)
     for e in range(OWN):
@@ -176,12 +176,12 @@ def _rank(g, place):
         for step in range(5):
             larger += cuda.shfl_xor_sync(ALL, larger, 16 >> step)
         if lane == 0:
-            place[i] = larger
+            ranks[i] = larger
 
 
 @cuda.jit(device=True)
 def _sharpen(g, h):
-    """Make columns of q unit vectors: g is q - 1, and q's diagonal follows from the other numbers.
+    """Make columns of q unit vectors: g is q - 1, and its diagonal follows from the other elements.
 
     By 63 rotations the diagonal, near 1, has been rounded 63 times; what is beside it is small, and
     so are its errors.
@@ -205,11 +205,11 @@ def _sharpen(g, h):
 
 
 @cuda.jit(device=True)
-def diagonalise(g, floor, h, rotations, place):
-    """One sweep over g; afterwards g is q - 1, and place[i] the rank of row i of q' x.
+def diagonalise(g, floor, h, rotations, ranks):
+    """One sweep over g; afterwards g is q - 1, and ranks[i] the rank of row i of q' x.
 
-    In shared memory: g, 64 rows of PITCH numbers, one behind the other, its upper triangle filled;
-    h, 2 STATE numbers; rotations, 64; place, 64. floor: a diagonal number that is noise.
+    In shared memory: g, 64 rows with a pitch of PITCH elements, its upper triangle filled; h, 2
+    STATE elements; rotations, 64; ranks, 64. floor: a diagonal element that is noise.
     """
     one, other = cuda.local.array(OWN, float32), cuda.local.array(OWN, float32)
     t = cuda.threadIdx.x
@@ -228,12 +228,12 @@ def diagonalise(g, floor, h, rotations, place):
         if warp == 0:
             h[plane * PLANE + _quad(lane, lane)] = _seated(g, lane, a, lane, b)
     cuda.syncthreads()
-    _take_turns(h, one, other, floor, rotations)
-    if warp == 0:  # after 63 turns all sit where they sat
+    _run_rounds(h, one, other, floor, rotations)
+    if warp == 0:  # after 63 rounds all sit where they sat
         own = STATE + _quad(lane, lane)
         g[first * PITCH + first], g[second * PITCH + second] = h[own], h[own + 3 * PLANE]
     cuda.syncthreads()
-    _rank(g, place)
+    _rank(g, ranks)
     cuda.syncthreads()
     for e in range(OWN):
         i = warp * OWN + e

@@ -1,9 +1,9 @@
-"""The SVD of batches of one shape: what surrounds the rotations, and the ladder of what rotates.
+"""The SVD of batches of one shape: the launches, and the ladder of what rotates.
 
-`course.kernels.svd` says what each of the four steps is for; here they are launched. The host
-launches as many sweeps as matrices usually need, and what follows them, without asking; then it
-reads once what became of every matrix. What uses the solver's own memory alone is the same in every
-call: a CUDA graph makes those launches, see `course.dispatch.graphs`.
+`course.kernels.svd` says what each of the four steps is for. The host launches as many sweeps as
+matrices usually need, and what comes after them, without waiting; then it reads once the state of
+every matrix. What uses the solver's own memory alone is the same in every call: a CUDA graph makes
+those launches, see `course.dispatch.graphs`.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from course.dispatch.graphs import ReplayedGraph
 from course.kernels.arrays import Array
 from course.kernels.gemm.float32 import BATCHED, multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
-from course.kernels.svd import blocks, ends, qr, rotate
+from course.kernels.svd import blocks, qr, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.rotate import FINISHED, REFRESHES
 
@@ -26,12 +26,12 @@ Stream = Any  # of numba.cuda; 0 is the default stream
 
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
-MORE = 2  # sweeps, or groups of them, each time that some matrices turn out not to be finished
+MORE = 2  # sweeps, or groups of them, each time that some matrices are not finished
 #: Columns up to which "auto" takes shared memory: more fit, but blocks are faster. On an H200, 64
 #: matrices of 64 x 64, with CUDA graphs: shared 1.415 ms, blocks 0.78 ms, tensor cores 0.75 ms.
 FEW_COLUMNS = 32
 #: Entries up to which no singular value leaves float32, as it is at most `LONGEST` times as large.
-NEAR_THE_END = 2.0**100
+SURELY_FINITE = 2.0**100
 
 
 class NotConverged(ArithmeticError):
@@ -61,8 +61,8 @@ class SVDStep(Step):
     swept : int
         How many sweeps the launches are; 0 where the kernel counts.
     sweeps_before_check : int
-        How often they are made before the host asks whether all matrices are finished: of one
-        that is, a sweep costs a few microseconds; to ask, to sweep on and to hand over once more
+        How often they are made before the host reads whether all matrices are finished: for one
+        that is, a sweep costs a few microseconds; to read, to sweep on and to hand over once more
         costs many.
     """
 
@@ -92,14 +92,14 @@ def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
 
 
 def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
-    """A sweep, a launch for each round of a tournament between blocks of rows."""
+    """A sweep, a launch for each step of a round-robin tournament between blocks of rows."""
 
     def launches(p, kernel, w, k, floor, cosines, since, state):
         players = max(2, round_up(w.shape[1] // blocks.BLOCK, 2))
         grid = len(w), players // 2
         return [
-            Launch(kernel, grid, blocks.THREADS, (w, k, floor, np.int32(number), cosines, state))
-            for number in range(players - 1)
+            Launch(kernel, grid, blocks.THREADS, (w, k, floor, np.int32(step), cosines, state))
+            for step in range(players - 1)
         ]
 
     return SVDStep(
@@ -148,8 +148,10 @@ class Solver:
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
-        # Numba launches them
-        kernel_cache.cached(*BATCHED.values(), *kernel_cache.kernels_of(blocks, ends, qr, rotate))
+            # Numba launches them
+        kernel_cache.cached(
+            *BATCHED.values(), *kernel_cache.kernels_of(blocks, scaling_sorting, qr, rotate)
+        )
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
@@ -183,7 +185,7 @@ class Solver:
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
-        self.queued = min(self.step.sweeps_before_check, MOST_SWEEPS)  # sweeps before the host asks
+        self.queued = min(self.step.sweeps_before_check, MOST_SWEEPS)
         self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
@@ -209,30 +211,30 @@ class Solver:
         self.finish(lambda: self.hand_over(u, s, vt), s)
 
     def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
-        """A kernel for 32 x 32 numbers of `out` a block."""
-        tiles = [ceil_div(size, ends.TILE) for size in out.shape[1:]]
-        return kernel[(self.batch, *tiles), (ends.TILE, ends.ROWS), stream]
+        """A kernel for 32 x 32 elements of `out` a block."""
+        tiles = [ceil_div(size, scaling_sorting.TILE) for size in out.shape[1:]]
+        return kernel[(self.batch, *tiles), (scaling_sorting.TILE, scaling_sorting.ROWS), stream]
 
     def _in_parts(self, kernel: Callable, stream: Stream = 0) -> Callable:
         """A kernel whose blocks share a matrix."""
-        return kernel[(self.batch, ends.PARTS), ends.PART_THREADS, stream]
+        return kernel[(self.batch, scaling_sorting.PARTS), scaling_sorting.PART_THREADS, stream]
 
     def _by_rows(
         self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0
     ) -> Callable:
         """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
-        threads = min(ends.THREADS, ceil_div(rows, 4) * 32)
+        threads = min(scaling_sorting.THREADS, ceil_div(rows, 4) * 32)
         return kernel[self.batch, threads, stream, shared]
 
     # ------------------------------------------------------------------ before the sweeps
     def find_scale(self, a: Array, stream: Stream = 0) -> None:
-        """Find the power of two that brings each matrix's largest entry to 1/2 .. 1."""
-        find = self._by_rows(ends.find_scale, a.shape[1], stream)
+        """Find the power of two that scales each matrix's largest entry to 1/2 .. 1."""
+        find = self._by_rows(scaling_sorting.find_scale, a.shape[1], stream)
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
         """Launch the copy of scale a that `queue` works on."""
-        self.tiled(ends.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
+        self.tiled(scaling_sorting.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
@@ -242,19 +244,19 @@ class Solver:
 
     def _precondition(self, stream: Stream) -> None:
         """w and k of step 3, before the first sweep."""
-        turned = self.tiled(ends.scale_into, self.core, stream)
+        transposed = self.tiled(scaling_sorting.scale_into, self.core, stream)
         if self.square:
-            turned(self.tall, self.ones, self.core, True)
+            transposed(self.tall, self.ones, self.core, True)
         self.first.factor(self.tall, self.always, stream=stream)
-        turned(self.tall, self.ones, self.low, True)
+        transposed(self.tall, self.ones, self.low, True)
         if not self.square:
-            turned(self.tall, self.ones, self.core, True)
+            transposed(self.tall, self.ones, self.core, True)
             self.first.form(self.q1, self.always, stream=stream)
         self.second.factor(self.low, self.always, stream=stream)
         self.second.form(self.spare, self.always, stream=stream)
-        turned(self.spare, self.ones, self.k, True)
+        transposed(self.spare, self.ones, self.k, True)
         multiply(self.k, self.core, self.w, self.always, stream=stream)
-        begin = self._by_rows(ends.begin, self.size, stream)
+        begin = self._by_rows(scaling_sorting.begin, self.size, stream)
         begin(self.w, self.floor, self.cosines, self.since, self.refreshes, self.state, self.swept,
               self.history)  # fmt: skip
 
@@ -264,7 +266,7 @@ class Solver:
         arrays = self.w, self.k, self.floor, self.cosines, self.since, self.state
         for launch in self.step.launches(self.problem, self.step.kernel, *arrays):
             launch.on(stream)
-        judge = ends.judge[ceil_div(self.batch, 128), 128, stream]
+        judge = scaling_sorting.judge[ceil_div(self.batch, 128), 128, stream]
         judge(self.cosines, self.since, self.refreshes, self.state, np.int32(self.step.swept),
               self.swept, self.history)  # fmt: skip
         self._refresh(stream)
@@ -274,7 +276,7 @@ class Solver:
         waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
         multiply(self.k, self.k, self.low, turn_b=True, **waits)
         multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
-        copy = self._in_parts(ends.copy_matrices, stream)
+        copy = self._in_parts(scaling_sorting.copy_matrices, stream)
         copy(self.spare, self.k, self.state, np.int32(REFRESHES))
         multiply(self.k, self.core, self.w, **waits)
 
@@ -315,7 +317,7 @@ class Solver:
                 + ": an SVD needs numbers, so repair them first"
             )
         remaining = int((state != FINISHED).sum())
-        if not remaining and (unscale.view(np.float32) > NEAR_THE_END).any():
+        if not remaining and (unscale.view(np.float32) > SURELY_FINITE).any():
             beyond = np.flatnonzero(np.isinf(s.copy_to_host()).any(axis=1))
             if beyond.size:
                 raise ValueError(
@@ -327,24 +329,24 @@ class Solver:
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""
         everyone, deficient = np.int32(-1), np.int32(1)
-        sort = self._by_rows(ends.sort_rows, self.size, shared=4 * self.size)
+        sort = self._by_rows(scaling_sorting.sort_rows, self.size, shared=4 * self.size)
         sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
              self.missing, self.deficient)  # fmt: skip
         right, left = (u, vt) if self.wide else (vt, u)
-        self.tiled(ends.gather, right)(
+        self.tiled(scaling_sorting.gather, right)(
             self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
         )
         target = left if self.square else self.spare
-        gather = self.tiled(ends.gather, self.spare)
+        gather = self.tiled(scaling_sorting.gather, self.spare)
         gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
         gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)
         wanted = np.int32(s.shape[1])
-        self._in_parts(ends.complete_many)(
+        self._in_parts(scaling_sorting.complete_many)(
             self.spare, self.w, self.order, self.w_factor, self.missing, target, wanted
         )
-        complete = self._by_rows(ends.complete_few, self.size)
+        complete = self._by_rows(scaling_sorting.complete_few, self.size)
         complete(target, self.missing, wanted, np.int32(self.rank))
         if self.wide:
             multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)

@@ -1,9 +1,9 @@
 """The QR decomposition of many matrices, by Householder reflections: one block a matrix.
 
-A reflection H = I - v v' (v scaled so that v'v = 2) turns a column into a multiple of a unit
+A reflection H = I - v v' (v scaled so that v'v = 2) maps a column to a multiple of a unit
 vector. Sixteen columns are a panel: a thread keeps a row of it, or up to four, in registers, and
 all sixteen dot products that a reflection needs are summed at once. The columns right of the panel
-then take its sixteen reflections together,
+are then reflected once for all sixteen,
 
     H1 H2 ... H16 = I - V T V',
 
@@ -33,12 +33,12 @@ Array = Any  # of numba.cuda
 PANEL = 16  # columns
 THREADS, WARPS = 256, 8  # at most
 FEWEST = 128  # threads: the columns right of a panel are work for more of them than it has rows
-TOGETHER = 8  # rows that a lane loads before it uses them
+BATCH = 8  # rows that a lane loads before it uses them
 STAGED = 256  # rows of a panel of V in shared memory
 PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
 STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
-#: Squared length below which a column counts as zeros; numbers are about 1 at most. Float32 has
+#: Squared length below which a column counts as zeros; entries are about 1 at most. Float32 has
 #: fewer bits from 1e-38 down.
 ZERO = 1e-30
 
@@ -62,7 +62,7 @@ _halve_16, _halve_8, _halve_4, _halve_2 = (_halver(count) for count in (8, 4, 2,
 
 @cuda.jit(device=True)
 def _sum_lanes(sums):
-    """The warp's sum of each of 16 numbers: afterwards lane l has that of number l // 2."""
+    """The warp's sum of each of 16 values: lane l returns that of value l // 2."""
     _halve_16(sums)
     _halve_8(sums)
     _halve_4(sums)
@@ -71,9 +71,9 @@ def _sum_lanes(sums):
 
 
 @cuda.jit(device=True)
-def _bring(c, row, column, x):
+def _load_rows(c, row, column, x):
     """Some rows of two columns; zeros for what is not there."""
-    for e in range(TOGETHER):
+    for e in range(BATCH):
         x[e, 0], x[e, 1] = float32(0), float32(0)
         if row + e < c.shape[0] and column < c.shape[1]:
             x[e, 0], x[e, 1] = load2(c, (row + e, column))
@@ -98,16 +98,16 @@ def _over_rows(use: Callable) -> Callable:
     @cuda.jit(device=True)
     def over_rows(c, here, base, column, y):
         x, following = (
-            cuda.local.array((TOGETHER, 2), float32),
-            cuda.local.array((TOGETHER, 2), float32),
+            cuda.local.array((BATCH, 2), float32),
+            cuda.local.array((BATCH, 2), float32),
         )
         warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
-        start, step = int32(warp * TOGETHER), int32(warps * TOGETHER)
-        _bring(c, base + start, column, following)
+        start, step = int32(warp * BATCH), int32(warps * BATCH)
+        _load_rows(c, base + start, column, following)
         for row in range(start, min(STAGED, int32(c.shape[0] - base)), step):
-            for e in range(TOGETHER):
+            for e in range(BATCH):
                 x[e, 0], x[e, 1] = following[e, 0], following[e, 1]
-            _bring(c, int32(base + row + step), column, following)
+            _load_rows(c, int32(base + row + step), column, following)
             use(c, here, base, row, column, x, y)
 
     return over_rows
@@ -117,7 +117,7 @@ def _over_rows(use: Callable) -> Callable:
 @cuda.jit(device=True)
 def _multiply_rows(c, here, base, row, column, x, y):
     """y += V' C."""
-    for e in range(TOGETHER):
+    for e in range(BATCH):
         for k in range(0, PANEL, 4):
             four = load4(here, (int32(row + e), k))
             for n in range(4):
@@ -129,20 +129,20 @@ def _multiply_rows(c, here, base, row, column, x, y):
 @cuda.jit(device=True)
 def _subtract_rows(c, here, base, row, column, x, z):
     """C -= V z."""
-    for e in range(TOGETHER):
+    for e in range(BATCH):
         for k in range(0, PANEL, 4):
             four = load4(here, (int32(row + e), k))
             for n in range(4):
                 x[e, 0] -= four[n] * z[k + n, 0]
                 x[e, 1] -= four[n] * z[k + n, 1]
-    for e in range(TOGETHER):
+    for e in range(BATCH):
         if base + row + e < c.shape[0] and column < c.shape[1]:
             store2(c, (int32(base + row + e), column), (x[e, 0], x[e, 1]))
 
 
 @cuda.jit(device=True)
 def _sum_warps(y, parts):
-    """The sum over all warps, an even number, of y: 16 x 64 numbers, to parts[0]."""
+    """The sum over all warps, an even number, of y: 16 x 64 elements, to parts[0]."""
     thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     warp, lane = thread // 32, thread % 32
     planes = threads // 64
@@ -156,33 +156,33 @@ def _sum_warps(y, parts):
             store2(parts, (warp, k, 2 * lane), (y[k, 0] + two[0], y[k, 1] + two[1]))
     cuda.syncthreads()
     for n in range(thread, PANEL * STRIP // 4, threads):
-        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
-        e, f, g, h = load4(parts, (0, k, place))
+        k, column = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        e, f, g, h = load4(parts, (0, k, column))
         for other in range(1, planes):
-            four = load4(parts, (int32(other), k, place))
+            four = load4(parts, (int32(other), k, column))
             e, f, g, h = e + four[0], f + four[1], g + four[2], h + four[3]
-        store4(parts, (0, k, place), (e, f, g, h))
+        store4(parts, (0, k, column), (e, f, g, h))
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def _multiply_triangle(t, turned, sums, products):
+def _multiply_triangle(t, transposed, sums, products):
     """products = T sums, or T' sums, in shared memory."""
     for n in range(int32(cuda.threadIdx.x), PANEL * STRIP // 4, cuda.blockDim.x):
-        k, place = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
+        k, column = int32(n // (STRIP // 4)), int32(n % (STRIP // 4) * 4)
         e, f, g, h = float32(0), float32(0), float32(0), float32(0)
         for i in range(PANEL):
-            factor = t[i, k] if turned else t[k, i]
-            four = load4(sums, (i, place))
+            factor = t[i, k] if transposed else t[k, i]
+            four = load4(sums, (i, column))
             e, f = e + factor * four[0], f + factor * four[1]
             g, h = g + factor * four[2], h + factor * four[3]
-        store4(products, (k, place), (e, f, g, h))
+        store4(products, (k, column), (e, f, g, h))
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def _reflect(c, v, t, first, turned, start, here, parts, products):
-    """Columns from `start` on take a panel's reflections, V T V' or, turned, V T' V'.
+def _reflect(c, v, t, first, transposed, start, here, parts, products):
+    """Columns from `start` on take a panel's reflections, V T V' or, transposed, V T' V'.
 
     c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
     shared memory: here, (STAGED, PANEL); parts, (PLANES, PANEL, STRIP); products, (PANEL,
@@ -199,7 +199,7 @@ def _reflect(c, v, t, first, turned, start, here, parts, products):
                 _stage(v, base, first, here)
             _multiply_rows(c, here, base, column, y)
         _sum_warps(y, parts)
-        _multiply_triangle(t, turned, parts[0], products)
+        _multiply_triangle(t, transposed, parts[0], products)
         for k in range(PANEL):
             y[k, 0], y[k, 1] = load2(products, (k, 2 * lane))
         for base in range(first, rows, STAGED):
@@ -222,7 +222,7 @@ def make_column(own: int, j: int) -> Callable:
     """The reflection of a panel's column j, which v_j replaces; `own` rows to a thread.
 
     The dot products of the column with all of the panel, the v before it among them, are summed by
-    all warps at once; then each warp works out for itself what follows from them.
+    all warps at once; then each warp computes the rest for itself.
     """
     buffer = j % 2  # what a warp still reads, no other one overwrites
 
@@ -258,10 +258,10 @@ def make_column(own: int, j: int) -> Callable:
         scale, shift = _scale_and_shift(cuda.shfl_sync(ALL, whole, j), pivots[buffer, j])
         product = scale * (whole + shift * pivots[buffer, c])  # of v_j and what c stands for
         for o in range(own):
-            place = t + o * threads
-            if first <= place <= corner:
-                corners[place - first, j] = rows[o, j] if place < corner or scale == 0 else -shift
-            x[o] = scale * (x[o] + (shift if place == corner else float32(0)))
+            row = t + o * threads
+            if first <= row <= corner:
+                corners[row - first, j] = rows[o, j] if row < corner or scale == 0 else -shift
+            x[o] = scale * (x[o] + (shift if row == corner else float32(0)))
             rows[o, j] = x[o]
         for k in range(j + 1, PANEL):
             along = cuda.shfl_sync(ALL, product, k)
@@ -304,11 +304,11 @@ def make_factor(own: int) -> Callable:
         )
         thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         for o in range(own):
-            place = int32(thread + o * threads)
+            row = int32(thread + o * threads)
             for c in range(0, PANEL, 4):
                 four = float32(0), float32(0), float32(0), float32(0)
-                if first <= place < a.shape[0] and first + c < a.shape[1]:
-                    four = load4(a, (place, first + c))
+                if first <= row < a.shape[0] and first + c < a.shape[1]:
+                    four = load4(a, (row, first + c))
                 for n in range(4):
                     rows[o, c + n] = four[n]
         columns(rows, triangle, first, corners, sums, pivots)
@@ -317,10 +317,10 @@ def make_factor(own: int) -> Callable:
                 t[thread, c] = triangle[c]
         cuda.syncthreads()
         for o in range(own):
-            place = int32(thread + o * threads)
-            if first <= place < a.shape[0]:
+            row = int32(thread + o * threads)
+            if first <= row < a.shape[0]:
                 for c in range(0, PANEL, 4):
-                    store4(v, (place, first + c), (
+                    store4(v, (row, first + c), (
                         rows[o, c], rows[o, c + 1], rows[o, c + 2], rows[o, c + 3]
                     ))  # fmt: skip
         for n in range(thread, (a.shape[0] - first) * PANEL, threads):

@@ -4,9 +4,9 @@ Two rows x and y with lengths |x|^2 = a and |y|^2 = b and the product x y = g be
 
     c x - s y,  s x + c y        tan 2 angle = 2 g / (b - a)
 
-which are orthogonal. A sweep rotates every pair once. It takes n - 1 turns, in each of which n / 2
-pairs without a common row rotate at the same time, as players meet in a tournament. What rotates
-the rows of w rotates the rows of k, too: w = J' x at the end, k = J' k0, with J orthogonal.
+which are orthogonal. A sweep rotates every pair once. It takes n - 1 steps, in each of which n / 2
+pairs without a common row rotate in parallel, as in a round-robin tournament. What rotates the rows
+of w rotates the rows of k, too: w = J' x at the end, k = J' k0, with J orthogonal.
 
 Source: M. Hestenes, "Inversion of matrices by biorthogonalization and related results", J. SIAM 6
 (1958); R. Brent and F. Luk, "The solution of singular-value and symmetric eigenvalue problems on
@@ -43,16 +43,16 @@ ROTATES, REFRESHES, FINISHED = 0, 1, 2
 
 
 @cuda.jit(device=True)
-def partners(turn, pair, n):
-    """The rows of a pair in a turn of a tournament of n players, n even: the last one stays.
+def partners(step, pair, n):
+    """The rows of a pair in a step of a round-robin tournament of n rows, n even.
 
-    From turn to turn the first rows of the pairs move to the pair before, the second ones to the
-    pair behind: the first of pair p is the first of pair p + 1 in the turn before.
+    The last row stays. From step to step the first rows of the pairs move to the pair before, the
+    second ones to the pair behind: the first of pair p is that of pair p + 1 in the step before.
     """
     last = int32(n - 1)
     if pair == 0:
-        return last, int32(turn)
-    one, other = int32(turn + pair), int32(turn - pair)
+        return last, int32(step)
+    one, other = int32(step + pair), int32(step - pair)
     if one >= last:
         one = int32(one - last)
     if other < 0:
@@ -70,9 +70,9 @@ def cosine(a, b, g, floor):
 
 @cuda.jit(device=True)
 def rotation(a, b, g):
-    """Return (sin, 1 - cos) of the rotation that brings g to zero; its angle is 45 degrees at most.
+    """Return (sin, 1 - cos) of the rotation that makes g zero; its angle is 45 degrees at most.
 
-    With 1 - cos a rotation by a small angle changes a number by a small amount, rounded as such.
+    With 1 - cos a rotation by a small angle changes an element by a small amount, rounded as such.
     """
     tau = (b - a) / (float32(2) * g)
     t = float32(1) / (abs(tau) + math.sqrt(float32(1) + tau * tau))
@@ -84,7 +84,7 @@ def rotation(a, b, g):
 
 
 @cuda.jit(device=True)
-def _turn_rows(x, i, j, s, d):
+def _rotate_rows(x, i, j, s, d):
     """Rotate rows i and j of x, by a warp."""
     for column in range(cuda.threadIdx.x % 32, x.shape[1], 32):
         p, q = load(x, (i, column)), load(x, (j, column))
@@ -108,8 +108,8 @@ def _rotate_pair(w, k, i, j, floor):
     before = cosine(a, b, g, floor)
     if before > float32(SMALL):
         s, d = rotation(a, b, g)
-        _turn_rows(w, i, j, s, d)
-        _turn_rows(k, i, j, s, d)
+        _rotate_rows(w, i, j, s, d)
+        _rotate_rows(k, i, j, s, d)
     return before
 
 
@@ -120,9 +120,9 @@ def _sweeps(w, k, floor, goal, most, found):
     largest, done = float32(2), int32(0)
     while largest > goal and done < most:
         mine = float32(0)
-        for turn in range(n - 1):
+        for step in range(n - 1):
             for pair in range(warp, n // 2, WARPS):
-                i, j = partners(turn, pair, n)
+                i, j = partners(step, pair, n)
                 mine = max(mine, _rotate_pair(w, k, i, j, floor))
             cuda.syncthreads()
         if lane == 0:
@@ -138,7 +138,7 @@ def _sweeps(w, k, floor, goal, most, found):
 
 @cuda.jit(device=True)
 def _keep(matrix, largest, done, cosines, since):
-    """Tell `judge` of `course.kernels.svd.ends` what was reached."""
+    """Tell `judge` of `course.kernels.svd.scaling_sorting` what was reached."""
     if cuda.threadIdx.x == 0:
         cosines[matrix] = largest
         if since[matrix] >= 0:

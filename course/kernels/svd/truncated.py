@@ -1,7 +1,7 @@
 """The k largest singular values of many matrices, by a randomised range finder.
 
-1. Sketch: y = a x, with x of random normal numbers, (n, l), l a few more than k. Its columns lean
-   to the singular vectors of the largest singular values.
+1. Sketch: y = a x, with x (n, l) of normal random elements, l a few more than k. Its columns are
+   mostly in the span of the singular vectors of the largest singular values.
 2. Power steps: y = a (a' y), orthonormal columns in between. What is small shrinks with the square
    of the singular values.
 3. b = q' y's orthonormal columns times a, (l, n): small, and its SVD gives that of a, u = q u_b.
@@ -30,13 +30,13 @@ from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph, copied
 from course.kernels.gemm.float32 import multiply
 from course.kernels.steps import round_up
-from course.kernels.svd import ends
+from course.kernels.svd import scaling_sorting
 from course.kernels.svd.ladder import Solver
 from course.kernels.svd.qr import Reflections
 
 Array = Any  # of numba.cuda
 
-SWEEPS = 9  # of the small matrix before the host asks: noise takes 8, photographs 7
+SWEEPS = 9  # of the small matrix before the host waits: noise takes 8, photographs 7
 MORE = 8  # columns of the sketch beyond k, at least; their number is a multiple of 32
 
 
@@ -109,7 +109,7 @@ class RankSolver:
             small(a, u, s, vt)
             return
         if not copied(a, self.a):
-            small.tiled(ends.scale_into, self.a)(a, small.ones, self.a, False)
+            small.tiled(scaling_sorting.scale_into, self.a)(a, small.ones, self.a, False)
 
         def hand_over() -> None:
             small.hand_over(self.u, s, vt)
@@ -122,7 +122,7 @@ class RankSolver:
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
         small, state = self.small, self.small.always
         small.find_scale(self.a, stream)
-        scale = small.tiled(ends.scale_into, self.a, stream)
+        scale = small.tiled(scaling_sorting.scale_into, self.a, stream)
         scale(self.a, small.scale, self.a, False)
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from course.files import data_path
-from course.kernels.arrays import known
+from course.kernels.steps import require_choice
 from course_models.common import StoredWeights
 from course_models.digits import CLASSES, SIDE
 
@@ -76,7 +76,7 @@ class Weights(StoredWeights):
     out_bias: np.ndarray
 
     def __post_init__(self):
-        known(self.activation, "activation", ACTIVATIONS)
+        require_choice(self.activation, "activation", ACTIVATIONS)
         self.check(shapes(self._possible_side()))
 
     def _possible_side(self) -> int:

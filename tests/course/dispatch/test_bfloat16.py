@@ -9,7 +9,7 @@ from course.compiler.facts import compiled
 from course.dispatch import array_facts as libraries
 from course.dispatch import slots as layout
 from course.kernels.activation import activation
-from course.kernels.arrays import BFLOAT16, WORDS
+from course.kernels.arrays import BFLOAT16, NUMBA_TYPES
 from course.kernels.norm import Variant, layer_norm
 from course.kernels.norm import registers as norm_registers
 from course.kernels.softmax import softmax, softmax_backward
@@ -133,13 +133,13 @@ def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
 
     with_it = kernel_cache.key_of(dispatcher_of(kernel), there.numba_type(), "sm_90")
     assert with_it != kernel_cache.key_of(dispatcher_of(kernel), "f4", "sm_90")
-    assert bfloat16 is WORDS["bfloat16"]
+    assert bfloat16 is NUMBA_TYPES["bfloat16"]
 
 
 @needs_compiler
 def test_registers_hold_words_that_are_loaded_four_at_a_time_and_one_instruction_rounds():
     array, form = bfloat16[:, ::1], Variant("bfloat16", True, 2, gamma=False, beta=False)
-    signature = (array, bfloat16[::1], bfloat16[::1], WORDS["float32"], array)
+    signature = (array, bfloat16[::1], bfloat16[::1], NUMBA_TYPES["float32"], array)
     kernel = norm_registers.rows_in_registers(norm_registers.short_config(256), form)
     for target, rounds in (("sm_75", 0), ("sm_90", 8)):
         facts = compiled(kernel, signature, target)

@@ -7,7 +7,7 @@ from numba import types
 from course import backend, gpu, trace
 from course.backend import cuda
 from course.compiler.facts import compiled
-from course.kernels.reconstruct import ladder, warpgroup_tiles
+from course.kernels.reconstruct import ladder, warpgroups
 from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
 from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
 from tools.compile.tensor_cases import of_tiles
@@ -32,7 +32,7 @@ def drawn(rng, rows, columns, k):
 
 
 @pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
-@pytest.mark.parametrize("config", warpgroup_tiles.CONFIGS)
+@pytest.mark.parametrize("config", warpgroups.CONFIGS)
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "blocks"), [(133, 195, 130, 1), (128, 400, 65, 3), (7, 36, 3, 1)]
 )
@@ -79,7 +79,7 @@ def test_what_is_not_a_number_stays_in_its_row_and_zeros_are_zeros():
 
 
 def test_images_take_the_tile_that_fills_the_last_wave():
-    large, small = warpgroup_tiles.CONFIGS
+    large, small = warpgroups.CONFIGS
     assert config_for(8192, 8192, 132) == large  # 21 waves of 192 columns, or 32 of 128
     assert config_for(4096, 4096, 132) == small  # 6 waves, or 8
 
@@ -98,9 +98,9 @@ def test_other_gpus_and_older_numba_are_refused_in_one_sentence(monkeypatch):
 
 @needs_hopper
 @pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("config", warpgroup_tiles.CONFIGS)
+@pytest.mark.parametrize("config", warpgroups.CONFIGS)
 def test_all_sums_are_in_registers_and_nothing_is_called(config, aligned):
-    kernel = warpgroup_tiles.warpgroup_tiles(config, aligned)
+    kernel = warpgroups.warpgroup_tiles(config, aligned)
     kinds = of_tiles()
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // config.threads and not facts.spills + facts.local_bytes
@@ -113,6 +113,6 @@ def test_all_sums_are_in_registers_and_nothing_is_called(config, aligned):
 def test_what_splits_fits_two_blocks_and_has_no_float64(aligned):
     plane, line, halves = f4[:, ::1], f4[::1], types.float16[:, ::1]
     kinds = plane, line, plane, types.int64, halves, halves, line, line
-    facts = compiled(warpgroup_tiles.splitter(aligned), kinds, "sm_90")
+    facts = compiled(warpgroups.splitter(aligned), kinds, "sm_90")
     assert facts.registers <= 64 and not facts.spills + facts.local_bytes
     assert not facts.float64_lines

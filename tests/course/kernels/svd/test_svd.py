@@ -22,16 +22,16 @@ from course.kernels.svd import (
     qr,
     rank_k,
     rotate,
+    scaling_sorting,
     svd,
 )
-from course.kernels.svd import ends as svd_ends
 from course.kernels.svd.blocks import SQUARE
 from course.kernels.svd.diagonalise import (
     PAIRS,
     PITCH,
     PLAYERS,
+    ROUNDS,
     THREADS,
-    TURNS,
     _next_seat,
     diagonalise,
 )
@@ -106,7 +106,7 @@ def test_tall_and_wide_matrices_without_full_rank(rng):
 def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     """A few are completed one by one, more by a QR decomposition."""
     m, n = shape
-    r, lost = min(shape), [0, 1, svd_ends.FEW, svd_ends.FEW + 1]
+    r, lost = min(shape), [0, 1, scaling_sorting.FEW, scaling_sorting.FEW + 1]
     a = np.stack([normal(rng, m, r - less) @ normal(rng, r - less, n) for less in lost])
     holes = normal(rng, 2, m, n)
     holes[0, 4:6], holes[1, :, 7] = 0, holes[1, :, 2]  # no direction is left; nearly one
@@ -115,7 +115,9 @@ def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     solver(cuda.to_device(a), *factors)
     assert_right(a, [factor.copy_to_host() for factor in factors])
     missing = solver.missing.copy_to_host()
-    assert missing[0] == 0 and 1 <= missing[2] <= svd_ends.FEW  # others are noise, but no less
+    assert (
+        missing[0] == 0 and 1 <= missing[2] <= scaling_sorting.FEW
+    )  # others are noise, but no less
     some = room(a.shape, r - 1)
     solver(cuda.to_device(a), *some)
     u = some[0].copy_to_host()
@@ -309,9 +311,9 @@ def test_everyone_meets_everyone_once_and_pairs_have_no_common_row(players):
 
 def test_players_of_the_inner_sweep_sit_as_the_tournament_says():
     meet, after = rotate.partners.py_func, _next_seat.py_func
-    for turn in range(TURNS):
+    for turn in range(ROUNDS):
         seats = [meet(turn, p, PLAYERS) for p in range(PAIRS)]
-        then = [meet((turn + 1) % TURNS, p, 64) for p in range(PAIRS)]
+        then = [meet((turn + 1) % ROUNDS, p, 64) for p in range(PAIRS)]
         for p, pair in enumerate(seats):
             for side in (0, 1):
                 there, beside = after(p, side)
@@ -370,10 +372,10 @@ def test_kernels_have_no_error_under_trace(rng):
     q = np.linalg.qr(normal(rng, 40, 40))[0][None].astype(np.float32)
     q[0, :, 38], q[0, :, 39] = q[0, :, 0], 0
     ends = np.int32([2]), np.int32(40), np.int32(40)
-    reports.append(trace(svd_ends.complete_few, 1, 128, q, *ends))
+    reports.append(trace(scaling_sorting.complete_few, 1, 128, q, *ends))
     assert np.abs(q[0].T @ q[0] - np.eye(40)).max() <= ORTHOGONAL
     found = np.zeros(1, np.float32), np.zeros(1, np.float32), np.zeros(1, np.int32)
-    reports.append(trace(svd_ends.find_scale, 1, 96, 10 * q, *found))
+    reports.append(trace(scaling_sorting.find_scale, 1, 96, 10 * q, *found))
     assert found[0] * found[1] == 1 and 0.5 <= 10 * np.abs(q).max() * found[0][0] < 1
     for report in reports:
         assert not [finding for finding in report.findings if finding.is_error]

@@ -24,7 +24,7 @@ from course.backend import cuda
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, tile_coordinates
 from course.kernels.gemm.warp_specialised import BOX, GROUP
-from course.kernels.reconstruct.fragments import power_near
+from course.kernels.reconstruct.split_factors import power_near
 from course.kernels.steps import ceil_div
 from warpsim.ptx import (
     fence_mbarriers,

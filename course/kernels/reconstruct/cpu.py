@@ -113,10 +113,10 @@ def reconstruct_processes(
     pool: ProcessPoolExecutor,
     parts: int = 2,
 ) -> np.ndarray:
-    """Cut the image in bands of rows and let the processes of a pool rebuild a band each.
+    """Cut the image in groups of rows, one for each process of a pool.
 
-    The processes share no memory: each band's rows of u, with s and vt, are copied to a process,
-    and the band it rebuilt is copied back.
+    The processes share no memory: a group's rows of u, with s and vt, are copied to a process, and
+    the rows that it rebuilt are copied back.
 
     Parameters
     ----------
@@ -125,10 +125,10 @@ def reconstruct_processes(
     pool : ProcessPoolExecutor
         As `start_processes` returns it.
     parts : int
-        How many bands.
+        How many groups of rows.
     """
-    bands = np.array_split(u[:, :k], parts)
-    return np.vstack(list(pool.map(rebuild_band, bands, [s[:k]] * parts, [vt[:k]] * parts)))
+    groups = np.array_split(u[:, :k], parts)
+    return np.vstack(list(pool.map(rebuild_band, groups, [s[:k]] * parts, [vt[:k]] * parts)))
 
 
 def rebuild_band(u: np.ndarray, s: np.ndarray, vt: np.ndarray) -> np.ndarray:

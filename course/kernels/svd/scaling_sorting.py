@@ -1,7 +1,7 @@
-"""What begins and ends an SVD: scaling, judging sweeps, sorting, handing the factors over.
+"""Before and after an SVD's rotations: scaling, whether more sweeps are needed, sorting, factors.
 
 Kernels of one batch take arrays (batch, ...); a block works for one matrix, or for a part of one.
-None waits for an answer of the host: what a matrix needs next is decided here, by `judge`.
+None waits for the host: what a matrix needs next is decided on the GPU, by `judge`.
 """
 
 import math
@@ -15,7 +15,7 @@ from course.kernels.warps import ALL
 
 THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
-PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each number of a matrix
+PARTS, PART_THREADS = 16, 256  # blocks that share what is done for each element of a matrix
 FRESH = 4  # sweeps that a refreshed k may take until it must be refreshed again
 MOST_REFRESHES = 3
 MOST_POWER = 126  # of two, in a scale: so that its inverse is a float32 of full precision, too
@@ -48,9 +48,9 @@ def _largest_of_block(x, found):
 
 @cuda.jit
 def find_scale(a, scale, unscale, refused):
-    """The power of two that brings each matrix's largest entry to 1/2 .. 1, and its inverse.
+    """The power of two that scales each matrix's largest entry to 1/2 .. 1, and its inverse.
 
-    refused: 1 where a number is NaN or infinite; the scale is 0 then.
+    refused: 1 where an element is NaN or infinite; the scale is 0 then.
     """
     found = cuda.shared.array(WARPS, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
@@ -72,7 +72,7 @@ def find_scale(a, scale, unscale, refused):
 
 
 @cuda.jit
-def scale_into(a, scale, out, turned):
+def scale_into(a, scale, out, transposed):
     """out = scale a, or its transpose, with zeros where `out` is larger; a may have any strides.
 
     Where the scale is 0 all is 0, whatever a holds.
@@ -80,7 +80,7 @@ def scale_into(a, scale, out, turned):
     tile = cuda.shared.array((TILE, PADDED), float32)
     matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
     first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE  # of out
-    row, column = (first_column, first_row) if turned else (first_row, first_column)  # of a
+    row, column = (first_column, first_row) if transposed else (first_row, first_column)  # of a
     factor = scale[matrix]
     for step in range(0, TILE, ROWS):
         i, j = row + y + step, column + x
@@ -90,7 +90,7 @@ def scale_into(a, scale, out, turned):
     for step in range(0, TILE, ROWS):
         i, j = first_row + y + step, first_column + x
         if i < out.shape[1] and j < out.shape[2]:
-            out[matrix, i, j] = tile[x, y + step] if turned else tile[y + step, x]
+            out[matrix, i, j] = tile[x, y + step] if transposed else tile[y + step, x]
 
 
 @cuda.jit
@@ -156,13 +156,13 @@ def judge(cosines, since, refreshes, state, sweeps, swept, history):
 
 @cuda.jit
 def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
-    """Lengths of the rows of w, largest first: singular values, and what makes rows vectors.
+    """Lengths of the rows of w, largest first: singular values, and what normalises rows.
 
     order[rank] is a row, w_factor[rank] and k_factor[rank] what it is multiplied with. The entry of
     largest magnitude in a row of k becomes positive. w_factor is 0 for a zero row.
 
     missing: how many of the wanted rows are noise: those vectors are not yet orthogonal. deficient:
-    1 for more than `FEW`. s: (batch, k), as many as are wanted. Shared memory: a number a row.
+    1 for more than `FEW`. s: (batch, k), as many as are wanted. Shared memory: a float32 a row.
     """
     lengths = cuda.shared.array(0, float32)
     matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
@@ -183,13 +183,13 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
     longest = _largest_of_warp(longest)
     noise = float32(NOISE) * longest
     if t < 32:
-        full = int32(0)
+        nonzero = int32(0)
         for row in range(lane, n, 32):
-            full += int32(lengths[row] > noise)
+            nonzero += int32(lengths[row] > noise)
         for step in range(5):
-            full += cuda.shfl_xor_sync(ALL, full, 16 >> step)
+            nonzero += cuda.shfl_xor_sync(ALL, nonzero, 16 >> step)
         if lane == 0:
-            lost = int32(max(0, s.shape[1] - full))
+            lost = int32(max(0, s.shape[1] - nonzero))
             missing[matrix], deficient[matrix] = lost, int32(lost > FEW)
     for row in range(t // 32, n, warps):
         mine, before = lengths[row], int32(0)
@@ -215,7 +215,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
 
 
 @cuda.jit
-def gather(rows, order, factor, out, turned, state, wanted):
+def gather(rows, order, factor, out, transposed, state, wanted):
     """out[rank] = factor[rank] rows[order[rank]], or as columns; 32 ranks x 32 columns a block."""
     tile = cuda.shared.array((TILE, PADDED), float32)
     matrix, x, y = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
@@ -227,12 +227,12 @@ def gather(rows, order, factor, out, turned, state, wanted):
         value = float32(0)
         if i < order.shape[1] and j < rows.shape[2]:
             value = rows[matrix, order[matrix, i], j] * factor[matrix, i]
-        if not turned:
+        if not transposed:
             if i < out.shape[1] and j < out.shape[2]:
                 out[matrix, i, j] = value
         else:
             tile[y + step, x] = value
-    if turned:
+    if transposed:
         cuda.syncthreads()
         for step in range(0, TILE, ROWS):
             i, j = column + y + step, rank + x
@@ -262,11 +262,11 @@ def complete_many(q, rows, order, factor, missing, out, wanted):
     matrix, columns = cuda.blockIdx.x, int32(out.shape[2])
     if missing[matrix] <= FEW:
         return
-    full = wanted - missing[matrix]
+    nonzero = wanted - missing[matrix]
     first, step = cuda.blockIdx.y * cuda.blockDim.x, cuda.gridDim.y * cuda.blockDim.x
     for n in range(int32(first + cuda.threadIdx.x), int32(out.shape[1] * columns), step):
         i, j = n // columns, n % columns
-        if j < full:
+        if j < nonzero:
             out[matrix, i, j] = rows[matrix, order[matrix, j], i] * factor[matrix, j]
         else:
             out[matrix, i, j] = q[matrix, i, j]

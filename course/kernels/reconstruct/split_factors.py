@@ -1,17 +1,16 @@
-"""Factors of an image, split and laid out for tensor cores: the first half of step 10.
+"""Factors of an image, split and laid out for tensor cores: the first launches of step 10.
 
-A tensor core multiplies halves, float16 with 11 bits of fraction. To keep float32's accuracy each
-number x is split into two halves, x = upper + lower, which hold 22 of its 24 bits. Halves reach
-from 2^-14 to 65,504 only: each row of u and each column of s vt is first multiplied by a power of
-two that brings its largest entry near 2^14; the inverses are kept for the result.
+Tensor cores multiply float16, 11 bits of fraction. To keep float32's accuracy each element x is
+split into two, x = upper + lower, which hold 22 of its 24 bits. float16 reaches from 2^-14 to
+65,504 only: each row of u and each column of s vt is first scaled by a power of two, so that its
+largest entry is about 2^14; the inverses are kept for the result.
 
-A tensor core takes its numbers from the registers of a whole warp, a *fragment*: 16 rows of u by 16
-values of i, or 16 values of i by 8 columns of vt. They are written so that a lane's numbers are 16
-neighbouring bytes, and the lanes' follow each other: whoever needs a fragment reads it in a row.
-Beyond the last row, column and value of i there are zeros. Split once, a number need not be split
-again by each of the many blocks that multiply it.
+A tensor core takes its operands from the registers of a whole warp, a *fragment*: 16 rows of u by
+16 values of i, or 16 values of i by 8 columns of vt. Fragments are stored in the order of lanes, 16
+bytes each, so that they are loaded coalesced. Beyond the last row, column and value of i there are
+zeros. An element is split once, and not by each of the many blocks that multiply it.
 
-The fast-and-loose choice, kind "tf32", rounds each number to TF32, 11 bits of fraction.
+With "tf32" each element is rounded to TF32, 11 bits of fraction, and not split.
 """
 
 import math
@@ -25,22 +24,22 @@ from course.backend import cuda
 from warpsim.ptx import load, round_tf32, split_halves, store4
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of fragments: rows of u, columns of vt, values of i of both
-LANE_WORDS = 4  # in a row: 16 bytes
-U_WORDS, VT_WORDS = 256, 128  # in a fragment
+LANE_REGISTERS = 4  # in a row: 16 bytes
+U_REGISTERS, VT_REGISTERS = 256, 128  # in a fragment
 WARPS = 8  # of a block
-WORDS = {"halves": np.uint32, "tf32": np.float32}  # what fragments are made of, by kind
+REGISTER_TYPES = {"float16": np.uint32, "tf32": np.float32}  # of fragments
 
 
 @cuda.jit(device=True)
 def power_near(largest):
-    """The power of two that brings a number between 2^13 and 2^14; 2^114 for tiny ones."""
+    """The power of two that scales to between 2^13 and 2^14; 2^114 for tiny magnitudes."""
     _, exponent = math.frexp(largest)
     return float32(math.ldexp(float32(1), 14 - max(exponent, -100)))
 
 
 @cuda.jit(device=True)
 def of_u(u, row, i, k):
-    """u[row, i], or 0 beyond the last row and from i = k on: read without a branch."""
+    """u[row, i], or 0 beyond the last row and from i = k on; the load's index is clamped."""
     x = load(u, (min(row, int32(u.shape[0] - 1)), min(i, k - int32(1))))
     return x if row < u.shape[0] and i < k else float32(0)
 
@@ -48,20 +47,20 @@ def of_u(u, row, i, k):
 @cuda.jit(device=True)
 def of_vt(s, vt, i, column, k):
     """s[i] vt[i, column], or 0 beyond the last column and from i = k on."""
-    near = min(i, k - int32(1))
-    x = load(s, near) * load(vt, (near, min(column, int32(vt.shape[1] - 1))))
+    clamped = min(i, k - int32(1))
+    x = load(s, clamped) * load(vt, (clamped, min(column, int32(vt.shape[1] - 1))))
     return x if column < vt.shape[1] and i < k else float32(0)
 
 
 @cuda.jit(device=True)
 def two_of_u(u, row, i, k, power):
-    """The upper and the lower halves of two neighbours in a row."""
+    """The upper and the lower parts of two neighbours in a row."""
     return split_halves(of_u(u, row, i, k) * power, of_u(u, row, i + int32(1), k) * power)
 
 
 @cuda.jit(device=True)
 def two_of_vt(s, vt, i, column, k, power):
-    """The upper and the lower halves of two neighbours in a column."""
+    """The upper and the lower parts of two neighbours in a column."""
     x, y = of_vt(s, vt, i, column, k), of_vt(s, vt, i + int32(1), column, k)
     return split_halves(x * power, y * power)
 
@@ -94,8 +93,8 @@ def largest_of_column(s, vt, column, k, warp, warps):
 
 
 @cuda.jit(device=True)
-def write_u(u, row, k, power, power_8, tile, pieces, fragment):
-    """Split a warp's share of a fragment: its lanes' rows are `row` and `row` + 8."""
+def store_u(u, row, k, power, power_8, tile, fragments, fragment):
+    """Split and store a warp's part of a fragment: a lane's rows are `row` and `row` + 8."""
     lane = cuda.threadIdx.x % 32
     i = int32(tile * DEPTH + lane % 4 * 2)
     upper_0, lower_0 = two_of_u(u, row, i, k, power)
@@ -104,50 +103,51 @@ def write_u(u, row, k, power, power_8, tile, pieces, fragment):
     upper_3, lower_3 = two_of_u(u, row + int32(8), i + int32(8), k, power_8)
     upper = upper_0, upper_1, upper_2, upper_3
     lower = lower_0, lower_1, lower_2, lower_3
-    store4(pieces, (fragment, tile, LANE_WORDS * lane), upper)
-    store4(pieces, (fragment, tile, U_WORDS // 2 + LANE_WORDS * lane), lower)
+    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), upper)
+    store4(fragments, (fragment, tile, U_REGISTERS // 2 + LANE_REGISTERS * lane), lower)
 
 
 @cuda.jit(device=True)
-def write_vt(s, vt, column, k, power, tile, pieces, fragment):
+def store_vt(s, vt, column, k, power, tile, fragments, fragment):
     """The same for a fragment of s vt: each lane has one column."""
     lane = cuda.threadIdx.x % 32
     i = int32(tile * DEPTH + lane % 4 * 2)
     upper_0, lower_0 = two_of_vt(s, vt, i, column, k, power)
     upper_1, lower_1 = two_of_vt(s, vt, i + int32(8), column, k, power)
-    words = upper_0, upper_1, lower_0, lower_1
-    store4(pieces, (fragment, tile, LANE_WORDS * lane), words)
+    registers = upper_0, upper_1, lower_0, lower_1
+    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), registers)
 
 
 @cuda.jit(device=True)
-def write_u_tf32(u, row, k, tile, pieces, fragment):
-    """As `write_u`, each number rounded to TF32: two fragments of 8 values of i."""
+def store_u_tf32(u, row, k, tile, fragments, fragment):
+    """As `store_u`, each element rounded to TF32: two fragments of 8 values of i."""
     lane = cuda.threadIdx.x % 32
     for h in range(2):
         i = int32(tile * DEPTH + 8 * h + lane % 4)
         w, x = of_u(u, row, i, k), of_u(u, row + int32(8), i, k)
         y, z = of_u(u, row, i + int32(4), k), of_u(u, row + int32(8), i + int32(4), k)
         four = round_tf32(w), round_tf32(x), round_tf32(y), round_tf32(z)
-        store4(pieces, (fragment, tile, U_WORDS // 2 * h + LANE_WORDS * lane), four)
+        store4(fragments, (fragment, tile, U_REGISTERS // 2 * h + LANE_REGISTERS * lane), four)
 
 
 @cuda.jit(device=True)
-def write_vt_tf32(s, vt, column, k, tile, pieces, fragment):
-    """As `write_vt`, each number rounded to TF32."""
+def store_vt_tf32(s, vt, column, k, tile, fragments, fragment):
+    """As `store_vt`, each element rounded to TF32."""
     lane = cuda.threadIdx.x % 32
     i = int32(tile * DEPTH + lane % 4)
     w, x = of_vt(s, vt, i, column, k), of_vt(s, vt, i + int32(4), column, k)
     y, z = of_vt(s, vt, i + int32(8), column, k), of_vt(s, vt, i + int32(12), column, k)
     four = round_tf32(w), round_tf32(x), round_tf32(y), round_tf32(z)
-    store4(pieces, (fragment, tile, LANE_WORDS * lane), four)
+    store4(fragments, (fragment, tile, LANE_REGISTERS * lane), four)
 
 
 class Splitters(NamedTuple):
     """Kernels that write fragments, for one image, and for many, one more axis in front.
 
-    ``u(u, k, pieces, scale)`` takes u (rows, r) and fills pieces (fragments, tiles, U_WORDS) and
-    scale, a number for each row of the fragments. ``vt(s, vt, k, pieces, scale)`` takes s (r,) and
-    vt (r, columns) and fills pieces (fragments, tiles, VT_WORDS) and scale, one for each column.
+    ``u(u, k, fragments, scale)`` takes u (rows, r) and fills fragments (fragments, tiles,
+    U_REGISTERS) and scale, one for each row of them. ``vt(s, vt, k, fragments, scale)`` takes s
+    (r,) and vt (r, columns) and fills fragments (fragments, tiles, VT_REGISTERS) and scale, one for
+    each column.
     Tiles are ceil(k / 16). A block has 32 W x F threads, W F = WARPS: W warps for each of F
     fragments; with many images, the grid's y counts them.
     """
@@ -158,28 +158,28 @@ class Splitters(NamedTuple):
     many_vt: Callable
 
 
-def splitters(kind: str) -> Splitters:
+def splitters(dtype: str) -> Splitters:
     """Make the kernels.
 
     Parameters
     ----------
-    kind : {"halves", "tf32"}
-        uint32 pieces of two halves each; or float32 pieces, all scales 1.
+    dtype : {"float16", "tf32"}
+        Registers of two float16 each; or of one float32, all scales 1.
     """
-    split = kind == "halves"
+    split = dtype == "float16"
 
     @cuda.jit(device=True)
-    def of_all_warps(found, largest, line):
+    def of_all_warps(found, largest, index):
         """The largest that the warps of a fragment found in one of its rows or columns."""
         warps, group = cuda.blockDim.x // 32, cuda.threadIdx.y
-        found[group * warps + cuda.threadIdx.x // 32, line] = largest
+        found[group * warps + cuda.threadIdx.x // 32, index] = largest
         cuda.syncthreads()
         for other in range(warps):
-            largest = max(largest, found[group * warps + other, line])
+            largest = max(largest, found[group * warps + other, index])
         return largest
 
     @cuda.jit(device=True)
-    def split_rows(u, k, pieces, scale):
+    def split_rows(u, k, fragments, scale):
         warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
         fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         g = cuda.threadIdx.x % 32 // 4
@@ -192,14 +192,14 @@ def splitters(kind: str) -> Splitters:
             power_8 = power_near(of_all_warps(found, largest_8, g + 8))
         if cuda.threadIdx.x % 4 == 0 and warp == 0:
             scale[row], scale[row + 8] = float32(1) / power, float32(1) / power_8
-        for tile in range(warp, pieces.shape[1], warps):
+        for tile in range(warp, fragments.shape[1], warps):
             if split:
-                write_u(u, row, k, power, power_8, tile, pieces, fragment)
+                store_u(u, row, k, power, power_8, tile, fragments, fragment)
             else:
-                write_u_tf32(u, row, k, tile, pieces, fragment)
+                store_u_tf32(u, row, k, tile, fragments, fragment)
 
     @cuda.jit(device=True)
-    def split_columns(s, vt, k, pieces, scale):
+    def split_columns(s, vt, k, fragments, scale):
         warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
         fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         g = cuda.threadIdx.x % 32 // 4
@@ -210,28 +210,28 @@ def splitters(kind: str) -> Splitters:
             power = power_near(of_all_warps(found, largest, g))
         if cuda.threadIdx.x % 4 == 0 and warp == 0:
             scale[column] = float32(1) / power
-        for tile in range(warp, pieces.shape[1], warps):
+        for tile in range(warp, fragments.shape[1], warps):
             if split:
-                write_vt(s, vt, column, k, power, tile, pieces, fragment)
+                store_vt(s, vt, column, k, power, tile, fragments, fragment)
             else:
-                write_vt_tf32(s, vt, column, k, tile, pieces, fragment)
+                store_vt_tf32(s, vt, column, k, tile, fragments, fragment)
 
     @cuda.jit
-    def split_u(u, k, pieces, scale):
-        split_rows(u, int32(k), pieces, scale)
+    def split_u(u, k, fragments, scale):
+        split_rows(u, int32(k), fragments, scale)
 
     @cuda.jit
-    def split_vt(s, vt, k, pieces, scale):
-        split_columns(s, vt, int32(k), pieces, scale)
+    def split_vt(s, vt, k, fragments, scale):
+        split_columns(s, vt, int32(k), fragments, scale)
 
     @cuda.jit
-    def split_many_u(u, k, pieces, scale):
+    def split_many_u(u, k, fragments, scale):
         image = cuda.blockIdx.y
-        split_rows(u[image], int32(k), pieces[image], scale[image])
+        split_rows(u[image], int32(k), fragments[image], scale[image])
 
     @cuda.jit
-    def split_many_vt(s, vt, k, pieces, scale):
+    def split_many_vt(s, vt, k, fragments, scale):
         image = cuda.blockIdx.y
-        split_columns(s[image], vt[image], int32(k), pieces[image], scale[image])
+        split_columns(s[image], vt[image], int32(k), fragments[image], scale[image])
 
     return Splitters(split_u, split_vt, split_many_u, split_many_vt)
