@@ -7,7 +7,7 @@ from course import backend, kernel_cache
 from course.backend import cuda
 from course.compiler.facts import compiled
 from course.dispatch import array_facts as libraries
-from course.dispatch import slots as layout
+from course.dispatch import slots
 from course.kernels.activation import activation
 from course.kernels.arrays import BFLOAT16, NUMBA_TYPES
 from course.kernels.norm import Variant, layer_norm
@@ -124,8 +124,8 @@ def test_mixtures_get_one_sentence(call, kind, words):
 # --- what is compiled -----------------------------------------------------------------------------
 
 
-def test_a_layout_is_an_array_of_the_type_and_kernels_of_it_are_kept():
-    there = layout.ArraySlot(0, (3, 4), (8, 2), BFLOAT16)
+def test_a_slot_is_an_array_of_the_type_and_kernels_of_it_are_kept():
+    there = slots.ArraySlot(0, (3, 4), (8, 2), BFLOAT16)
     assert there.numba_type() == bfloat16[:, ::1] and there.nbytes == 24
 
     def kernel(x):
