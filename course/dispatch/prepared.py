@@ -104,7 +104,7 @@ class PreparedLaunch:
             configured, arguments = launch.configured(), launch.arguments
             dispatcher = configured.dispatcher
             shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
-            overload = dispatcher.compile(tuple(_type_of(value, dispatcher) for value in arguments))
+            overload = dispatcher.compile(tuple(type_of(value, dispatcher) for value in arguments))
             function = overload._codelibrary.get_cufunc()
             kernel = _handle(function)
             if overload.cooperative or overload.debug or dispatcher.extensions:
@@ -215,7 +215,8 @@ def _handle(function: Any) -> int:
     return found.value if not status and found.value else handle
 
 
-def _type_of(value: Any, dispatcher: Any) -> Any:
+def type_of(value: Any, dispatcher: Any) -> Any:
+    """Numba's type of an argument."""
     return value.numba_type() if isinstance(value, ArraySlot) else dispatcher.typeof_pyval(value)
 
 
@@ -282,10 +283,9 @@ def device_of(address: int) -> int:
     if backend.gpu() is None:
         return SIMULATED
     number = ctypes.c_int()
+    ordinal = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status = libcuda.library().cuPointerGetAttribute(
-        ctypes.byref(number),
-        9,
-        ctypes.c_uint64(address),  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        ctypes.byref(number), ordinal, ctypes.c_uint64(address)
     )
     return 0 if status else number.value
 

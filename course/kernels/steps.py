@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from course import backend
 from course.backend import cuda
-from course.dispatch.prepared import allow_shared
+from course.dispatch.prepared import allow_shared, type_of
 
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
 _NUMBA = (0, 30)  # compiles for "sm_90a"
@@ -109,10 +109,7 @@ class Launch(NamedTuple):
             When the driver refuses so much shared memory.
         """
         if self.shared > STATIC_SHARED and backend.gpu() is not None:
-            types = tuple(
-                one.numba_type() if hasattr(one, "numba_type") else self.kernel.typeof_pyval(one)
-                for one in self.arguments
-            )
+            types = tuple(type_of(one, self.kernel) for one in self.arguments)
             allow_shared(self.kernel, types, self.shared)
         return self.kernel[self.grid, self.block, stream, self.shared]
 

@@ -1,6 +1,6 @@
 """What a call of a public function costs: with arrays of PyTorch, CuPy and Numba, beside their own.
 
-A caller's arrays are small here, so that nothing but the call counts. A door and what it is to be
+A caller's arrays are small here, so that nothing but the call counts. A function and what it is
 compared with take turns, `ROUNDS` times, `CALLS` calls each, the GPU emptied before.
 
 =============  =====================================================================================
@@ -43,7 +43,7 @@ Call = Callable[[], Any]
 
 
 def run(bench):
-    """Time the calls of all libraries, then the GPU's time through the door."""
+    """Time the calls of all libraries, then the GPU's time of the functions."""
     for name in bench.parts(TITLES):
         calls = dict(_calls(bench, name))
         firsts(bench, calls)
@@ -54,7 +54,7 @@ def run(bench):
 
 
 def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
-    """Calls by name: the door's and the library's own."""
+    """Calls by name: the course's and the library's own."""
     library = bench.cuda if name == "numba" else bench.peer(name)
     if not library:
         return
@@ -69,23 +69,23 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
     image = make(bench.random(SIDE, SIDE))
     title = TITLES[name]
 
-    def door(what: str, call: Call) -> tuple[str, Call]:
+    def titled(what: str, call: Call) -> tuple[str, Call]:
         return f"{what}, {title}", call
 
-    yield door("layer_norm", lambda: layer_norm(x, gamma, beta))
-    yield door("layer_norm, out", lambda: layer_norm(x, gamma, beta, out=y))
-    yield door("layer_norm_backward", lambda: layer_norm_backward(dy, x, gamma))
-    yield door("softmax", lambda: softmax(x))
-    yield door("softmax, out", lambda: softmax(x, out=y))
+    yield titled("layer_norm", lambda: layer_norm(x, gamma, beta))
+    yield titled("layer_norm, out", lambda: layer_norm(x, gamma, beta, out=y))
+    yield titled("layer_norm_backward", lambda: layer_norm_backward(dy, x, gamma))
+    yield titled("softmax", lambda: softmax(x))
+    yield titled("softmax, out", lambda: softmax(x, out=y))
     on_one_stream = forward._ENTRY._called()
-    yield door("softmax, on one stream", lambda: on_one_stream((x,), ("auto",)))
-    yield door("softmax, in full", lambda: softmax(x, stream=0))
-    yield door("softmax_backward", lambda: softmax_backward(dy, x))
-    yield door("activation", lambda: activation(x))
-    yield door("activation, out", lambda: activation(x, out=y))
-    yield door("activation_gradient", lambda: activation_gradient(dy, x))
-    yield door("reconstruct", lambda: reconstruct(u, s, vt, RANK))
-    yield door("reconstruct, out", lambda: reconstruct(u, s, vt, RANK, out=image))
+    yield titled("softmax, on one stream", lambda: on_one_stream((x,), ("auto",)))
+    yield titled("softmax, in full", lambda: softmax(x, stream=0))
+    yield titled("softmax_backward", lambda: softmax_backward(dy, x))
+    yield titled("activation", lambda: activation(x))
+    yield titled("activation, out", lambda: activation(x, out=y))
+    yield titled("activation_gradient", lambda: activation_gradient(dy, x))
+    yield titled("reconstruct", lambda: reconstruct(u, s, vt, RANK))
+    yield titled("reconstruct, out", lambda: reconstruct(u, s, vt, RANK, out=image))
     if name == "torch":
         own = library.nn.functional
         yield "own: layer_norm, PyTorch", lambda: own.layer_norm(x, (COLUMNS,), gamma, beta)
@@ -93,19 +93,19 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
         yield "own: activation, PyTorch", lambda: own.gelu(x)
         yield "own: mul, out, PyTorch", lambda: library.mul(x, 2, out=y)
         yield "own: sum, PyTorch", lambda: x.sum()
-        yield door("reduction", lambda: reduction(x))
+        yield titled("reduction", lambda: reduction(x))
         from course import torch as operators
 
-        yield door("operator: layer_norm", lambda: operators.layer_norm(x, gamma, beta))
-        yield door("operator: softmax", lambda: operators.softmax(x))
-        yield door("operator: gelu", lambda: operators.gelu(x))
+        yield titled("operator: layer_norm", lambda: operators.layer_norm(x, gamma, beta))
+        yield titled("operator: softmax", lambda: operators.softmax(x))
+        yield titled("operator: gelu", lambda: operators.gelu(x))
         leaf = x.detach().clone().requires_grad_()
-        yield door("operator: layer_norm, with gradient", lambda: operators.layer_norm(leaf))
+        yield titled("operator: layer_norm, with gradient", lambda: operators.layer_norm(leaf))
     if name == "cupy":
         yield "own: reconstruct, CuPy", lambda: (u[:, :RANK] * s[:RANK]) @ vt[:RANK]
         yield "own: mul, out, CuPy", lambda: library.multiply(x, 2, out=y)
         yield "own: sum, CuPy", lambda: x.sum()
-        yield door("reduction", lambda: reduction(x))
+        yield titled("reduction", lambda: reduction(x))
 
 
 def placed(name: str, library: Any) -> Callable[[np.ndarray], Any]:
@@ -121,7 +121,7 @@ def shape_of(what: str) -> str:
 
 
 def firsts(bench: Any, calls: dict[str, Call]) -> None:
-    """Time the first call of each; that door and library agree is the tests' matter."""
+    """Time the first call of each; that both agree is the tests' matter."""
     for what, call in calls.items():
         first = event_clock.clock().wall(call)
         bench.figure("door", what, shape_of(what), "float32", "first", "ms", first)

@@ -7,7 +7,7 @@ import pytest
 
 from course import backend
 from course.backend import cuda
-from course.dispatch import slots as layout
+from course.dispatch import slots
 from course.dispatch.entry import EntryPoint
 from course.kernels.steps import (
     Ladder,
@@ -125,23 +125,23 @@ def test_what_is_none_of_the_choices_is_refused(value):
         require_choice(value, "kind", iter(["a", "b"]))
 
 
-DOOR = EntryPoint(
+ENTRY = EntryPoint(
     "added", ("x",), lambda x, by, method: (x.shape, x.dtype), LADDER.launches,
     options=("by", "method"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("method", ["auto", "short", "split"])
-def test_a_door_launches_what_a_ladder_says(method):
+def test_an_entry_point_launches_what_a_ladder_says(method):
     x = np.arange(33, dtype=np.float32)
     expected = x + (102 if method == "split" else 2)
-    assert np.array_equal(DOOR.call((x,), (2, method)), expected)
+    assert np.array_equal(ENTRY.call((x,), (2, method)), expected)
     there = cuda.to_device(x)
-    assert np.array_equal(DOOR.call((there,), (2, method)).copy_to_host(), expected)
+    assert np.array_equal(ENTRY.call((there,), (2, method)).copy_to_host(), expected)
 
 
-def test_a_door_asks_a_ladder_for_layouts_as_for_arrays():
-    there = layout.ArraySlot(0, (41,), (4,), np.dtype(np.float32))
+def test_a_ladder_takes_slots_as_arrays():
+    there = slots.ArraySlot(0, (41,), (4,), np.dtype(np.float32))
     launches = LADDER.launches(there, there, by=2)
     assert [one.grid for one in launches] == [2, 2] and launches[0].arguments[0] is there
 
@@ -190,9 +190,9 @@ def test_launches_that_are_not_packed_are_asked_for_one_by_one():
             seen.append(out.copy_to_host().tolist())
             yield Launch(add, 1, THREADS, (x, np.float32(by), out))
 
-    door = EntryPoint(
+    entry = EntryPoint(
         "added", ("x",), lambda x: (x.shape, x.dtype), launches, packs=False, options=()
     )
     out = cuda.to_device(np.zeros(2, np.float32))
-    door.call((cuda.to_device(np.ones(2, np.float32)),), (), out)
+    entry.call((cuda.to_device(np.ones(2, np.float32)),), (), out)
     assert seen == [[0, 0], [2, 2]] and out.copy_to_host().tolist() == [3, 3]
