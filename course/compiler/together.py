@@ -33,12 +33,12 @@ def answers(
     kernel: FunctionType | None = None,
 ) -> Answers:  # fmt: skip
     """What Numba learns of a target: for a kernel and its argument types, or for all there are."""
-    from course.dispatch.slots import follows  # loads numba-cuda, as compiling does
+    from warpsim.ptx.grid_dependency import waits  # loads numba-cuda, as compiling does
 
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):
         asked = (*asked, ASKED_FOR_BFLOAT16)
-    if kernel is not None and follows(kernel):
+    if kernel is not None and waits(kernel):
         asked = (*asked, ASKED_TO_FOLLOW)
     return tuple(capability >= one for one in asked)
 

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from course import backend, kernel_cache
-from course.dispatch.slots import ArraySlot, follows
+from course.dispatch.slots import ArraySlot
 from warpsim.host import libcuda
+from warpsim.ptx.grid_dependency import waits
 
 #: Of `CUfunction_attribute` in cuda.h.
 MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9
@@ -196,10 +197,10 @@ class PreparedLaunch:
 
 
 def attributes_behind(kernel: Any) -> tuple[Attribute, ...]:
-    """What lets a launch begin before the one in front of it is done, if its kernel `follows`."""
+    """What lets a launch begin before the one in front of it is done, if its kernel `waits`."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
     function = getattr(kernel, "py_func", None)
-    return (Attribute.dependent(),) if new and function is not None and follows(function) else ()
+    return (Attribute.dependent(),) if new and function is not None and waits(function) else ()
 
 
 def _handle(function: Any) -> int:

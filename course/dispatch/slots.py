@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -203,8 +202,3 @@ def workspace(shape: int | tuple[int, ...], dtype: Any, zeros: bool = False) -> 
     slot = _planning.first + len(_planning.workspaces)
     _planning.workspaces.append(Workspace(slot, shape, dtype, zeros))
     return ArraySlot(slot, shape, in_c_order(shape, dtype.itemsize), dtype)
-
-
-def follows(kernel: FunctionType) -> bool:
-    """Whether a kernel waits for the one in front, by `warpsim.ptx.grid_dependency.follow`."""
-    return "follow" in kernel.__code__.co_names

@@ -11,6 +11,8 @@ ISA, "griddepcontrol".
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from numba import types
 
 from warpsim.ptx.fragments import done
@@ -38,3 +40,8 @@ def follow(typing):
         return done(context)
 
     return types.none(), generate
+
+
+def waits(kernel: FunctionType) -> bool:
+    """Whether a kernel waits for the launch before its own, by `follow`."""
+    return "follow" in kernel.__code__.co_names
