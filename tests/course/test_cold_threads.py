@@ -25,14 +25,14 @@ simulated = pytest.mark.skipif(backend.gpu() is not None, reason="a GPU's kernel
 
 
 def forget_all(monkeypatch):
-    """No kernel has been made, typed or translated, and no door has a plan."""
+    """No kernel has been made, typed or translated, and no entry point has a plan."""
     monkeypatch.setattr(programs, "_programs", weakref.WeakKeyDictionary())
     for one in modules():
         for value in vars(importlib.import_module(one.name)).values():
             if hasattr(value, "cache_clear"):
                 value.cache_clear()
     for front in FRONTS.values():
-        front.door.plans.clear()
+        front.entry.plans.clear()
 
 
 def arguments(name: str, seed: int) -> dict:
@@ -49,7 +49,7 @@ def arguments(name: str, seed: int) -> dict:
 @pytest.mark.parametrize(
     "seed", [pytest.param(s, marks=pytest.mark.slow if s > 1 else ()) for s in range(40)]
 )
-def test_front_doors_that_threads_meet_cold_give_what_they_give_alone(seed, monkeypatch):
+def test_functions_that_threads_call_cold_give_what_they_give_alone(seed, monkeypatch):
     draw = random.Random(seed)
     some = draw.sample([name for name in FRONTS if seed > 1 or name not in LONG], 2)
     tasks = [(draw.choice(some), draw.randrange(9)) for _ in range(THREADS)]

@@ -20,7 +20,7 @@ FACES = {
 
 
 @pytest.mark.parametrize("name", FACES)
-def test_a_package_has_all_that_it_names_and_its_front_doors(name):
+def test_a_package_has_all_that_it_names_and_its_functions(name):
     package = importlib.import_module(name)
     assert set(FACES[name]) <= set(package.__all__)
     assert all(hasattr(package, word) for word in package.__all__)

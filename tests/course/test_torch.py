@@ -122,13 +122,15 @@ def test_opcheck_finds_nothing(name, dtype):
     torch.library.opcheck(operator, arguments)
 
 
-def test_the_way_back_of_a_layer_with_an_activation_is_one_front_door(monkeypatch):
-    doors = []
+def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
+    called = []
 
     def noted(name):
-        door = getattr(operators.norm, name)
+        function = getattr(operators.norm, name)
         monkeypatch.setattr(
-            operators.norm, name, lambda *given, **how: doors.append(name) or door(*given, **how)
+            operators.norm,
+            name,
+            lambda *given, **how: called.append(name) or function(*given, **how),
         )
 
     noted("layer_norm")
@@ -136,7 +138,7 @@ def test_the_way_back_of_a_layer_with_an_activation_is_one_front_door(monkeypatc
     monkeypatch.setattr(operators.activations, "activation_gradient", None)
     given, ours, _ = OPERATORS["layer_norm, gelu"]
     ours(*given()).sum().backward()
-    assert doors == ["layer_norm", "layer_norm_backward"]
+    assert called == ["layer_norm", "layer_norm_backward"]
 
 
 def test_programs_go_without_the_dispatcher_unless_someone_must_know():
@@ -236,7 +238,7 @@ def test_one_number_keeps_its_shape():
     assert x.grad.shape == () and abs(x.grad.item() - 1.0833) < 1e-3
 
 
-def test_what_is_wrong_is_said_by_the_front_door():
+def test_what_is_wrong_is_said_by_the_function():
     with pytest.raises(TypeError, match=r"x holds float64; .* x.to\(torch.float32\)"):
         operators.softmax(tensor(3, 4, dtype=torch.float64))
     with pytest.raises(TypeError, match=r"x holds int16; it must hold float32"):
