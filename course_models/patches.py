@@ -31,7 +31,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, int32, uint32
@@ -40,11 +40,10 @@ from numba.types import float16
 from course.backend import cuda
 from course.kernels.arrays import Array, as_words
 from course.kernels.gemm.half import gemm
-from course.kernels.steps import Launch, require_choice, round_up
+from course.kernels.steps import Ladder, Launch, Step, require_choice, round_up
 from warpsim.ptx import follow, load4, quotient, store4
 
-WAYS = ("channels", "sorted", "streams", "kept", "gemm")
-ON_GPU = ("kept", "gemm")  # which never need the host
+HOST = ("channels", "sorted", "streams")  # the ways that need the host
 THREADS, WIDE = 96, 4
 ROW_PITCH = 8  # rows of float16 begin at multiples of so many elements, 16 bytes
 ZERO = float32(0)
@@ -192,7 +191,7 @@ class PatchEmbedding:
         self, images: Array, rows: Array, begun: Array, tokens: Array, way: str = "gemm",
         method: str = "auto",
     ) -> list[Launch]:  # fmt: skip
-        """What "gemm" and "kept" launch, for arrays on the GPU.
+        """What a way of `LADDER` launches, for arrays on the GPU.
 
         Parameters
         ----------
@@ -202,16 +201,8 @@ class PatchEmbedding:
         begun, tokens : device array, shape (n * tokens, width)
             Scratch, and the result: products read one and write the other, by turns.
         """
-
-        found = []
-        parts = [self.weight] if way == "gemm" else self.by_channel
-        source, target = (begun, tokens) if len(parts) % 2 else (tokens, begun)
-        for n, weight in enumerate(parts):
-            place, first = (n, self.channels // len(parts)), source if n == 0 else None
-            found += gathered(images, rows, self.table, first, self.patch, *place)
-            found += _product(rows, weight, source, target, method)
-            source, target = target, source
-        return found
+        arrays = images, rows, begun, tokens
+        return LADDER.launches(*arrays, method=way, embedding=self, product=method)
 
     def rows_of(self, way: str) -> int:
         """How many numbers a row has that `launches` needs."""
@@ -248,7 +239,7 @@ class PatchEmbedding:
         found = np.empty((count, self.width), np.float16)
         if not count:
             return found, counts
-        if way in ON_GPU:
+        if way in LADDER:
             there = counts.bring(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
             begun, tokens = (cuda.device_array(found.shape, np.float16) for _ in range(2))
@@ -297,6 +288,43 @@ class PatchEmbedding:
         for stream in streams if pinned else []:
             counts.wait(stream)
         found[...] = back + np.tile(self.host_table, (len(images), 1))
+
+
+class PatchProblem(NamedTuple):
+    """What decides between the steps: images, and the channels of each."""
+
+    images: int
+    channels: int
+
+    @classmethod
+    def of(cls, images: Array, *arrays: Array, embedding: Any, product: str) -> PatchProblem:
+        """That of images on the device."""
+        return cls(*images.shape[:2])
+
+
+def _by_parts(count: Callable[[PatchProblem], int]) -> Step:
+    """A step that gathers and multiplies the channels in so many parts, one after the other."""
+
+    def launches(p, images, rows, begun, tokens, embedding, product):
+        found, parts = [], count(p)
+        weights = [embedding.weight] if parts == 1 else embedding.by_channel
+        source, target = (begun, tokens) if parts % 2 else (tokens, begun)
+        for n, weight in enumerate(weights):
+            place, first = (n, p.channels // parts), source if n == 0 else None
+            found += gathered(images, rows, embedding.table, first, embedding.patch, *place)
+            found += _product(rows, weight, source, target, product)
+            source, target = target, source
+        return found
+
+    return Step(launches)
+
+
+#: What is done on the GPU alone, and all ways.
+LADDER = Ladder(
+    "the patch embedding", PatchProblem.of,
+    {"kept": _by_parts(lambda p: p.channels), "gemm": _by_parts(lambda p: 1)}, lambda p: "gemm",
+)  # fmt: skip
+WAYS = (*HOST, *LADDER)
 
 
 def _product(rows, weight, residual, out, method):

@@ -32,7 +32,7 @@ from course.kernels.gemm import gemv, unfused_epilogue
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch
 from course_models import is_whole
-from course_models.patches import ON_GPU, PatchEmbedding, checked_images
+from course_models.patches import LADDER, PatchEmbedding, checked_images
 from course_models.vit.buffers import Arena, from_pool, lifetimes, packed
 from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, checked
@@ -118,7 +118,7 @@ class ViT:
         ValueError
             For images of another shape.
         """
-        if (way := self.flags.patches) not in ON_GPU:
+        if (way := self.flags.patches) not in LADDER:
             if not isinstance(images, np.ndarray):
                 raise TypeError(
                     f"images are {type(images).__name__}; patches {way!r} begin on the host: give "
@@ -129,10 +129,10 @@ class ViT:
 
     def tokens(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """What images are before the first block: (n, tokens, width), float16."""
-        if self.flags.patches not in ON_GPU:
+        if self.flags.patches not in LADDER:
             raise ValueError(
                 f"patches {self.flags.patches!r} come by way of the host: ask embedding.embed, or "
-                f"choose one of {', '.join(ON_GPU)}"
+                f"choose one of {', '.join(LADDER)}"
             )
         return self._tokens.call((images,), (), out, stream)
 
@@ -148,7 +148,7 @@ class ViT:
     def steps(self) -> list[Step]:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
-        if self.flags.patches in ON_GPU:
+        if self.flags.patches in LADDER:
             found.append(Step("patch_embed", ("images", "rows", "begun", x), self._patches))
         else:
             x = "images"
@@ -331,7 +331,7 @@ class ViT:
 
     def _scores(self, images: ArrayFacts) -> Result:
         images.must_be_beside("images", "the weights", self._device)
-        if self.flags.patches in ON_GPU:
+        if self.flags.patches in LADDER:
             checked_images(images, *self._sizes)
         return (self._batch(images.shape), self.shape.classes), HALF
 

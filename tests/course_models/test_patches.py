@@ -115,3 +115,5 @@ def test_other_images_are_refused(change, words):
         embedding.embed(change(images))
     with pytest.raises(ValueError, match="no way 'rows'"):
         embedding.embed(images, "rows")
+    with pytest.raises(ValueError, match="no method 'sorted': choose auto, kept, gemm"):
+        embedding.launches(*[cuda.to_device(images)] * 4, "sorted")
