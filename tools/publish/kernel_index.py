@@ -3,10 +3,10 @@
     python -m tools.publish.kernel_index            # every step
     python -m tools.publish.kernel_index tiled      # those whose row has the word
 
-It is made of what the code itself says: ladders, what lessons and tests import, the exercises, the
-pictures of the solutions, ``data/measurements``; `make site` makes a page of it. A text is about a
-step when it names one of its kernels, or takes something of the ladder's family and has the step's
-name as a string. What there is not is an empty cell.
+A function has a ladder of steps, from the plainest to the fastest. Their rows are made of what the
+code itself says: ladders, imports of lessons and tests, exercises, pictures of the solutions,
+recorded files. A text is about a step when it takes something of the ladder's family and names the
+step, or one of its kernels. What there is not is an empty cell.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ class Index:
         self.lessons = [Lesson.read(path, root) for path in lessons.paths(root)]
         sources = {path: path.read_text(encoding="utf-8") for path in root.glob("tests/**/*.py")}
         self.tests = {
-            path: Text.of(source) for path, source in sorted(sources.items()) if "import" in source
+            path: Text.of(source)
+            for path, source in sorted(sources.items())
+            if "kernel_index" not in source
         }
         self.figures = [
             (figure, recording.path.stem)

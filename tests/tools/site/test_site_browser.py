@@ -18,7 +18,8 @@ PAGES = (
     "index.html",
     "lessons/00_the_machine_in_front_of_you.html", "lessons/02_an_image_from_its_svd.html",
     "lessons/05_shared_memory.html",
-    "glossary.html", "figures.html", "figures/h200-reconstruct.html", "figures/timelines.html",
+    "glossary.html", "kernels.html", "figures.html", "figures/h200-reconstruct.html",
+    "figures/timelines.html",
     "interfaces/course.html", "interfaces/course.kernels.transpose.html", "search.html",
 )  # fmt: skip
 
