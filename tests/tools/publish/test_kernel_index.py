@@ -35,7 +35,8 @@ def test_a_step_leads_to_all_that_is_about_it(rows):
     assert "cases/reconstruct.py" in its["tests"]
     assert "NVIDIA H200 [4.456 ms](figures/h200-reconstruct.md)" in its["recorded"]
     assert "`softmax-online`" in rows["softmax", "online"]["exercises"]
-    assert "`column-tile`" in rows["reconstruct", "column"]["exercises"]  # its rival
+    assert "`column-tile`" in rows["reconstruct", "column"]["exercises"]
+    assert "`sum-several`" in rows["reduction", "several"]["exercises"]  # its rival
 
 
 def test_what_a_step_needs_is_said_and_what_there_is_not_is_empty(rows):
