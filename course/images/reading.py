@@ -156,11 +156,11 @@ def load_image(
     size = None if size is None else checked_size(size)
     if fit not in FITS:
         raise ImageError(f"fit is {fit!r}; allowed are {' and '.join(map(repr, FITS))}")
-    return brought_to(load_levels(path, background, largest), size, fit)
+    return resized_to(load_levels(path, background, largest), size, fit)
 
 
 def load_levels(path: str | Path, background: float = 1.0, largest: float = LARGEST) -> np.ndarray:
-    """Load a file at its own size; what `brought_to` makes of it is `load_image`'s image.
+    """Load a file at its own size; what `resized_to` makes of it is `load_image`'s image.
 
     Returns
     -------
@@ -203,8 +203,8 @@ def load_levels(path: str | Path, background: float = 1.0, largest: float = LARG
         raise UnreadableImage(path, f"cannot be read: {reason}") from error
 
 
-def brought_to(levels: np.ndarray, size: tuple[int, int] | None, fit: str) -> np.ndarray:
-    """Grey levels as float32 in [0, 1], brought to a size (rows, columns), unless it is None."""
+def resized_to(levels: np.ndarray, size: tuple[int, int] | None, fit: str) -> np.ndarray:
+    """Grey levels as float32 in [0, 1], resized to (rows, columns), unless that is None."""
     if levels.dtype == np.uint8:
         levels = levels.astype(np.float32)
         levels /= 255

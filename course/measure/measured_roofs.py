@@ -26,8 +26,8 @@ BIG = 512 * 1024**2  # bytes of an array that no cache holds
 PASSES = 40  # over data that stays in L2
 ABOVE_MEMORY = 1.1  # so many times faster than device memory L2 must be, to be a roof of its own
 CHAINS = 8  # independent sums a thread: enough to hide the latency of a multiply-add
-IN_A_TURN = 16  # multiply-adds of a chain in a turn: so many that the loop's own work is little
-TURNS = 256
+UNROLLED = 16  # multiply-adds of a chain in an iteration: the loop's own work is little
+ITERATIONS = 256
 MATRICES = (4096, 8192)  # sides of the products on tensor cores; the faster counts
 #: Pipes of the tensor cores that are measured, where CuPy or PyTorch is installed.
 TENSOR = {"tensor_float16": "float16", "tensor_float32": "TF32"}
@@ -178,11 +178,11 @@ def roof_timings() -> Iterator[tuple[str, Timing]]:
     for name, kind in (("float32", np.float32), ("float64", np.float64)):
         threads = 256 * blocks
         # a pipe of a T4 does 1/32 of the float64 work of one that is made for it
-        turns = TURNS if name == "float32" else TURNS // 8
+        iterations = ITERATIONS if name == "float32" else ITERATIONS // 8
         out, seeds = cuda.device_array(1, kind), cuda.to_device(np.linspace(0, 1, 256, dtype=kind))
         yield name, run(
-            multiply_add[blocks, 256], (out, seeds, turns, kind(0.5), kind(1.5)), bytes=None,
-            operations={name: 2 * CHAINS * IN_A_TURN * turns * threads}, roofs=printed,
+            multiply_add[blocks, 256], (out, seeds, iterations, kind(0.5), kind(1.5)), bytes=None,
+            operations={name: 2 * CHAINS * UNROLLED * iterations * threads}, roofs=printed,
             warm=True, name=name,
         )  # fmt: skip
     for name, pipe in TENSOR.items():
@@ -249,10 +249,10 @@ def roof_kernels() -> tuple[Any, Any, Any, Any]:
         return four(four(x, factor, term), factor, term)
 
     @cuda.jit
-    def multiply_add(out, seeds, turns, factor, term):
+    def multiply_add(out, seeds, iterations, factor, term):
         a = seeds[cuda.threadIdx.x]
         b, c, d, e, f, g, h = a + term, a - term, a + factor, -a, factor, term, factor - term
-        for _ in range(turns):
+        for _ in range(iterations):
             a = sixteen(a, factor, term)
             b = sixteen(b, factor, term)
             c = sixteen(c, factor, term)

@@ -125,7 +125,7 @@ def multiprocessor(gpu: str | tuple[int, int] | gpus.GPU) -> tuple[str, Multipro
     Raises
     ------
     ValueError
-        For a GPU or a compute capability that is not known; the message lists the known ones.
+        For a GPU or a compute capability without limits here; the message lists those with.
     """
     if isinstance(gpu, tuple):
         name, capability = f"compute capability {gpu[0]}.{gpu[1]}", gpu

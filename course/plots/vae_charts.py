@@ -94,7 +94,7 @@ def digit_walk(images: np.ndarray, start: str, end: str) -> Picture:
 
 
 def on_a_plane(codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Codes (n, latent) as points (n, 2), of many numbers by principal components; the axes."""
+    """Codes (n, latent) as points (n, 2), of more elements by principal components; the axes."""
     if codes.ndim != 2 or codes.shape[1] < 2 or len(codes) < 2:
         raise ValueError(f"codes have the shape {codes.shape}; a plane needs two of two numbers")
     if codes.shape[1] == 2:

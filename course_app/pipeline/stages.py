@@ -130,7 +130,7 @@ def decode(
     levels = reading.load_levels(file, largest=largest)
     if for_gpu and fit == "stretch" and goes_as_it_is(levels, size):
         return levels
-    return reading.brought_to(levels, size, fit)
+    return reading.resized_to(levels, size, fit)
 
 
 def factorise(image: np.ndarray, most: int) -> Factors:

@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from course import backend, bound, bound_of, cuda, known_gpu, trace
 from course.measure.measured_roofs import (
     CHAINS,
-    IN_A_TURN,
+    UNROLLED,
     l2_roof,
     measure_roofs,
     recorded_roofs,
@@ -246,7 +246,7 @@ def test_the_multiply_add_kernel_does_the_operations_that_are_counted():
         assert report.operations["float64"] == 0
         return report.operations["float32"]
 
-    assert operations(5) - operations(4) == 2 * CHAINS * IN_A_TURN * 128
+    assert operations(5) - operations(4) == 2 * CHAINS * UNROLLED * 128
     assert out[0] == 7, "nothing is stored"
 
 

@@ -167,7 +167,7 @@ def test_images_of_other_sizes_are_brought_to_this_one(stack, most):
     buffers = SharedBuffers(layout)
     given = [stack[0], *(rng.integers(0, 256, its, np.uint8) for its in ((9, 90), (40, 56), SHAPE))]
     given.append(stack[4])
-    right = [reading.brought_to(levels, SHAPE, "stretch") for levels in given]
+    right = [reading.resized_to(levels, SHAPE, "stretch") for levels in given]
     for place, levels in enumerate(given):
         assert levels.dtype == np.float32 or goes_as_it_is(levels, SHAPE)
         buffers.store(0, place, levels)
