@@ -32,6 +32,7 @@ import numpy as np
 from course.files import write_whole
 from warpsim.core.own_files import is_own, own_content
 from warpsim.ptx import bfloat16
+from warpsim.ptx.instruction import Instruction
 
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 2\n"
@@ -185,6 +186,8 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[str]:
         function = _definition(value)
         yield function.__qualname__
         yield _of_file(sys.modules[function.__module__].__file__)
+        if isinstance(value, Instruction):
+            yield _of_file(sys.modules[Instruction.__module__].__file__)
     else:
         raise NotCacheable(f"a {type(value).__name__}")
 
@@ -195,6 +198,8 @@ def _module(value: Any) -> str:
 
 def _definition(value: Any) -> Any:
     """The Python function behind a function or an intrinsic."""
+    if isinstance(value, Instruction):
+        return value.__wrapped__
     found = getattr(value, "_defn", value)
     return found if isinstance(found, python.FunctionType) else None
 

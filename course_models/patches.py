@@ -41,7 +41,7 @@ from course.backend import cuda
 from course.kernels.arrays import Array, as_words
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Ladder, Launch, Step, require_choice, round_up
-from warpsim.ptx import follow, load4, quotient, store4
+from warpsim.ptx import grid_dependency_wait, load4, quotient, store4
 
 HOST = ("channels", "sorted", "streams")  # the ways that need the host
 THREADS, WIDE = 96, 4
@@ -65,7 +65,7 @@ def gather(wide: bool, begins: bool) -> Callable:
 
     @cuda.jit
     def patch_rows(images, rows, table, tokens, patch, first, channels):
-        follow()
+        grid_dependency_wait()
         row, t = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         side, count = int32(patch), int32(table.shape[0])
         line = int32(side >> TWO)

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from warpsim.ptx.grid_dependency import waits
+
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
 #: on tanh an instruction. tests/course/test_compiled_together.py looks for others.
 ASKED = ((6, 0), (7, 5))
 #: The one that `warpsim.ptx.bfloat16` asks for, where a kernel stores bfloat16.
 ASKED_FOR_BFLOAT16 = (8, 0)
-#: The one that `warpsim.ptx.grid_dependency.follow` asks for, which kernels themselves call.
+#: The one that `warpsim.ptx.grid_dependency_wait` asks for, which kernels themselves call.
 ASKED_TO_FOLLOW = (9, 0)
 
 Answers = tuple[bool, ...]
@@ -33,8 +35,6 @@ def answers(
     kernel: FunctionType | None = None,
 ) -> Answers:  # fmt: skip
     """What Numba learns of a target: for a kernel and its argument types, or for all there are."""
-    from warpsim.ptx.grid_dependency import waits  # loads numba-cuda, as compiling does
-
     asked = ASKED
     if signature is None or any("bfloat16" in str(kind) for kind in signature):
         asked = (*asked, ASKED_FOR_BFLOAT16)

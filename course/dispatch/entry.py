@@ -28,7 +28,7 @@ from course.dispatch.overlaps import without_overlap
 from course.dispatch.plans import Array, CallFacts, HostPlan, NumbaPlan, PreparedPlan
 from course.dispatch.slots import name_of
 from warpsim.ptx.bfloat16 import BFLOAT16
-from warpsim.ptx.tensor_maps import CannotEncode
+from warpsim.ptx.tma import CannotEncode
 
 Result = tuple[tuple[int, ...], Any]  # shape, dtype
 #: Of CuPy, PyTorch or numba.cuda, or the driver's handle; None: where the library works now.

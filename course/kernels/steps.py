@@ -67,7 +67,7 @@ def multiprocessors() -> int:
 
 
 def hopper_refusal() -> str:
-    """What kernels of `warpsim.ptx.hopper` need and do not find, in words; else nothing."""
+    """What kernels of Hopper's instructions need and do not find, in words; else nothing."""
     capability = tuple(backend.cuda.get_current_device().compute_capability)
     if capability != (9, 0):
         return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)

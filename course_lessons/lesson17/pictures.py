@@ -7,7 +7,7 @@ from course import cuda, trace
 from course.plots.style import TINY, Pen, Picture
 from course_lessons.lesson17 import hopper
 from warpsim.draw.palette import BLUE, FAINT, GREEN, GRID, INK, ORANGE, PURPLE, VERMILLION, pale
-from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
+from warpsim.ptx.mma import place_in_a, place_in_b, place_in_c
 
 REGISTERS = (BLUE, ORANGE, GREEN, PURPLE)
 

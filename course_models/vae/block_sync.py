@@ -21,7 +21,7 @@ from numba import types
 
 from course.backend import cuda
 from warpsim.ptx import store4
-from warpsim.ptx.intrinsics import intrinsic
+from warpsim.ptx.instruction import intrinsic
 
 MISSING = 0x7FFFDEAD
 _WORD = ir.IntType(32)

@@ -23,7 +23,7 @@ from course.kernels.svd import rotate
 from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
 from tools import compile_all
 from warpsim import cuda
-from warpsim.ptx import follow
+from warpsim.ptx import grid_dependency_wait
 
 TARGETS = ("sm_75", "sm_90")
 
@@ -135,7 +135,7 @@ def test_targets_differ_in_what_is_asked_only():
 
 
 def behind(x):
-    follow()
+    grid_dependency_wait()
     x[0] = x[1]
 
 

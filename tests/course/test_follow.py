@@ -15,14 +15,15 @@ from course.kernels.gemm import gemv, half, mma_sync, split_k, warp_specialised
 from course.kernels.norm.half import wide
 from course_models.patches import gather
 from tests.course.compiled_samples import needs_compiler
-from warpsim.ptx import follow
+from warpsim.ptx import grid_dependency_wait
+from warpsim.ptx.grid_dependency import waits
 
 LINE = types.Array(types.float32, 1, "C")
 
 
 @cuda.jit
 def doubled(x, out):
-    follow()
+    grid_dependency_wait()
     i = cuda.grid(1)
     if i < x.size:
         out[i] = x[i] * float32(2)
@@ -61,7 +62,9 @@ def test_older_gpus_have_no_such_instruction(target):
 def test_only_a_kernel_that_waits_may_begin_early(capability, monkeypatch):
     device = type("Device", (), {"compute_capability": capability})
     monkeypatch.setattr(backend.cuda, "get_current_device", lambda: device)
-    (one,) = launches.attributes_behind(SimpleNamespace(py_func=lambda: follow())) or (None,)
+    (one,) = launches.attributes_behind(
+        SimpleNamespace(py_func=lambda: grid_dependency_wait())
+    ) or (None,)
     assert (one is not None) == (capability >= (9, 0))
     assert launches.attributes_behind(SimpleNamespace(py_func=lambda: 1)) == ()
     assert launches.attributes_behind(object()) == ()
@@ -77,4 +80,4 @@ def test_all_launches_of_a_vision_transformer_wait():
     ]  # fmt: skip
     for kernel in kernels:
         function = getattr(kernel, "py_func", None) or kernel.function
-        assert "follow" in function.__code__.co_names
+        assert waits(function)

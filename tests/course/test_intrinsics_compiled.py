@@ -13,13 +13,11 @@ from course import trace
 from course.compiler.facts import CompilerError, compiled
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tests.texts import body_of
-from warpsim import cuda
+from warpsim import cuda, ptx
 from warpsim.ptx import (
     commit_copies,
     copy4_async,
     copy_async,
-    instruction_types,
-    intrinsics,
     load,
     load2,
     load4,
@@ -33,12 +31,13 @@ from warpsim.ptx import (
     store4,
     wait_copies,
 )
+from warpsim.ptx.instruction import INSTRUCTIONS
 
 F4, F8 = np.zeros(512, np.float32), np.zeros(512)
 U4, I4, I1 = (np.zeros(512, kind) for kind in (np.uint32, np.int32, np.int8))
 F2, PLANE = np.zeros(512, np.float16), np.zeros((16, 32), np.float32)
 
-PIECES = {name: getattr(intrinsics, name) for name in intrinsics.__all__}
+PIECES = {name: getattr(ptx, name) for name in ptx.__all__}
 LOAD = {1: load, 2: load2, 4: load4}
 STORE = {1: store, 2: store2, 4: store4}
 
@@ -351,11 +350,10 @@ def test_both_take_literals_and_parts_of_tuples(kernel, x):
         compiled(kernel, (x, F4), "sm_80")
 
 
-def test_every_piece_has_its_arguments_counted():
-    assert set(instruction_types.ARITY) == set(intrinsics.__all__)
-    for name, count in instruction_types.ARITY.items():
-        defined = inspect.signature(getattr(intrinsics, name).__wrapped__).parameters
-        assert len(defined) == count + 1, name  # and Numba's typing context
+def test_every_instruction_has_its_arguments_counted():
+    assert {*ptx.__all__} - {*INSTRUCTIONS} == {"TensorMap"}
+    for instruction in INSTRUCTIONS.values():
+        assert len(inspect.signature(instruction.__wrapped__).parameters) == len(instruction.takes)
 
 
 def test_offsets_are_computed_in_64_bits():

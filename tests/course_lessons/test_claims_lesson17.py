@@ -15,7 +15,7 @@ from course_lessons.lesson17 import hopper, pictures
 from tests.pictures import assert_drawn, picture_texts
 from tools.notebooks import lessons
 from warpsim.ptx import mma_f16, split_halves
-from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
+from warpsim.ptx.mma import place_in_a, place_in_b, place_in_c
 
 LESSON = next(path for path in lessons.paths() if path.parent.name == "lesson17")
 

@@ -14,10 +14,10 @@ from warpsim.ptx import (
     mbarrier_wait,
     named_barrier,
     pack_f16,
-    spread,
     stmatrix4,
     tma_load,
     tma_store,
+    unpack,
     wait_stores,
     wgmma_nt,
     wgmma_sums,
@@ -77,7 +77,7 @@ def product(a, b, out, steps, tiles):
             sums = wgmma_sums(sums)
             if lane == 0:
                 mbarrier_arrive(empty, last)
-            spread(local, sums)
+            unpack(local, sums)
             if t == 128:
                 wait_stores(0)
             named_barrier(1, 128)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numba import float32
 
-from tests.warpsim.the_course import load4, needs_course, store4
+from tests.warpsim.the_course import needs_course
 from warpsim import KernelError, cuda, trace
+from warpsim.ptx import load4, store4
 from warpsim.watch.advice import update_cure
 
 
@@ -124,7 +125,6 @@ def test_a_shared_array_is_named_with_its_size():
     assert "index it with cuda.threadIdx.x" in finding.message
 
 
-@needs_course
 def test_a_wide_access_is_guarded_in_global_memory_only():
     @cuda.jit
     def wide(x):
@@ -159,7 +159,6 @@ def by_columns(pitch, width):
     return trace(kernel, 1, 32, zeros(32, 32)).findings
 
 
-@needs_course
 def test_padding_is_what_the_widest_access_allows_and_it_cures():
     assert "pad its rows by one element" in by_columns(32, 1)[0].message
     assert not by_columns(33, 1)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba import float32
 
-from tests.warpsim.the_course import load4, needs_course, store4
 from warpsim import cuda
 from warpsim.core.number_types import BFLOAT16, bfloat16, rounded, widened
+from warpsim.ptx import load4, store4
 
 PATTERNS = np.arange(2**16, dtype=np.uint32)
 #: All finite values, in order; the next that there would be, which rounds to infinity; their bits.
@@ -66,7 +66,6 @@ def test_the_largest_finite_number_and_what_rounds_to_infinity():
     assert back[0] == largest and np.isinf(back[2]) and isinstance(rounded(np.float32(1)), int)
 
 
-@needs_course
 def test_local_arrays_vectors_and_casts_carry_the_bits():
     @cuda.jit
     def doubled(x, out):

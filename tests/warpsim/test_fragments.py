@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba import float32, int32, uint16, uint32, uint64
 
-from warpsim import cuda, trace
+from warpsim import cuda, ptx, trace
 from warpsim.host import gpus
-from warpsim.ptx import TensorMap, commit_copies, fragments, hopper, wait_copies
+from warpsim.ptx import TensorMap, commit_copies, wait_copies
 from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 from warpsim.watch.findings import KernelError
 
@@ -23,7 +23,7 @@ def traced(kernel, threads, *arguments, blocks=1, **options):
 @pytest.mark.parametrize("trans", ["", "_trans"])
 def test_ldmatrix(trans):
     """Lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row (transposed: column) l // 4."""
-    load = getattr(fragments, f"ldmatrix4{trans}")
+    load = getattr(ptx, f"ldmatrix4{trans}")
 
     @cuda.jit
     def kernel(x, out):
@@ -55,7 +55,7 @@ def test_stmatrix():
         tile = cuda.shared.array((32, 8), uint16)
         t = cuda.threadIdx.x
         four = words[t, 0], words[t, 1], words[t, 2], words[t, 3]
-        fragments.stmatrix4(tile, (t, 0), four)
+        ptx.stmatrix4(tile, (t, 0), four)
         cuda.syncthreads()
         for e in range(8):
             out[t, e] = tile[t, e]
@@ -77,7 +77,7 @@ def test_a_product_of_bfloat16():
         lane = cuda.threadIdx.x
         sums = (c[lane, 0], c[lane, 1], c[lane, 2], c[lane, 3])
         left = (a[lane, 0], a[lane, 1], a[lane, 2], a[lane, 3])
-        sums = fragments.mma_bf16(sums, left, (b[lane, 0], b[lane, 1]))
+        sums = ptx.mma_bf16(sums, left, (b[lane, 0], b[lane, 1]))
         for e in range(4):
             out[lane, e] = sums[e]
 
@@ -111,9 +111,9 @@ def test_packing_rounds_to_the_nearest_and_to_even():
     @cuda.jit
     def kernel(x, words, back):
         i = cuda.threadIdx.x
-        words[i, 0] = fragments.pack_f16(x[2 * i], x[2 * i + 1])
-        words[i, 1] = fragments.pack_bf16(x[2 * i], x[2 * i + 1])
-        low, high = fragments.unpack_bf16(words[i, 1])
+        words[i, 0] = ptx.pack_f16(x[2 * i], x[2 * i + 1])
+        words[i, 1] = ptx.pack_bf16(x[2 * i], x[2 * i + 1])
+        low, high = ptx.unpack_bf16(words[i, 1])
         back[2 * i], back[2 * i + 1] = low, high
 
     ties = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -3.1415927, 1e-40, np.inf, 65520, 3e38]
@@ -133,8 +133,8 @@ def test_division_cuts_off():
     @cuda.jit
     def kernel(x, y, out):
         i = cuda.threadIdx.x
-        out[i, 0] = fragments.quotient(x[i], y[i])
-        out[i, 1] = fragments.remainder(x[i], y[i])
+        out[i, 0] = ptx.quotient(x[i], y[i])
+        out[i, 1] = ptx.remainder(x[i], y[i])
 
     x, y = np.array([7, -7, 7, -7, 2**31 - 1], np.int32), np.array([2, 2, -2, -2, 10], np.int32)
     out = np.zeros((5, 2), np.int32)
@@ -147,7 +147,7 @@ def test_copies_of_eight_and_their_zeros():
     def kernel(x, out):
         tile = cuda.shared.array((32, 8), uint16)
         t = cuda.threadIdx.x
-        fragments.copy8_async(tile, (t, 0), x, 8 * t, min(8, max(0, x.size - 8 * t)))
+        ptx.copy8_async(tile, (t, 0), x, 8 * t, min(8, max(0, x.size - 8 * t)))
         commit_copies()
         wait_copies(0)
         for e in range(8):
@@ -161,7 +161,7 @@ def test_copies_of_eight_and_their_zeros():
 
 # ---------------------------------------------------------------------- wgmma, TMA
 def warpgroup(layout, element, columns):
-    multiply, size = getattr(hopper, f"wgmma_{layout}"), 64 * columns
+    multiply, size = getattr(ptx, f"wgmma_{layout}"), 64 * columns
     half = columns // 2
 
     @cuda.jit
@@ -174,13 +174,13 @@ def warpgroup(layout, element, columns):
             left[i] = float32(a[i])
         for i in range(t, right.size, 128):
             right[i] = float32(b[i])
-        hopper.fence_async()
+        ptx.fence_async()
         cuda.syncthreads()
-        sums = hopper.wgmma_zeros(columns)
+        sums = ptx.wgmma_zeros(columns)
         sums = multiply(sums, left, 0, right, 0, 0)
         sums = multiply(sums, left, 0, right, 0, 1)
-        sums = hopper.wgmma_sums(sums)
-        hopper.spread(local, sums)
+        sums = ptx.wgmma_sums(sums)
+        ptx.unpack(local, sums)
         for e in range(half):
             out[t, e] = local[e]
 
@@ -229,12 +229,12 @@ def test_a_box_lies_in_rows_swizzled_or_not(swizzle):
         bars = cuda.shared.array(1, uint64)
         t = cuda.threadIdx.x
         if t == 0:
-            hopper.mbarrier_init(bars, 0, 1)
-            hopper.fence_mbarriers()
-            hopper.mbarrier_expect(bars, 0, 2048)
-            hopper.tma_load(tile, 0, x, (row, column), bars, 0)
+            ptx.mbarrier_init(bars, 0, 1)
+            ptx.fence_mbarriers()
+            ptx.mbarrier_expect(bars, 0, 2048)
+            ptx.tma_load(tile, 0, x, (row, column), bars, 0)
         cuda.syncthreads()
-        hopper.mbarrier_wait(bars, 0, 0)
+        ptx.mbarrier_wait(bars, 0, 0)
         for i in range(t, tile.size, 32):
             out[i] = float32(tile[i])
 
@@ -255,18 +255,18 @@ def test_a_box_lies_in_rows_swizzled_or_not(swizzle):
 def exchange(ends_together):
     @cuda.jit
     def kernel(out):
-        hopper.cluster(2)
+        ptx.cluster(2)
         mine = cuda.shared.array(128, float32)
         t = cuda.threadIdx.x
         mine[t] = float32(cuda.blockIdx.x * 128 + t)
-        hopper.cluster_barrier()
+        ptx.cluster_barrier()
         if t < 32:
-            other = int32(hopper.cluster_rank() ^ 1)
-            four = hopper.load4_cluster(mine, 4 * t, other)
+            other = int32(ptx.cluster_rank() ^ 1)
+            four = ptx.load4_cluster(mine, 4 * t, other)
             for e in range(4):
                 out[cuda.blockIdx.x, 4 * t + e] = four[e]
         if ends_together:
-            hopper.cluster_barrier()
+            ptx.cluster_barrier()
 
     return kernel
 
@@ -297,13 +297,13 @@ def stuck(out):
     bars = cuda.shared.array(1, uint64)
     t = cuda.threadIdx.x
     if t == 0:
-        hopper.mbarrier_init(bars, 0, 2)
-        hopper.fence_mbarriers()
+        ptx.mbarrier_init(bars, 0, 2)
+        ptx.fence_mbarriers()
     cuda.syncthreads()
     if t % 32 == 0:
-        hopper.mbarrier_arrive(bars, 0)
-    hopper.mbarrier_wait(bars, 0, 0)
-    hopper.mbarrier_wait(bars, 0, 1)
+        ptx.mbarrier_arrive(bars, 0)
+    ptx.mbarrier_wait(bars, 0, 0)
+    ptx.mbarrier_wait(bars, 0, 1)
     out[t] = uint32(1)
 
 

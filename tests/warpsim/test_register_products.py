@@ -5,7 +5,7 @@ import pytest
 from numba import float32, uint32
 
 from warpsim import cuda, trace
-from warpsim.ptx import fence_async, pack_f16, spread, wgmma_rn, wgmma_sums, wgmma_zeros
+from warpsim.ptx import fence_async, pack_f16, unpack, wgmma_rn, wgmma_sums, wgmma_zeros
 
 
 def product(depth, columns=64, waits=True):
@@ -31,7 +31,7 @@ def product(depth, columns=64, waits=True):
         sums = wgmma_rn(sums, words, tile, 0, depth, 0)
         if waits:
             sums = wgmma_sums(sums)
-        spread(local, sums)
+        unpack(local, sums)
         for n in range(SUMS):
             out[row + 8 * (n % 4 // 2), 8 * (n // 4) + pair + n % 2] = local[n]
 

@@ -8,11 +8,12 @@ from matplotlib.colors import to_hex
 from numba import float32, float64, int32, uint8
 from PIL import Image
 
-from tests.warpsim.the_course import load4, needs_course, store4
+from tests.warpsim.the_course import needs_course
 from warpsim import cuda, trace
 from warpsim.draw.heat_map import rows_of
 from warpsim.draw.palette import BLUE, VERMILLION, pale
 from warpsim.draw.style import FONT_SIZE
+from warpsim.ptx import load4, store4
 
 
 @cuda.jit

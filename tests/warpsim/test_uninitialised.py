@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from numba import boolean, complex64, float32, float64, from_dtype, int8, int32, types, uint8
 
-from tests.warpsim.the_course import (
-    commit_copies,
-    copy_async,
-    load4,
-    needs_course,
-    wait_copies,
-)
+from tests.warpsim.the_course import needs_course
 from warpsim import cuda, trace
+from warpsim.ptx import commit_copies, copy_async, load4, wait_copies
 from warpsim.run import replay, uninitialised
 from warpsim.run.replay import BASE, OTHERS, stand_ins
 

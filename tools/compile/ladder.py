@@ -23,7 +23,7 @@ from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileS
 from course_lessons.lesson06 import ladder
 from tools.compile.cases import of_factors
 from tools.notebooks.lessons import ROOT
-from warpsim.ptx.tensor_maps import TensorMapType
+from warpsim.ptx.tma import TensorMapType
 
 FILE = ROOT / "data" / "compiled-ladder.csv"
 COLUMNS = (

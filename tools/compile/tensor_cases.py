@@ -23,7 +23,7 @@ from course.kernels.norm.half import HALVES as NORM
 from course.kernels.reconstruct import warpgroups
 from course_models.patches import gather
 from tools.compile.cases import Case
-from warpsim.ptx.tensor_maps import TensorMapType
+from warpsim.ptx.tma import TensorMapType
 
 f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32
 EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))

@@ -24,7 +24,7 @@ from warpsim.front.elementwise import REDUCTIONS, total_code, ufunc_code
 from warpsim.front.names import MISSING, KernelName
 from warpsim.front.nodes import walk
 from warpsim.front.numba_typing import dtype_of, plain
-from warpsim.ptx.instruction_types import piece_code
+from warpsim.ptx.instruction import INSTRUCTIONS
 
 if TYPE_CHECKING:
     from warpsim.code.emit import Emitter
@@ -293,6 +293,10 @@ def _of_cuda(emitter: Emitter, node: ast.Call, path: str) -> str:
     return emitter.operation(path, *_operands(emitter, node), emitter.site(node))
 
 
+def _instruction(emitter: Emitter, node: ast.Call, name: str) -> str:
+    return INSTRUCTIONS[name].code_of_call(emitter, node)
+
+
 def _this_grid(emitter: Emitter, node: ast.Call, name: str) -> str:
     emitter.cooperative = True
     return "0"
@@ -390,5 +394,5 @@ _CUDA: dict[str, _Code] = {
     **dict.fromkeys(("fma", "cbrt", "selp"), _arithmetic),
 }  # fmt: skip
 _GROUPS: dict[str, _Code] = {
-    "pieces": piece_code, "atomic": _atomic, "fp16": _half, "libdevice": _device_library,
+    "pieces": _instruction, "atomic": _atomic, "fp16": _half, "libdevice": _device_library,
 }  # fmt: skip

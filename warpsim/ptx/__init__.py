@@ -9,25 +9,30 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "fragments": (
-        "copy8_async ldmatrix4 ldmatrix4_trans mma_bf16 pack_bf16 pack_f16 quotient remainder "
-        "stmatrix4 unpack_bf16 unpack_f16"
+    "clusters": (
+        "cluster cluster_barrier cluster_rank load4_cluster named_barrier setmaxnreg_dec "
+        "setmaxnreg_inc"
     ),
-    "grid_dependency": "follow",
-    "hopper": (
-        "cluster cluster_barrier cluster_rank commit_stores fence_async fence_mbarriers "
-        "load4_cluster mbarrier_arrive mbarrier_arrive_at mbarrier_expect mbarrier_init "
-        "mbarrier_wait named_barrier setmaxnreg_dec setmaxnreg_inc spread tma_load "
-        "tma_load_multicast tma_store wait_stores wgmma_nn wgmma_nt wgmma_sums wgmma_tn wgmma_wait "
-        "wgmma_zeros"
+    "cp_async": "commit_copies copy4_async copy8_async copy_async wait_copies",
+    "grid_dependency": "grid_dependency_wait",
+    "integers": "quotient remainder",
+    "mbarrier": (
+        "fence_async fence_mbarriers mbarrier_arrive mbarrier_arrive_at mbarrier_expect "
+        "mbarrier_init mbarrier_wait"
     ),
-    "intrinsics": (
-        "commit_copies copy4_async copy_async load load2 load4 load4_kept load4_streaming "
-        "load_kept load_streaming mma_f16 mma_f16_k8 mma_tf32 round_tf32 split_halves store store2 "
-        "store4 store4_streaming store_streaming wait_copies"
+    "memory": (
+        "load load2 load4 load4_kept load4_streaming load_kept load_streaming store store2 store4 "
+        "store4_streaming store_streaming"
     ),
-    "register_products": "wgmma_rn",
-    "tensor_maps": "TensorMap same_start tma_prefetch",
+    "mma": (
+        "ldmatrix4 ldmatrix4_trans mma_bf16 mma_f16 mma_f16_k8 mma_tf32 pack_bf16 pack_f16 "
+        "round_tf32 split_halves stmatrix4 unpack_bf16 unpack_f16"
+    ),
+    "tma": (
+        "TensorMap commit_stores same_start tma_load tma_load_multicast tma_prefetch tma_store "
+        "wait_stores"
+    ),
+    "wgmma": "unpack wgmma_nn wgmma_nt wgmma_rn wgmma_sums wgmma_tn wgmma_wait wgmma_zeros",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

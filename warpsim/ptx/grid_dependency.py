@@ -1,9 +1,9 @@
 """Launches that begin before the one in front of them is done: programmatic dependent launch.
 
 A launch costs the GPU a microsecond or two after the last block before it has ended: blocks are
-brought to multiprocessors, barriers are made, tensor maps are read. A kernel that calls `follow`
-does all that meanwhile, and waits then. `course.dispatch.plans` launches it so, behind another
-launch of its plan.
+brought to multiprocessors, barriers are made, tensor maps are read. A kernel that calls
+`grid_dependency_wait` does all that meanwhile, and waits then: it is launched with the attribute of
+a programmatic dependent launch, behind another one.
 
 Source: NVIDIA, CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"; PTX
 ISA, "griddepcontrol".
@@ -13,35 +13,26 @@ from __future__ import annotations
 
 from types import FunctionType
 
-from numba import types
-
-from warpsim.ptx.fragments import done
-from warpsim.ptx.hopper import _VOID
-from warpsim.ptx.intrinsics import _assembly, _piece
-
-__all__ = ["follow"]
+from warpsim.ptx.instruction import VOID, assembly, capability, instruction
 
 
-@_piece
-def follow(typing):
-    """``follow()``: let the next launch begin where there is room, and wait for the one before.
+@instruction()
+def grid_dependency_wait():
+    """``grid_dependency_wait()``: let the next launch begin, and wait for the one before.
 
     For all threads, after what needs no other launch's results. Each launch waits until the one
     before is done, so all that were before that are, too. Before compute capability 9.0 it is
     nothing: no launch begins early there.
     """
-    from numba.core.targetconfig import ConfigStack
 
     def generate(context, builder, signature, args):
-        capability = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
-        if tuple(capability[:2]) >= (9, 0):
-            text = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
-            _assembly(builder, _VOID, [], text)
-        return done(context)
+        if capability() >= (9, 0):
+            assembly(builder, VOID, [], "griddepcontrol.launch_dependents; griddepcontrol.wait;")
+        return context.get_dummy_value()
 
-    return types.none(), generate
+    return generate
 
 
 def waits(kernel: FunctionType) -> bool:
-    """Whether a kernel waits for the launch before its own, by `follow`."""
-    return "follow" in kernel.__code__.co_names
+    """Whether a kernel waits for the launch in front, by `grid_dependency_wait`."""
+    return grid_dependency_wait.__name__ in kernel.__code__.co_names

@@ -1,6 +1,10 @@
-"""mbarriers for one warp, and what is not ordered by them.
+"""mbarriers: barriers in shared memory that also count bytes; all need 9.0.
 
-Source: NVIDIA, PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
+Phases count from 0; on a new barrier a wait for parity 1 is over at once. What is not ordered by
+them is a ``race``, by the clocks of :mod:`warpsim.watch.happens_before`.
+
+Source: NVIDIA, PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier",
+fence.proxy.async.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from warpsim.core.memory import Array
+from warpsim.ptx.instruction import CONVERGENT, Ptx, instruction, needs_hopper
 from warpsim.watch.happens_before import Conflict, joined
 
 ndarray = np.ndarray
 HOPPER = (9, 0)
 
 
+# ---------------------------------------------------------------------- in the simulator
 @dataclass
 class MBarrier:
     """A phase of an mbarrier ends when all have arrived, and all bytes that were announced."""
@@ -229,3 +235,54 @@ class MBarriers:
             does = "writes" if clash.wrote else "may still read"
             end = f"{does}, with nothing to order the two: {before}"
         return text + end
+
+
+# ---------------------------------------------------------------------- code
+@instruction("barriers index number", twin=MBarriers.mbarrier_init, turns=True)
+def mbarrier_init(barriers, index, count):
+    """``mbarrier_init(barriers, i, count)``: a shared uint64 as a barrier; one thread does it."""
+    needs_hopper("mbarrier_init")
+    return Ptx("mbarrier.init.shared::cta.b64 [$0], $1;")
+
+
+@instruction(twin=MBarriers.fence_async, turns=True)
+def fence_mbarriers():
+    """``fence_mbarriers()``: new barriers are seen by copies and by the cluster."""
+    text = "fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;"
+    return Ptx(text, CONVERGENT)
+
+
+@instruction(twin=MBarriers.fence_async, turns=True)
+def fence_async():
+    """``fence_async()``: what this thread stored to shared memory is seen by wgmma and TMA."""
+    return Ptx("fence.proxy.async.shared::cta;", CONVERGENT)
+
+
+@instruction("barriers index", twin=MBarriers.mbarrier_arrive, turns=True)
+def mbarrier_arrive(barriers, index):
+    """``mbarrier_arrive(barriers, i)``: one of those whose arrival a phase waits for."""
+    return Ptx("mbarrier.arrive.shared::cta.b64 _, [$0];")
+
+
+@instruction("barriers index number", twin=MBarriers.mbarrier_expect, turns=True)
+def mbarrier_expect(barriers, index, size):
+    """``mbarrier_expect(barriers, i, bytes)``: arrive; the phase waits for so many bytes, too."""
+    return Ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;")
+
+
+@instruction("barriers index number", twin=MBarriers.mbarrier_arrive_at, turns=True)
+def mbarrier_arrive_at(barriers, index, rank):
+    """``mbarrier_arrive_at(barriers, i, rank)``: at another block's; it hands over no stores."""
+    return Ptx(
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
+        "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+    )
+
+
+@instruction("barriers index number", twin=MBarriers.mbarrier_wait, turns=True)
+def mbarrier_wait(barriers, index, parity):
+    """``mbarrier_wait(barriers, i, parity)``: until the phase of that parity is over."""
+    return Ptx(
+        "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; "
+        "@done bra ready; bra again; ready: }"
+    )

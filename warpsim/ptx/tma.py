@@ -1,21 +1,280 @@
-"""TMA for one warp: boxes of matrices between global and shared memory.
+"""TMA: boxes of matrices between global and shared memory, and the maps that tell of a matrix.
 
-Source: NVIDIA, PTX ISA, "cp.async.bulk.tensor".
+A map is 128 bytes: where the matrix lies, its shape and strides, the box that one copy takes, how
+rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
+kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
+body can use it: `tma_load`. A kernel's maps are its **first** arguments, so
+that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed;
+`same_start` compares two.
+
+Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from warpsim.core.memory import Array
+from warpsim.core.number_types import BFLOAT16, bfloat16
+from warpsim.host import libcuda
+from warpsim.ptx.instruction import (
+    CONVERGENT,
+    LONG,
+    Ptx,
+    i4,
+    instruction,
+    literal,
+    needs_hopper,
+)
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
-from warpsim.ptx.wgmma_operands import Box
 from warpsim.watch.happens_before import joined
 
 ndarray = np.ndarray
+WORDS = 16  # of 8 bytes
+#: A map lies at a multiple of 64 bytes, and Hopper's parameters begin 16 bytes beyond one: so six
+#: words go before a map, and two after it, since the next one shall lie as well.
+BEFORE, AFTER = 6, 2
+SOMEWHERE = 1 << 32  # an address that a map may hold
+BEYOND = 1 << 56  # no memory has addresses from here on
+ROW = 128  # bytes of a row of a box that is swizzled
+_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # CUtensorMapDataType
+
+
+class CannotEncode(TypeError):
+    """A map whose address cannot be put in later: each needs a map of its own."""
+
+
+class TensorMapType(types.UniTuple):
+    """Numba's type of a tensor map: 16 words of 8 bytes, and those around them."""
+
+    def __init__(self, dtype: types.Type, box: tuple[int, int], swizzle: bool):
+        _register()
+        super().__init__(types.uint64, BEFORE + WORDS + AFTER)
+        self.element, self.box, self.swizzle = dtype, box, swizzle
+        self.name = f"TensorMap({dtype}, {box[0]} x {box[1]}{', swizzled' * swizzle})"
+
+    @property
+    def key(self) -> Any:
+        """What tells types apart."""
+        return self.element, self.box, self.swizzle
+
+    def __unliteral__(self) -> TensorMapType:
+        return self
+
+
+class TensorMap:
+    """A matrix and the box that one copy takes of it.
+
+    Parameters
+    ----------
+    array : device array, 2-D
+        float16, bfloat16 or float32; rows of neighbours, which begin at multiples of 16 bytes. One
+        that has no memory yet says so by an address from `BEYOND` on.
+    rows, columns : int
+        Of the box, at most 256 each. With `swizzle` a row has 128 bytes.
+    swizzle : bool
+        In shared memory the chunks of 16 bytes of row r lie at chunk ^ (r % 8).
+
+    Raises
+    ------
+    ValueError
+        For an array or a box that TMA does not take.
+    """
+
+    def __init__(self, array: Any, rows: int, columns: int, swizzle: bool = True):
+        self.array, self.box, self.swizzle = array, (rows, columns), swizzle
+        name = "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
+        size = array.dtype.itemsize
+        if len(array.shape) != 2 or name not in _TYPES:
+            raise ValueError(
+                f"a tensor map here is of a matrix of {', '.join(_TYPES)}; the array is {name} of "
+                f"shape {array.shape}"
+            )
+        address = array.__cuda_array_interface__["data"][0]
+        pitch, step = array.strides
+        if step != size or pitch % 16 or address % 16 or pitch < size * array.shape[1]:
+            raise ValueError(
+                f"TMA takes rows of neighbours that begin at multiples of 16 bytes; the array has "
+                f"strides of {array.strides} bytes and begins {address % 16} bytes beyond one"
+            )
+        if not (0 < rows <= 256 and 0 < columns <= 256) or (swizzle and columns * size != ROW):
+            raise ValueError(
+                f"a box has at most 256 x 256 elements, and rows of {ROW} bytes if swizzled, not "
+                f"{rows} x {columns} of {size} bytes"
+            )
+        element = bfloat16 if name == "bfloat16" else getattr(types, name)
+        self._numba_type_ = TensorMapType(element, self.box, swizzle)
+        self._kind = _TYPES[name]
+
+    def words(self) -> tuple[int, ...]:
+        """The map; of an array that has no memory yet, with some address."""
+        address = self.array.__cuda_array_interface__["data"][0]
+        address = address if address < BEYOND else SOMEWHERE
+        return _encoded(self._kind, address, tuple(self.array.shape), self.array.strides[0],
+                        self.box, self.swizzle)  # fmt: skip
+
+    def address_word(self) -> int:
+        """Which of its words is the array's address, and nothing else.
+
+        Raises
+        ------
+        CannotEncode
+            When this driver's maps are not like that.
+        """
+        if not _address_is_first():
+            raise CannotEncode("tensor maps whose first word is not the address")
+        return BEFORE
+
+    def __len__(self) -> int:
+        return BEFORE + WORDS + AFTER
+
+    def __iter__(self) -> Iterator[int]:
+        """What a launch by Numba passes."""
+        return iter((0,) * BEFORE + self.words() + (0,) * AFTER)
+
+
+@functools.lru_cache(maxsize=4096)
+def _encoded(
+    kind: int, address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], swizzle: bool
+) -> tuple[int, ...]:
+    """The words of a map.
+
+    Raises
+    ------
+    warpsim.host.libcuda.DriverError
+        When the driver refuses.
+    """
+    space = (ctypes.c_uint64 * (WORDS + 8))()
+    beyond = -ctypes.addressof(space) % 64 // 8  # a map lies at a multiple of 64 bytes
+    made = (ctypes.c_uint64 * WORDS).from_buffer(space, 8 * beyond)
+    libcuda.call(
+        "cuTensorMapEncodeTiled", ctypes.byref(made), kind, 2, ctypes.c_void_p(address),
+        (ctypes.c_uint64 * 2)(shape[1], shape[0]), (ctypes.c_uint64 * 1)(pitch),
+        (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1),
+        0,  # not interleaved
+        3 * swizzle,  # CU_TENSOR_MAP_SWIZZLE_128B
+        3,  # fetched to L2 by 256 bytes
+        0,  # zeros where there is no element
+    )  # fmt: skip
+    return tuple(made)
+
+
+@functools.cache
+def _address_is_first() -> bool:
+    """Whether a map's first word is the address and nothing else of it is: asked of the driver."""
+    one, other = (
+        _encoded(6, address, (64, 64), 128, (64, 64), True)
+        for address in (SOMEWHERE, 3 * SOMEWHERE)
+    )
+    return one[0] == SOMEWHERE and other[0] == 3 * SOMEWHERE and one[1:] == other[1:]
+
+
+@functools.cache
+def _register() -> None:
+    """Tell numba.cuda how a map is passed; where it is missing, nothing is compiled."""
+    try:
+        from numba.cuda.datamodel.models import UniTupleModel
+        from numba.cuda.models import register_model
+    except (ImportError, AttributeError):
+        return
+
+    class Address(UniTupleModel):
+        """Passed as words; in the kernel, the address at which the map lies."""
+
+        def get_value_type(self) -> Any:
+            return LONG
+
+        get_data_type = get_return_type = get_value_type
+
+        def from_argument(self, builder: Any, value: Any) -> Any:
+            function = builder.function
+            # the first argument of what Numba makes is where a result goes: a kernel has none
+            place = next(n for n, one in enumerate(function.args) if one is value[0]) - 1
+            kind = ir.FunctionType(LONG, [])
+            text = f"{{ mov.b64 $0, {function.name}_param_{place}; cvta.param.u64 $0, $0; "
+            text += f"add.s64 $0, $0, {8 * BEFORE}; }}"
+            return builder.call(ir.InlineAsm(kind, text, "=l"), [])
+
+        def as_argument(self, builder: Any, value: Any) -> Any:
+            raise NotImplementedError("a tensor map is used in the kernel whose argument it is")
+
+        def as_data(self, builder: Any, value: Any) -> Any:
+            return value
+
+        def from_data(self, builder: Any, value: Any) -> Any:
+            return value
+
+        as_return, from_return = as_data, from_data
+
+    register_model(TensorMapType)(Address)
+
+
+# ---------------------------------------------------------------------- in the simulator
+def swizzled(address):
+    """Where a byte lies: bits 4 to 6 of its address (the chunk) are xored with bits 7 to 9."""
+    return address ^ (address >> 7 & 7) << 4
+
+
+class Box:
+    """What a TMA copy moves: a box of a matrix in global memory.
+
+    Attributes
+    ----------
+    array : Array
+    box : (int, int)
+        Rows and columns.
+    alignment : int
+        Of its place in shared memory, in bytes.
+    chunks : ndarray of int
+        Where each 16 bytes of the box go, from that place on.
+    """
+
+    def __init__(self, array: Any, box: tuple[int, int], swizzle: bool):
+        self.array, self.box, size = array, box, array.itemsize
+        self.alignment = 1024 if swizzle else 128
+        self.bytes = box[0] * box[1] * size
+        places = 16 * np.arange(self.bytes // 16)
+        self.chunks = (swizzled(places) if swizzle else places) >> 4
+        steps = tuple(stride * size for stride in array.strides)
+        flat = array.flat[array.offset :]
+        self.matrix = np.lib.stride_tricks.as_strided(flat, array.shape, steps)
+
+    def parts(self, corner: tuple[int, int]) -> tuple[tuple, tuple]:
+        """The parts of the box and of the matrix that lie in each other."""
+        inside, there = [], []
+        for at, size, whole in zip(corner, self.box, self.array.shape, strict=True):
+            low = min(max(at, 0), whole)
+            high = max(min(at + size, whole), low)
+            inside.append(slice(low - at, high - at) if high > low else slice(0, 0))
+            there.append(slice(low, high))
+        return tuple(inside), tuple(there)
+
+    def elements(self, corner: tuple[int, int]) -> ndarray:
+        """Numbers of the elements that a box at a corner covers, (rows, columns)."""
+        rows, columns = (np.arange(part.start, part.stop) for part in self.parts(corner)[1])
+        steps = self.array.strides
+        return self.array.offset + rows[:, None] * steps[0] + columns * steps[1]
+
+    def read(self, corner: tuple[int, int]) -> ndarray:
+        """The box at a corner as chunks of 16 bytes; what is outside of the matrix is 0."""
+        values = np.zeros(self.box, self.array.dtype)
+        inside, there = self.parts(corner)
+        values[inside] = self.matrix[there]
+        return values.view(np.uint8).reshape(-1, 16)
+
+    def write(self, corner: tuple[int, int], chunks: ndarray) -> None:
+        """Write a box from shared memory; what is outside of the matrix is dropped."""
+        values = chunks.reshape(-1).view(self.array.dtype).reshape(self.box)
+        inside, there = self.parts(corner)
+        self.matrix[there] = values[inside]
 
 
 @dataclass
@@ -29,7 +288,7 @@ class Store:
     group: int | None = None
 
 
-class Tiles(MBarriers):
+class Tma(MBarriers):
     """What the lane program of one warp does with TMA."""
 
     def end_hopper(self) -> None:
@@ -203,3 +462,75 @@ class Tiles(MBarriers):
                 store.copy()
                 self.its.clocks.done(self.number, self.storing, store.step)
                 self.stores.remove(store)
+
+
+# ---------------------------------------------------------------------- code
+_LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+_LOADED = "array index map corner barriers index"
+
+
+@instruction(_LOADED, twin=Tma.tma_load, turns=True)
+def tma_load(to, index, tensor, corner, barriers, number):
+    """``tma_load(to, index, map, (row, column), barriers, i)``: begin to copy a box.
+
+    Its first element goes to ``to[index]``; what is outside of the matrix becomes 0. All its bytes
+    arrive at the barrier. One thread does it.
+    """
+    needs_hopper("tma_load")
+    return Ptx(f"{_LOAD} [$0], [$1, {{$2, $3}}], [$4];")
+
+
+@instruction(f"{_LOADED} number", twin=Tma.tma_load, turns=True)
+def tma_load_multicast(to, index, tensor, corner, barriers, number, mask):
+    """``tma_load_multicast(..., mask)``: the same to each block of the cluster with a bit in mask.
+
+    The bytes arrive at the same place, and at the same barrier, of each.
+    """
+    needs_hopper("tma_load_multicast")
+    return Ptx(
+        "{ .reg .b16 mask; cvt.u16.u32 mask, $5; "
+        f"{_LOAD}.multicast::cluster [$0], [$1, {{$2, $3}}], [$4], mask; }}"
+    )
+
+
+@instruction("map corner array index", twin=Tma.tma_store, turns=True)
+def tma_store(tensor, corner, source, index):
+    """``tma_store(map, (row, column), source, index)``: begin to copy a box from shared memory.
+
+    What is outside of the matrix is dropped. Before it, who wrote the tile calls `fence_async`, and
+    a barrier. One thread does it, commits and waits.
+    """
+    needs_hopper("tma_store")
+    return Ptx("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$0, {$1, $2}], [$3];")
+
+
+@instruction(twin=Tma.commit_stores, turns=True)
+def commit_stores():
+    """``commit_stores()``: the stores begun since the last call are one group."""
+    return Ptx("cp.async.bulk.commit_group;", CONVERGENT)
+
+
+@instruction("literal", twin=Tma.wait_stores, turns=True)
+def wait_stores(most):
+    """``wait_stores(n)``: until at most the newest n groups have not read their tile; a literal."""
+    groups = literal("wait_stores", most, 0, 7)
+    return Ptx(f"cp.async.bulk.wait_group.read {groups};", CONVERGENT)
+
+
+@instruction("map", turns=True)
+def tma_prefetch(tensor):
+    """``tma_prefetch(map)``: begin to bring the map itself to TMA; one thread does it."""
+    return Ptx("prefetch.tensormap [$0];")
+
+
+@instruction("map map", i4, twin=Tma.same_start)
+def same_start(tensor, other):
+    """``same_start(map, other)``: 1 if two maps of one box are of the same memory, else 0.
+
+    Maps of the same memory and box are equal; their first words tell others apart.
+    """
+    return Ptx(
+        "{ .reg .b64 x, y; .reg .pred same; cvta.to.param.u64 x, $1; cvta.to.param.u64 y, $2; "
+        "ld.param.b64 x, [x]; ld.param.b64 y, [y]; "
+        "setp.eq.b64 same, x, y; selp.u32 $0, 1, 0, same; }"
+    )

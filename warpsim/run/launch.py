@@ -28,7 +28,7 @@ from warpsim.front.names import Site, typing_error
 from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
-from warpsim.ptx.wgmma_operands import Box
+from warpsim.ptx.tma import Box
 from warpsim.run.elements import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.other_data import judged

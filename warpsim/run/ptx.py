@@ -6,8 +6,10 @@ from typing import Any
 
 from warpsim.core.masks import Mask
 from warpsim.core.memory import poison
-from warpsim.ptx.fragment_twins import Fragments
-from warpsim.ptx.vectors import Vectors
+from warpsim.ptx.cp_async import AsyncCopies
+from warpsim.ptx.integers import Integers
+from warpsim.ptx.mma import TensorCores
+from warpsim.ptx.wgmma import Sums
 from warpsim.run.memory import Memory
 from warpsim.run.state import State
 
@@ -19,7 +21,7 @@ def _of(part: str, name: str) -> property:
     )
 
 
-class Ptx(Vectors, Fragments):
+class Ptx(AsyncCopies, TensorCores, Integers, Sums):
     """What instructions see of the running threads, each thing by one name, and leave there.
 
     Attributes

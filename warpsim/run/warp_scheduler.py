@@ -19,7 +19,7 @@ import numpy as np
 
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
-from warpsim.ptx.hopper_twins import Hopper
+from warpsim.ptx.wgmma import Hopper
 from warpsim.run.control import Control
 from warpsim.run.exchange import Exchange
 from warpsim.run.memory import Memory

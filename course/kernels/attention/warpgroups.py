@@ -3,7 +3,7 @@
 A product of four warps has the scores of 64 queries and up to 256 keys in registers. Up to 256
 tokens those are all: the softmax takes one pass, and nothing is ever corrected. Longer rows come
 `keys` at a time (online softmax). The weights stay where they are: as the first factor of the
-second product (`warpsim.ptx.register_products`).
+second product (`warpsim.ptx.wgmma_rn`).
 
 Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups to be done with a
 stage, so its own is the last in each step, and the others are where they need another part of the
@@ -29,7 +29,7 @@ from course.kernels.warps import ALL
 from warpsim.ptx import (
     fence_async,
     fence_mbarriers,
-    follow,
+    grid_dependency_wait,
     load4,
     mbarrier_arrive,
     mbarrier_expect,
@@ -37,10 +37,10 @@ from warpsim.ptx import (
     mbarrier_wait,
     named_barrier,
     quotient,
-    spread,
     stmatrix4,
     store4,
     tma_load,
+    unpack,
     wgmma_nt,
     wgmma_rn,
     wgmma_sums,
@@ -133,7 +133,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                     tiles[int32((s * KEYS + HELD) * SIZE + n)] = ELEMENT(ZERO)
             fence_async()
         cuda.syncthreads()
-        follow()
+        grid_dependency_wait()
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
@@ -176,7 +176,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                 sums = wgmma_zeros(COLUMNS)
                 sums = wgmma_nt(sums, tiles, queries, tiles, int32(stage * STAGE), int32(0))
                 sums = wgmma_sums(sums)
-                spread(scores, sums)
+                unpack(scores, sums)
                 if HELD:
                     mask(scores, HELD, int32(0), int32(HELD), lane)
                 elif step > 0 and step == steps - 1:
@@ -196,7 +196,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                 old1 = math.exp2((before1 - largest1) * factor)
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
                 sums2 = wgmma_sums(sums2)
-                spread(fresh, sums2)
+                unpack(fresh, sums2)
                 if HELD:
                     for n in range(SUMS):
                         total[n] = fresh[n]

@@ -34,7 +34,7 @@ from course.kernels.arrays import Array, address_of, as_words, blocks_over, flat
 from course.kernels.gemm.tiles import ELEMENTS, UNPACK
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP, lanes_sum
-from warpsim.ptx import follow, load, load4, quotient
+from warpsim.ptx import grid_dependency_wait, load, load4, quotient
 
 
 @cuda.jit(device=True)
@@ -159,7 +159,7 @@ def gemv(element: str, biased: bool) -> Callable:
 
     @cuda.jit(fastmath=True)
     def gemv_kernel(a, b, bias, out):
-        follow()
+        grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
         number = int32(int32(cuda.blockIdx.x) * int32(WARPS_16) + t // int32(WARP))
         row = quotient(number, int32(out.shape[1]))

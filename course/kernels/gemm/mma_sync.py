@@ -18,7 +18,7 @@ from course.kernels.gemm.tiles import DEPTH, ELEMENTS, epilogue, tile_coordinate
 from warpsim.ptx import (
     commit_copies,
     copy8_async,
-    follow,
+    grid_dependency_wait,
     ldmatrix4,
     ldmatrix4_trans,
     mma_bf16,
@@ -169,7 +169,7 @@ def gemm(
                 for h in range(2):
                     for e in range(4):
                         total[i, j, h, e] = ZERO
-        follow()
+        grid_dependency_wait()
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         for s in range(COUNT - 1):
             if s < steps:

@@ -24,7 +24,7 @@ from warpsim.ptx import (
     commit_stores,
     fence_async,
     fence_mbarriers,
-    follow,
+    grid_dependency_wait,
     load4_cluster,
     mbarrier_expect,
     mbarrier_init,
@@ -32,11 +32,11 @@ from warpsim.ptx import (
     named_barrier,
     quotient,
     same_start,
-    spread,
     store4,
     tma_load,
     tma_prefetch,
     tma_store,
+    unpack,
     wait_stores,
     wgmma_sums,
     wgmma_wait,
@@ -122,7 +122,7 @@ def gemm(
             mbarrier_init(residual_full, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
-        follow()
+        grid_dependency_wait()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * TILE_M), int32(cuda.blockIdx.z * TILE_N)
         overlap = int32(1)  # tiles may share what both store
@@ -174,7 +174,7 @@ def gemm(
                 stage, phase = advance(stage, phase)
             sums = wgmma_sums(sums)
             named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
-            spread(local, sums)
+            unpack(local, sums)
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
             if not here:
                 for j in range(SUMS // 4):

@@ -32,8 +32,8 @@ from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import (
     TensorMap,
     fence_mbarriers,
-    spread,
     tma_load,
+    unpack,
     wgmma_nt,
     wgmma_sums,
     wgmma_wait,
@@ -93,7 +93,7 @@ def gemm() -> Callable:
                 load(tiles, full, a, b, row, column, last, k)
             last = stage
             stage, phase = advance(stage, phase)
-        spread(local, wgmma_sums(sums))
+        unpack(local, wgmma_sums(sums))
         r = int32(row + 64 * group + 16 * warp + (lane >> 2))
         c = int32(column + 2 * (lane & 3))
         put(out, local, 0, r, c, rows, columns)

@@ -29,17 +29,17 @@ from warpsim.ptx import (
     commit_stores,
     fence_async,
     fence_mbarriers,
-    follow,
+    grid_dependency_wait,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
     named_barrier,
     quotient,
     same_start,
-    spread,
     tma_load,
     tma_prefetch,
     tma_store,
+    unpack,
     wait_stores,
     wgmma_nn,
     wgmma_nt,
@@ -177,7 +177,7 @@ def gemm(
                 mbarrier_init(residual_full, int32(group), int32(1))
             fence_mbarriers()
         cuda.syncthreads()
-        follow()
+        grid_dependency_wait()
         down = quotient(int32(int32(rows) + int32(TILE_M - 1)), int32(TILE_M))
         across = quotient(int32(int32(columns) + int32(TILE_N - 1)), int32(TILE_N))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
@@ -253,7 +253,7 @@ def gemm(
                 sums = wgmma_sums(sums)
                 if lane == 0:
                     consumer_release(empty, last)
-                spread(local, sums)
+                unpack(local, sums)
                 if added:
                     mbarrier_wait(residual_full, who, turn)
                     turn = int32(turn ^ 1)

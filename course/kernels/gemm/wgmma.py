@@ -23,8 +23,8 @@ from warpsim.ptx import (
     commit_copies,
     copy8_async,
     fence_async,
-    spread,
     store2,
+    unpack,
     wait_copies,
     wgmma_nt,
     wgmma_sums,
@@ -115,7 +115,7 @@ def gemm() -> Callable:
             wgmma_wait(1)  # the product before has read its stage
             at = int32(0) if at == (STAGES - 1) * STAGE else int32(at + STAGE)
             ahead = int32(0) if ahead == (STAGES - 1) * STAGE else int32(ahead + STAGE)
-        spread(local, wgmma_sums(sums))
+        unpack(local, wgmma_sums(sums))
         r = int32(row + 64 * group + 16 * warp + (lane >> 2))
         c = int32(column + 2 * (lane & 3))
         put(out, local, 0, r, c, rows, columns)

@@ -42,7 +42,7 @@ from course.kernels.norm.registers import rows_in_registers
 from course.kernels.steps import Launch, Step, Work, ceil_div, round_up
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import (
-    follow,
+    grid_dependency_wait,
     load2,
     load4,
     load4_streaming,
@@ -140,7 +140,7 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
     @cuda.jit(fastmath=True)
     def layer_norm_wide(x, gamma, beta, eps, out):
         values = cuda.local.array(NUMBERS, float32)
-        follow()
+        grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
         wanted = int32(cuda.blockIdx.x) * int32(tokens) + t // int32(WARP)
         row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more

@@ -1,6 +1,6 @@
 """Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
 
-The same three products of halves as step 10, by warpgroups (`warpsim.ptx.hopper`): after every
+The same three products of halves as step 10, by warpgroups (`warpsim.ptx.wgmma`): after every
 64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
 cores multiply for the other.
 
@@ -34,11 +34,11 @@ from warpsim.ptx import (
     quotient,
     setmaxnreg_dec,
     setmaxnreg_inc,
-    spread,
     store,
     store2,
     store4,
     tma_load,
+    unpack,
     wgmma_nn,
     wgmma_sums,
     wgmma_zeros,
@@ -290,7 +290,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                 tile_row, tile_column = tile_coordinates(
                     int32(number), down, across, int32(row_group)
                 )
-                spread(total, wgmma_zeros(COLUMNS))
+                unpack(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
                 for _ in range(0, depth, DEPTH):
                     consumer_wait(full, slot, phase)
@@ -308,7 +308,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                     if lane == 0:
                         consumer_release(empty, first)
                         consumer_release(empty, second)
-                    spread(part, sums)
+                    unpack(part, sums)
                     add(total, part)
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))

@@ -22,7 +22,7 @@ matrix's after 64 columns, the rows' after 16, are added in float32.
 
 Each of 16 warps computes 16 x 16 elements. Lane l, with g = l // 4 and q = l % 4, has of a factor
 of 16 x 8 the elements in rows g and g + 8, columns q and q + 4, and of one of 8 x 16 those in rows
-q and q + 4, columns g and g + 8 (`warpsim.ptx.intrinsics.mma_tf32`). In which order the columns of
+q and q + 4, columns g and g + 8 (`warpsim.ptx.mma_tf32`). In which order the columns of
 one factor and the rows of the other run is free: where both are rows of x they are 2 q and 2 q + 1,
 neighbours that one load has. With a pitch of 72 elements, a warp reads 32 banks either way.
 

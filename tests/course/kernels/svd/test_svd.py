@@ -47,7 +47,7 @@ from tests.course.kernels.svd_samples import (
     special,
 )
 from warpsim.host import gpus
-from warpsim.ptx.vectors import Vectors
+from warpsim.ptx.mma import TensorCores
 
 LARGE = [(3, 64, 64), (2, 131, 127), (5, 100, 256), (2, 256, 256), (2, 512, 300), (1, 1024, 40),
          (1, 300, 512), (1, 512, 512)]  # fmt: skip
@@ -82,8 +82,8 @@ def test_what_tensor_cores_cut_off_does_not_matter(rng, monkeypatch):
     def cut(self, c, a, b, site):
         return tuple(np.nextafter(x, np.float32(0)) for x in exact(self, c, a, b, site))
 
-    exact = Vectors._product
-    monkeypatch.setattr(Vectors, "_product", cut)
+    exact = TensorCores._product
+    monkeypatch.setattr(TensorCores, "_product", cut)
     monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))
     a = np.stack([normal(rng, 60, 60), special(rng, 60)["repeated"]]).astype(np.float32)
     assert_right(a, svd(a, method="tensor cores"))

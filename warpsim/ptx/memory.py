@@ -1,30 +1,38 @@
-"""Vector accesses, asynchronous copies and tensor-core products of the running threads.
+"""Loads and stores of one or several neighbouring elements, in one access.
 
-Fragments lie in the lanes of a warp as PTX defines them (`warpsim.ptx.mma_layout`). A product is
-computed in float32 from the exact values of its operands; hardware adds the terms of one product in
-another order and cuts bits off below the largest, so that the last bits differ.
-Source: NVIDIA, PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and the same
-for m16n8k8.
+The index is an integer or a tuple, one integer an axis, and is taken as it is: no element -1
+counted from the end, whose test Numba adds to every ``array[index]``. Elements are integers or
+floats, an access has at most 16 bytes. The last axis is contiguous, and for 2 or 4 elements the
+address is a multiple of the access's bytes: the simulator reports a ``misaligned`` access, a GPU
+stops with an error. Those that end in "streaming" are of global memory that is touched once, which
+no cache need keep; in "kept", of 4 bytes each that L2 shall keep longer (8.0).
+
+Source: NVIDIA, PTX ISA, ld, st, createpolicy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from warpsim.core.memory import Array
+from warpsim.core.number_types import Bfloat16
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.ptx.mma_layout import place_in_a, place_in_b, place_in_c
+from warpsim.ptx.instruction import GLOBAL, WORD, Ptx, instruction, pointer, several
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.findings import index_names
 
 ndarray = np.ndarray
 _together = np.bitwise_or.reduce
+WIDEST = 16  # bytes of the widest access that a GPU makes
 
 
+# ---------------------------------------------------------------------- in the simulator
 class WideArray(Array):
     """An array whose accesses are of several elements at once, for counting."""
 
@@ -42,23 +50,9 @@ class WideArray(Array):
         return self.dtype.itemsize * self.count
 
 
-@dataclass
-class Copy:
-    """An asynchronous copy under way: what to write where, and the lanes still waiting for it."""
+class Accesses:
+    """Accesses of the running threads of several elements at once."""
 
-    array: Array
-    place: tuple
-    values: tuple
-    active: ndarray
-    group: Any
-    site: int
-    base: int
-
-
-class Vectors:
-    """What lane programs do with several elements at once."""
-
-    # ------------------------------------------------------------------ loads and stores
     def load_vector(self, array: Array, index: tuple, count: int, site: int, cached=""):
         """``count`` neighbouring elements of each lane, as a tuple; one of them as a number."""
         if cached:
@@ -233,146 +227,6 @@ class Vectors:
             for e in range(1, count):
                 self.counters.touch(array, elements + e)
 
-    # ------------------------------------------------------------------ asynchronous copies
-    def copy_async(
-        self, to: Array, index, source: Array, place, count: int, site, other, values=None
-    ) -> None:
-        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
-
-        Copies that nobody waits for are completed by the hardware when the kernel ends, when
-        nobody can see them any more.
-        """
-        self.needs((8, 0), "an asynchronous copy (cp.async)", site)
-        if to.space != "shared" or source.space != "global":
-            raise typing_error(
-                f"line {self.site(site).line}: an asynchronous copy goes from global to shared "
-                f"memory, not from {source.space} ({source.name}) to {to.space} ({to.name})"
-            )
-        if values is None:
-            values = self.load_vector(source, place, count, other)
-        uniform, varying, bad = self._reach(to, index, count, site, "store")
-        mask = self.active_part(bad)
-        if not mask:
-            return
-        self._count_vector(to, uniform, varying, bad, count, site, "store")
-        values = values if count > 1 else (values,)
-        target = uniform, varying, bad
-        self.copies.append(Copy(to, target, values, mask.active, self.groups, site, self.base))
-        if to.root.shadow is not None:  # traced: from now on these elements may change
-            if to.root.pending is None:
-                to.root.pending = np.zeros(to.root.flat.size, np.int32)
-            for e, value in enumerate(values):
-                elements = self.elements(to, uniform + e, varying)
-                if not self.meets_copy(to, elements, mask, site, "store"):
-                    self.look_for_races(to, elements, mask, site, "store", value)
-                to.root.pending[elements[mask.indices]] = self.base + site + 1
-
-    def commit_copies(self, site: int) -> None:
-        """Close each active thread's group of the copies begun since its last one."""
-        self.needs((8, 0), "a group of asynchronous copies (cp.async)", site)
-        self.groups = self.groups + (self.mask.active if self.mask else 0)
-
-    def wait_copies(self, most: int, site: int) -> None:
-        """Let the copies of the active threads arrive, but not those of their newest groups."""
-        self.needs((8, 0), "waiting for asynchronous copies (cp.async)", site)
-        here, base = self.mask, self.base
-        if not here:
-            return
-        for copy in self.copies:
-            ready = copy.active & here.active & (copy.group < self.groups - most)
-            if ready.any():
-                copy.active = copy.active & ~ready
-                self.mask, self.base = self.inside(ready, self.root), copy.base
-                if copy.array.root.pending is not None:
-                    for e in range(len(copy.values)):
-                        elements = self.elements(copy.array, copy.place[0] + e, copy.place[1])
-                        copy.array.root.pending[elements[self.mask.indices]] = 0
-                self._write(copy.array, copy.place, copy.values, copy.site)
-        self.mask, self.base = here, base
-        self.copies = [copy for copy in self.copies if copy.active.any()]
-
-    # ------------------------------------------------------------------ tensor cores
-    def split_halves(self, x, y, site: int):
-        """Two float32 as two pairs of halves: upper parts, and what they leave."""
-        pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
-        upper = pair.astype(np.float16)
-        lower = (pair - upper.astype(np.float32)).astype(np.float16)
-        both = (np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
-        return tuple(part if part.ndim else part.item() for part in both)
-
-    def round_tf32(self, x, site: int):
-        """float32 with 10 bits of fraction."""
-        self.needs((8, 0), "rounding to TF32", site)
-        rounded = rounded_tf32(np.atleast_1d(np.asarray(x, np.float32)))
-        return rounded if np.ndim(x) else rounded[0]
-
-    def mma_f16_k8(self, c, a, b, site: int):
-        self.needs((7, 5), "the product of tensor cores m16n8k8 in half precision", site)
-        return self._product(c, _halves(self, a), _halves(self, (b,)), site)
-
-    def mma_f16(self, c, a, b, site: int):
-        self.needs((8, 0), "the product of tensor cores m16n8k16 in half precision", site)
-        return self._product(c, _halves(self, a), _halves(self, b), site)
-
-    def mma_tf32(self, c, a, b, site: int):
-        self.needs((8, 0), "the product of tensor cores in TF32", site)
-        left, right = (
-            [cut_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
-            for part in (a, b)
-        )
-        return self._product(c, left, right, site)
-
-    def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
-        """``c + a b`` for each warp: a is 16 x K, b is K x 8.
-
-        ``a[r][:, p]`` is part p of register r of every lane.
-        """
-        self._whole_warps(site)
-        parts, warps = a[0].shape[1], self.lanes // 32
-        depth = len(b) * 4 * parts
-        left = np.zeros((warps, 16, depth), np.float32)
-        right = np.zeros((warps, depth, 8), np.float32)
-        total = np.zeros((warps, 16, 8), np.float32)
-        for r, register in enumerate(a):
-            for p in range(parts):
-                row, column = place_in_a(r, p, parts)
-                left[:, row, column] = register[:, p].reshape(warps, 32)
-        for r, register in enumerate(b):
-            for p in range(parts):
-                row, column = place_in_b(r, p, parts)
-                right[:, row, column] = register[:, p].reshape(warps, 32)
-        for r, value in enumerate(c):
-            row, column = place_in_c(r)
-            total[:, row, column] = _lanes(self, value, np.float32).reshape(warps, 32)
-        total += left @ right
-        sums = (total[:, row, column] for row, column in map(place_in_c, range(4)))
-        return tuple(part.reshape(-1).copy() for part in sums)
-
-    def _whole_warps(self, site: int) -> None:
-        mask = self.mask
-        if mask is self.root and mask.count == self.lanes:
-            return
-        here = mask.active.reshape(-1, 32)
-        torn = np.flatnonzero(here.any(1) & ~here.all(1))
-        if not len(torn):
-            return
-        row = int(torn[0]) * 32
-        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
-        missing = np.flatnonzero((alive & ~mask.active)[row : row + 32])
-        if len(missing):
-            lane, what = row + int(missing[0]), "does not make this call, but its warp does"
-            cure = "let the whole warp make it, outside of the branch"
-        else:
-            lane = row + int(np.flatnonzero(here[torn[0]])[0])
-            what = f"makes this call in a warp of which {int(here[torn[0]].sum())} threads are left"
-            cure = "let no thread return before it, and blocks have a multiple of 32 threads"
-        self.found(
-            "barrier-divergence",
-            f"{what}: a tensor core's product is made by all 32 lanes together; {cure}",
-            site,
-            lane,
-        )
-
     def needs(self, capability: tuple[int, int], what: str, site: int) -> None:
         """Refuse what the simulated GPU has not."""
         gpu = self.launch.gpu
@@ -389,7 +243,7 @@ class Vectors:
 class _Apart:
     """While elements of one access are touched one by one, they are not counted one by one."""
 
-    def __init__(self, threads: Vectors):
+    def __init__(self, threads: Accesses):
         self.threads = threads
 
     def __enter__(self) -> None:
@@ -399,29 +253,211 @@ class _Apart:
         self.threads.counted_apart = False
 
 
-def _lanes(threads: Vectors, value, dtype) -> ndarray:
-    return np.broadcast_to(np.asarray(value, dtype), (threads.lanes,))
+# ---------------------------------------------------------------------- types
+def unfit(name: str, takes: list[str], kinds: tuple) -> str | None:
+    """What is wrong with the arrays and indices of an access of global or shared memory."""
+    for array, index in zip(kinds[::2], kinds[1::2], strict=False):
+        wrong = _unfit(name, array, index)
+        if wrong:
+            return wrong
+    return None
 
 
-def _halves(threads: Vectors, registers: tuple) -> list[ndarray]:
-    """The two halves in each register of each lane, as float32."""
-    return [
-        np.ascontiguousarray(_lanes(threads, value, np.uint32))
-        .view(np.float16)
-        .reshape(-1, 2)
-        .astype(np.float32)
-        for value in registers
-    ]
+def _unfit(name: str, array: Any, index: Any) -> str | None:
+    parts = list(index) if isinstance(index, types.BaseTuple) else [index]
+    if not isinstance(array, types.Array):
+        return f"{name} needs an array, not {array}"
+    if not isinstance(array.dtype, types.Integer | types.Float | Bfloat16):
+        return f"{name} needs an array of integers or floats, not of {array.dtype}"
+    if array.ndim == 0:
+        return f"{name} needs an array with an axis, not one of a single element"
+    if len(parts) != array.ndim or not all(isinstance(part, types.Integer) for part in parts):
+        return (
+            f"{name} of an array with {array.ndim} {'axis' if array.ndim == 1 else 'axes'} needs "
+            f"as many integers as its index, not {index}"
+        )
+    if array.layout == "F" and array.ndim > 1:
+        return f"{name} needs an array whose last axis is contiguous, not one in Fortran's order"
+    bits = array.dtype.bitwidth
+    if name.endswith("_streaming") and bits not in (16, 32, 64):
+        return f"{name} needs elements of 2, 4 or 8 bytes, not of {array.dtype}"
+    if name.endswith("_kept") and bits != 32:
+        return f"{name} needs elements of 4 bytes, not of {array.dtype}"
+    size = count_of(name) * bits // 8
+    if size > WIDEST:
+        return (
+            f"{name} of {array.dtype} is an access of {size} bytes, a GPU makes them of at most "
+            f"{WIDEST}: take fewer elements"
+        )
+    return None
 
 
-def cut_tf32(x: ndarray) -> ndarray:
-    """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32."""
-    bits = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)
-    return np.where(np.isnan(x), np.float32(np.nan), bits.view(np.float32))
+def count_of(name: str) -> int:
+    """Elements of one access, by the function's name."""
+    return next((n for n in (2, 4) if str(n) in name), 1)
 
 
-def rounded_tf32(x: ndarray) -> ndarray:
-    """float32 with 10 bits of fraction: rounded to nearest, ties away from zero (cvt.rna.tf32)."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isnan(x), np.float32(np.nan), rounded)
+def _stored(name: str, array: types.Array, index: types.Type, value: types.Type) -> str | None:
+    if not array.mutable:
+        return f"{name} cannot write to a read-only array"
+    wanted = several(array.dtype, count_of(name))
+    if value != wanted:
+        return f"{name} to an array of {array.dtype} takes {wanted}, not {value}"
+    return None
+
+
+def loads(count: int, cached: str = "") -> Callable:
+    """Declare a load of so many elements."""
+    return instruction(
+        "array index", lambda array, index: several(array.dtype, count), each=unfit,
+        twin=Accesses.load_vector, more=_more(count, cached),
+    )  # fmt: skip
+
+
+def stores(count: int, cached: str = "") -> Callable:
+    """Declare a store of so many elements."""
+    return instruction(
+        "array index value", each=unfit, check=_stored, writes=True, twin=Accesses.store_vector,
+        more=_more(count, cached),
+    )  # fmt: skip
+
+
+def _more(count: int, cached: str) -> dict[str, Any]:
+    return {"count": count, "cached": cached} if cached else {"count": count}
+
+
+# ---------------------------------------------------------------------- code
+def _wide(context, builder, signature, args, count: int) -> tuple[Any, Any, int]:
+    """A pointer to neighbours as one, the type of one, and bytes of all."""
+    kind = signature.args[0].dtype
+    one, size = context.get_data_type(kind), count * kind.bitwidth // 8
+    place = pointer(context, builder, signature, args, 0)
+    wide = one if count == 1 else ir.VectorType(one, count)
+    return builder.bitcast(place, wide.as_pointer()), wide, size
+
+
+def _loader(count: int) -> Callable:
+    def generate(context, builder, signature, args):
+        place, _, size = _wide(context, builder, signature, args, count)
+        value = builder.load(place, align=size)
+        if count == 1:
+            return value
+        parts = [builder.extract_element(value, ir.Constant(WORD, e)) for e in range(count)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+def _storer(count: int) -> Callable:
+    def generate(context, builder, signature, args):
+        place, wide, size = _wide(context, builder, signature, args, count)
+        value = args[2]
+        if count > 1:
+            value = ir.Constant(wide, ir.Undefined)
+            for e in range(count):
+                part = builder.extract_value(args[2], e)
+                value = builder.insert_element(value, part, ir.Constant(WORD, e))
+        builder.store(value, place, align=size)
+        return context.get_dummy_value()
+
+    return generate
+
+
+@loads(1)
+def load(array, index):
+    """``load(array, index)``: one element."""
+    return _loader(1)
+
+
+@loads(2)
+def load2(array, index):
+    """``load2(array, index)``: the element and its right neighbour, as a tuple."""
+    return _loader(2)
+
+
+@loads(4)
+def load4(array, index):
+    """``load4(array, index)``: four neighbouring elements from the index on, as a tuple."""
+    return _loader(4)
+
+
+@stores(1)
+def store(array, index, value):
+    """``store(array, index, value)``: write one element."""
+    return _storer(1)
+
+
+@stores(2)
+def store2(array, index, values):
+    """``store2(array, index, (v0, v1))``: write two neighbouring elements."""
+    return _storer(2)
+
+
+@stores(4)
+def store4(array, index, values):
+    """``store4(array, index, (v0, v1, v2, v3))``: write four neighbouring elements."""
+    return _storer(4)
+
+
+def _global(text: str, count: int, attributes: tuple[str, ...] = ()) -> Ptx:
+    """An access of global memory: <n> is the vector, <numbers> its registers, <address> behind."""
+    writes = text.startswith("st")
+    numbers = ", ".join(f"${e + writes}" for e in range(count))
+    text = text.replace("<n>", f".v{count}" * (count > 1)).replace("<numbers>", f"{{{numbers}}}")
+    text = text.replace("<address>", "[$0]" if writes else f"[${count}]")
+    return Ptx(text, attributes, (GLOBAL,), bits=True)
+
+
+def _streaming_load(array: types.Array, count: int) -> Ptx:
+    """With the cache operator .cs: likely touched once, the first to leave a cache."""
+    text = f"ld.global.cs<n>.b{array.dtype.bitwidth} <numbers>, <address>;"
+    return _global(text, count, ("readonly",))
+
+
+def _streaming_store(array: types.Array, count: int) -> Ptx:
+    return _global(f"st.global.cs<n>.b{array.dtype.bitwidth} <address>, <numbers>;", count)
+
+
+def _kept_load(count: int) -> Ptx:
+    """With the policy that L2 evicts its line last."""
+    text = (
+        "{ .reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
+        "ld.global.L1::evict_last.L2::cache_hint<n>.b32 <numbers>, <address>, policy; }"
+    )
+    return _global(text, count, ("readonly",))
+
+
+@loads(1, "streaming")
+def load_streaming(array, index):
+    """``load_streaming(array, index)``: `load` of what is read once."""
+    return _streaming_load(array, 1)
+
+
+@loads(4, "streaming")
+def load4_streaming(array, index):
+    """``load4_streaming(array, index)``: `load4` of what is read once."""
+    return _streaming_load(array, 4)
+
+
+@loads(1, "kept")
+def load_kept(array, index):
+    """``load_kept(array, index)``: `load` of 4 bytes that L2 shall keep longer than others."""
+    return _kept_load(1)
+
+
+@loads(4, "kept")
+def load4_kept(array, index):
+    """``load4_kept(array, index)``: `load4` of 16 bytes that L2 shall keep longer than others."""
+    return _kept_load(4)
+
+
+@stores(1, "streaming")
+def store_streaming(array, index, value):
+    """``store_streaming(array, index, value)``: `store` of what is not read soon."""
+    return _streaming_store(array, 1)
+
+
+@stores(4, "streaming")
+def store4_streaming(array, index, values):
+    """``store4_streaming(array, index, (v0, v1, v2, v3))``: `store4` of what is not read soon."""
+    return _streaming_store(array, 4)

@@ -1,0 +1,207 @@
+"""Asynchronous copies: from global to shared memory without a register between; needs 8.0.
+
+Before a copied element is touched, the thread that began the copy waits for it, and other threads
+meet it at a barrier after that: all else is a ``race``.
+
+Source: NVIDIA, PTX ISA, "Data movement and conversion instructions": cp.async.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+
+from warpsim.core.memory import Array
+from warpsim.front.names import typing_error
+from warpsim.ptx.instruction import (
+    GENERIC,
+    SHARED,
+    VOID,
+    WORD,
+    Ptx,
+    address,
+    assembly,
+    instruction,
+    u4,
+)
+from warpsim.ptx.memory import Accesses, unfit
+
+ndarray = np.ndarray
+
+
+# ---------------------------------------------------------------------- in the simulator
+@dataclass
+class Copy:
+    """An asynchronous copy under way: what to write where, and the lanes still waiting for it."""
+
+    array: Array
+    place: tuple
+    values: tuple
+    active: ndarray
+    group: Any
+    site: int
+    base: int
+
+
+class AsyncCopies(Accesses):
+    """What the running threads copy asynchronously."""
+
+    def copy_async(
+        self, to: Array, index, source: Array, place, count: int, site, other, values=None
+    ) -> None:
+        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
+
+        Copies that nobody waits for are completed by the hardware when the kernel ends, when
+        nobody can see them any more.
+        """
+        self.needs((8, 0), "an asynchronous copy (cp.async)", site)
+        if to.space != "shared" or source.space != "global":
+            raise typing_error(
+                f"line {self.site(site).line}: an asynchronous copy goes from global to shared "
+                f"memory, not from {source.space} ({source.name}) to {to.space} ({to.name})"
+            )
+        if values is None:
+            values = self.load_vector(source, place, count, other)
+        uniform, varying, bad = self._reach(to, index, count, site, "store")
+        mask = self.active_part(bad)
+        if not mask:
+            return
+        self._count_vector(to, uniform, varying, bad, count, site, "store")
+        values = values if count > 1 else (values,)
+        target = uniform, varying, bad
+        self.copies.append(Copy(to, target, values, mask.active, self.groups, site, self.base))
+        if to.root.shadow is not None:  # traced: from now on these elements may change
+            if to.root.pending is None:
+                to.root.pending = np.zeros(to.root.flat.size, np.int32)
+            for e, value in enumerate(values):
+                elements = self.elements(to, uniform + e, varying)
+                if not self.meets_copy(to, elements, mask, site, "store"):
+                    self.look_for_races(to, elements, mask, site, "store", value)
+                to.root.pending[elements[mask.indices]] = self.base + site + 1
+
+    def commit_copies(self, site: int) -> None:
+        """Close each active thread's group of the copies begun since its last one."""
+        self.needs((8, 0), "a group of asynchronous copies (cp.async)", site)
+        self.groups = self.groups + (self.mask.active if self.mask else 0)
+
+    def wait_copies(self, most: int, site: int) -> None:
+        """Let the copies of the active threads arrive, but not those of their newest groups."""
+        self.needs((8, 0), "waiting for asynchronous copies (cp.async)", site)
+        here, base = self.mask, self.base
+        if not here:
+            return
+        for copy in self.copies:
+            ready = copy.active & here.active & (copy.group < self.groups - most)
+            if ready.any():
+                copy.active = copy.active & ~ready
+                self.mask, self.base = self.inside(ready, self.root), copy.base
+                if copy.array.root.pending is not None:
+                    for e in range(len(copy.values)):
+                        elements = self.elements(copy.array, copy.place[0] + e, copy.place[1])
+                        copy.array.root.pending[elements[self.mask.indices]] = 0
+                self._write(copy.array, copy.place, copy.values, copy.site)
+        self.mask, self.base = here, base
+        self.copies = [copy for copy in self.copies if copy.active.any()]
+
+    def copy8_async(self, to: Array, index, source: Array, place, count, site: int) -> None:
+        """Begin to copy 8 elements of 16 bits: the first ``count`` are read, the others are 0."""
+        self.needs((8, 0), "an asynchronous copy (cp.async)", site)
+        whole = np.broadcast_to(np.asarray(count), (self.lanes,))
+        values = tuple(np.zeros(self.lanes, source.dtype) for _ in range(8))
+        here, last = self.mask, tuple(place[:-1])
+        for most in np.unique(whole[here.indices]).tolist() if here else ():
+            self.mask = self.inside(here.active & (whole == most), here)
+            steps = range(most) if most < 8 else (0,)
+            for e in steps:
+                width = 1 if most < 8 else 8
+                part = self.load_vector(source, (*last, place[-1] + e), width, site)
+                for n, value in enumerate((part,) if width == 1 else part):
+                    np.copyto(values[e + n], value, where=self.mask.active)
+        self.mask = here
+        if here:
+            self.copy_async(to, index, source, place, 8, site, site, values)
+
+
+# ---------------------------------------------------------------------- code
+WAITS_FOR = "wait_copies takes a literal, 0 or more: how many groups of copies may be under way"
+
+
+def _copied(name: str, to: types.Array, index, source: types.Array, place) -> str | None:
+    if not to.mutable:
+        return f"{name} cannot write to a read-only array"
+    if to.dtype != source.dtype or to.dtype.bitwidth != 32:
+        return f"{name} copies elements of 4 bytes of one type, not {source.dtype} to {to.dtype}"
+    return None
+
+
+def copies(count: int) -> Any:
+    """Declare a copy of so many elements of 4 bytes."""
+    return instruction(
+        "array index array index", each=unfit, check=_copied, writes=True,
+        twin=AsyncCopies.copy_async, more={"count": count},
+    )  # fmt: skip
+
+
+@copies(1)
+def copy_async(to, index, source, place):
+    """``copy_async(to, index, source, place)``: begin to copy one element of 4 bytes."""
+    return Ptx("cp.async.ca.shared.global [$0], [$1], 4;", spaces=(SHARED, GENERIC))
+
+
+@copies(4)
+def copy4_async(to, index, source, place):
+    """``copy4_async(to, index, source, place)``: begin to copy four neighbours, 16 bytes."""
+    return Ptx("cp.async.cg.shared.global [$0], [$1], 16;", spaces=(SHARED, GENERIC))
+
+
+def _of_one_type(name: str, to: types.Array, index, source: types.Array, *rest) -> str | None:
+    if to.dtype != source.dtype:
+        return f"{name} copies elements of one type, not {source.dtype} to {to.dtype}"
+    return None
+
+
+@instruction("halves index halves index number", check=_of_one_type, twin=AsyncCopies.copy8_async)
+def copy8_async(to, index, source, place, count):
+    """``copy8_async(to, index, source, place, count)``: begin to copy eight elements of 16 bits.
+
+    Only the first ``count`` are read, the rest of the eight becomes 0. Both places are at multiples
+    of 16 bytes. The copy is waited for as those of `copy_async`.
+    """
+
+    def generate(context, builder, signature, args):
+        source, _ = address(context, builder, signature, args, 2, GENERIC)
+        size = builder.shl(context.cast(builder, args[4], signature.args[4], u4), WORD(1))
+        to = address(context, builder, signature, args, 0)
+        text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+        assembly(builder, VOID, [to, (source, "l"), (size, "r")], text)
+        return context.get_dummy_value()
+
+    return generate
+
+
+@instruction(twin=AsyncCopies.commit_copies)
+def commit_copies():
+    """``commit_copies()``: the copies begun since the last call are one group."""
+    return Ptx("cp.async.commit_group;")
+
+
+def _an_integer(name: str, takes: list[str], kinds: tuple) -> str | None:
+    return None if isinstance(kinds[0], types.Integer) else f"{WAITS_FOR}, not {kinds[0]}"
+
+
+def _not_negative(name: str, most: types.Type) -> str | None:
+    return WAITS_FOR if getattr(most, "literal_value", 0) < 0 else None
+
+
+@instruction("literal", each=_an_integer, check=_not_negative, unknown=WAITS_FOR,
+             twin=AsyncCopies.wait_copies)  # fmt: skip
+def wait_copies(most):
+    """``wait_copies(n)``: wait until at most the newest n groups are under way; n is a literal."""
+    groups = getattr(most, "literal_value", -1)
+    if groups < 0:
+        raise TypingError(WAITS_FOR)
+    return Ptx(f"cp.async.wait_group {groups};")

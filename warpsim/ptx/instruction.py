@@ -1,0 +1,422 @@
+"""How an instruction is declared: once, for Numba's compiler and the simulator.
+
+>>> @instruction("barriers index number", twin=MBarriers.mbarrier_expect, turns=True)
+... def mbarrier_expect(barriers, index, size):
+...     return Ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;")
+
+The words say what it takes, and so what is refused, by both alike. The function gets the types of a
+call's arguments and returns its code: text of PTX, whose operands and constraints follow from the
+same words, or a function that writes LLVM's. The twin is what the running threads of the simulator
+do. Numba asks for an instruction's type when it first compiles a kernel that has it: until then
+numba.cuda is not imported.
+
+Source: Numba, "Extending Numba", ``intrinsic``; LLVM, "Inline Assembler Expressions".
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+
+from warpsim.core.number_types import bfloat16
+from warpsim.front import names
+from warpsim.front.numba_typing import plain
+
+if TYPE_CHECKING:
+    from warpsim.code.emit import Emitter
+    from warpsim.front.expressions import Expressions
+
+f4, i4, u4, u8 = types.float32, types.int32, types.uint32, types.uint64
+FLOAT, BYTE, WORD, LONG = ir.FloatType(), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+VOID = ir.VoidType()
+GENERIC, GLOBAL, SHARED = 0, 1, 3  # address spaces
+LETTERS = {16: "h", 32: "r", 64: "l"}  # of inline PTX, for registers of so many bits
+CONVERGENT = ("convergent",)  # a warp's lanes make it together: it is not moved into a branch
+
+HALVES = (types.float16, bfloat16, types.uint16, types.int16)
+#: Types of the elements of an array that an instruction takes, by what `takes` calls it.
+ELEMENTS = {
+    "array": None, "halves": HALVES, "factor": (types.float16, bfloat16), "barriers": (u8,),
+    "floats": (f4,), "words": (u4,),
+}  # fmt: skip
+TYPES = {
+    "f4": f4, "i4": i4, "u4": u4, "u4x2": types.UniTuple(u4, 2), "u4x4": types.UniTuple(u4, 4),
+    "f4x2": types.UniTuple(f4, 2), "f4x4": types.UniTuple(f4, 4),
+}  # fmt: skip
+#: All instructions, by name.
+INSTRUCTIONS: dict[str, Instruction] = {}
+
+
+def intrinsic(typed: Callable) -> Any:
+    """An intrinsic of Numba-CUDA; of Numba where that is missing, and nothing is compiled."""
+    try:
+        from numba.cuda.extending import intrinsic
+    except ImportError:
+        from numba.extending import intrinsic
+    return intrinsic(typed)
+
+
+class Instruction:
+    """A function that works inside a kernel, on a GPU and in the simulator alike.
+
+    Attributes
+    ----------
+    takes : list of str
+        Its arguments: an array by its key in `ELEMENTS` and ``index`` after it, ``value`` (what is
+        stored), ``number`` (an integer), ``literal``, ``map``, ``corner`` (a row and a column),
+        ``sums`` (of a warpgroup), or a type by its name in `TYPES`.
+    gives : Type, callable or None
+        The type of its result, or what makes it of its arguments' types.
+    """
+
+    def __init__(
+        self, function: Callable, takes: str, gives: Any = None, *,
+        twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
+        turns: bool = False, writes: bool = False, tensor: int = 0, each: Callable | None = None,
+        check: Callable | None = None, unknown: str = "",
+    ):  # fmt: skip
+        functools.update_wrapper(self, function)
+        name = function.__name__
+        self.takes, self.gives = takes.split(), gives
+        self.twin = getattr(twin, "__name__", twin)
+        self.more, self.turns, self.writes, self.tensor = more or {}, turns, writes, tensor
+        self.each, self.check = each or _argument_by_argument, check
+        self.unknown = (
+            unknown or f"{name} takes an integer that is known when the kernel is compiled"
+        )
+        INSTRUCTIONS[name] = self
+        names.register(self, f"pieces.{name}", self.type_of_call)
+
+    def __call__(self, *arguments, **named):
+        raise TypeError(
+            f"{self.__name__} works only inside a kernel, a function decorated with @cuda.jit"
+        )
+
+    def __repr__(self) -> str:
+        return f"<instruction {self.__name__}>"
+
+    # ------------------------------------------------------------------ types
+    def refusal(self, kinds: tuple[types.Type, ...], named: tuple[str, ...] = ()) -> str | None:
+        """What is wrong with the types of a call's arguments, for Numba and the simulator alike.
+
+        Parameters
+        ----------
+        kinds : tuple of Type
+            Of the arguments.
+        named : tuple of str
+            Names of arguments that are given by name.
+        """
+        name, count = self.__name__, len(self.takes)
+        if named:
+            return f"{name} takes its arguments by position, not as {', '.join(named)}="
+        if len(kinds) != count:
+            given = f"{len(kinds)} given" if kinds else "none given"
+            return f"{name} takes {count} argument{'s' * (count != 1)}, {given}"
+        return self.each(name, self.takes, kinds) or self._beyond_types(kinds)
+
+    def _beyond_types(self, kinds: tuple[types.Type, ...]) -> str | None:
+        return self.check(self.__name__, *kinds) if self.check else None
+
+    def result(self, kinds: tuple[types.Type, ...]) -> types.Type:
+        """The type of a call that is not refused."""
+        if self.gives is None or isinstance(self.gives, types.Type):
+            return self.gives or types.none
+        return self.gives(*kinds)
+
+    @functools.cached_property
+    def _numba_type_(self) -> types.Type:
+        """What Numba compiles."""
+        from numba.cuda.descriptor import cuda_target
+
+        context = cuda_target.typing_context
+        made = intrinsic(self._typed())
+        context.refresh()
+        return context.resolve_value_type(made)
+
+    def _typed(self) -> Callable:
+        """The typing function of the intrinsic."""
+        function = self.__wrapped__
+
+        @functools.wraps(function)
+        def typed(typing, *kinds, **named):
+            wrong = self.refusal(tuple(map(types.unliteral, kinds)), tuple(named))
+            if wrong is not None:
+                raise TypingError(wrong)
+            code = function(*kinds)
+            generate = functools.partial(code.generate, self.takes) if type(code) is Ptx else code
+            return self.result(kinds)(*kinds), generate
+
+        own = inspect.signature(function).parameters.values()
+        first = inspect.Parameter("typing", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        typed.__signature__ = inspect.Signature([first, *own])
+        return typed
+
+    # ------------------------------------------------------------------ in the simulator
+    def type_of_call(self, typer: Expressions, node: ast.Call) -> types.Type:
+        """The type of a call, with the types that its operands are converted to noted."""
+        source = typer.source
+        kinds = tuple(plain(typer.expression(argument)) for argument in node.args)
+        wrong = self.refusal(kinds, tuple(str(keyword.arg) for keyword in node.keywords))
+        known = list(kinds)
+        for n, take in enumerate(self.takes if wrong is None else ()):
+            if take == "literal":
+                value = source.static(node.args[n])
+                wrong = wrong or (None if type(value) is int else self.unknown)
+                known[n] = types.literal(value) if type(value) is int else known[n]
+        wrong = wrong or self._beyond_types(tuple(known))
+        if wrong is not None:
+            raise source.refused(node, wrong)
+        if self.writes:
+            typer.check_mutable(node, kinds[0])
+        typer.typing.operands[node] = kinds
+        return self.result(tuple(known))
+
+    def code_of_call(self, emitter: Emitter, node: ast.Call) -> str:
+        """Code of a call in a lane program."""
+        emitter.turns |= self.turns
+        if self.__name__ == "cluster":
+            emitter.cluster = emitter.source.static(node.args[0])
+        if self.twin is None:
+            return "None"
+        indexed = [n for n, take in enumerate(self.takes[1:]) if take == "index"] or [0]
+        site = emitter.site(node, ast.unparse(node.args[indexed[0]]) if node.args else "")
+        codes = [
+            self._operand(emitter, take, argument)
+            for take, argument in zip(self.takes, node.args, strict=True)
+        ]
+        if "factor" in self.takes:
+            factor = emitter.typing.operands[node][self.takes.index("factor")]
+            codes.append(repr(factor.dtype == bfloat16))
+        if self.tensor:
+            emitter.count("tensor", self.tensor)
+        codes += [f"{name}={value!r}" for name, value in self.more.items()]
+        codes.append(f"site={site}")
+        if len(indexed) > 1 and "count" in self.more:  # a copy: where it reads
+            codes.append(f"other={emitter.site(node, ast.unparse(node.args[indexed[1]]))}")
+        return emitter.operation(self.twin, *codes)
+
+    @staticmethod
+    def _operand(emitter: Emitter, take: str, argument: ast.expr) -> str:
+        if take == "literal":
+            return repr(emitter.source.static(argument))
+        if take == "index" and not isinstance(plain(emitter.typing.of[argument]), types.BaseTuple):
+            return f"({emitter.expression(argument)},)"
+        if take in TYPES:
+            return emitter.operand(argument, TYPES[take])
+        return emitter.expression(argument)
+
+
+def instruction(takes: str = "", gives: Any = None, **options: Any) -> Callable:
+    """Declare an instruction.
+
+    Parameters
+    ----------
+    takes, gives
+        As of `Instruction`.
+    twin : function or str, optional
+        Method of the running threads that does it; without one it has no effect there. By name
+        where it is the scheduler's.
+    more : mapping, optional
+        What the method takes beside the arguments.
+    turns : bool
+        Its warps wait for each other, and take turns.
+    writes : bool
+        It writes to its first argument.
+    tensor : int
+        Operations of tensor cores a lane.
+    each : callable, optional
+        ``each(name, takes, kinds)``: what is wrong with the arguments' types, one by one.
+    check : callable, optional
+        ``check(name, *kinds)``: what else is wrong; literals have their value in the simulator.
+    unknown : str, optional
+        What is said of a literal that is none.
+    """
+    return lambda function: Instruction(function, takes, gives, **options)
+
+
+def several(kind: types.Type, count: int) -> types.Type:
+    """The type of so many numbers: one by itself, more as a tuple."""
+    return kind if count == 1 else types.UniTuple(kind, count)
+
+
+def _argument_by_argument(name: str, takes: list[str], kinds: tuple) -> str | None:
+    for place, (take, kind) in enumerate(zip(takes, kinds, strict=True)):
+        wrong = _unfit(take, kind, kinds[place - 1])
+        if wrong:
+            return f"argument {place + 1} of {name} is {wrong}, not {kind}"
+    return None
+
+
+def _unfit(take: str, kind: Any, before: Any) -> str | None:
+    """What an argument should be, if it is not."""
+    if take in ELEMENTS:
+        wanted = ELEMENTS[take]
+        fits = isinstance(kind, types.Array) and kind.ndim > 0
+        fits = fits and (wanted is None or kind.dtype in wanted)
+        named = f" of {' or '.join(map(str, wanted))}" if wanted else ""
+        return None if fits else f"an array{named}"
+    if take == "index":
+        parts = list(kind) if isinstance(kind, types.BaseTuple) else [kind]
+        whole = all(isinstance(part, types.Integer) for part in parts)
+        fits = whole and len(parts) == before.ndim
+        return None if fits else f"an index, {before.ndim} integer{'s' * (before.ndim > 1)}"
+    if take == "map":
+        return None if hasattr(kind, "box") else "a TensorMap, the kernel's own argument"
+    if take == "corner":
+        fits = isinstance(kind, types.BaseTuple) and len(kind) == 2
+        fits = fits and all(isinstance(part, types.Integer) for part in kind)
+        return None if fits else "a tuple (row, column) of integers"
+    if take == "sums":
+        fits = isinstance(kind, types.UniTuple) and kind.dtype == f4
+        fits = fits and len(kind) % 4 == 0 and 4 <= len(kind) <= 128
+        return None if fits else "the sums of a warpgroup, such as wgmma_zeros(128)"
+    if take in ("number", "literal"):
+        return None if isinstance(kind, types.Integer | types.Boolean) else "an integer"
+    return None if kind == TYPES[take] else str(TYPES[take])
+
+
+# ---------------------------------------------------------------------- while Numba compiles
+def capability() -> tuple[int, int]:
+    """The compute capability that is compiled for; (0, 0) if nothing is."""
+    from numba.core.targetconfig import ConfigStack
+
+    found = getattr(ConfigStack().top_or_none(), "compute_capability", None) or (0, 0)
+    return found[0], found[1]
+
+
+def needs_hopper(name: str) -> None:
+    """Refuse a GPU without the instruction; in the simulator none is compiled."""
+    here = capability()
+    if here not in ((0, 0), (9, 0)):
+        raise TypingError(
+            f"{name} is an instruction of compute capability 9.0 (H100, H200): choose a method for "
+            f"{here[0]}.{here[1]}"
+        )
+
+
+def literal(name: str, value: Any, low: int, high: int, step: int = 1) -> int:
+    """The value of a literal's type, if it is one of these."""
+    number = getattr(value, "literal_value", None)
+    if number is None or not low <= number <= high or number % step:
+        raise TypingError(f"{name} takes a literal from {low} to {high}, in steps of {step}")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class Ptx:
+    """Text of PTX: $0 and on are the numbers of the result, operands in their order follow.
+
+    Attributes
+    ----------
+    text : str
+    attributes : tuple of str
+        LLVM's, of the call. What has no result may write to memory; with ``readonly`` it reads what
+        may change, so that it is neither left out nor moved across what writes.
+    spaces : tuple of int
+        Address spaces of its arrays' elements.
+    bits : bool
+        Numbers are moved as bits, whatever their type is.
+    """
+
+    text: str
+    attributes: tuple[str, ...] = ()
+    spaces: tuple[int, ...] = (SHARED, SHARED)
+    bits: bool = False
+
+    def generate(self, takes: list[str], context, builder, signature, args) -> Any:
+        """Write the instruction."""
+        given, spaces = [], iter(self.spaces)
+        for n, take in enumerate(takes):
+            kind, value = signature.args[n], args[n]
+            if take in ELEMENTS:
+                given.append(address(context, builder, signature, args, n, next(spaces)))
+            elif take == "number":
+                given.append((context.cast(builder, value, kind, u4), "r"))
+            elif take == "map":
+                given.append((value, "l"))
+            elif take == "corner":  # the instructions take column and row
+                parts = zip(cgutils.unpack_tuple(builder, value), kind, strict=True)
+                given += [(context.cast(builder, *one, i4), "r") for one in reversed(list(parts))]
+            elif take not in ("index", "literal"):
+                parts = [value]
+                if isinstance(kind, types.BaseTuple):
+                    parts = cgutils.unpack_tuple(builder, value)
+                dtype = getattr(kind, "dtype", kind)
+                register, letter = self._register(context, dtype)
+                given += [(builder.bitcast(part, register), letter) for part in parts]
+        result = signature.return_type
+        if result == types.none:
+            assembly(builder, VOID, given, self.text, attributes=self.attributes)
+            return context.get_dummy_value()
+        count = len(result) if isinstance(result, types.BaseTuple) else 1
+        dtype = getattr(result, "dtype", result)
+        register, letter = self._register(context, dtype)
+        made = register if count == 1 else ir.LiteralStructType([register] * count)
+        output = ",".join([f"={letter}"] * count)
+        out = assembly(builder, made, given, self.text, output, self.attributes)
+        parts = [out] if count == 1 else [builder.extract_value(out, e) for e in range(count)]
+        parts = [builder.bitcast(part, context.get_data_type(dtype)) for part in parts]
+        return parts[0] if count == 1 else context.make_tuple(builder, result, parts)
+
+    def _register(self, context: Any, dtype: types.Type) -> tuple[Any, str]:
+        """The register of a number, LLVM's type and a constraint's letter."""
+        if dtype == f4 and not self.bits:
+            return FLOAT, "f"
+        return ir.IntType(dtype.bitwidth), LETTERS[dtype.bitwidth]
+
+
+def assembly(
+    builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=()
+):
+    """Insert a text of PTX; ``arguments`` are (value, constraint) pairs, the rest as of `Ptx`."""
+    kinds = [value.type for value, _ in arguments]
+    constraints = ",".join(part for part in (output, *(c for _, c in arguments)) if part)
+    if not output:
+        constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
+    code = ir.InlineAsm(
+        ir.FunctionType(result, kinds), text, constraints,
+        side_effect=not output or "readonly" in attributes,
+    )  # fmt: skip
+    return builder.call(code, [value for value, _ in arguments], attrs=attributes)
+
+
+def pointer(context, builder, signature, args, n: int) -> Any:
+    """Pointer to the bytes of ``args[n][args[n + 1]]``."""
+    array_type, index_type = signature.args[n : n + 2]
+    view = context.make_array(array_type)(context, builder, args[n])
+    strides = cgutils.unpack_tuple(builder, view.strides, array_type.ndim)
+    if isinstance(index_type, types.BaseTuple):
+        kinds = list(index_type)
+        parts = [builder.extract_value(args[n + 1], axis) for axis in range(len(kinds))]
+    else:
+        kinds, parts = [index_type], [args[n + 1]]
+    parts = [
+        context.cast(builder, part, kind, types.intp)
+        for part, kind in zip(parts, kinds, strict=True)
+    ]
+    found = builder.bitcast(view.data, BYTE.as_pointer())
+    for part, stride in zip(parts[:-1], strides, strict=False):
+        found = builder.gep(found, [builder.mul(part, stride)])
+    size = ir.Constant(LONG, array_type.dtype.bitwidth // 8)
+    return builder.gep(found, [builder.mul(parts[-1], size)])
+
+
+def address(context, builder, signature, args, n: int, space: int = SHARED) -> tuple[Any, str]:
+    """The address of ``args[n][args[n + 1]]`` and its constraint; 32 bits in shared memory."""
+    found = pointer(context, builder, signature, args, n)
+    if space != GENERIC:
+        found = builder.addrspacecast(found, ir.PointerType(BYTE, space))
+    return (
+        (builder.ptrtoint(found, WORD), "r")
+        if space == SHARED
+        else (builder.ptrtoint(found, LONG), "l")
+    )

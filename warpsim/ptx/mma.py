@@ -1,0 +1,405 @@
+"""Products of tensor cores by a warp, and what brings 16-bit matrices to its registers.
+
+==============================  =================================================================
+`mma_f16`, `mma_f16_k8`         c + a b of float16, of depth 16 and 8 (8.0, 7.5)
+`mma_bf16`, `mma_tf32`          the same of bfloat16 and of TF32 (8.0)
+`ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
+`stmatrix4`                     registers to shared memory, not transposed (9.0)
+`pack_f16`, `pack_bf16`         two float32 to the two halves of a register
+`unpack_f16`, `unpack_bf16`     the two halves of a register to two float32
+`split_halves`                  two float32 as two pairs of float16: upper and lower parts
+`round_tf32`                    a float32 rounded to TF32, 10 bits of fraction (8.0)
+==============================  =================================================================
+
+All 32 lanes of a warp take part in mma, ldmatrix and stmatrix. A product m16n8 is c (16 x 8) + a
+(16 x depth) b (depth x 8); a register holds `parts` neighbours, 2 of 16 bits or 1 of 32. Of lane l
+the group is l // 4, the place in it l % 4. Lane 8 i + r gives ldmatrix the start of row r of matrix
+i: ``array[index]`` is the first of 8 neighbours, at a multiple of 16 bytes.
+
+The simulator computes a product in float32 from the exact values of its operands; hardware adds the
+terms of one product in another order and cuts bits off below the largest, so the last bits differ.
+Source: NVIDIA, PTX ISA, "Warp-level matrix instructions": ldmatrix, stmatrix, mma, "Matrix
+Fragments for mma.m16n8k16 with floating point type" and for m16n8k8; cvt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from warpsim.core.memory import Array
+from warpsim.front.names import typing_error
+from warpsim.ptx.instruction import CONVERGENT, FLOAT, TYPES, WORD, Ptx, assembly, instruction
+from warpsim.ptx.memory import Accesses
+
+ndarray = np.ndarray
+LANE = np.arange(32)
+GROUP, IN_GROUP = LANE >> 2, LANE & 3
+Places = tuple[np.ndarray, np.ndarray]
+
+
+def place_in_a(register: int, part: int = 0, parts: int = 2) -> Places:
+    """Row and column, of each lane, of a part of a register of a."""
+    column = (register // 2) * 4 * parts + IN_GROUP * parts + part
+    return GROUP + 8 * (register % 2), column
+
+
+def place_in_b(register: int, part: int = 0, parts: int = 2) -> Places:
+    """Row and column, of each lane, of a part of a register of b."""
+    return register * 4 * parts + IN_GROUP * parts + part, GROUP
+
+
+def place_in_c(register: int) -> Places:
+    """Row and column, of each lane, of a sum."""
+    return GROUP + 8 * (register // 2), 2 * IN_GROUP + register % 2
+
+
+# ---------------------------------------------------------------------- in the simulator
+def widened(bits: ndarray, bfloat: bool) -> ndarray:
+    """16 bits as float32: those of a float16 or of a bfloat16."""
+    if bfloat:
+        return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
+    return np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
+
+
+def rounded_bfloat(x: ndarray) -> ndarray:
+    """The bits of float32 rounded to bfloat16: to nearest, ties to even (cvt.rn.bf16.f32)."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    nearest = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), nearest).astype(np.uint16)
+
+
+def cut_tf32(x: ndarray) -> ndarray:
+    """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32."""
+    bits = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(x), np.float32(np.nan), bits.view(np.float32))
+
+
+def rounded_tf32(x: ndarray) -> ndarray:
+    """float32 with 10 bits of fraction: rounded to nearest, ties away from zero (cvt.rna.tf32)."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded)
+
+
+class TensorCores(Accesses):
+    """What the running threads do with matrices in the registers of a warp."""
+
+    def split_halves(self, x, y, site: int):
+        """Two float32 as two pairs of halves: upper parts, and what they leave."""
+        pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
+        upper = pair.astype(np.float16)
+        lower = (pair - upper.astype(np.float32)).astype(np.float16)
+        both = (np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
+        return tuple(part if part.ndim else part.item() for part in both)
+
+    def round_tf32(self, x, site: int):
+        """float32 with 10 bits of fraction."""
+        self.needs((8, 0), "rounding to TF32", site)
+        rounded = rounded_tf32(np.atleast_1d(np.asarray(x, np.float32)))
+        return rounded if np.ndim(x) else rounded[0]
+
+    def mma_f16_k8(self, c, a, b, site: int):
+        self.needs((7, 5), "the product of tensor cores m16n8k8 in half precision", site)
+        return self._product(c, self.pairs(a), self.pairs((b,)), site)
+
+    def mma_f16(self, c, a, b, site: int):
+        self.needs((8, 0), "the product of tensor cores m16n8k16 in half precision", site)
+        return self._product(c, self.pairs(a), self.pairs(b), site)
+
+    def mma_tf32(self, c, a, b, site: int):
+        self.needs((8, 0), "the product of tensor cores in TF32", site)
+        left, right = (
+            [cut_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
+            for part in (a, b)
+        )
+        return self._product(c, left, right, site)
+
+    def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
+        """``c + a b`` for each warp: a is 16 x K, b is K x 8.
+
+        ``a[r][:, p]`` is part p of register r of every lane.
+        """
+        self.whole_warps(site)
+        parts, warps = a[0].shape[1], self.lanes // 32
+        depth = len(b) * 4 * parts
+        left = np.zeros((warps, 16, depth), np.float32)
+        right = np.zeros((warps, depth, 8), np.float32)
+        total = np.zeros((warps, 16, 8), np.float32)
+        for r, register in enumerate(a):
+            for p in range(parts):
+                row, column = place_in_a(r, p, parts)
+                left[:, row, column] = register[:, p].reshape(warps, 32)
+        for r, register in enumerate(b):
+            for p in range(parts):
+                row, column = place_in_b(r, p, parts)
+                right[:, row, column] = register[:, p].reshape(warps, 32)
+        for r, value in enumerate(c):
+            row, column = place_in_c(r)
+            total[:, row, column] = _lanes(self, value, np.float32).reshape(warps, 32)
+        total += left @ right
+        sums = (total[:, row, column] for row, column in map(place_in_c, range(4)))
+        return tuple(part.reshape(-1).copy() for part in sums)
+
+    def whole_warps(self, site: int) -> None:
+        mask = self.mask
+        if mask is self.root and mask.count == self.lanes:
+            return
+        here = mask.active.reshape(-1, 32)
+        torn = np.flatnonzero(here.any(1) & ~here.all(1))
+        if not len(torn):
+            return
+        row = int(torn[0]) * 32
+        alive = self.root.active if self.exited is None else self.root.active & ~self.exited
+        missing = np.flatnonzero((alive & ~mask.active)[row : row + 32])
+        if len(missing):
+            lane, what = row + int(missing[0]), "does not make this call, but its warp does"
+            cure = "let the whole warp make it, outside of the branch"
+        else:
+            lane = row + int(np.flatnonzero(here[torn[0]])[0])
+            what = f"makes this call in a warp of which {int(here[torn[0]].sum())} threads are left"
+            cure = "let no thread return before it, and blocks have a multiple of 32 threads"
+        self.found(
+            "barrier-divergence",
+            f"{what}: a tensor core's product is made by all 32 lanes together; {cure}",
+            site,
+            lane,
+        )
+
+    def ldmatrix(self, array: Array, index: tuple, transposed: bool, site: int):
+        """Four matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""
+        self.needs((7, 5), "ldmatrix", site)
+        self._shared_rows(array, "ldmatrix", site)
+        values = self.load_vector(array, index, 8, site) if self.mask else (0,) * 8
+        rows = np.stack([np.broadcast_to(value, (self.lanes,)) for value in values], axis=-1)
+        matrices = rows.astype(array.dtype, copy=False).view(np.uint16).reshape(-1, 4, 8, 8)
+        if transposed:
+            matrices = matrices.swapaxes(2, 3)
+        words = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 4, 32)
+        return tuple(words[:, number].reshape(-1).copy() for number in range(4))
+
+    def stmatrix(self, array: Array, index: tuple, values, site: int):
+        """Write four 8 x 8 matrices, as `ldmatrix` reads them."""
+        self.needs((9, 0), "stmatrix", site)
+        self._shared_rows(array, "stmatrix", site)
+        words = np.zeros((self.lanes // 32, 4, 32), np.uint32)
+        for number, value in enumerate(values):
+            words[:, number] = np.broadcast_to(np.asarray(value, np.uint32), (self.lanes,)).reshape(
+                -1, 32
+            )
+        rows = words.view(np.uint16).reshape(-1, 8).view(array.dtype)
+        if self.mask:
+            self.store_vector(array, index, tuple(rows.T.copy()), 8, site)
+
+    def _shared_rows(self, array: Array, name: str, site: int) -> None:
+        if array.space != "shared":
+            raise typing_error(
+                f"line {self.site(site).line}: {name} takes an array in shared memory, and "
+                f"{array.name} is in {array.space} memory"
+            )
+        self.whole_warps(site)
+
+    def mma_bf16(self, c, a, b, site: int):
+        """As `mma_f16`, of bfloat16."""
+        self.needs((8, 0), "the product of tensor cores m16n8k16 in bfloat16", site)
+        return self._product(c, self.pairs(a, True), self.pairs(b, True), site)
+
+    def pairs(self, registers: tuple, bfloat: bool = False) -> list[ndarray]:
+        return [self.pair(register, bfloat) for register in registers]
+
+    def pair(self, word, bfloat: bool) -> ndarray:
+        """The two parts of a register of each lane, as float32: (lanes, 2)."""
+        words = np.broadcast_to(np.asarray(word, np.uint32), (self.lanes,))
+        return widened(np.ascontiguousarray(words).view(np.uint16), bfloat).reshape(-1, 2)
+
+    def pack_f16(self, x, y, site: int):
+        return self._packed(x, y, lambda v: v.astype(np.float16).view(np.uint16))
+
+    def pack_bf16(self, x, y, site: int):
+        self.needs((8, 0), "rounding to bfloat16", site)
+        return self._packed(x, y, rounded_bfloat)
+
+    @staticmethod
+    def _packed(x, y, rounded):
+        pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
+        words = np.ascontiguousarray(rounded(pair)).view(np.uint32)[..., 0]
+        return words if words.ndim else words.item()
+
+    def unpack_f16(self, word, site: int):
+        return tuple(self.pair(word, False).T)
+
+    def unpack_bf16(self, word, site: int):
+        return tuple(self.pair(word, True).T)
+
+
+def _lanes(threads: TensorCores, value, dtype) -> ndarray:
+    return np.broadcast_to(np.asarray(value, dtype), (threads.lanes,))
+
+
+# ---------------------------------------------------------------------- products
+def _all_types(name: str, takes: list[str], kinds: tuple) -> str | None:
+    """Refuse what are not these types, all at once."""
+    wanted = tuple(TYPES[take] for take in takes)
+    if kinds == wanted:
+        return None
+    spelled = [", ".join(map(str, some)) for some in (wanted, kinds)]
+    return f"{name} takes ({spelled[0]}), given ({spelled[1]})"
+
+
+def _product(shape: str) -> Callable:
+    """Code of a product; the text takes a and b as words, then c."""
+
+    def generate(context, builder, signature, args):
+        c, a, b = (
+            cgutils.unpack_tuple(builder, value) if isinstance(kind, types.BaseTuple) else [value]
+            for kind, value in zip(signature.args, args, strict=True)
+        )
+        a, b = ([builder.bitcast(value, WORD) for value in part] for part in (a, b))
+        places = [f"${4 + n}" for n in range(len(a) + len(b) + 4)]
+        lists = places[: len(a)], places[len(a) : len(a) + len(b)], places[-4:]
+        operands = ", ".join("{" + ", ".join(part) + "}" for part in lists)
+        given = [(value, "r") for value in (*a, *b)] + [(value, "f") for value in c]
+        text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {operands};"
+        made = ir.LiteralStructType([FLOAT] * 4)
+        out = assembly(builder, made, given, text, "=f,=f,=f,=f", CONVERGENT)
+        parts = [builder.extract_value(out, e) for e in range(4)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+F4X4 = TYPES["f4x4"]
+
+
+@instruction("f4x4 u4x4 u4x2", F4X4, each=_all_types, tensor=128, twin=TensorCores.mma_f16)
+def mma_f16(c, a, b):
+    """``mma_f16(c, a, b)``: c + a b, 16 x 8 from 16 x 16 and 16 x 8 float16; needs 8.0.
+
+    Lane l has g = l // 4 and q = l % 4. c: four float32, rows g, g, g + 8, g + 8, columns 2q,
+    2q + 1, 2q, 2q + 1. a: four uint32 of two float16, rows g, g + 8, g, g + 8, columns 2q and
+    2q + 1, in the last two 8 more. b: two, rows 2q and 2q + 1, then 8 more, column g.
+    """
+    return _product("m16n8k16.row.col.f32.f16.f16.f32")
+
+
+@instruction("f4x4 u4x2 u4", F4X4, each=_all_types, tensor=64, twin=TensorCores.mma_f16_k8)
+def mma_f16_k8(c, a, b):
+    """``mma_f16_k8(c, a, b)``: c + a b, 16 x 8 from 16 x 8 and 8 x 8 float16; needs 7.5.
+
+    As `mma_f16` with the first two registers of a and the first, no tuple, of b.
+    """
+    return _product("m16n8k8.row.col.f32.f16.f16.f32")
+
+
+@instruction("f4x4 f4x4 f4x2", F4X4, each=_all_types, tensor=64, twin=TensorCores.mma_tf32)
+def mma_tf32(c, a, b):
+    """``mma_tf32(c, a, b)``: c + a b, 16 x 8 from 16 x 8 and 8 x 8 float32; needs 8.0.
+
+    The factors are cut to TF32, 10 bits of fraction: `round_tf32` them before. c as for `mma_f16`.
+    a: four float32, rows g, g + 8, g, g + 8, columns q, q, q + 4, q + 4. b: two, rows q and q + 4,
+    column g.
+    """
+    return _product("m16n8k8.row.col.f32.tf32.tf32.f32")
+
+
+@instruction("f4x4 u4x4 u4x2", F4X4, tensor=128, twin=TensorCores.mma_bf16)
+def mma_bf16(c, a, b):
+    """``mma_bf16(c, a, b)``: c + a b as `mma_f16`, of bfloat16; needs 8.0."""
+    return _product("m16n8k16.row.col.f32.bf16.bf16.f32")
+
+
+# ---------------------------------------------------------------------- ldmatrix, stmatrix
+def _ldmatrix(trans: str) -> Ptx:
+    text = f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    return Ptx(text, ("readonly", *CONVERGENT))
+
+
+@instruction("halves index", TYPES["u4x4"], twin=TensorCores.ldmatrix, more={"transposed": False})
+def ldmatrix4(array, index):
+    """``ldmatrix4(array, index)``: four matrices of 8 x 8; see above.
+
+    Lane l gets elements 2 (l % 4) and the next one of row l // 4, the first in the lower 16 bits.
+    """
+    return _ldmatrix("")
+
+
+@instruction("halves index", TYPES["u4x4"], twin=TensorCores.ldmatrix, more={"transposed": True})
+def ldmatrix4_trans(array, index):
+    """``ldmatrix4_trans(array, index)``: as `ldmatrix4`, of column l // 4 for lane l."""
+    return _ldmatrix(".trans")
+
+
+@instruction("halves index u4x4", twin=TensorCores.stmatrix)
+def stmatrix4(array, index, x):
+    """``stmatrix4(array, index, x)``: write four matrices of 8 x 8, as `ldmatrix4` reads them."""
+    text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+    return Ptx(text, CONVERGENT)
+
+
+# ---------------------------------------------------------------------- numbers of other types
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_f16)
+def pack_f16(x, y):
+    """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
+    return Ptx("cvt.rn.f16x2.f32 $0, $2, $1;")
+
+
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_bf16)
+def pack_bf16(x, y):
+    """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
+    return Ptx("cvt.rn.bf16x2.f32 $0, $2, $1;")
+
+
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_f16)
+def unpack_f16(word):
+    """``x, y = unpack_f16(word)``: the two float16 of a register as float32."""
+    return Ptx("{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }")
+
+
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_bf16)
+def unpack_bf16(word):
+    """``x, y = unpack_bf16(word)``: the two bfloat16 of a register as float32."""
+    return Ptx(
+        "{ .reg .b32 l, h; shl.b32 l, $2, 16; and.b32 h, $2, 0xffff0000; "
+        "mov.b32 $0, l; mov.b32 $1, h; }"
+    )
+
+
+@instruction("f4 f4", TYPES["u4x2"], each=_all_types, twin=TensorCores.split_halves)
+def split_halves(x, y):
+    """``upper, lower = split_halves(x, y)``: x and y as sums of two float16 each.
+
+    ``upper`` holds x and y rounded to float16, ``lower`` what that leaves, rounded; each is a
+    uint32 with x's part in its lower 16 bits. Together they keep 22 of float32's 24 bits of numbers
+    from 1/4 to 65,504 in magnitude; of smaller ones all to 2^-25, half of the smallest float16.
+    """
+
+    def generate(context, builder, signature, args):
+        upper = _pair(builder, *args)
+        rest = []
+        for e, value in enumerate(args):
+            half = builder.extract_element(upper, ir.Constant(WORD, e))
+            rest.append(builder.fsub(value, builder.fpext(half, FLOAT)))
+        parts = [builder.bitcast(pair, WORD) for pair in (upper, _pair(builder, *rest))]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+def _pair(builder, x, y) -> Any:
+    """Two float32, rounded to halves, side by side."""
+    value = ir.Constant(ir.VectorType(ir.HalfType(), 2), ir.Undefined)
+    for e, part in enumerate((x, y)):
+        half = builder.fptrunc(part, ir.HalfType())
+        value = builder.insert_element(value, half, ir.Constant(WORD, e))
+    return value
+
+
+@instruction("f4", TYPES["f4"], each=_all_types, twin=TensorCores.round_tf32)
+def round_tf32(x):
+    """``round_tf32(x)``: x with 10 bits of fraction, rounded to nearest, ties away from zero."""
+    return Ptx("cvt.rna.tf32.f32 $0, $1;", bits=True)

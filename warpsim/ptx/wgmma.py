@@ -1,0 +1,474 @@
+"""Products of warpgroups, four warps, whose factors come from shared memory; all need 9.0.
+
+==================================  =============================================================
+`wgmma_zeros`                       sums to begin with, in the registers of a warpgroup
+`wgmma_nt`, `wgmma_nn`, `wgmma_tn`  begin sums + a b, 64 x n, 64 deep, from shared memory
+`wgmma_rn`                          the same of 64 columns; a is in registers
+`wgmma_wait`, `wgmma_sums`          wait for such products; wait for all, and have the sums
+`unpack`                            the sums as a local array
+==================================  =============================================================
+
+A box is 64 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the
+chunks of 16 bytes of its row r lie at chunk ^ (r % 8), so a column of chunks meets each bank once,
+too. TMA writes boxes like that (`warpsim.ptx.TensorMap`), and wgmma reads them.
+
+Sums of a warpgroup, threads 128 w to 128 w + 127: ``sums[4 j + e]`` of lane l of its warp v is row
+16 v + l // 4 + 8 (e // 2), column 8 j + 2 (l % 4) + e % 2. The registers of a factor are those of
+`mma_f16`: for 16 deep four words, and with s the sums of a product of 64 rows, those are
+
+>>> words[4 * j] = pack_f16(s[8 * j], s[8 * j + 1])              # row l // 4
+>>> words[4 * j + 1] = pack_f16(s[8 * j + 2], s[8 * j + 3])      # eight rows below
+>>> words[4 * j + 2] = pack_f16(s[8 * j + 4], s[8 * j + 5])      # eight columns to the right
+>>> words[4 * j + 3] = pack_f16(s[8 * j + 6], s[8 * j + 7])
+
+So no element moves to another lane, and none through memory.
+
+The simulator multiplies where a product is waited for: a kernel that waits rightly cannot tell the
+difference; one that does not gets what was there before, and a finding.
+Source: NVIDIA, PTX ISA, "Asynchronous warpgroup level matrix instructions", "Register Fragments for
+wgmma.mma_async.m64nNk16", "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from warpsim.core.memory import Array
+from warpsim.core.number_types import bfloat16
+from warpsim.ptx.clusters import Clusters
+from warpsim.ptx.instruction import (
+    CONVERGENT,
+    FLOAT,
+    LONG,
+    WORD,
+    Ptx,
+    address,
+    f4,
+    instruction,
+    literal,
+    needs_hopper,
+    u4,
+)
+from warpsim.ptx.mbarrier import HOPPER
+from warpsim.ptx.mma import place_in_a, widened
+from warpsim.ptx.tma import Store, Tma, swizzled
+
+ndarray = np.ndarray
+DEPTH = 64  # of one call of wgmma_nt and its like: four instructions of 16
+BOX = 64 * 128  # bytes of 64 rows of a box
+
+
+# ---------------------------------------------------------------------- in the simulator
+def chunks_of(start: int, first: int, rows: int, turned: bool) -> ndarray:
+    """Numbers of the chunks of 16 bytes of some rows of an operand, 64 deep; all is swizzled.
+
+    Parameters
+    ----------
+    start : int
+        The operand's first byte.
+    first, rows : int
+    turned : bool
+        Whether neighbours lie along the rows' numbers (MN-major), in boxes of 64, not the depth.
+
+    Returns
+    -------
+    ndarray of int, (rows, 8) or, turned, (64, rows // 8)
+    """
+    return (start >> 4) + _chunks(first, rows, turned)
+
+
+@lru_cache(maxsize=64)
+def _chunks(first: int, rows: int, turned: bool) -> ndarray:
+    if not turned:
+        return swizzled(128 * np.arange(first, first + rows)[:, None] + 16 * np.arange(8)) >> 4
+    along = 2 * np.arange(first, first + rows, 8)
+    return swizzled(128 * np.arange(64)[:, None] + along // 128 * BOX + along % 128) >> 4
+
+
+def taken(memory: ndarray, chunks: ndarray, turned: bool) -> ndarray:
+    """An operand as a matrix of uint16, (rows, 64)."""
+    matrix = memory.reshape(-1, 16)[chunks].view(np.uint16).reshape(len(chunks), -1)
+    return matrix.T if turned else matrix
+
+
+def matrix_of(registers: ndarray) -> ndarray:
+    """A warp's 16 rows of sums from its registers, (N / 2, 32)."""
+    split = registers.reshape(-1, 2, 2, 8, 4)  # eight columns, half, neighbour, row, pair
+    return split.transpose(1, 3, 0, 4, 2).reshape(16, -1)
+
+
+def registers_of(matrix: ndarray) -> ndarray:
+    """The registers, (N / 2, 32), of a warp's 16 rows."""
+    split = matrix.reshape(2, 8, -1, 4, 2)
+    return split.transpose(2, 0, 4, 1, 3).reshape(-1, 32)
+
+
+class Sums:
+    """What any threads do with the sums of a warpgroup."""
+
+    def unpack_sums(self, array: Array, values: tuple, site: int) -> None:
+        """All elements of a tuple into a local array."""
+        for number, value in enumerate(values):
+            self.store(array, (number,), value, site)
+
+    def wgmma_zeros(self, columns: int, site: int) -> tuple:
+        return (np.float32(0),) * (columns // 2)
+
+
+class Product(NamedTuple):
+    """This warp's 16 rows of a wgmma product under way."""
+
+    left: ndarray | None  # the first factor, if it came in registers
+    operands: list[tuple[ndarray, bool]]  # chunks in shared memory, transposed or not
+    bfloat: bool
+    inputs: tuple | None  # sums to add to
+    outputs: tuple[ndarray, ...]
+    step: int
+
+
+class Hopper(Tma, Clusters, Sums):
+    """What the lane program of one warp does with Hopper's instructions."""
+
+    def start_hopper(self) -> None:
+        self.warp = (self.geometry.start % self.padded) // 32
+        self.multiplying = self._agent(f"a product (wgmma) of warp {self.warp}")
+        self.storing = self._agent("a TMA store")
+        self.products: list[Product] = []
+        self.stores: list[Store] = []
+        self.store_groups = self.made = 0
+
+    def wgmma(
+        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_turned, b_turned, site
+    ) -> tuple:
+        """Begin a product of depth 64 by a warpgroup; this warp makes 16 of its 64 rows.
+
+        The sums given back hold nothing before the product is waited for.
+        """
+        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
+        columns = 2 * len(sums)
+        outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
+        if not self.mask:
+            return outputs
+        self.whole_warps(site)
+        starts = [
+            self._tile(array, index, 128 * rows, 1024, "multiplies", site)
+            for array, index, rows in ((a, a_index, 64), (b, b_index, columns))
+        ]
+        if None in starts:
+            return outputs
+        self._together((*starts, columns), site)
+        operands = (
+            (a, chunks_of(starts[0], 16 * (self.warp % 4), 16, a_turned), a_turned),
+            (b, chunks_of(starts[1], 0, columns, b_turned), b_turned),
+        )
+        return self._begin(sums, None, operands, outputs, 64, keep, bfloat, site)
+
+    def wgmma_rn(self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site) -> tuple:
+        """The same of 64 columns, so deep; its first factor is in registers, four for 16 deep."""
+        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
+        outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
+        if not self.mask:
+            return outputs
+        self.whole_warps(site)
+        start = self._tile(b, b_index, 128 * depth, 1024, "multiplies", site)
+        if start is None:
+            return outputs
+        self._together((start, depth), site)
+        left = np.empty((16, depth), np.float32)
+        for number in range(depth // 4):
+            pair = self.pair(self.load(words, (number,), site), bfloat)
+            for part in range(2):
+                row, column = place_in_a(number % 4, part)
+                left[row, column + number // 4 * 16] = pair[:, part]
+        operands = ((b, chunks_of(start, 0, depth, False), True),)
+        return self._begin(sums, left, operands, outputs, depth, keep, bfloat, site)
+
+    def _begin(self, sums, left, operands, outputs, depth, keep, bfloat, site) -> tuple:
+        step = self.its.clocks.begin(self.multiplying)
+        for array, chunks, _ in operands:
+            places = (chunks.reshape(-1, 1) * 16 + np.arange(16)).ravel()
+            self.ordered(self.its, self.multiplying, step, places, site, False, array.name)
+        if self.counters is not None:
+            columns, rows = 2 * len(sums), 64 if left is None else 0
+            self.counters.operations["tensor"] += 2 * 16 * columns * depth
+            # instructions of a warpgroup, 16 deep, read what is in shared memory once; a quarter of
+            # that is this warp's
+            self.count_tile(site, "load", depth // 16, 2 * depth * (rows + columns) // 4)
+        inputs = sums if self.uniform(keep, site) else None
+        taking = [operand[1:] for operand in operands]
+        self.products.append(Product(left, taking, bfloat, inputs, outputs, step))
+        return outputs
+
+    def _together(self, made: tuple, site: int) -> None:
+        """All four warps of a warpgroup make the same products, one after another."""
+        group = self.its.products.setdefault(self.warp // 4, [])
+        if self.made == len(group):
+            group.append((made, set()))
+        if group[self.made][0] != made:
+            self.found(
+                "barrier-divergence",
+                "makes another product than the other warps of its warpgroup: all 128 threads give "
+                "the same operands, in the same order",
+                site, self.one_lane(),
+            )  # fmt: skip
+        group[self.made][1].add(self.warp)
+        self.made += 1
+
+    def wgmma_wait(self, most: int, site: int) -> None:
+        """Wait until at most so many products are under way; the whole warpgroup makes them."""
+        group = self.its.products.get(self.warp // 4, ())
+        while len(self.products) > most:
+            number = self.made - len(self.products)
+            who = group[number][1]
+            self.pause(
+                lambda who=who: len(who) == 4,
+                site,
+                lambda who=who: f"for a product that {len(who)} of the 4 warps of a warpgroup make",
+            )
+            product = self.products.pop(0)
+            self._finish(product)
+            self.its.clocks.done(self.number, self.multiplying, product.step)
+
+    def _finish(self, product: Product) -> None:
+        *left, right = (
+            widened(taken(self.its.memory, *operand), product.bfloat)
+            for operand in product.operands
+        )
+        total = (left[0] if left else product.left) @ right.T
+        if product.inputs is not None:
+            rows = [np.broadcast_to(np.float32(value), (32,)) for value in product.inputs]
+            total += matrix_of(np.stack(rows))
+        for output, register in zip(product.outputs, registers_of(total), strict=True):
+            output[:] = register
+
+    def wgmma_sums(self, sums: tuple, site: int) -> tuple:
+        self.wgmma_wait(0, site)
+        return sums
+
+    def unpack_sums(self, array: Array, values: tuple, site: int) -> None:
+        self.finished(values, site)
+        super().unpack_sums(array, values, site)
+
+    def finished(self, values: tuple, site: int) -> None:
+        """Report sums that are read while the product that makes them is under way."""
+        if any(product.outputs is values for product in self.products):
+            self.found(
+                "race",
+                "reads sums that a product under way has yet to write: wgmma_sums(sums) first",
+                site, self.one_lane(),
+            )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- code
+def tied(builder, context, kind, sums, text: str, given: list[tuple[Any, str]]) -> Any:
+    """A text of PTX that reads and writes all sums in place: $0... are they."""
+    count = len(kind)
+    values = [builder.extract_value(sums, e) for e in range(count)]
+    letters = ["=f"] * count + [str(e) for e in range(count)] + [c for _, c in given]
+    made = ir.LiteralStructType([FLOAT] * count)
+    operands = values + [value for value, _ in given]
+    code = ir.InlineAsm(
+        ir.FunctionType(made, [value.type for value in operands]), text,
+        ",".join([*letters, "~{memory}"]), side_effect=True,
+    )  # fmt: skip
+    out = builder.call(code, operands, attrs=("convergent",))
+    return context.make_tuple(builder, kind, [builder.extract_value(out, e) for e in range(count)])
+
+
+def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[Any, str]:
+    """What wgmma is told of an operand: where it begins, and what is the same of all such."""
+    place, _ = address(context, builder, signature, args, n)
+    # 18 bits of an address: others, such as a block's rank in a cluster, are other fields
+    start = builder.and_(builder.lshr(place, WORD(4)), WORD(0x3FFF))
+    return builder.or_(builder.zext(start, LONG), ir.Constant(LONG, fixed)), "l"
+
+
+def _multiply(layout: str) -> Callable:
+    """Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle."""
+    turned = layout == "tn", layout != "nt"  # whether neighbours lie along the sums, not the depth
+    # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
+    steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in turned]
+    fixed = [1 << 62 | (1024 // 16) << 32 | (BOX // 16 if side else 1) << 16 for side in turned]
+
+    def generate(context, builder, signature, args):
+        kind, array = signature.args[0], signature.args[1]
+        count = len(kind)
+        letters = "bf16" if array.dtype == bfloat16 else "f16"
+        descriptors = []
+        for place, bits in zip((1, 3), fixed, strict=True):
+            descriptors.append(_descriptor(context, builder, signature, args, place, bits))
+        keep = context.cast(builder, args[5], signature.args[5], u4)
+        a, b, flag = (f"${2 * count + n}" for n in range(3))
+        sums = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
+        lines = [
+            "{ .reg .pred p; .reg .b64 x, y;", f"setp.ne.b32 p, {flag}, 0;",
+            f"mov.b64 x, {a}; mov.b64 y, {b};", "wgmma.fence.sync.aligned;",
+        ]  # fmt: skip
+        for k in range(DEPTH // 16):
+            if k:
+                lines.append(f"add.s64 x, x, {steps[0]}; add.s64 y, y, {steps[1]};")
+            lines.append(
+                f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {sums}, "
+                f"x, y, {'1' if k else 'p'}, 1, 1, {int(turned[0])}, {int(turned[1])};"
+            )
+        lines.append("wgmma.commit_group.sync.aligned; }")
+        given = [*descriptors, (keep, "r")]
+        return tied(builder, context, kind, args[0], "\n".join(lines), given)
+
+    return generate
+
+
+def _products(name: str, sums, a, a_index, b, b_index, keep) -> str | None:
+    columns = 2 * len(sums)
+    if a.dtype != b.dtype:
+        return f"{name} multiplies arrays of one type, not {a.dtype} with {b.dtype}"
+    if name != "wgmma_nt" and columns % 64:
+        return f"{name} makes a multiple of 64 columns, not {columns}: b lies in pieces of 64"
+    return None
+
+
+def _as_sums(sums, *_) -> types.Type:
+    return sums
+
+
+def _shared(a_turned: bool, b_turned: bool) -> Callable:
+    """Declare a product, 64 deep, a group of its own; without `keep` the sums begin at 0.
+
+    ``a[a_index]`` and ``b[b_index]`` are where the tiles begin, in a shared array of float16 or
+    bfloat16: "n" of a and "t" of b: one box of 64 rows, or as many as sums have columns, 64 deep;
+    otherwise boxes of 64 rows along the depth, one for 64 of the sums' rows or columns, one after
+    another.
+    """
+    return instruction(
+        "sums factor index factor index number", _as_sums, check=_products, twin=Hopper.wgmma,
+        more={"a_turned": a_turned, "b_turned": b_turned}, turns=True,
+    )  # fmt: skip
+
+
+@_shared(False, False)
+def wgmma_nt(sums, a, a_index, b, b_index, keep):
+    """``sums = wgmma_nt(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
+    needs_hopper("wgmma_nt")
+    return _multiply("nt")
+
+
+@_shared(False, True)
+def wgmma_nn(sums, a, a_index, b, b_index, keep):
+    """``sums = wgmma_nn(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
+    needs_hopper("wgmma_nn")
+    return _multiply("nn")
+
+
+@_shared(True, True)
+def wgmma_tn(sums, a, a_index, b, b_index, keep):
+    """``sums = wgmma_tn(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
+    needs_hopper("wgmma_tn")
+    return _multiply("tn")
+
+
+_FIXED = 1 << 62 | (1024 // 16) << 32 | 1 << 16  # swizzled, eight rows of 128 bytes, one box
+_STEP = 16 * 128 // 16  # bytes of 16 rows, in units of 16
+
+
+def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
+    if len(sums) != 32:
+        return f"wgmma_rn makes 64 columns, not {2 * len(sums)}"
+    deep = getattr(depth, "literal_value", 16)
+    if deep % 16 or not 16 <= deep <= 256:
+        return f"wgmma_rn multiplies 16, 32, ... 256 deep, not {deep}"
+    return None
+
+
+@instruction("sums words factor index literal number", _as_sums, check=_in_registers,
+             twin=Hopper.wgmma_rn, turns=True)  # fmt: skip
+def wgmma_rn(sums, words, b, index, depth, keep):
+    """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b, of 64 columns.
+
+    a is in `words`, a local array of uint32; ``b[index]`` is where `depth` rows of 128 bytes begin,
+    swizzled; `depth`, a literal, is a multiple of 16. Without `keep` the sums begin at 0.
+    """
+    needs_hopper("wgmma_rn")
+    deep = literal("wgmma_rn", depth, 16, 256, 16)
+
+    def generate(context, builder, signature, args):
+        kind, count = signature.args[0], len(signature.args[0])
+        letters = "bf16" if signature.args[2].dtype == bfloat16 else "f16"
+        data = context.make_array(signature.args[1])(context, builder, args[1]).data
+        given = [(builder.load(builder.gep(data, [WORD(n)])), "r") for n in range(deep // 4)]
+        given.append(_descriptor(context, builder, signature, args, 2, _FIXED))
+        given.append((context.cast(builder, args[5], signature.args[5], u4), "r"))
+        place = 2 * count + deep // 4
+        registers = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
+        lines = [
+            "{ .reg .pred p; .reg .b64 y;", f"setp.ne.b32 p, ${place + 1}, 0;",
+            f"mov.b64 y, ${place};", "wgmma.fence.sync.aligned;",
+        ]  # fmt: skip
+        for k in range(deep // 16):
+            a = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
+            if k:
+                lines.append(f"add.s64 y, y, {_STEP};")
+            lines.append(
+                f"wgmma.mma_async.sync.aligned.m64n64k16.f32.{letters}.{letters} {registers}, "
+                f"{{{a}}}, y, {'1' if k else 'p'}, 1, 1, 1;"
+            )
+        lines.append("wgmma.commit_group.sync.aligned; }")
+        return tied(builder, context, kind, args[0], "\n".join(lines), given)
+
+    return generate
+
+
+def _zeros(name: str, n: types.Type) -> str | None:
+    columns = getattr(n, "literal_value", 8)
+    if columns % 8 or not 8 <= columns <= 256:
+        return f"{name} makes 8, 16, ... 256 columns, not {columns}"
+    return None
+
+
+@instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2), check=_zeros,
+             twin=Sums.wgmma_zeros, turns=True)  # fmt: skip
+def wgmma_zeros(n):
+    """``sums = wgmma_zeros(n)``: zeros for n columns, a literal."""
+    literal("wgmma_zeros", n, 8, 256, 8)
+
+    def generate(context, builder, signature, args):
+        kind = signature.return_type
+        return context.make_tuple(builder, kind, [ir.Constant(FLOAT, 0.0)] * len(kind))
+
+    return generate
+
+
+@instruction("literal", twin=Hopper.wgmma_wait, turns=True)
+def wgmma_wait(most):
+    """``wgmma_wait(n)``: until at most the newest n products are in flight; a literal."""
+    groups = literal("wgmma_wait", most, 0, 7)
+    return Ptx(f"wgmma.wait_group.sync.aligned {groups};", CONVERGENT)
+
+
+@instruction("sums", _as_sums, twin=Hopper.wgmma_sums, turns=True)
+def wgmma_sums(sums):
+    """``sums = wgmma_sums(sums)``: wait for all products; their sums may be read then."""
+
+    def generate(context, builder, signature, args):
+        text = "wgmma.wait_group.sync.aligned 0;"
+        return tied(builder, context, signature.args[0], args[0], text, [])
+
+    return generate
+
+
+@instruction("floats sums", twin=Sums.unpack_sums, turns=True)
+def unpack(array, sums):
+    """``unpack(array, sums)``: ``array[i] = sums[i]``, a local array of float32."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        for e in range(len(signature.args[1])):
+            builder.store(builder.extract_value(args[1], e), builder.gep(data, [WORD(e)]))
+        return context.get_dummy_value()
+
+    return generate
