@@ -73,7 +73,7 @@ def fused(config: FusedConfig) -> Callable:
     threads, resident, folded = config.threads, config.resident, config.folded
     across, down = BANDS // columns, columns // 2  # lanes of a warp
     wide = min(columns, 4)  # elements in one access
-    pitch = across * wide  # between a lane's accesses to a row
+    stride = across * wide  # between a lane's accesses to a row
     features = CODE // across  # elements of a code a lane has in the first product
     first, steps = (2, across.bit_length() - 1) if down > 1 else (1, 5)  # lanes of one spectrum
     of_weights, of_group = config.weight_elements, config.group_elements
@@ -142,7 +142,7 @@ def fused(config: FusedConfig) -> Callable:
         for i in range(samples):
             row = min(int32(sample + i * down), last)
             for c in range(0, columns, wide):
-                read(x, (row, column + c // wide * pitch), values, i, c)
+                read(x, (row, column + c // wide * stride), values, i, c)
         for i in range(samples):
             total = float32(0)
             for c in range(columns):
@@ -157,14 +157,14 @@ def fused(config: FusedConfig) -> Callable:
             for c in range(columns):
                 values[i, c] *= scale
             for c in range(0, columns, wide):
-                write(shared, rows + i * down * SAMPLE + c // wide * pitch, values, i, c)
+                write(shared, rows + i * down * SAMPLE + c // wide * stride, values, i, c)
 
     @cuda.jit(device=True)
     def begin_with(total, shared, bias):
         """Start each sum with its bias."""
         for i in range(samples):
             for c in range(0, columns, wide):
-                read(shared, bias + c // wide * pitch, total, i, c)
+                read(shared, bias + c // wide * stride, total, i, c)
 
     @cuda.jit(device=True)
     def begin_with_zero(total):
@@ -182,7 +182,7 @@ def fused(config: FusedConfig) -> Callable:
                 a[i, 0], a[i, 1], a[i, 2], a[i, 3] = load4(shared, row + i * down * row_pitch + k)
             for e in range(4):
                 for c in range(0, columns, wide):
-                    read(shared, weight + (k + e) * pitch + c // wide * pitch, b, 0, c)
+                    read(shared, weight + (k + e) * pitch + c // wide * stride, b, 0, c)
                 for i in range(samples):
                     for c in range(columns):
                         total[i, c] += a[i, e] * b[0, c]
@@ -209,7 +209,7 @@ def fused(config: FusedConfig) -> Callable:
                 for c in range(columns):
                     total[i, c] = gelu(total[i, c])
             for c in range(0, columns, wide):
-                write(shared, rows + i * down * SAMPLE + c // wide * pitch, total, i, c)
+                write(shared, rows + i * down * SAMPLE + c // wide * stride, total, i, c)
         cuda.syncwarp()
 
     @cuda.jit(device=True)
@@ -264,7 +264,7 @@ def fused(config: FusedConfig) -> Callable:
         for i in range(samples):
             row = min(int32(sample + i * down), batch - int32(1))
             for c in range(0, columns, wide):
-                read(x, (row, column + c // wide * pitch), given, i, c)
+                read(x, (row, column + c // wide * stride), given, i, c)
         for i in range(samples):
             square = float32(0)
             for c in range(columns):
@@ -276,7 +276,7 @@ def fused(config: FusedConfig) -> Callable:
             row = int32(sample + i * down)
             if row < batch:
                 for c in range(0, columns, wide):
-                    write(y, (row, column + c // wide * pitch), total, i, c)
+                    write(y, (row, column + c // wide * stride), total, i, c)
 
     @cuda.jit(device=True)
     def add_errors(shared, errors, sample, lane, out):

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course import backend
+from course.dispatch.array_facts import handle_of
 from course.dispatch.slots import DeviceMemory
 from course.kernels.steps import round_up
 from warpsim.host import libcuda
@@ -91,42 +92,51 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
     )
 
 
-def taken(size: int, stream: int) -> tuple[Any, Callable[[], None]]:
-    """Bytes from the driver's pool, as a device array; and what gives them back.
+class Allocation:
+    """Bytes from the driver's pool, in the order of the stream on which it is "launched".
 
-    Both happen in the stream's order: its earlier work may still use what is handed out, its later
-    work what is given back. The host waits for nothing, and in a CUDA graph they are nodes.
+    The stream's earlier work may still use what is handed out, its later work what is given back.
+    The host waits for nothing, and in a CUDA graph both are nodes.
 
     Source: NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator".
     """
-    if backend.gpu() is None:
-        return backend.cuda.device_array(size, np.uint8), lambda: None
-    address, queue = ctypes.c_uint64(), ctypes.c_void_p(stream)
-    libcuda.call("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(size), queue)
-    memory = DeviceMemory(address.value, (size,), (1,), "|u1", None)
-    give = functools.partial(libcuda.call, "cuMemFreeAsync", address, queue)
-    return backend.cuda.as_cuda_array(memory, sync=False), give
+
+    def __init__(self, size: int):
+        self.size, self.memory, self.free = size, None, lambda: None
+
+    def on(self, stream: Any = 0) -> None:
+        """Allocate: `memory` is a device array from then on, and `free` gives it back."""
+        if backend.gpu() is None:
+            self.memory = backend.cuda.device_array(self.size, np.uint8)
+            return
+        address, queue = ctypes.c_uint64(), ctypes.c_void_p(handle_of(stream) if stream else 0)
+        libcuda.call("cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(self.size), queue)
+        memory = DeviceMemory(address.value, (self.size,), (1,), "|u1", None)
+        self.memory = backend.cuda.as_cuda_array(memory, sync=False)
+        self.free = functools.partial(libcuda.call, "cuMemFreeAsync", address, queue)
 
 
 def from_pool(
     steps: Sequence[tuple[Sequence[str], Callable[[dict[str, Any]], Iterable]]],
-    sizes: Mapping[str, int], stream: int = 0,
+    sizes: Mapping[str, int],
 ) -> Iterator:  # fmt: skip
     """What steps list, each of the names of its buffers and a call that is given their memory.
 
-    A buffer is taken before the first step that touches it and given back after the last.
+    An `Allocation` comes before the first step that touches a buffer; it is given back after the
+    last. Each of them must be launched before the next is taken.
     """
     lives = lifetimes(names for names, _ in steps)
-    there: dict[str, tuple[Any, Callable[[], None]]] = {}
+    there: dict[str, Allocation] = {}
     try:
         for number, (names, listed) in enumerate(steps):
             for name in names:
                 if name not in there:
-                    there[name] = taken(sizes[name], stream)
-            yield from listed({name: there[name][0] for name in names})
+                    there[name] = Allocation(sizes[name])
+                    yield there[name]
+            yield from listed({name: there[name].memory for name in names})
             for name in set(names):
                 if lives[name][1] == number:
-                    there.pop(name)[1]()
+                    there.pop(name).free()
     finally:
-        for _, give in there.values():
-            give()
+        for allocation in there.values():
+            allocation.free()

@@ -17,12 +17,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from course.backend import cuda
-from course.dispatch.array_facts import ArrayFacts, handle_of
+from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.graphs import capture_graph
 from course.dispatch.slots import ArraySlot, in_c_order, workspace
@@ -96,12 +96,9 @@ class ViT:
         self._device = cuda.get_current_device().id
         pool = self.flags.buffers == "asynchronous"
         launches = self._pool_launches if pool else self._all_launches
-        options = None if pool else ()
-        self._whole = EntryPoint(
-            "vit", ("images",), self._scores, launches, packs=not pool, options=options
-        )
+        self._whole = EntryPoint("vit", ("images",), self._scores, launches, packs=not pool)
         tokens = self._embedded, self._token_launches
-        self._tokens = EntryPoint("tokens", ("images",), *tokens, options=())
+        self._tokens = EntryPoint("tokens", ("images",), *tokens)
         self._block = EntryPoint(
             "block", ("x",), self._same, self._block_launches, options=("number",)
         )
@@ -304,7 +301,7 @@ class ViT:
         memory = workspace(arena.size, np.uint8)
         return {name: view(memory, start, shapes[name]) for name, start in arena.offsets.items()}
 
-    def _pool_launches(self, images: Array, scores: Array, stream: Any) -> Iterator:
+    def _pool_launches(self, images: Array, scores: Array) -> Iterator:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
         shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
@@ -318,7 +315,7 @@ class ViT:
         ]
         sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
-            yield from from_pool(todo, sizes, handle_of(stream))
+            yield from from_pool(todo, sizes)
 
     # ------------------------------------------------------------------ the entry points
     @property
