@@ -15,8 +15,8 @@ from numba import float32, void
 from course.compiler import toolchain
 from course.kernels import activation, reduce
 from course.kernels.arrays import NUMBA_TYPES
+from course.kernels.gemm import batched, gemv
 from course.kernels.gemm import float32 as matmul
-from course.kernels.gemm import gemv
 from course.kernels.gemm.gemv import function_of
 from course.kernels.gemm.small import product_of
 from course.kernels.gemm.small_tile import PRECISIONS
@@ -367,7 +367,7 @@ def of_vae() -> Iterator[Case]:
 def of_svd() -> Iterator[Case]:
     """Products, reflections, and blocks on tensor cores."""
     types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
-    for (turn_a, turn_b), kernel in matmul.BATCHED.items():
+    for (turn_a, turn_b), kernel in batched.PRODUCTS.items():
         yield Case(f"svd: product of a{chr(39) * turn_a} b{chr(39) * turn_b}", kernel, types)
     types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32)"
     for own, kernel in qr.FACTOR.items():

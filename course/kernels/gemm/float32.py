@@ -22,8 +22,6 @@ method               what a block does                                      load
 The last two are for small products, see `course.kernels.gemm.small`: each shape is a kernel of
 its own, compiled in the first call, for some seconds, and then kept on disk for later programs.
 
-`multiply` does "vectorised" for each pair of a batch: what the SVD does between its rotations.
-
 A layer's bias is added to rows, `bias_launches`; its gradient is the sum of rows, `sum_launches`.
 
 Source: NVIDIA, "CUDA C++ best practices guide", shared memory in matrix multiplication; Volkov,
@@ -33,7 +31,6 @@ Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008 (several resul
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,6 +41,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import (
+    WIDE,
     Array,
     blocks_over,
     flat,
@@ -63,11 +61,10 @@ NAIVE_BLOCK = (32, 8)
 SQUARE = 32  # results of a block and depth of its tiles: "tiled", "padded"
 HIGH = 8  # threads down such a block
 EACH = SQUARE // HIGH  # their results
-TILE, TILE_K, THREADS = 64, 16, 128  # "vectorised"
+TILE, DEPTH, THREADS = 64, 16, 128  # "vectorised"
 PITCH = TILE + 4  # of its tiles' rows: still 16 bytes apart, and in other banks
-VECTOR = 4  # neighbours in a wide access
-LOADED = TILE * TILE_K // THREADS  # elements of one tile that a thread loads
-RESULTS = 8, VECTOR  # of a thread
+FETCHED = TILE * DEPTH // THREADS // WIDE  # accesses of a thread for one tile
+DOWN, ACROSS = 8, 4  # its results
 
 # --- the steps ------------------------------------------------------------------------------------
 
@@ -152,159 +149,102 @@ def tiled(layout: str, pad: int = 0) -> Callable:
     return matmul_tiled
 
 
-def register_tile(turn_a: bool, turn_b: bool, wide: bool) -> tuple[Callable, Callable]:
-    """Device functions of a block's 64 x 64 results, 8 x 4 a thread: the sums, and where they are.
-
-    ``sums(a, b, first_row, first_column, total)`` are those of the block whose first result is
-    there; ``place(i)`` gives row i and the first column of a thread's results in the block. Thread
-    t has rows 4 (t / 16) to + 3, and those 32 below, of the columns 4 (t % 16) to + 3.
-
-    Memory: a thread loads four neighbours at once if `wide`, else neighbours load neighbours; the
-    next tiles are in flight while these are multiplied. From shared memory three accesses of 16
-    bytes serve 32 products.
-    Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
-    numbers does not drift: 256 of them, one by one, would be wrong by several units of the last
-    place, always in the same direction.
-    """
-    upright_a, upright_b = turn_a, not turn_b  # neighbours in memory are neighbours in the result
-    access = VECTOR if wide else 1
-    loads = LOADED // access
-
-    @cuda.jit(device=True)
-    def load_share(factor, first, start, upright, numbers):
-        """Load a thread's share of a tile, zeros for what is not there."""
-        for go in range(loads):
-            n = int32((cuda.threadIdx.x + go * THREADS) * access)
-            if upright:
-                row, column = int32(start + n // TILE), int32(first + n % TILE)
-            else:
-                row, column = int32(first + n // TILE_K), int32(start + n % TILE_K)
-            inside = row < factor.shape[0] and column < factor.shape[1]
-            if wide:
-                four = ZERO, ZERO, ZERO, ZERO
-                if inside:
-                    four = load4(factor, (row, column))
-                for e in range(VECTOR):
-                    numbers[go, e] = four[e]
-            else:
-                numbers[go, 0] = load(factor, (row, column)) if inside else ZERO
-
-    @cuda.jit(device=True)
-    def store_share(numbers, upright, tile):
-        for go in range(loads):
-            n = int32((cuda.threadIdx.x + go * THREADS) * access)
-            if upright and wide:
-                four = numbers[go, 0], numbers[go, 1], numbers[go, 2], numbers[go, 3]
-                store4(tile, (int32(n // TILE), int32(n % TILE)), four)
-            elif upright:
-                store(tile, (int32(n // TILE), int32(n % TILE)), numbers[go, 0])
-            else:
-                for e in range(access):
-                    store(tile, (int32(n % TILE_K + e), int32(n // TILE_K)), numbers[go, e])
-
-    @cuda.jit(device=True)
-    def place(i):
-        t = int32(cuda.threadIdx.x)
-        return t // 16 * VECTOR + (i if i < VECTOR else i + TILE // 2 - VECTOR), t % 16 * VECTOR
-
-    @cuda.jit(device=True, forceinline=True)
-    def sums(a, b, first_row, first_column, total):
-        a_tile = cuda.shared.array((TILE_K, PITCH), float32)  # [k, row]
-        b_tile = cuda.shared.array((TILE_K, PITCH), float32)  # [k, column]
-        part = cuda.local.array(RESULTS, float32)
-        next_a = cuda.local.array((loads, access), float32)
-        next_b = cuda.local.array((loads, access), float32)
-        row, column = place(0)
-        for i in range(RESULTS[0]):
-            for j in range(VECTOR):
-                total[i, j] = ZERO
-        load_share(a, first_row, 0, upright_a, next_a)
-        load_share(b, first_column, 0, upright_b, next_b)
-        for start in range(0, a.shape[0] if turn_a else a.shape[1], TILE_K):
-            store_share(next_a, upright_a, a_tile)
-            store_share(next_b, upright_b, b_tile)
-            cuda.syncthreads()
-            load_share(a, first_row, start + TILE_K, upright_a, next_a)
-            load_share(b, first_column, start + TILE_K, upright_b, next_b)
-            for i in range(RESULTS[0]):
-                for j in range(VECTOR):
-                    part[i, j] = ZERO
-            for k in range(TILE_K):
-                upper, lower = load4(a_tile, (k, row)), load4(a_tile, (k, row + TILE // 2))
-                factor = load4(b_tile, (k, column))
-                for i in range(VECTOR):
-                    for j in range(VECTOR):
-                        part[i, j] += upper[i] * factor[j]
-                        part[i + VECTOR, j] += lower[i] * factor[j]
-            for i in range(RESULTS[0]):
-                for j in range(VECTOR):
-                    total[i, j] += part[i, j]
-            cuda.syncthreads()
-
-    return sums, place
-
-
 @functools.cache
 def vectorised(layout: str, wide: bool = True) -> Callable:
     """Step 4, of (a, b, out). `wide`: rows of all begin at multiples of 16 bytes, and end so.
 
-    Mapping: block (i, j) has the results of 64 rows from 64 j and 64 columns from 64 i, and its
-    threads those of `register_tile`.
+    Mapping: block (i, j) has the results of 64 rows from 64 j and 64 columns from 64 i. Thread t
+    has rows 4 (t / 16) to + 3, and those 32 below, of the columns 4 (t % 16) to + 3.
+    Memory: a thread loads four neighbours at once; the next tiles are under way while these are
+    multiplied. From shared memory three accesses of 16 bytes serve 32 products.
+    Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
+    numbers does not drift.
     """
-    sums, place = register_tile(*LAYOUTS[layout], wide)
+    turn_a, turn_b = LAYOUTS[layout]
+    upright_a, upright_b = turn_a, not turn_b  # neighbours in memory are neighbours in the result
+
+    @cuda.jit(device=True)
+    def fetch(factor, first, start, upright, numbers):
+        """Load a thread's share of a tile: four neighbours in memory, `FETCHED` times."""
+        for go in range(FETCHED):
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            if upright:
+                row, column = int32(start + n // TILE), int32(first + n % TILE)
+            else:
+                row, column = int32(first + n // DEPTH), int32(start + n % DEPTH)
+            four = ZERO, ZERO, ZERO, ZERO
+            if wide:
+                if row < factor.shape[0] and column < factor.shape[1]:
+                    four = load4(factor, (row, column))
+                for e in range(WIDE):
+                    numbers[go, e] = four[e]
+            else:
+                for e in range(WIDE):
+                    inside = row < factor.shape[0] and column + e < factor.shape[1]
+                    numbers[go, e] = load(factor, (row, column + e)) if inside else ZERO
+
+    @cuda.jit(device=True)
+    def put(numbers, upright, tile):
+        for go in range(FETCHED):
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            if upright:
+                four = numbers[go, 0], numbers[go, 1], numbers[go, 2], numbers[go, 3]
+                store4(tile, (n // int32(TILE), n % int32(TILE)), four)
+            else:
+                for e in range(WIDE):
+                    store(tile, (n % int32(DEPTH) + e, n // int32(DEPTH)), numbers[go, e])
 
     @cuda.jit
     def matmul_vectorised(a, b, out):
-        total = cuda.local.array(RESULTS, float32)
+        a_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, row]
+        b_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, column]
+        total = cuda.local.array((DOWN, ACROSS), float32)
+        part = cuda.local.array((DOWN, ACROSS), float32)
+        next_a = cuda.local.array((FETCHED, WIDE), float32)
+        next_b = cuda.local.array((FETCHED, WIDE), float32)
+        t = int32(cuda.threadIdx.x)
         first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.x * TILE
-        sums(a, b, first_row, first_column, total)
-        for i in range(RESULTS[0]):
-            row, column = place(i)
-            row, column = first_row + row, first_column + column
-            if row < out.shape[0]:
+        row, column = t // int32(16) * int32(WIDE), t % int32(16) * int32(WIDE)
+        for i in range(DOWN):
+            for j in range(ACROSS):
+                total[i, j] = ZERO
+        depth = a.shape[0] if turn_a else a.shape[1]
+        fetch(a, first_row, 0, upright_a, next_a)
+        fetch(b, first_column, 0, upright_b, next_b)
+        for start in range(0, depth, DEPTH):
+            put(next_a, upright_a, a_tile)
+            put(next_b, upright_b, b_tile)
+            cuda.syncthreads()
+            fetch(a, first_row, start + DEPTH, upright_a, next_a)
+            fetch(b, first_column, start + DEPTH, upright_b, next_b)
+            for i in range(DOWN):
+                for j in range(ACROSS):
+                    part[i, j] = ZERO
+            for k in range(DEPTH):
+                upper, lower = load4(a_tile, (k, row)), load4(a_tile, (k, row + TILE // 2))
+                factor = load4(b_tile, (k, column))
+                for i in range(WIDE):
+                    for j in range(ACROSS):
+                        part[i, j] += upper[i] * factor[j]
+                        part[i + WIDE, j] += lower[i] * factor[j]
+            for i in range(DOWN):
+                for j in range(ACROSS):
+                    total[i, j] += part[i, j]
+            cuda.syncthreads()
+        across = first_column + column
+        for i in range(DOWN):
+            down = first_row + row + (i if i < WIDE else i + TILE // 2 - WIDE)
+            if down < out.shape[0]:
                 if wide:
-                    if column < out.shape[1]:
+                    if across < out.shape[1]:
                         four = total[i, 0], total[i, 1], total[i, 2], total[i, 3]
-                        store4(out, (row, column), four)
+                        store4(out, (down, across), four)
                 else:
-                    for j in range(VECTOR):
-                        if column + j < out.shape[1]:
-                            out[row, column + j] = total[i, j]
+                    for j in range(ACROSS):
+                        if across + j < out.shape[1]:
+                            out[down, across + j] = total[i, j]
 
     return matmul_vectorised
-
-
-def batched(turn_a: bool, turn_b: bool) -> Callable:
-    """Step 4 for each pair of a batch, whatever its alignment: the kernel of `multiply`.
-
-    Mapping: block (m, i, j) has 64 x 64 results of matrix m, rows from 64 i and columns from 64 j.
-    """
-    sums, place = register_tile(turn_a, turn_b, wide=False)
-
-    @cuda.jit
-    def matmul_batched(a, b, alpha, beta, c, out, state, wanted):
-        matrix = cuda.blockIdx.x
-        if state[matrix] != wanted:
-            return
-        from_b = matrix if b.shape[0] > 1 else 0  # it may be the same for all
-        total = cuda.local.array(RESULTS, float32)
-        first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.z * TILE
-        sums(a[matrix], b[from_b], first_row, first_column, total)
-        for i in range(RESULTS[0]):
-            row, column = place(i)
-            for j in range(VECTOR):
-                down, across = first_row + row, first_column + column + j
-                if down < out.shape[1] and across < out.shape[2]:
-                    value = alpha * total[i, j]
-                    if beta != ZERO:
-                        value += beta * c[matrix, down, across]
-                    out[matrix, down, across] = value
-
-    return matmul_batched
-
-
-#: By whether a and b are transposed.
-BATCHED = {turned: batched(*turned) for turned in itertools.product((False, True), repeat=2)}
 
 
 @cuda.jit
@@ -425,31 +365,6 @@ def sum_launches(grad: Array, out: Array) -> list[Launch]:
     """What a bias's gradient launches, for device arrays."""
     arrays = in_order(grad, "grad"), in_order(out, "out")
     return [Launch(bias_backward, ceil_div(out.size, WARP), (WARP, HIGH), arrays)]
-
-
-def multiply(
-    a: Array, b: Array, out: Array, state: Array, wanted: int = 0, *, turn_a: bool = False,
-    turn_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
-    stream: Any = 0,
-) -> None:  # fmt: skip
-    """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch.
-
-    Parameters
-    ----------
-    a, b, out : device array, shape (batch, rows, columns), float32
-        op transposes where `turn_a`, `turn_b` say so. The batch of `b` may be 1: the same for all.
-        Results beyond the shape of `out` are dropped.
-    state : device array, shape (batch,), int32
-        Only matrices whose state is `wanted` are worked on.
-    c : device array, optional
-        Of the shape of `out`; without it nothing is added.
-    stream : stream of numba.cuda
-    """
-    batch, rows, columns = out.shape
-    grid = batch, ceil_div(rows, TILE), ceil_div(columns, TILE)
-    factors = np.float32(alpha), np.float32(beta)
-    arguments = (a, b, *factors, out if c is None else c, out, state, np.int32(wanted))
-    Launch(BATCHED[turn_a, turn_b], grid, THREADS, arguments).on(stream)
 
 
 _ENTRY = EntryPoint(

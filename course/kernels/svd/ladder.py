@@ -16,7 +16,8 @@ from course import kernel_cache
 from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph
 from course.kernels.arrays import Array
-from course.kernels.gemm.float32 import BATCHED, multiply
+from course.kernels.gemm import batched
+from course.kernels.gemm.batched import multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
 from course.kernels.svd import blocks, qr, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
@@ -148,10 +149,9 @@ class Solver:
                 f"a is {rows} x {columns}; a side has at most {LONGEST:,}: take the QR "
                 "decomposition of a longer one first, or part it"
             )
-            # Numba launches them
-        kernel_cache.cached(
-            *BATCHED.values(), *kernel_cache.kernels_of(blocks, scaling_sorting, qr, rotate)
-        )
+        # Numba launches them
+        kernels = kernel_cache.kernels_of(batched, blocks, qr, rotate, scaling_sorting)
+        kernel_cache.cached(*kernels)
         self.problem = SVDProblem(min(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns

@@ -28,7 +28,7 @@ import numpy as np
 
 from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph, copied
-from course.kernels.gemm.float32 import multiply
+from course.kernels.gemm.batched import multiply
 from course.kernels.steps import round_up
 from course.kernels.svd import scaling_sorting
 from course.kernels.svd.ladder import Solver

@@ -11,7 +11,7 @@ from numba import float32
 
 from course import cuda, gpu, trace
 from course.compiler.facts import compiled
-from course.kernels.gemm.float32 import multiply
+from course.kernels.gemm.batched import multiply
 from course.kernels.svd import (
     LADDER,
     Solver,
