@@ -38,8 +38,11 @@ class Budget(NamedTuple):
 #: diff --numstat`; after 1aa383a by its own commits alone. To raise a budget, write here which
 #: lines came and why.
 BUDGETS = {
-    "warpsim": Budget(18_100, 2_636, 21_500),
-    # ladders and launches: 600 lines more in the kernels until the products of matrices are one;
+    # the parts of Threads and the table of calls are 450 lines more than the mixins and the chain of
+    # comparisons were: heads, constructors, handlers; they stay, since no part knows another's
+    # insides. 340 came from course with tensor maps and the binding of libcuda
+    "warpsim": Budget(18_100, 2_636, 21_900),
+    # ladders and launches: 600 lines more in the kernels than planned;
     # 126 of what was added are old names, which go with the next version
     "course": Budget(25_400, 878, 28_400),
     "course_models": Budget(5_600, 83, 6_000),
@@ -48,8 +51,8 @@ BUDGETS = {
     # 75 of these the command `bench`, which came from course/__main__
     "course_recording": Budget(10_300, 376, 11_000),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
-    # halves, and lists of test ids compared
-    "tools": Budget(5_700, 395),
+    # halves, and lists of test ids compared; 309 the index of kernels
+    "tools": Budget(5_700, 715),
     # 220 of these old names, and what a learner has beside a notebook
     "tests": Budget(54_500, 5_521, 64_600),
 }

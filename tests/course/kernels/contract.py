@@ -291,9 +291,9 @@ def launched_by(ladder: Ladder, results: int, shape: Callable | None = None) -> 
         ]  # fmt: skip
         if not shape:
             there = [array.reshape(array.size) for array in there]
-        its = shape(*arrays) if shape else arrays[0].size
+        its = shape(*arrays) if shape else there[0].size
         found = [cuda.to_device(np.full(its, np.nan, np.float32)) for _ in range(results)]
-        if arrays[0].size:
+        if there[0].size:
             for launch in ladder.launches(*there, *found, method=method, **options):
                 launch.on()
         return tuple(array if shape else array.reshape(arrays[0].shape) for array in found)
