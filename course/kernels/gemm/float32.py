@@ -155,7 +155,7 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
 
     Mapping: block (i, j) has the results of 64 rows from 64 j and 64 columns from 64 i. Thread t
     has rows 4 (t / 16) to + 3, and those 32 below, of the columns 4 (t % 16) to + 3.
-    Memory: a thread loads four neighbours at once; the next tiles are under way while these are
+    Memory: a thread loads four neighbours at once; the next tiles are in flight while these are
     multiplied. From shared memory three accesses of 16 bytes serve 32 products.
     Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
     numbers does not drift.
@@ -164,7 +164,7 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
     upright_a, upright_b = turn_a, not turn_b  # neighbours in memory are neighbours in the result
 
     @cuda.jit(device=True)
-    def fetch(factor, first, start, upright, numbers):
+    def load_share(factor, first, start, upright, numbers):
         """Load a thread's share of a tile: four neighbours in memory, `FETCHED` times."""
         for go in range(FETCHED):
             n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
@@ -184,7 +184,7 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
                     numbers[go, e] = load(factor, (row, column + e)) if inside else ZERO
 
     @cuda.jit(device=True)
-    def put(numbers, upright, tile):
+    def store_share(numbers, upright, tile):
         for go in range(FETCHED):
             n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
             if upright:
@@ -209,14 +209,14 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
             for j in range(ACROSS):
                 total[i, j] = ZERO
         depth = a.shape[0] if turn_a else a.shape[1]
-        fetch(a, first_row, 0, upright_a, next_a)
-        fetch(b, first_column, 0, upright_b, next_b)
+        load_share(a, first_row, 0, upright_a, next_a)
+        load_share(b, first_column, 0, upright_b, next_b)
         for start in range(0, depth, DEPTH):
-            put(next_a, upright_a, a_tile)
-            put(next_b, upright_b, b_tile)
+            store_share(next_a, upright_a, a_tile)
+            store_share(next_b, upright_b, b_tile)
             cuda.syncthreads()
-            fetch(a, first_row, start + DEPTH, upright_a, next_a)
-            fetch(b, first_column, start + DEPTH, upright_b, next_b)
+            load_share(a, first_row, start + DEPTH, upright_a, next_a)
+            load_share(b, first_column, start + DEPTH, upright_b, next_b)
             for i in range(DOWN):
                 for j in range(ACROSS):
                     part[i, j] = ZERO
