@@ -107,16 +107,16 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
                        fragments=(1, across), **more)  # fmt: skip
 
     D4, H4, Z4 = map(row_pitch, (D, H, Z))
-    t1 = tile("nt", H, D, (D, D4), 4, exact="a", places="a", awaits=None)
-    t2 = tile("nt", 2 * Z, H, (H, H4), 4, halves=Z)
+    t1 = tile("nt", H, D, (D, D4), 4, exact="a", scattered="a", awaits=None)
+    t2 = tile("nt", 2 * Z, H, (H, H4), 4, half_pitch=Z)
     t3 = tile("nt", H, Z, (Z, Z4), 4)
     t4 = tile("nt", D, H, (H, H4), 7)
     t5 = tile("nn", H, D, (D, H4), 4, most=4)  # with more a thread has 194 registers
     t6 = tile("nn", Z, H, (H, Z4), 2)
     t7 = tile("nn", H, 2 * Z, (2 * Z, H4), 4)
-    HALF_WIDE = t2.wide // 2
-    NUMBERS = max(its.numbers for its in (t1, t2, t3, t4, t5, t6, t7))
-    ACROSS4 = -(-D // t4.wide)
+    HALF_WIDE = t2.columns // 2
+    NUMBERS = max(its.elements for its in (t1, t2, t3, t4, t5, t6, t7))
+    ACROSS4 = -(-D // t4.columns)
     ACROSS2 = -(-Z // HALF_WIDE)
     KL_AT = TILES * ACROSS4 * WARPS
     END = round_up4(LOSSES_AT + KL_AT + TILES * ACROSS2 * WARPS)
@@ -127,7 +127,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
               parts: int = -1, wide: int = 0) -> tuple[Callable, Callable]:  # fmt: skip
         """Device functions: begin to load what is there before; do a layer's tiles of a group."""
         fetch, multiply, four = tile.fetch, tile.multiply, tile.four
-        WIDE = wide or tile.wide
+        WIDE = wide or tile.columns
         COUNT, QUADS = -(-columns // WIDE), WIDE // 4
         ALONE = GROUPS == TILES and COUNT <= MEMBERS  # no block has more than one tile
         of_quads = parts_of(QUADS)
@@ -322,8 +322,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
     ahead5, layer5 = layer(t5, H, W4, *through(H, G_AT, DG_AT))
     ahead6, layer6 = layer(t6, Z, W3, sample_early, sample_late)
     ahead7, layer7 = layer(t7, H, W2, *through(H, H_AT, DH_AT))
-    ROOM1, ROOM2, ROOM3, ROOM4 = t1.room, t2.room, t3.room, t4.room
-    ROOM5, ROOM6, ROOM7 = t5.room, t6.room, t7.room
+    ROOM1, ROOM2, ROOM3, ROOM4 = t1.shape_b, t2.shape_b, t3.shape_b, t4.shape_b
+    ROOM5, ROOM6, ROOM7 = t5.shape_b, t6.shape_b, t7.shape_b
 
     @cuda.jit
     def forward(P, S, data, order, now, seed):

@@ -116,11 +116,11 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
     t = small_gemm_tile("tn", 0, 0, batch, (0, 0), precision, given=True, ones=1, **how)
     sizes = first.rows, first.columns
     t1 = small_gemm_tile(
-        "tn", *sizes, batch, sizes, precision, exact="b", places="b", ones=WHITE, **how
+        "tn", *sizes, batch, sizes, precision, exact="b", scattered="b", ones=WHITE, **how
     )
     four, threads = t.four, WARP * warps
     copy, commit, arrive = copies_of(precision)
-    KEPT, PART, FOURS = t.numbers, 4 * threads, SIDE * SIDE // 4
+    KEPT, PART, FOURS = t.elements, 4 * threads, SIDE * SIDE // 4
     EACH = FOURS // threads
     of_quads = parts_of(SIDE // 4)
 
@@ -146,7 +146,7 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
         commit()
 
     def multiplied(t: Tile) -> Callable:
-        begin, products, room = t.fetch, t.multiply, t.room
+        begin, products, room = t.fetch, t.multiply, t.shape_b
 
         @cuda.jit(device=True)
         def multiply(at, shared, S, above, B, below):

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, fields
 
 from course.kernels.attention import attention
-from course.kernels.gemm.half import TAUGHT, gemm
+from course.kernels.gemm.half import LADDER_ONLY, gemm
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course_models import is_whole
 from course_models.patches import WAYS
@@ -173,7 +173,7 @@ class Flags:
             "norm": tuple(its for its in LADDER.names if its != REGISTERS_AND_SHARED),
             "attention": attention.ladder.names,
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
-            "product": tuple(its for its in gemm.ladder.names if its not in TAUGHT),
+            "product": tuple(its for its in gemm.ladder.names if its not in LADDER_ONLY),
             "gelu": ("gelu", "gelu tanh"),
             "last": ("all", "class"), "buffers": ("arena", "apart", "asynchronous"),
         }  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from course import __version__
 from course.files import write_whole
-from course.kernels.gemm.half import TAUGHT, gemm
+from course.kernels.gemm.half import LADDER_ONLY, gemm
 from course_recording.profiling.hardware_counters import (
     COLUMNS,
     CountersNotRead,
@@ -47,7 +47,7 @@ COUNTERS = {
 }  # fmt: skip
 #: Rows, columns and depth: whole tiles, and tiles whose ends lie outside.
 SHAPES = ((256, 512, 512), (200, 264, 328))
-METHODS = ("plain", "roles", *TAUGHT)
+METHODS = ("plain", "roles", *LADDER_ONLY)
 CASES = [(method, *shape) for method in METHODS for shape in SHAPES]
 
 

@@ -31,7 +31,7 @@ from course.kernels import softmax
 from course.kernels.arrays import Array, address_of, in_order
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
-from course.kernels.gemm.half import HALVES
+from course.kernels.gemm.half import HALF_TYPES
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -53,7 +53,7 @@ def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, met
     """Shape and type of the output, of what is right."""
     require_choice(method, "method", LADDER.names)
     for array, name in ((q, "q"), (k, "k"), (v, "v")):
-        if array.dtype not in HALVES or array.dtype != q.dtype:
+        if array.dtype not in HALF_TYPES or array.dtype != q.dtype:
             raise TypeError(
                 f"{name} holds {name_of(array.dtype)}; q, k and v must all hold float16 or bfloat16"
             )

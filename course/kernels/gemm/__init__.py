@@ -1,1 +1,1 @@
-"""Products of float16 and bfloat16, summed in float32, as a ladder of one file a step."""
+"""Products of matrices: of float32 (`float32`), of float16 and bfloat16 (`half`), a file a step."""

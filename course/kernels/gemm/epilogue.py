@@ -1,8 +1,8 @@
-"""How sums become results: finished, in halves, in shared memory, from where TMA stores them.
+"""How sums become results: epilogue, 16 bits, shared memory, from where TMA stores them.
 
 The results of a warp, 16 rows, lie in boxes of 64 columns as TMA has them: chunk c of row r at
-c ^ (r % 8). A residual that TMA has brought lies in the same place, so a lane finds what it adds
-where it stores.
+c ^ (r % 8). A residual that TMA has loaded lies there, too, so a lane finds what it adds where
+it stores.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from numba import int32
 
 from course.backend import cuda
 from course.kernels.gemm.tiles import PACK, UNPACK, epilogue2
-from course.kernels.steps import ceil_div
 from warpsim.ptx import ldmatrix4, stmatrix4
-
-
-def columns_of(wide: int) -> list[int]:
-    """Where the boxes of a tile so many columns wide begin: the last one ends with the tile."""
-    return [16 * min(4 * box, wide // 16 - 4) for box in range(ceil_div(wide, 64))]
 
 
 @functools.cache
@@ -32,18 +26,18 @@ def store_epilogue(
     `line` is where row `lane % 16` of box 0 begins in `tiles`, boxes lie `box_size` elements
     apart; `column` is the tile's first. 64 columns at a time: of a loop that the compiler does not
     unroll, the sums are in memory. Where the tile is not a multiple of 64, the last box has some
-    columns of the one before, and the same numbers.
+    columns of the one before, and the same elements.
     """
     finished, pack, unpack = epilogue2(activation, biased), PACK[element], UNPACK[element]
     LAST = wide // 16 - 4  # where the last box begins, in 16 columns
 
     @cuda.jit(device=True)
-    def plus(x, y, word):
-        left, right = unpack(word)
+    def plus(x, y, pair):
+        left, right = unpack(pair)
         return x + left, y + right
 
     @cuda.jit(device=True, forceinline=True)
-    def put(tiles, local, box, line, column, t, columns, bias):
+    def store_box(tiles, local, box, line, column, t, columns, bias):
         lane, last = int32(t & 31), int32(columns - 2)
         first, start = min(4 * box, LAST), int32(line + box_size * box)
         for n in range(4):
@@ -65,4 +59,4 @@ def store_epilogue(
                 x3, y3 = plus(x3, y3, others[3])
             stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
 
-    return put
+    return store_box

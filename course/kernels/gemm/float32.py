@@ -49,7 +49,7 @@ from course.kernels.arrays import (
     in_order,
     rows_are_aligned,
 )
-from course.kernels.gemm.half import HALVES, LAYOUTS, checked_sizes, gemm
+from course.kernels.gemm.half import HALF_TYPES, LAYOUTS, checked_sizes, gemm
 from course.kernels.gemm.half import result as gemm_result
 from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
@@ -340,7 +340,7 @@ LADDER = Ladder("matmul", MatmulProblem.of, {
 
 
 def _result(a: ArrayFacts, b: ArrayFacts, layout: str, method: str) -> Result:
-    if a.dtype in HALVES:
+    if a.dtype in HALF_TYPES:
         return gemm_result(a, b, None, None, layout, "", method)
     require_choice(method, "method", LADDER.names)
     holds(a, "a")
@@ -349,7 +349,7 @@ def _result(a: ArrayFacts, b: ArrayFacts, layout: str, method: str) -> Result:
 
 
 def _launches(a, b, out, layout, method):
-    if out.dtype in HALVES:
+    if out.dtype in HALF_TYPES:
         return gemm.ladder.launches(a, b, None, None, out, layout=layout, method=method)
     return LADDER.launches(a, b, out, layout=layout, method=method)
 

@@ -79,7 +79,7 @@ def linear_naive(x, weight, bias, out):
     """Step 1, without activation. Mapping: thread (column, row) has out[row, column].
 
     Memory: lanes walk the outputs, so that each reads a row of the weights of its own: 32 sectors
-    for 32 numbers.
+    for 32 elements.
     """
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
@@ -150,7 +150,7 @@ LADDER = Ladder(
 
 @functools.cache
 def gemv(element: str, biased: bool) -> Callable:
-    """The kernel of (a, b as words of two numbers, bias, out): out = a b' + bias.
+    """The kernel of (a, b as uint32 of two elements, bias, out): out = a b' + bias.
 
     Mapping: warp w of block i has the result ``4 i + w``, along rows.
     Memory: a warp reads 512 bytes of both factors at a time; they come from L2.
@@ -161,9 +161,9 @@ def gemv(element: str, biased: bool) -> Callable:
     def gemv_kernel(a, b, bias, out):
         grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
-        number = int32(int32(cuda.blockIdx.x) * int32(WARPS_16) + t // int32(WARP))
-        row = quotient(number, int32(out.shape[1]))
-        column = int32(number - row * int32(out.shape[1]))
+        result = int32(int32(cuda.blockIdx.x) * int32(WARPS_16) + t // int32(WARP))
+        row = quotient(result, int32(out.shape[1]))
+        column = int32(result - row * int32(out.shape[1]))
         if row < out.shape[0]:
             total = float32(0)
             for k in range(int32(4) * (t & int32(31)), int32(a.shape[1]), int32(4 * WARP)):

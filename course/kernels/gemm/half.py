@@ -1,4 +1,4 @@
-"""The front door to products of float16 and bfloat16, and which step a product takes.
+"""Products of float16 and bfloat16: the entry point, and which step a product takes.
 
 >>> y = gemm(x, weight, "nt", bias, "gelu")     # a layer and its activation, in one launch
 
@@ -49,7 +49,7 @@ from course.kernels.steps import (
 from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
-HALVES = (np.dtype(np.float16), BFLOAT16)
+HALF_TYPES = (np.dtype(np.float16), BFLOAT16)
 #: layout -> whether the first, the second factor lies transposed.
 LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
 SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
@@ -57,17 +57,17 @@ STAGES = 3, 8  # at least and at most
 SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
 #: By measurements on an H200, in cycles of one multiprocessor.
 SHARED = 0.92  # what is seen of shared memory's time
-TILE = 6  # that a tile takes besides its steps, for each of its columns
-ADDING = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
+TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
+ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
 SLOWER = 1.025  # a narrower tile than 256 is read more often
 
 
 def staged_config(
     consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1
 ) -> GemmConfig:
-    """A tile with as many stages as fit beside its results; of a split one they lie apart, too."""
+    """A tile with as many stages as fit beside its results; those of a split one lie there, too."""
     bare = GemmConfig(consumers, columns, 0, waves, added)
-    results = bare.rows // splits * 64 * bare.boxes if bare.apart or splits > 1 else 0
+    results = bare.rows // splits * 64 * bare.boxes if bare.own_results or splits > 1 else 0
     stages = (SHARED_LIMIT - 2 * results) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
@@ -94,14 +94,17 @@ def config_for(
             waves = ceil_div(tiles, blocks) if splits == 1 else 1
             config = staged_config(consumers, wide, min(waves, 3), added, splits)
             if splits == 1:
-                fits, cycles = config.stages >= STAGES[0], waves * (steps * step + TILE * wide)
+                fits, cycles = (
+                    config.stages >= STAGES[0],
+                    waves * (steps * step + TILE_CYCLES * wide),
+                )
             else:
                 fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
                 fits |= 1 not in shared_by
                 fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
                 given = 4 * config.rows * wide * (splits - 1) // splits
-                cycles = ceil_div(steps, splits) * step + TILE * wide + ADDING[0]
-                cycles += given / ADDING[1]
+                cycles = ceil_div(steps, splits) * step + TILE_CYCLES * wide + ADD_CYCLES[0]
+                cycles += given / ADD_CYCLES[1]
             if fits:
                 best.append((cycles, config, splits))
     _, config, splits = min(best)
@@ -141,7 +144,7 @@ def result(
     require_choice(activation, "activation", ACTIVATIONS)
     require_choice(method, "method", LADDER.names)
     for array, name in ((a, "a"), (b, "b")):
-        if array.dtype not in HALVES or array.dtype != a.dtype:
+        if array.dtype not in HALF_TYPES or array.dtype != a.dtype:
             raise TypeError(
                 f"{name} holds {name_of(array.dtype)}; a and b must both hold float16 or bfloat16"
             )
@@ -266,7 +269,7 @@ def _best(p):
     return "roles" if splits == 1 else "split"
 
 
-TAUGHT = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
+LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
 LADDER = Ladder("gemm", GemmProblem.of, {
     "plain": Step(_plain, _plain_refusal, (7, 5)),
     "wgmma": Step(wgmma.launches, _taught_refusal, (9, 0)),
@@ -314,7 +317,8 @@ def gemm(
     TypeError
         For no array, or elements of another type.
     ValueError
-        For shapes or strides that do not fit, an unknown word, a method that they cannot have.
+        For shapes or strides that do not fit, an unknown layout or activation, a method that they
+        cannot have.
     """
     options = layout, activation, method
     return _ENTRY.call((a, b, bias, residual), options, out, stream)

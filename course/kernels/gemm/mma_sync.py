@@ -29,8 +29,8 @@ from warpsim.ptx import (
 )
 
 TILE_M = TILE_N = 128  # results of a block
-THREADS, PART = 128, 64  # four warps of 64 x 64 results: every fragment serves four products
-TILES = PART // 16  # products of a warp, 16 x 16, down and across
+THREADS, WARP_TILE = 128, 64  # four warps of 64 x 64 results: every fragment serves four products
+TILES = WARP_TILE // 16  # products of a warp, 16 x 16, down and across
 SIDE = TILE_M * DEPTH  # elements of a tile of one factor
 LINES = THREADS // 8  # rows of a tile that are copied at a time
 STAGES = {"copied": 3, "loaded": 1, "turing": 1}
@@ -50,12 +50,12 @@ def gemm(
 
     Mapping: a block has 128 x 128 results, a warp 64 x 64 of them, as products of 16 x 16.
     Memory: 16 bytes a thread, rows of 128 bytes; in shared memory chunk c of row r lies at
-    c ^ (r % 8), so that ldmatrix, eight rows at a time, meets each bank once.
+    c ^ (r % 8), so that ldmatrix, eight rows at a time, takes each bank once.
     """
     turn_a, turn_b = layout == "tn", layout != "nt"
     finished = epilogue(activation, biased, added)
     ELEMENT, COUNT = ELEMENTS[element], STAGES[feed]
-    LEFT = max(COUNT - 2, 0)  # groups of copies that may be under way
+    LEFT = max(COUNT - 2, 0)  # groups of copies that may be in flight
     load_a = ldmatrix4_trans if turn_a else ldmatrix4
     load_b = ldmatrix4_trans if turn_b else ldmatrix4
     mma = mma_bf16 if element == "bfloat16" else mma_f16
@@ -64,7 +64,7 @@ def gemm(
 
     @cuda.jit(device=True)
     def fetch(source, turned, tiles, start, first, k, high, deep):
-        """Bring 128 rows or columns from `first` on, 64 deep from k on, to ``tiles[start]``.
+        """Load 128 rows or columns from `first` on, 64 deep from k on, to ``tiles[start]``.
 
         What is beyond the depth must be 0; what is beyond the results is never stored.
         """
@@ -73,7 +73,7 @@ def gemm(
         to = int32(start + 64 * line + ((chunk ^ (line & 7)) << 3))
         column = int32((first if turned else k) + 8 * chunk)
         for go in range(TILE_M // LINES):
-            if turned:  # pieces of 64 along the results
+            if turned:  # chunks of 64 along the results
                 row, ahead = int32(k + line + go * LINES % 64), int32(go * LINES // 64 * 64)
                 left = int32(high - column - ahead) if row < deep else int32(0)
             else:
@@ -132,7 +132,7 @@ def gemm(
                         total[i, j, h, e] = c[e]
 
     @cuda.jit(device=True, forceinline=True)
-    def put(out, total, j, row, column, rows, columns, bias, other):
+    def store_results(out, total, j, row, column, rows, columns, bias, other):
         """Finish and store 16 columns of sums, from the 16 j-th on; two at once where they may."""
         for i in range(TILES):
             for half in range(2):
@@ -163,7 +163,7 @@ def gemm(
             int32(cuda.blockIdx.x), high, wide, int32(row_group)
         )
         row, column = int32(tile_row << 7), int32(tile_column << 7)
-        down, across = int32((warp & 1) * PART), int32((warp >> 1) * PART)
+        down, across = int32((warp & 1) * WARP_TILE), int32((warp >> 1) * WARP_TILE)
         for i in range(TILES):
             for j in range(TILES):
                 for h in range(2):
@@ -205,9 +205,9 @@ def gemm(
             at = int32(0) if at == 2 * SIDE * (COUNT - 1) else int32(at + 2 * SIDE)
             ahead = int32(0) if ahead == 2 * SIDE * (COUNT - 1) else int32(ahead + 2 * SIDE)
         r, c = int32(row + down + (lane >> 2)), int32(column + across + 2 * (lane & 3))
-        put(out, total, 0, r, c, rows, columns, bias, other)
-        put(out, total, 1, r, c, rows, columns, bias, other)
-        put(out, total, 2, r, c, rows, columns, bias, other)
-        put(out, total, 3, r, c, rows, columns, bias, other)
+        store_results(out, total, 0, r, c, rows, columns, bias, other)
+        store_results(out, total, 1, r, c, rows, columns, bias, other)
+        store_results(out, total, 2, r, c, rows, columns, bias, other)
+        store_results(out, total, 3, r, c, rows, columns, bias, other)
 
     return gemm_plain

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE
+from course.kernels.arrays import WIDE as VECTOR
 from course.kernels.gemm.small_tile import DEEP, small_gemm_tile
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import WARP
 from warpsim.ptx import store4
 
-SMALL = 2048 * 2048  # results: of more the ways draw level, and each shape is a kernel to compile
+SMALL = 2048 * 2048  # results: of more the ways are equal, and each shape is a kernel to compile
 AT_ONCE = 132  # blocks, one a multiprocessor of an H200; an A100 has 108
 MOST_WARPS, REGISTERS, SHARED = 16, 2**16, 48 * 2**10  # of a block; bytes
 FRAGMENTS = {
@@ -31,7 +31,7 @@ FRAGMENTS = {
 def tensor_refusal(p: Any) -> str:
     """What a product on tensor cores needs and does not find, in words; else nothing."""
     sizes = p.rows, p.columns, p.depth
-    if any(size % WIDE or not size for size in sizes):
+    if any(size % VECTOR or not size for size in sizes):
         found = f"{p.rows}, {p.columns} and {p.depth}"
         return f"needs rows, columns and depth to be multiples of four, and they are {found}"
     if not p.wide:
@@ -63,7 +63,7 @@ def cut_of(layout: str, rows: int, columns: int, depth: int) -> Cut:
     fragments = down, across = min(FRAGMENTS[layout], key=loads)
     sums = 4 * 16 * down * (8 * across + 8)  # bytes of a tile's, at most
     most = min(MOST_WARPS, SHARED // sums)
-    # a thread's numbers of one round; and its sums, what is cut in two, places
+    # a thread's elements of one round; and its sums, what is cut in two, addresses
     each, besides = 8 * down + 4 * across, 4 * down * across + 8 * down + 4 * across + 40
     rounds = ceil_div(depth, DEEP)
     for ahead in range(1, rounds + 1):
@@ -84,23 +84,24 @@ def product_of(
     Memory: 16 bytes an access; four lanes side by side along the depth, eight along the result.
     """
     cut = cut or cut_of(layout, rows, columns, depth)
-    leads = {"nn": (depth, columns), "nt": (depth, depth), "tn": (rows, columns)}[layout]
-    tile = small_gemm_tile(layout, rows, columns, depth, leads, precision, **cut._asdict())
+    row_pitches = {"nn": (depth, columns), "nt": (depth, depth), "tn": (rows, columns)}[layout]
+    tile = small_gemm_tile(layout, rows, columns, depth, row_pitches, precision, **cut._asdict())
     fetch, multiply, four = tile.fetch, tile.multiply, tile.four
-    ROOM, NUMBERS, HIGH, WIDTH, THREADS = tile.room, tile.numbers, tile.high, tile.wide, cut.threads
-    across = ceil_div(columns, WIDTH)
+    tile_elements, shape_b = tile.elements, tile.shape_b
+    TILE_M, TILE_N, THREADS = tile.rows, tile.columns, cut.threads
+    across = ceil_div(columns, TILE_N)
 
     @cuda.jit(max_registers=cut.registers)
     def matmul_tensor(a, b, out):
-        shared = cuda.shared.array(NUMBERS, float32)
-        first = cuda.local.array(ROOM, float32)
+        shared = cuda.shared.array(tile_elements, float32)
+        first = cuda.local.array(shape_b, float32)
         i = int32(cuda.blockIdx.x)
-        row, column = i // int32(across) * int32(HIGH), i % int32(across) * int32(WIDTH)
+        row, column = i // int32(across) * int32(TILE_M), i % int32(across) * int32(TILE_N)
         fetch(b, int32(0), column, first)
         multiply(shared, a, int32(0), b, int32(0), row, column, first)
-        for n in range(int32(cuda.threadIdx.x), HIGH * WIDTH // 4, THREADS):
-            r, c = n // int32(WIDTH // 4), n % int32(WIDTH // 4) * int32(4)
+        for n in range(int32(cuda.threadIdx.x), TILE_M * TILE_N // 4, THREADS):
+            r, c = n // int32(TILE_N // 4), n % int32(TILE_N // 4) * int32(4)
             if row + r < rows and column + c < columns:
                 store4(out, (row + r) * int32(columns) + column + c, four(shared, r, c))
 
-    return matmul_tensor, across * ceil_div(rows, HIGH), THREADS
+    return matmul_tensor, across * ceil_div(rows, TILE_M), THREADS

@@ -6,7 +6,7 @@ has to be done quickly, and what takes long is to wait for memory. Hence:
 - the warps of a block share the tile's depth: each multiplies all of the tile, 16 deep at a time;
 - a lane loads four neighbours at once, straight into the registers that tensor cores take; those of
   the second factor, a layer's weights, for many rounds before it has to wait for the first;
-- at the end the warps' sums meet in shared memory.
+- at the end the warps' sums are added in shared memory.
 
 Which of its 16 neighbours along the depth a lane has is of no account, as long as both factors
 agree: lane 4 g + q has 4 q to 4 q + 3, and hands two of them to each of two instructions.
@@ -16,7 +16,7 @@ longer than 16 products: it starts at 0 each time, and float32 adds what comes o
 
 Precisions: "tf32" takes factors cut to 10 bits of fraction; "tf32x3" cuts a factor in two and makes
 three products of four, which keeps float32's digits; "float32" multiplies on plain cores, where
-lanes shuffle what an instruction would bring together, for GPUs before Ampere.
+lanes shuffle what an instruction would combine, for GPUs before Ampere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRECISIONS = ("tf32x3", "tf32", "float32")
 ZERO = float32(0)
 LEVEL = 2**13  # TF32 has 13 bits of fraction fewer than float32
 DEEP = 16  # along the depth, of one round of a warp
-SPREAD, PAUSE = 16, 400  # of what is awaited: rows from lane to lane; nanoseconds between looks
+STRIDE, PAUSE = 16, 400  # of what is awaited: rows from lane to lane; nanoseconds between looks
 
 
 # --- factors in two, and plain cores' product -----------------------------------------------------
@@ -47,13 +47,13 @@ def parts_of(size: int) -> Callable:
     """Device function: how many whole times a number holds `size`, and what is left.
 
     Of numbers from 0 to 2**31 - 1. `//` and `%` of Numba work on 64 bits and look at signs: some
-    thirty instructions. A product with 2**places / size, rounded up, has the quotient above them.
+    thirty instructions. A product with 2**bits / size, rounded up, has the quotient above them.
 
     Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
     """
     shift, rest = size.bit_length() - 1, size - 1
-    places = 31 + size.bit_length()
-    inverse = ceil_div(2**places, size)
+    bits = 31 + size.bit_length()
+    inverse = ceil_div(2**bits, size)
 
     @cuda.jit(device=True)
     def shifted(n):
@@ -61,7 +61,7 @@ def parts_of(size: int) -> Callable:
 
     @cuda.jit(device=True)
     def divided(n):
-        whole = int32((uint64(uint32(n)) * uint64(inverse)) >> uint64(places))
+        whole = int32((uint64(uint32(n)) * uint64(inverse)) >> uint64(bits))
         return whole, int32(n - whole * size)
 
     return divided if size & rest else shifted
@@ -72,7 +72,7 @@ of_lanes, _fours = parts_of(WARP), parts_of(4)
 
 @cuda.jit(device=True)
 def lane_of():
-    """A lane's row and column in the instructions' pieces."""
+    """A lane's row and column in the instructions' fragments."""
     return _fours(of_lanes(cuda.threadIdx.x)[1])
 
 
@@ -133,24 +133,24 @@ class Tile:
     Attributes
     ----------
     fetch : device function of (B, b0, column, b)
-        Begins to load what the first rounds want of the second factor. b is of the shape `room`.
+        Begins to load what the first rounds want of the second factor. b is of the shape `shape_b`.
     multiply : device function of (shared, A, a0, B, b0, row, column, b)
         Leaves the warps' sums of the tile there in shared memory. In the flat arrays A and B the
         matrices begin at a0 and b0.
     four : device function of (shared, row, column)
         Four neighbours of the tile, added up over the warps in their order.
-    high, wide, numbers : int
-        Rows, columns, float32 in shared memory.
-    room : (int, int, int)
+    rows, columns, elements : int
+        Of the tile; float32 in shared memory.
+    shape_b : (int, int, int)
     """
 
     fetch: Callable
     multiply: Callable
     four: Callable
-    high: int
-    wide: int
-    numbers: int
-    room: tuple[int, int, int]
+    rows: int
+    columns: int
+    elements: int
+    shape_b: tuple[int, int, int]
 
 
 def _row_at(row_pitch: int) -> Callable:
@@ -162,8 +162,8 @@ def _row_at(row_pitch: int) -> Callable:
 
 
 @cuda.jit(device=True)
-def _row_found(places, row):
-    return load(places[0], int32(places[1] + row))
+def _row_found(starts, row):
+    return load(starts[0], int32(starts[1] + row))
 
 
 @cuda.jit(device=True)
@@ -186,8 +186,8 @@ def _always(size: int) -> Callable:
 
 def small_gemm_tile(
     layout: str, rows: int, columns: int, depth: int, row_pitches: tuple[int, int],
-    precision: str, *, warps: int, fragments: tuple[int, int], ahead: int = 1, halves: int = 0,
-    exact: str = "", places: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
+    precision: str, *, warps: int, fragments: tuple[int, int], ahead: int = 1, half_pitch: int = 0,
+    exact: str = "", scattered: str = "", awaits: Awaits = None, given: bool = False, ones: int = 0,
 ) -> Tile:  # fmt: skip
     """A tile of a product (rows, columns) of that depth; all three multiples of four.
 
@@ -203,11 +203,11 @@ def small_gemm_tile(
         Of a warp, 16 rows and 8 columns each. In "tn" (2, 4); in "nn" 2 or 4 wide.
     ahead : int
         Rounds of which `fetch` loads the second factor.
-    halves : int
+    half_pitch : int
         The second half of the tile's columns lies so many columns behind the first, in "nt".
     exact : str
         The factor, "a" or "b", that TF32 holds exactly, such as pixels.
-    places : str
+    scattered : str
         The factor, "a" in "nt" or "b" in "tn", whose rows are scattered: a0 or b0 is then an array
         of where each of them begins, and its first entry that counts.
     awaits : two functions, optional
@@ -241,14 +241,16 @@ def small_gemm_tile(
     plain = precision == "float32"
     whole_a, whole_b = plain or exact == "a", plain or exact == "b"
     mma = mma_plain if plain else mma_tf32
-    half_across = across // 2 if halves else across
+    half_across = across // 2 if half_pitch else across
 
-    scattered_b = places == "b"
+    scattered_b = scattered == "b"
     waits, (await4, is_missing) = awaits is not None, taken_by(awaits)
     waits_b = waits and upright_a and not scattered_b
-    take4_b = await4 if waits_b else load4
-    place_a = _row_at_pitch if given else _row_found if places == "a" else _row_at(row_pitch_a)
-    place_b = _row_at_pitch if given else _row_found if scattered_b else _row_at(row_pitch_b)
+    await4_b = await4 if waits_b else load4
+    row_start_a = (
+        _row_at_pitch if given else _row_found if scattered == "a" else _row_at(row_pitch_a)
+    )
+    row_start_b = _row_at_pitch if given else _row_found if scattered_b else _row_at(row_pitch_b)
     last_a = _last_given if given else _always(rows - 4)
     last_b = _last_given if given else _always(columns - (4 if four_wide else 2))
     by_row_b = scattered_b or given
@@ -256,8 +258,8 @@ def small_gemm_tile(
     # a round is `more` along the depth behind `start`, a constant: addresses differ by constants
 
     @cuda.jit(device=True)
-    def bring_b(B, b0, column, start, more, b, slot):
-        """A lane's numbers of the second factor, of 16 products from `start` + `more` on."""
+    def load_fragments_b(B, b0, column, start, more, b, slot):
+        """Load a lane's elements of the second factor, of 16 products from `start` + `more` on."""
         g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
         if ragged:
@@ -266,14 +268,14 @@ def small_gemm_tile(
             c = int32(column + (4 * g if four_wide else 2 * g))
             at_end, one_more = column + (wide - 4) > last_b(b0), c > last_b(b0)
             c = min(c, last_b(b0))
-            at = c if by_row_b else int32(place_b(b0, k) + c)
+            at = c if by_row_b else int32(row_start_b(b0, k) + c)
             for e in range(4):
                 if by_row_b:
-                    here = int32(place_b(b0, int32(k + beyond + e)) + at)
+                    here = int32(row_start_b(b0, int32(k + beyond + e)) + at)
                 else:
                     here = at + (beyond + e) * row_pitch_b
                 if four_wide:
-                    four = take4_b(B, here)
+                    four = await4_b(B, here)
                     for n in range(4):
                         b[slot, n, e] = float32(four[n])
                     if ones and at_end and one_more:
@@ -287,15 +289,15 @@ def small_gemm_tile(
         else:
             for n in range(across):
                 c = int32(column + 8 * (n % half_across) + g)
-                if halves:
-                    c = int32(min(c, int32(halves - 1)) + n // half_across * halves)
-                at = int32(place_b(b0, min(c, int32(columns - 1))) + k)
+                if half_pitch:
+                    c = int32(min(c, int32(half_pitch - 1)) + n // half_across * half_pitch)
+                at = int32(row_start_b(b0, min(c, int32(columns - 1))) + k)
                 four = load4(B, at + beyond)
                 for e in range(4):
                     b[slot, n, e] = float32(four[e])
 
     @cuda.jit(device=True)
-    def bring_a(A, a0, row, start, more, a, slot):
+    def load_fragments_a(A, a0, row, start, more, a, slot):
         """The same of the first; behind the depth's end 0."""
         g, q = lane_of()
         k, beyond = int32(start + 4 * q), more
@@ -304,10 +306,10 @@ def small_gemm_tile(
             k, beyond = min(wanted, int32(depth - 4)), 0
         if upright_a:
             c = min(int32(row + 4 * g), last_a(a0))
-            at = c if given else int32(place_a(a0, k) + c)
+            at = c if given else int32(row_start_a(a0, k) + c)
             for e in range(4):
                 if given:
-                    four = await4(A, int32(place_a(a0, int32(k + beyond + e)) + at))
+                    four = await4(A, int32(row_start_a(a0, int32(k + beyond + e)) + at))
                 else:
                     four = await4(A, at + (beyond + e) * row_pitch_a)
                 a[slot, 0, 0, e], a[slot, 0, 1, e] = float32(four[0]), float32(four[1])
@@ -316,7 +318,7 @@ def small_gemm_tile(
             for m in range(down):
                 for h in range(2):
                     r = min(int32(row + 16 * m + 8 * h + g), int32(rows - 1))
-                    at = int32(place_a(a0, r) + k)
+                    at = int32(row_start_a(a0, r) + k)
                     four = await4(A, at + beyond)
                     for e in range(4):
                         a[slot, m, h, e] = float32(four[e])
@@ -328,7 +330,7 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def lacks(a, b, slot):
-        """Whether a lane's numbers of the factors that are awaited are not all there."""
+        """Whether a lane's elements of the factors that are awaited are not all there."""
         found = False
         for e in range(4 if upright_a else 1):
             for m in range(1 if upright_a else down):
@@ -340,10 +342,10 @@ def small_gemm_tile(
 
     @cuda.jit(device=True)
     def pause(A, a0, row):
-        """Wait for some of the first factor's numbers, with little traffic."""
+        """Wait for some of the first factor's elements, with little traffic."""
         _, lane = of_lanes(cuda.threadIdx.x)
-        k = min(int32(SPREAD * lane), int32(depth - 1))
-        at = int32(place_a(a0, k) + min(row, last_a(a0)))
+        k = min(int32(STRIDE * lane), int32(depth - 1))
+        at = int32(row_start_a(a0, k) + min(row, last_a(a0)))
         while cuda.any_sync(ALL, is_missing(await4(A, at)[0])):
             cuda.nanosleep(uint32(PAUSE))
 
@@ -406,13 +408,13 @@ def small_gemm_tile(
         @cuda.jit(device=True)
         def load_b(B, b0, column, start, b):
             if all_have_it or start < depth - beyond:  # the same for the whole warp
-                bring_b(B, b0, column, start, beyond, b, n)
+                load_fragments_b(B, b0, column, start, beyond, b, n)
             later_b(B, b0, column, start, b)
 
         @cuda.jit(device=True)
         def load_a(A, a0, row, start, a):
             if all_have_it or start < depth - beyond:
-                bring_a(A, a0, row, start, beyond, a, n)
+                load_fragments_a(A, a0, row, start, beyond, a, n)
             later_a(A, a0, row, start, a)
 
         @cuda.jit(device=True)
@@ -472,11 +474,11 @@ def small_gemm_tile(
             all_products(start, a, b, total)
             start += int32(rounds * each)
             while more and start < depth:
-                bring_b(B, b0, column, start, 0, b, 0)
-                bring_a(A, a0, row, start, 0, a, 0)
+                load_fragments_b(B, b0, column, start, 0, b, 0)
+                load_fragments_a(A, a0, row, start, 0, a, 0)
                 if waits:
                     while cuda.any_sync(ALL, lacks(a, b, 0)):
-                        bring_a(A, a0, row, start, 0, a, 0)
+                        load_fragments_a(A, a0, row, start, 0, a, 0)
                 add(a, b, total, 0)
                 start += int32(each)
         cuda.syncthreads()  # whoever still reads what lay here is done

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import columns_of, store_epilogue
+from course.kernels.gemm.epilogue import store_epilogue
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
 from warpsim.ptx import (
@@ -79,30 +79,34 @@ def gemm(
     load_stage = stage_loader(layout, config)
     init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     SUMS, BOXES, RESULTS = TILE_N // 2, config.boxes, results_at(config)
-    OWNED = 4 * CONSUMERS // splits  # warps whose results a block has
+    OWN_WARPS = 4 * CONSUMERS // splits  # warps whose results a block has
     OWN, LAST = BOXES * WARP * 64, TILE_N // 16 - 4
-    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(TILE_N), 0, 0, 0)[:4]
 
     @cuda.jit(device=True, forceinline=True)
-    def add(local, parts, piece, at, rank):
+    def add(local, parts, box, at, rank):
         """Add the other blocks' sums of 64 columns, the next block's first."""
         for far in range(1, splits):
             there = int32(rank + far)
             if there >= splits:
                 there = int32(there - splits)
             for n in range(8):
-                j = 8 * piece + n
+                j = 8 * box + n
                 if j < SUMS // 4:
                     four = load4_cluster(parts, int32(at + 128 * j), there)
                     for e in range(4):
                         local[4 * j + e] += four[e]
 
-    @cuda.jit(device=True)
-    def ready(lane):
-        """A warp's results are where TMA sees them; whether this lane shall store them."""
-        fence_async()
+    @cuda.jit(device=True, inline="always")
+    def store_box(out, tiles, local, parts, box, at, rank, to, row, column, t, columns, bias):
+        lane = int32(t & 31)
+        line = int32(to + (lane & 15) * 64)
+        add(local, parts, box, at, rank)
+        store_sums(tiles, local, box, line, column, t, columns, bias)
+        fence_async()  # TMA sees the warp's results
         cuda.syncwarp()
-        return lane == 0
+        if lane == 0:
+            corner = row, int32(column + 16 * min(4 * box, LAST))
+            tma_store(out, corner, tiles, int32(to + box * WARP * 64))
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
     def gemm_split(a, b, out, other, bias, rows, columns, depth):
@@ -136,8 +140,8 @@ def gemm(
         stage, phase = int32(0), int32(0)
         local = cuda.local.array(SUMS, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
-        mine = int32(warp - rank * OWNED)  # of the block's results, if they are there
-        here = mine >= 0 and mine < OWNED and who < CONSUMERS
+        owned = int32(warp - rank * OWN_WARPS)  # of the block's results, if they are there
+        here = owned >= 0 and owned < OWN_WARPS and who < CONSUMERS
         if who == CONSUMERS:
             if t == GROUP * CONSUMERS:
                 for step in range(first, end):
@@ -146,9 +150,9 @@ def gemm(
                     load_stage(tiles, full, stage, a, b, row, column, k)
                     stage, phase = advance(stage, phase)
                 if added:
-                    mbarrier_expect(residual_full, 0, int32(2 * OWN * OWNED))
-                    for w in range(OWNED):
-                        high = int32(row + WARP * (rank * OWNED + w))
+                    mbarrier_expect(residual_full, 0, int32(2 * OWN * OWN_WARPS))
+                    for w in range(OWN_WARPS):
+                        high = int32(row + WARP * (rank * OWN_WARPS + w))
                         for p in range(BOXES):
                             corner = high, int32(column + 16 * min(4 * p, LAST))
                             to = int32(RESULTS + OWN * w + WARP * 64 * p)
@@ -185,30 +189,14 @@ def gemm(
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
             if added:
                 mbarrier_wait(residual_full, 0, 0)
-            at_results, row = int32(RESULTS + mine * OWN), int32(row + WARP * warp)
-            line = int32(at_results + (lane & 15) * 64)
-            add(local, parts, 0, at, rank)
-            store_sums(tiles, local, 0, line, column, t, columns, bias)
-            if ready(lane):
-                tma_store(out, (row, column), tiles, at_results)
+            to, row = int32(RESULTS + owned * OWN), int32(row + WARP * warp)
+            store_box(out, tiles, local, parts, 0, at, rank, to, row, column, t, columns, bias)
             if BOXES > 1:
-                add(local, parts, 1, at, rank)
-                store_sums(tiles, local, 1, line, column, t, columns, bias)
-                if ready(lane):
-                    corner = row, int32(column + COLUMN1)
-                    tma_store(out, corner, tiles, int32(at_results + WARP * 64))
+                store_box(out, tiles, local, parts, 1, at, rank, to, row, column, t, columns, bias)
             if BOXES > 2:
-                add(local, parts, 2, at, rank)
-                store_sums(tiles, local, 2, line, column, t, columns, bias)
-                if ready(lane):
-                    corner = row, int32(column + COLUMN2)
-                    tma_store(out, corner, tiles, int32(at_results + 2 * WARP * 64))
+                store_box(out, tiles, local, parts, 2, at, rank, to, row, column, t, columns, bias)
             if BOXES > 3:
-                add(local, parts, 3, at, rank)
-                store_sums(tiles, local, 3, line, column, t, columns, bias)
-                if ready(lane):
-                    corner = row, int32(column + COLUMN3)
-                    tma_store(out, corner, tiles, int32(at_results + 3 * WARP * 64))
+                store_box(out, tiles, local, parts, 3, at, rank, to, row, column, t, columns, bias)
             if lane == 0:
                 commit_stores()
                 wait_stores(0)

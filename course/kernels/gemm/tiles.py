@@ -1,4 +1,4 @@
-"""What the steps share: which tile a block takes, what is done to a result before it is stored."""
+"""What the steps share: which tile a block takes, and the epilogue of a result."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def tile_coordinates(number, down, across, row_group):
 
 @cuda.jit(device=True)
 def clamp_tile(start, size, length):
-    """Where a tile begins that would end beyond the matrix: further in, if there is room.
+    """Where a tile begins that would end beyond the matrix: further in, if it can.
 
     TMA takes about 3 cycles for a row that is outside, and all blocks wait for the one that has it.
-    What two tiles share is stored twice, the same numbers.
+    What two tiles share is stored twice, the same elements.
     """
     return int32(max(int32(0), min(int32(start), int32(length - size))))
 

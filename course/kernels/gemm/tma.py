@@ -1,7 +1,7 @@
-"""Step 3: tiles by TMA. One thread orders a whole tile; an mbarrier counts the bytes that come.
+"""Step 3: tiles by TMA. One thread orders a whole tile; an mbarrier counts the bytes that arrive.
 
 Beside step 2: no addresses in all threads, no fence, no registers for copies. But all still wait
-together: the thread that orders a copy first meets the others, who say that the tile was read.
+together: a block synchronisation comes before each copy, so that the tile has been read.
 
 The shapes are those of step 2.
 """
@@ -26,7 +26,7 @@ from course.kernels.gemm.wgmma import (
     THREADS,
     TILE_M,
     TILE_N,
-    put,
+    store_results,
 )
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import (
@@ -96,10 +96,10 @@ def gemm() -> Callable:
         unpack(local, wgmma_sums(sums))
         r = int32(row + 64 * group + 16 * warp + (lane >> 2))
         c = int32(column + 2 * (lane & 3))
-        put(out, local, 0, r, c, rows, columns)
-        put(out, local, 8, r, c, rows, columns)
-        put(out, local, 16, r, c, rows, columns)
-        put(out, local, 24, r, c, rows, columns)
+        store_results(out, local, 0, r, c, rows, columns)
+        store_results(out, local, 8, r, c, rows, columns)
+        store_results(out, local, 16, r, c, rows, columns)
+        store_results(out, local, 24, r, c, rows, columns)
 
     return gemm_tma
 

@@ -27,7 +27,7 @@ def unfused_epilogue(
 ) -> Callable:
     """The kernel of (x, bias, other, out): activation(x + bias) + other, for each element.
 
-    Mapping: a block has a row; thread t its numbers 2 t and 2 t + 1, then those 512 on.
+    Mapping: a block has a row; thread t its elements 2 t and 2 t + 1, then those 512 on.
     Memory: `wide`, a warp reads 128 bytes of the row at a time; the bias comes from L2.
     """
     ELEMENT, act = ELEMENTS[element], ACTIVATIONS[activation] or ACTIVATIONS["gelu"]
@@ -69,7 +69,7 @@ def launches(
 ) -> list[Launch]:
     """The launch of activation(x + bias) + residual, for device arrays (rows, columns).
 
-    `out` may be x or the residual; the rows of x may lie apart.
+    `out` may be x or the residual; the rows of x may be strided.
     """
     given = [one for one in (x, bias, residual, out) if one is not None]
     wide = x.shape[1] % 2 == 0 and not any(address_of(one) % 4 for one in given)

@@ -1,15 +1,11 @@
-"""Step 4 to 7: warps with roles. The last warp copies by TMA, the warpgroups multiply by wgmma.
+"""Steps 4 to 7, warp specialisation: a producer warp copies by TMA, consumer warpgroups multiply.
 
-A block keeps `stages` tiles of both factors in shared memory, and two barriers for each: `full`,
-when TMA's bytes have come, and `empty`, when all who multiply have read. Who copies waits for
-`empty` and begins the next copy; who multiplies waits for `full`. Parities tell the rounds apart:
-at first a wait for `empty` with parity 1 is over at once.
-
-Blocks stay and take tile after tile, so that the next tile's copies are under way while results are
-stored. Results go through shared memory: rows of 128 bytes by TMA in place of 16 bytes a row.
+Tiles of both factors are a ring in shared memory, see `course.kernels.gemm.ring`. Blocks are
+persistent: the next tile's copies are in flight while results of this one are stored. Results go
+through shared memory: rows of 128 bytes by TMA in place of 16 bytes a row.
 
 A residual comes by TMA, too, while the block still multiplies, to where the results will be: a
-thread finds what it adds in the place in which it will store.
+thread finds what it adds where it will store.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import columns_of, store_epilogue
+from course.kernels.gemm.epilogue import store_epilogue
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
@@ -64,12 +60,12 @@ class GemmConfig(NamedTuple):
     columns : int
         Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
     stages : int
-        Tiles of both factors, 64 deep, that are under way.
+        Tiles of both factors, 64 deep, that are in flight.
     waves : int
         Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
-        tile lie where the factors' tiles were; of one or two a piece is stored when it is there.
+        tile lie where the factors' tiles were; of one or two a box is stored when it is there.
     added : bool
-        A residual is added. It comes early, so no tile of the factors can lie there.
+        A residual is added. It is prefetched, so no tile of the factors can lie there.
     """
 
     consumers: int
@@ -87,8 +83,8 @@ class GemmConfig(NamedTuple):
             self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns, 4 * self.consumers
         )
     )  # a warp each releases a stage
-    apart = property(lambda self: self.waves > 1 or self.added)  # results, from the factors' tiles
-    results = property(lambda self: self.apart * self.stages * self.stage)  # begin there
+    own_results = property(lambda self: self.waves > 1 or self.added)  # beside the factors' tiles
+    results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
     shared = property(
         lambda self: 2 * max(
             self.stages * self.stage, self.results + self.rows * 64 * self.boxes
@@ -147,11 +143,10 @@ def gemm(
     TILE_M, STAGE = config.rows, config.stage
     init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
-    PARTS, EARLY = (
+    PARTS, PREFETCH_AT = (
         (2, 0 if one_tile else 2) if added else (1, 0)
     )  # between, a residual is asked for
-    OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # where the last piece begins, in 16 columns
-    _, COLUMN1, COLUMN2, COLUMN3 = (*columns_of(TILE_N), 0, 0, 0)[:4]
+    OWN, LAST = BOXES * BOX, TILE_N // 16 - 4  # where the last box begins, in 16 columns
 
     @cuda.jit(device=True)
     def ready(who, leader):
@@ -159,6 +154,15 @@ def gemm(
         fence_async()
         named_barrier(int32(1 + who), GROUP)
         return leader
+
+    # a tensor map goes to no function that is called
+    @cuda.jit(device=True, inline="always")
+    def store_box(out, tiles, local, box, line, mine, row, column, t, columns, bias):
+        store_sums(tiles, local, box, line, column, t, columns, bias)
+        if store_by_box and ready(int32(t >> 7), t & 127 == 0):
+            corner = row, int32(column + 16 * min(4 * box, LAST))
+            tma_store(out, corner, tiles, int32(mine + box * BOX))
+            commit_stores()
 
     @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
     def gemm_roles(a, b, out, other, bias, rows, columns, depth, row_group):
@@ -187,7 +191,7 @@ def gemm(
         overlap = int32(1)  # tiles may share what both store
         if added:
             overlap = int32(1 - same_start(out, other))  # else it were added twice
-        if who == CONSUMERS:  # the warp that copies, one thread of it
+        if who == CONSUMERS:  # the producer warp, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
                     if one_tile:
@@ -208,13 +212,13 @@ def gemm(
                         load_stage(tiles, full, stage, a, b, row, column, k)
                         stage, phase = advance(stage, phase)
                     tile = int32(tile + cuda.gridDim.x)
-        else:  # the warpgroups that multiply
+        else:  # the consumer warpgroups
             local = cuda.local.array(SUMS, float32)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
-            early, turn = int32(min(EARLY, steps)), int32(0)
+            split_at, residual_phase = int32(min(PREFETCH_AT, steps)), int32(0)
             while tile < tiles_in_all:
                 if one_tile:
                     tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
@@ -230,9 +234,9 @@ def gemm(
                     begin, end = int32(0), steps
                     if added:
                         if part == 0:
-                            end = early
+                            end = split_at
                         else:
-                            begin = early
+                            begin = split_at
                             if leader:
                                 wait_stores(0)  # the results before have left shared memory
                                 mbarrier_expect(residual_full, who, int32(2 * OWN))
@@ -255,35 +259,21 @@ def gemm(
                     consumer_release(empty, last)
                 unpack(local, sums)
                 if added:
-                    mbarrier_wait(residual_full, who, turn)
-                    turn = int32(turn ^ 1)
+                    mbarrier_wait(residual_full, who, residual_phase)
+                    residual_phase = int32(residual_phase ^ 1)
                 elif one_tile:
                     named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
                 else:
                     if leader:
                         wait_stores(0)  # the results before have left shared memory
                     named_barrier(int32(1 + who), GROUP)
-                store_sums(tiles, local, 0, line, column, t, columns, bias)
-                if store_by_box and ready(who, leader):
-                    tma_store(out, (row, column), tiles, mine)
-                    commit_stores()
+                store_box(out, tiles, local, 0, line, mine, row, column, t, columns, bias)
                 if BOXES > 1:
-                    store_sums(tiles, local, 1, line, column, t, columns, bias)
-                    if store_by_box and ready(who, leader):
-                        tma_store(out, (row, int32(column + COLUMN1)), tiles, int32(mine + BOX))
-                        commit_stores()
+                    store_box(out, tiles, local, 1, line, mine, row, column, t, columns, bias)
                 if BOXES > 2:
-                    store_sums(tiles, local, 2, line, column, t, columns, bias)
-                    if store_by_box and ready(who, leader):
-                        corner = row, int32(column + COLUMN2)
-                        tma_store(out, corner, tiles, int32(mine + 2 * BOX))
-                        commit_stores()
+                    store_box(out, tiles, local, 2, line, mine, row, column, t, columns, bias)
                 if BOXES > 3:
-                    store_sums(tiles, local, 3, line, column, t, columns, bias)
-                    if store_by_box and ready(who, leader):
-                        corner = row, int32(column + COLUMN3)
-                        tma_store(out, corner, tiles, int32(mine + 3 * BOX))
-                        commit_stores()
+                    store_box(out, tiles, local, 3, line, mine, row, column, t, columns, bias)
                 if not store_by_box and ready(who, leader):
                     for p in range(BOXES):
                         corner = (row, int32(column + 16 * min(4 * p, LAST)))

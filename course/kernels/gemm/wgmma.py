@@ -1,8 +1,8 @@
 """Step 2: wgmma, fed by cp.async. A warpgroup gives one order; tensor cores read shared memory.
 
-Beside step 1: no ldmatrix, and no fragments in registers, so there is room for 64 x 256 sums of a
-warpgroup. What was copied by plain stores must be made seen by what runs asynchronously: a fence,
-then a barrier. All threads still compute addresses.
+Beside step 1: no ldmatrix, and no fragments in registers, so a warpgroup has registers for 64 x 256
+sums. What was copied by plain stores must be made seen by what runs asynchronously: a fence, then a
+barrier. All threads still compute addresses.
 
 The shapes are those of a ladder: float16, the layout "nt", no epilogue. `warp_specialised` has the
 rest.
@@ -42,7 +42,7 @@ LINES = THREADS // 8  # rows of a tile that are copied at a time
 
 @cuda.jit(device=True)
 def fetch(source, lines, tiles, start, first, k, high, deep):
-    """Bring `lines` rows from `first` on, 64 deep from k on, swizzled, to ``tiles[start]``.
+    """Load `lines` rows from `first` on, 64 deep from k on, swizzled, to ``tiles[start]``.
 
     What is beyond the depth must be 0; rows beyond the last are never stored: any will do.
     """
@@ -58,7 +58,7 @@ def fetch(source, lines, tiles, start, first, k, high, deep):
 
 # 64 columns at a time: of a loop that the compiler does not unroll, the sums are in memory
 @cuda.jit(device=True, forceinline=True)
-def put(out, local, first, row, column, rows, columns):
+def store_results(out, local, first, row, column, rows, columns):
     """Store 64 columns of a thread's sums, the 8 first-th on: two neighbours of two rows a time."""
     for n in range(8):
         j = first + n
@@ -77,7 +77,7 @@ def gemm() -> Callable:
 
     Mapping: a block has 128 x 256 results, warpgroup w the rows 64 w to 64 w + 63 of them.
     Memory: as step 1. A stage is overwritten two steps after it was multiplied, since a product of
-    the step before may still be under way.
+    the step before may still be in flight.
     """
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
@@ -118,10 +118,10 @@ def gemm() -> Callable:
         unpack(local, wgmma_sums(sums))
         r = int32(row + 64 * group + 16 * warp + (lane >> 2))
         c = int32(column + 2 * (lane & 3))
-        put(out, local, 0, r, c, rows, columns)
-        put(out, local, 8, r, c, rows, columns)
-        put(out, local, 16, r, c, rows, columns)
-        put(out, local, 24, r, c, rows, columns)
+        store_results(out, local, 0, r, c, rows, columns)
+        store_results(out, local, 8, r, c, rows, columns)
+        store_results(out, local, 16, r, c, rows, columns)
+        store_results(out, local, 24, r, c, rows, columns)
 
     return gemm_wgmma
 

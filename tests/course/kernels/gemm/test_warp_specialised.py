@@ -61,7 +61,7 @@ def test_blocks_that_share_a_tile_have_their_sums_in_registers():
 
 
 @needs_hopper
-@pytest.mark.parametrize("step", half.TAUGHT)
+@pytest.mark.parametrize("step", half.LADDER_ONLY)
 def test_steps_of_the_ladder_have_their_sums_in_registers(step):
     kinds = cases.of_step(step)
     kernel = {"wgmma": wgmma, "tma": tma}[step].gemm()
