@@ -27,8 +27,6 @@ WORKING = [  # steps whose work is said
 ]
 SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
 TRIES = 6  # of a call that a step refuses, with other inputs
-#: Ladders whose steps are compared in tests of their own alone, so far.
-WITHOUT = {"gemm", "linear"}
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
 pytestmark = pytest.mark.usefixtures("h200")
 
@@ -41,7 +39,7 @@ def test_every_ladder_has_a_case():
         for value in vars(importlib.import_module(one.name)).values()
         if isinstance(value, Ladder)
     }
-    assert found - WITHOUT == CASES.keys()
+    assert found == CASES.keys()
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids="seed {}".format)

@@ -191,19 +191,3 @@ def test_what_tensor_cores_cannot_have_is_refused_with_a_way_out(hopper, monkeyp
     refused("memory that begins at multiples of 16 bytes", numbers[1:].reshape(8, 8), *there(b))
     monkeypatch.setattr(gpus, "_chosen", gpus.find("T4"))
     refused(r"compute capability 8\.0, and this GPU has 7\.5", a, b)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_not_a_number_stays_in_its_row_on_tensor_cores(hopper, layout):
-    a, b = given(36, 68, 52, layout)
-    its = a.T if LAYOUTS[layout][0] else a
-    its[3, 5], its[35, 48] = np.nan, np.inf
-    for method in TENSOR:
-        found = matmul(*there(a, b), layout, method=method).copy_to_host()
-        assert not np.isfinite(found[[3, 35]]).any()
-        assert np.isfinite(np.delete(found, (3, 35), axis=0)).all()
-
-
-def test_tensor_cores_make_no_rows_of_none(hopper):
-    none = np.zeros((0, 4), np.float32)
-    assert matmul(none, np.ones((4, 8), np.float32), method="tensor_cores").shape == (0, 8)
