@@ -3,7 +3,8 @@
 197 x 768 results are 48 tiles of 64 x 64, where a GPU has 132 multiprocessors. So two or four
 blocks take a part of the depth each. The 16 rows of each warp end in one of the blocks: there the
 warp adds, to its own sums, those that the same warps of the other blocks left in their shared
-memory. No memory beside, no second launch, and always the same order, so the same bits.
+memory. No memory beside, no second launch, and always the same order, so the same bits, also where
+two tiles have the same results.
 """
 
 from __future__ import annotations
@@ -84,17 +85,18 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def add(local, parts, box, at, rank):
-        """Add the other blocks' sums of 64 columns, the next block's first."""
-        for far in range(1, splits):
-            there = int32(rank + far)
-            if there >= splits:
-                there = int32(there - splits)
-            for n in range(8):
-                j = 8 * box + n
-                if j < SUMS // 4:
-                    four = load4_cluster(parts, int32(at + 128 * j), there)
+        """Add the other blocks' sums of 64 columns, by pairs: the same bits in any block."""
+        for n in range(8):
+            j = 8 * box + n
+            if j < SUMS // 4:
+                four = load4_cluster(parts, int32(at + 128 * j), int32(rank ^ 1))
+                for e in range(4):
+                    local[4 * j + e] += four[e]
+                if splits == 4:
+                    x = load4_cluster(parts, int32(at + 128 * j), int32(rank ^ 2))
+                    y = load4_cluster(parts, int32(at + 128 * j), int32(rank ^ 3))
                     for e in range(4):
-                        local[4 * j + e] += four[e]
+                        local[4 * j + e] += x[e] + y[e]
 
     @cuda.jit(device=True, inline="always")
     def store_box(out, tiles, local, parts, box, at, rank, to, row, column, t, columns, bias):

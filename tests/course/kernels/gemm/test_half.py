@@ -9,6 +9,7 @@ from course.kernels.gemm.float32 import matmul
 from course.kernels.gemm.half import (
     LADDER,
     LADDER_ONLY,
+    SPLITS,
     GemmProblem,
     config_for,
     gemm,
@@ -128,6 +129,23 @@ def test_blocks_that_share_a_tile_are_without_a_finding(config, splits, in_place
     assert not ERRORS & {finding.kind for finding in report.findings}
     exact = exact_a @ exact_b + (residual.astype(float) if in_place else 0)
     assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+def test_a_result_has_the_same_bits_in_any_tile_that_blocks_share(splits):
+    """Of 120 rows the second tile begins at 56: their sums end in other blocks than of 128."""
+    rng = np.random.default_rng(3)
+    x, y, z, u, v, w = rng.standard_normal((6, 128, 320))
+    a = np.hstack([1024 * x, -1024 * x, y, z]).astype(np.float16)  # large sums that cancel
+    b = np.hstack([u, u, v, w])[:64].astype(np.float16)
+    found = []
+    for rows in (128, 120):
+        out = cuda.to_device(np.full((rows, 64), np.nan, np.float16))
+        arrays = cuda.to_device(a[:rows]), cuda.to_device(b), None, None, out
+        problem = GemmProblem.of(*arrays, "nt")
+        launch_of(GemmConfig(1, 64, 2, 1), splits, problem, *arrays).on()
+        found.append(out.copy_to_host())
+    assert np.array_equal(found[0][:120], found[1])
 
 
 def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
