@@ -25,8 +25,8 @@ else:  # beside notebooks without the rest of the clone, as in Colab
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 #: Files below tests/ whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "course/test_svd_launches", "course/test_svd",
-    "house/test_notebooks_generator", "house/test_command_line", "house/test_compile_all",
+    "course/kernels/svd/test_svd_launches", "course/kernels/svd/test_svd",
+    "tools/test_build_notebooks", "tools/test_compile_all", "house/test_command_line",
     "warpsim/test_uninitialised_programs", "warpsim/test_exchanges",
     "course_app/test_pipeline_resume", "course_app/test_pipeline_changed",
 }  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import conftest
 from course.__main__ import make_parser
 from course.checks import check
 from course.files import data_path
@@ -185,6 +186,11 @@ def test_kernels_import_what_contributing_says():
         for name in re.findall(r"^(?:from|import) ((?:course|warpsim)[\w.]*)", text, re.MULTILINE):
             given = re.match(r"course(\.(backend|dispatch|kernels)\b|$)|warpsim(\.ptx\b|$)", name)
             assert given, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_files_whose_tests_are_put_in_order_are_there():
+    for name in conftest.SPREAD | conftest.OF_EXERCISES | conftest.IN_SMALL_PARTS:
+        assert (ROOT / "tests" / f"{name}.py").is_file(), name
 
 
 def test_the_kernel_that_contributing_shows_is_the_packages():
