@@ -1,9 +1,9 @@
 """Calls of every entry point with arrays as nobody lists them: kinds, strides, overlaps, results.
 
-`python -m tests.course.drawn_arrays FIRST END` makes the calls of many seeds and prints what is
-wrong. A call must be right (against float64, or where that takes a page against the same call with
-clean copies), or refused by a TypeError or ValueError that names an argument; what it may not
-write to stays as it was.
+`python -m tests.course.drawn_arrays FIRST END` makes the calls of many seeds and prints
+what is wrong. A call must be right (against float64, or where that takes a page against the same
+call with clean copies), or refused by a TypeError or ValueError that names an argument; what it
+may not write to stays as it was.
 """
 
 from __future__ import annotations
