@@ -157,13 +157,13 @@ def test_numba_asks_for_no_other_capability():
     asked = set()
     for folder, left_out in (
         (numba_cuda / "numba" / "cuda", {"tests", "simulator", "testing.py", "cudadrv"}),
-        (course / "door", set()),
+        (course / "dispatch", set()),
         (course.parent / "warpsim" / "ptx", set()),
     ):
         for path in folder.rglob("*.py"):
             if left_out.isdisjoint(path.relative_to(folder).parts):
                 text = path.read_text(encoding="utf-8")
-                readers = {"compute_capability", r"\bcapability\[:2\]"}
+                readers = {"compute_capability", r"\bcapability\[:2\]", r"\bcapability\(\)"}
                 # numba-cuda's tanh asks a function, and keeps its answer as `cc`
                 if "def get_compute_capability" in text:
                     readers.add(r"\bcc")
