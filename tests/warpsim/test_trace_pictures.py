@@ -8,7 +8,6 @@ from matplotlib.colors import to_hex
 from numba import float32, float64, int32, uint8
 from PIL import Image
 
-from tests.warpsim.the_course import needs_course
 from warpsim import cuda, trace
 from warpsim.draw.heat_map import rows_of
 from warpsim.draw.palette import BLUE, VERMILLION, pale
@@ -438,7 +437,6 @@ def test_the_files_colours_are_those_that_were_drawn():
 # --- several elements at once --------------------------------------------------------------------
 
 
-@needs_course
 def test_sixteen_bytes_a_lane_are_one_box_of_global_and_four_words_of_shared_memory():
     @cuda.jit
     def move(x):
