@@ -112,7 +112,8 @@ def test_what_is_wrong_is_said_as_by_one_process(group, folder, tmp_path, monkey
 @pytest.mark.slow
 def test_an_interrupted_run_ends_the_work_and_can_be_resumed(group, folder, alone, tmp_path):
     out = tmp_path / "out"
-    options = {"size": 20, "engine": "numpy", "group": group, "resume": True, "batch": 1}
+    scheduler = GroupScheduler(group)
+    options = {"size": 20, "engine": "numpy", "scheduler": scheduler, "resume": True, "batch": 1}
 
     def progress(files):
         for place, file in enumerate(files):
