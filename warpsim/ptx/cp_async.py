@@ -36,7 +36,7 @@ ndarray = np.ndarray
 # ---------------------------------------------------------------------- in the simulator
 @dataclass
 class Copy:
-    """An asynchronous copy under way: what to write where, and the lanes still waiting for it."""
+    """An asynchronous copy in flight: what to write where, and the lanes still waiting for it."""
 
     array: Array
     place: tuple
@@ -200,7 +200,7 @@ def _not_negative(name: str, most: types.Type) -> str | None:
 @instruction("literal", each=_an_integer, check=_not_negative, unknown=WAITS_FOR,
              twin=AsyncCopies.wait_copies)  # fmt: skip
 def wait_copies(most):
-    """``wait_copies(n)``: wait until at most the newest n groups are under way; n is a literal."""
+    """``wait_copies(n)``: wait until at most the newest n groups are in flight; n is a literal."""
     groups = getattr(most, "literal_value", -1)
     if groups < 0:
         raise TypingError(WAITS_FOR)

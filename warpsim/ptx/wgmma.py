@@ -122,7 +122,7 @@ class Sums:
 
 
 class Product(NamedTuple):
-    """This warp's 16 rows of a wgmma product under way."""
+    """This warp's 16 rows of a wgmma product in flight."""
 
     left: ndarray | None  # the first factor, if it came in registers
     operands: list[tuple[ndarray, bool]]  # chunks in shared memory, transposed or not
@@ -221,7 +221,7 @@ class Hopper(Tma, Clusters, Sums):
         self.made += 1
 
     def wgmma_wait(self, most: int, site: int) -> None:
-        """Wait until at most so many products are under way; the whole warpgroup makes them."""
+        """Wait until at most so many products are in flight; the whole warpgroup makes them."""
         group = self.its.products.get(self.warp // 4, ())
         while len(self.products) > most:
             number = self.made - len(self.products)
@@ -256,7 +256,7 @@ class Hopper(Tma, Clusters, Sums):
         super().unpack_sums(array, values, site)
 
     def finished(self, values: tuple, site: int) -> None:
-        """Report sums that are read while the product that makes them is under way."""
+        """Report sums that are read while the product that makes them is in flight."""
         if any(product.outputs is values for product in self.products):
             self.found(
                 "race",
