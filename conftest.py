@@ -25,10 +25,10 @@ else:  # beside notebooks without the rest of the clone, as in Colab
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 #: Files below tests/ whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "course/kernels/svd/test_svd_launches", "course/kernels/svd/test_svd",
+    "course/kernels/svd/test_launches", "course/kernels/svd/test_ladder",
     "tools/test_build_notebooks", "tools/test_compile_all", "house/test_command_line",
-    "warpsim/test_uninitialised_programs", "warpsim/test_exchanges",
-    "course_app/test_pipeline_resume", "course_app/test_pipeline_changed",
+    "warpsim/programs/test_uninitialised_programs", "warpsim/programs/test_exchanges",
+    "course_app/pipeline/test_resuming", "course_app/pipeline/test_changed",
 }  # fmt: skip
 #: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
 #: is computed for an exercise serves all its tests.
@@ -37,7 +37,7 @@ OF_EXERCISES = {
     "course_lessons/test_serial_twins",
 }  # fmt: skip
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
-IN_SMALL_PARTS = {"warpsim/test_control_flow"}
+IN_SMALL_PARTS = {"warpsim/programs/test_control_flow"}
 
 # where each of a few processes runs tests, the threads of its linear algebra are in the others' way
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:

@@ -20,7 +20,7 @@ from typing import Any
 from warpsim.ptx.grid_dependency import waits
 
 #: What numba-cuda asks for while it writes LLVM's code: from 6.0 on float64 has atomics, from 7.5
-#: on tanh an instruction. tests/course/test_compiled_together.py looks for others.
+#: on tanh an instruction. tests/course/compiler/test_together.py looks for others.
 ASKED = ((6, 0), (7, 5))
 #: The one that `warpsim.ptx.bfloat16` asks for, where a kernel stores bfloat16.
 ASKED_FOR_BFLOAT16 = (8, 0)

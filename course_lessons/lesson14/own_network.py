@@ -110,7 +110,8 @@ def rebuilt(
 
 
 #: Mistakes and what they give. As edits of the solution they take too long: each is a kernel of
-#: many lines. tests/course_lessons/test_own_network.py has the edits, and holds these to them.
+#: many lines. tests/course_lessons/lesson14/test_own_network.py has the edits, and holds these to
+#: them.
 SLIPS = {
     said: functools.partial(rebuilt, **step)
     for said, step in {

@@ -3,8 +3,8 @@
 import pytest
 
 from course_app.pipeline import capacity, pipeline, results
-from tests.course_app.line_parts import lives
 from tests.course_app.pipeline_parts import at_work, draw_quickly
+from tests.course_app.worker_parts import lives
 
 
 @pytest.fixture

@@ -9,7 +9,16 @@ from warpsim import cuda
 HERE = importlib.util.find_spec("course") is not None
 needs_course = pytest.mark.skipif(not HERE, reason="the course is not here")
 #: They are about the course's compilers.
-ABOUT_THE_COURSE = ("test_drawn_operations.py",)
+ABOUT_THE_COURSE = (
+    "ptx/test_clusters.py",
+    "ptx/test_clusters_on_gpu.py",
+    "ptx/test_drawn_operations.py",
+    "ptx/test_grid_dependency.py",
+    "ptx/test_intrinsics.py",
+    "ptx/test_intrinsics_compiled.py",
+    "ptx/test_intrinsics_kernels.py",
+    "ptx/test_intrinsics_streaming.py",
+)
 
 if HERE:  # a GPU's, where there is one
     from course import cuda, gpu

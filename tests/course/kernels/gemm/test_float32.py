@@ -9,7 +9,7 @@ from course.kernels.gemm import gemv
 from course.kernels.gemm.float32 import LADDER, LAYOUTS, TENSOR, matmul
 from course.kernels.transpose import transpose
 from tests.course.kernels.gemm.factors import given, right
-from tests.course.launched import launched
+from tests.course.kernels.launched import launched
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
 PLAIN = [method for method in LADDER if method not in TENSOR]

@@ -1,0 +1,110 @@
+"""Slips that stand in an answer's text get one hint each, with their line; limits have one name."""
+
+import numpy as np
+import pytest
+
+from course.checks import check
+from course.checks.judging import agreeing
+from tests.course.checks.sample_exercises import samples  # noqa: F401
+from tests.texts import function_of
+from warpsim import cuda
+
+SQUARE = """@cuda.jit
+def square(out, x):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * x[i]
+"""
+ADD = """@cuda.jit
+def add(out, a, b):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = a[row, column] + b[row, column]
+"""
+BOTH = "row < out.shape[0] and column < out.shape[1]"
+
+
+def said_of(text, old, new):
+    assert text.count(old) == 1
+    name = "square" if text is SQUARE else "add"
+    function = function_of(text.replace(old, new), f"{name} {new}", {"cuda": cuda, "np": np})
+    verdict = check(f"sample-{name}", function)
+    return verdict, " ".join(str(verdict).split())
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "kind", "words"),
+    [
+        (SQUARE, "out.size", "out.shape", "typing",
+         ["Line 3: i < out.shape", "is a tuple of sizes", "out.shape[0]"]),
+        (SQUARE, "x[i] * x[i]", "math.sqrt(x[i])", "typing", ["Line 4", "Run `import math`"]),
+        (SQUARE, "x[i] * x[i]", "ex[i] * x[i]", "typing", ["Line 4", "Do you mean x?"]),
+        (SQUARE, "x[i] * x[i]", "speed * x[i]", "typing",
+         ["Set speed before this line. The kernel is given out, x."]),
+        (SQUARE, "x[i] * x[i]", "np.multiply(x, x)", "typing",
+         ["Line 4", "A kernel computes single numbers"]),
+        (SQUARE, "x[i] * x[i]", "x * x[i]", "typing", ["`x` stands for a whole array here"]),
+        (SQUARE, "out[i] =", "return", "typing",
+         ["Line 4: return x[i] * x[i]", "a kernel returns nothing", "Store the value"]),
+        (ADD, " and ", " & ", "unwritten-output",
+         ["Line 3", "as & binds more tightly", "write `and` instead of &"]),
+        (ADD, BOTH, "(row, column) < out.shape", "out-of-bounds",
+         ["Line 3", "row < out.shape[0] and column < out.shape[1]."]),
+        (ADD, "column, row =", "row =", "typing",
+         ["Line 3", "`row` is a tuple", "column, row = cuda.grid(2)"]),
+    ],
+)  # fmt: skip
+def test_a_slip_is_named_with_its_line_and_its_cure(text, old, new, kind, words):
+    verdict, said = said_of(text, old, new)
+    assert verdict.kind == kind, verdict
+    for word in words:
+        assert word in said, verdict
+    assert "truth value" not in said and said.count("Hint:") <= 1
+
+
+def test_a_comparison_that_is_not_the_fault_is_left_alone():
+    verdict, said = said_of(ADD, "+ b[row", "- b[row")
+    assert verdict.kind == "wrong-result" and "Line" not in said
+
+
+def test_a_finding_and_its_hint_name_one_limit():
+    cases = [{"out": np.zeros((n, n + 1)), "x": np.zeros(n)} for n in (3, 5)]
+    message = "reads x[3]: guard it with `if i < x.size:`"
+    assert agreeing(message, "Guard with out.shape[0].", cases).endswith("`if i < out.shape[0]:`")
+    assert agreeing(message, "Guard with out.shape[1].", cases) == message
+    assert agreeing(message, "Compare i with x.size.", cases) == message
+    assert agreeing(message, None, cases) == message
+    assert agreeing("nothing of that kind", "out.size", cases) == "nothing of that kind"
+
+
+def test_stubs_of_all_kinds_are_not_started_and_code_that_ends_in_pass_is():
+    for body, status in (
+        ("raise NotImplementedError()", "not started"),
+        ("raise NotImplementedError", "not started"),
+        ("...", "not started"),
+        ("i = cuda.grid(1)\n    pass", "not started"),
+        ("i = cuda.grid(1)\n    y = x[i]\n    pass", "failed"),
+        ("i = cuda.grid(1)\n    if i < 0:\n        pass", "failed"),
+    ):
+        text = f"@cuda.jit\ndef square(out, x):\n    {body}\n"
+        verdict = check("sample-square", function_of(text, body, {"cuda": cuda}))
+        assert verdict.status == status, (body, verdict)
+
+
+def test_a_function_without_return_is_told_so_and_is_no_stub():
+    text = "def error(a, b):\n    for n in range(2):\n        pass\n    a.sum()\n"
+    verdict = check("sample-error", function_of(text, "no return", {}))
+    assert verdict.kind == "wrong-result" and "It has no `return`" in str(verdict)
+    assert "Hint" not in str(verdict)
+    text = "def error(a, b):\n    if a.sum() > 1e9:\n        return 0, 0\n"
+    verdict = check("sample-error", function_of(text, "some return", {}))
+    assert "Some way through it ends without `return`" in verdict.message
+
+
+def test_a_mistake_is_named_only_where_it_gives_the_answer_in_all_cases():
+    """5 of the 5 cases are wrong, and in one of them alone would the mistake give this."""
+    verdict, said = said_of(SQUARE, "x[i] * x[i]", "x[i] + x[i]")
+    assert "you double x instead of squaring it" in said
+    verdict, said = said_of(SQUARE, "x[i] * x[i]", "x[i] + x[i if x.size < 10 else 0]")
+    assert verdict.kind == "wrong-result" and "8 elements" in said
+    assert "you double x" not in said

@@ -1,0 +1,268 @@
+"""Typical wrong functions get the verdict that helps; right ones pass."""
+
+import numpy as np
+import pytest
+
+from course.checks import check, exercises, functions
+from course.checks.exercises import Case, FunctionExercise, launch_covers
+from course.checks.verdicts import Failure
+from tests.course.checks.sample_exercises import failed, samples  # noqa: F401
+from tests.texts import body_of
+from warpsim import cuda
+
+# --- functions
+
+
+MEAN = "mse = np.mean((a - b) ** 2)\n"
+
+
+def error(body):
+    return body_of("a, b", body, np=np)
+
+
+def mean_error(a, b):
+    return np.mean((a - b) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (MEAN + "return mse, np.sqrt(mse)", "passed"),
+        (MEAN + "return np.array([mse, np.sqrt(mse)])", "passed"),
+        ("# your code here\npass", "not started"),
+    ],
+)
+def test_right_functions_pass_and_stubs_are_not_started(body, status):
+    assert check("sample-error", error(body)).status == status
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (error("mse = np.mean((a - b) ** 2)"), "wrong-result", ["return"]),
+        (error(MEAN + "return mse"), "wrong-shape", ["2 values"]),
+        (lambda a, b: np.zeros(3), "wrong-shape", ["2 values; got 3 values"]),
+        (error("mse = np.sum((a - b) ** 2)\nreturn mse, np.sqrt(mse)"), "wrong-result",
+         ["the result[0] is", "right is"]),
+        (error("a -= b\nreturn np.mean(a**2), np.sqrt(np.mean(a**2))"), "input-modified",
+         ["a is an input"]),
+        (error("scale = 1 // 0\nreturn scale, a"), "raised",
+         ["ZeroDivisionError", "Line 2: scale = 1 // 0"]),
+        ((0.1, 0.2), "not-a-function", ["tuple"]),
+        (cuda.jit(mean_error), "not-a-function", ["mean_error is compiled", "@cuda.jit"]),
+        (cuda.jit(mean_error)[1, 32], "not-a-function", ["mean_error is compiled for the GPU"]),
+        (cuda.jit(device=True)(mean_error), "not-a-function", ["a plain Python function"]),
+    ],
+)  # fmt: skip
+def test_wrong_functions_are_told(answer, kind, words):
+    failed(check("sample-error", answer), kind, *words)
+
+
+def halved(kind):
+    """An exercise whose arguments are of a type; the right answer is half of them."""
+    cases = [Case("33 numbers", lambda rng: {"x": rng.standard_normal(33).astype(kind)})]
+    return FunctionExercise(
+        name=f"halved {np.dtype(kind)}", lesson=99, title="Half", reference=lambda x: x / 2,
+        cases=cases,
+    )  # fmt: skip
+
+
+def test_an_answer_in_float16_is_enough_only_where_float16_is_given():
+    def half(x):
+        return (x.astype(np.float16) / np.float16(2)).astype(np.float16)
+
+    for kind, status in ((np.float16, "passed"), (np.float32, "failed")):
+        exercise = halved(kind)
+        try:
+            functions.judge_function(exercise, half)
+        except Failure as failure:
+            assert status == "failed" and failure.kind == "wrong-result"
+        else:
+            assert status == "passed"
+
+
+def test_pythons_own_numbers_are_held_to_the_type_that_was_given():
+    def rooted(kind):
+        cases = [Case("33 numbers", lambda rng: {"x": rng.random(33).astype(kind)})]
+        return FunctionExercise(
+            name="roots", lesson=99, title="Roots", cases=cases,
+            reference=lambda x: np.sqrt(x.astype(np.float64)),
+        )  # fmt: skip
+
+    def root(x):
+        return np.sqrt(x.astype(np.float32)).tolist()
+
+    functions.judge_function(rooted(np.float32), root)
+    with pytest.raises(Failure) as caught:  # digits of float64 were given, and lost
+        functions.judge_function(rooted(np.float64), root)
+    assert caught.value.kind == "wrong-result"
+
+
+def test_an_argument_whose_shape_was_changed_is_named():
+    def half(x):
+        x.shape = (3, 11)
+        return x.ravel() / 2
+
+    with pytest.raises(
+        Failure, match=r"x is an input, but it was of shape \(33,\), float32"
+    ) as told:
+        functions.judge_function(halved(np.float32), half)
+    assert told.value.kind == "input-modified" and "is now of shape (3, 11)" in told.value.message
+
+
+def pair(reference, **mistakes):
+    """An exercise of several values; the mistakes' names are said with spaces."""
+    return FunctionExercise(
+        name="pair", lesson=99, title="Two values", reference=reference,
+        cases=[Case("two numbers", lambda rng: {"a": 3.0, "b": 5.0})],
+        mistakes={words.replace("_", " "): wrong for words, wrong in mistakes.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda parts: dict(zip("xy", parts))])
+def test_of_several_mistakes_the_one_that_gives_all_values_is_told(kind):
+    container = dict if isinstance(kind((1, 2)), dict) else tuple
+
+    def several(*parts):
+        return dict(zip("xy", parts, strict=True)) if container is dict else parts
+
+    exercise = pair(
+        lambda a, b: several(a, b),
+        the_two_are_swapped=lambda a, b: several(b, a),
+        the_second_stands_twice=lambda a, b: several(b, b),
+    )
+    for answer, words in (
+        (lambda a, b: kind((b, a)), "the two are swapped"),
+        (lambda a, b: kind((b, b)), "the second stands twice"),
+        (lambda a, b: kind((b, 7.0)), "the two are swapped"),  # this value alone: the first one
+    ):
+        with pytest.raises(Failure, match=f"That is what you get when {words}") as caught:
+            functions.judge_function(exercise, answer)
+        assert caught.value.kind == "wrong-result"
+
+
+def test_a_mistake_of_other_values_is_not_told_of_an_odd_answer():
+    exercise = pair(
+        lambda a, b: (np.ones(2), "up", None),
+        it_is_down=lambda a, b: (2 * np.ones(2), "down", None),
+    )
+    for odd in ([[1, 2], [3]], "text", np.ones(3), None):
+        with pytest.raises(Failure) as caught:
+            functions.judge_function(exercise, lambda a, b, odd=odd: (odd, "down", None))
+        assert "it is down" not in caught.value.message
+    with pytest.raises(Failure, match="when it is down"):
+        functions.judge_function(exercise, lambda a, b: (2 * np.ones(2), "down", None))
+
+
+def test_an_input_rounded_in_place_is_shown_with_the_digits_that_differ():
+    def half(x):
+        x[:] = x.astype(np.float32)
+        return x / 2
+
+    with pytest.raises(Failure, match=r"x\[0\] changed from (\S+) to (\S+);") as told:
+        functions.judge_function(halved(np.float64), half)
+    was, now = told.value.message.split(" from ")[1].split(";")[0].split(" to ")
+    assert was != now
+
+
+def test_wrong_dtype_and_wrong_shape_are_told(monkeypatch):
+    exercise = FunctionExercise(
+        name="widen",
+        lesson=99,
+        title="",
+        reference=lambda a: a.T,
+        cases=[Case("3 x 5", lambda rng: {"a": rng.random((3, 5), dtype=np.float32)})],
+        dtype=np.float32,
+    )
+    monkeypatch.setitem(exercises._exercises, "widen", exercise)
+    assert check("widen", lambda a: a.T).status == "passed"
+    failed(check("widen", lambda a: a.T.astype(np.float64)), "wrong-dtype", "float64", "float32")
+    failed(check("widen", lambda a: a), "wrong-shape", "(3, 5)", "Rows and columns are swapped")
+
+
+def test_function_that_launches_a_bad_kernel_gets_the_kernels_finding():
+    @cuda.jit
+    def far(out):
+        out[cuda.grid(1) + 100] = 1
+
+    def error(a, b):
+        out = np.zeros(3, np.float32)
+        far[1, 1](out)
+        return out
+
+    failed(check("sample-error", error), "out-of-bounds", "100")
+
+
+def test_launch_covers_takes_any_right_configuration_and_explains_wrong_ones():
+    judge = launch_covers(lambda rows, columns: (rows, columns))
+
+    def say(answer):
+        return judge(answer, rows=1000, columns=700)
+
+    assert say(((44, 63), (16, 16))) is None
+    assert say(((22, 125), (32, 8))) is None
+    assert "Along x" in say(((43, 63), (16, 16)))
+    assert "12 without a thread" in say(((43, 63), (16, 16)))
+    assert "more than needed" in say(((63, 63), (16, 16)))
+    assert "whole numbers" in say(((700 / 16, 63), (16, 16)))
+    assert "1,024" in say(((11, 16), (64, 64)))
+    assert "2 numbers" in say((44, 16))
+    assert "two things" in say(5)
+
+
+def one_number(**more):
+    cases = [Case("1 and 2", lambda rng: {"a": 1.0, "b": 2.0})]
+    return FunctionExercise(name="sum", lesson=99, title="", cases=cases, **more)
+
+
+def test_answers_that_are_no_numbers_get_a_verdict(monkeypatch):
+    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
+    for odd in ((1.0, np.array([1, 2])), [[1, 2], [3]], "many"):
+        failed(check("sum", lambda a, b, odd=odd: odd), "wrong-result", "not numbers")
+
+
+def test_a_judge_that_trips_over_an_odd_answer_does_not_end_the_lesson(monkeypatch):
+    judge = lambda result, a, b: None if np.asarray(result) == a + b else "Wrong."  # noqa: E731
+    monkeypatch.setitem(exercises._exercises, "sum", one_number(judge=judge))
+    failed(check("sum", lambda a, b: [[1, 2], [3]]), "wrong-result", "cannot be judged")
+
+
+def test_an_answer_that_empties_a_list_is_told_and_spoils_no_case(monkeypatch):
+    given = {"waits": {"barrier": [3, 4], "selected": [1]}}
+    exercise = FunctionExercise(
+        name="longest", lesson=99, title="", cases=[Case("two", lambda rng: {"clocks": given})],
+        reference=lambda clocks: max(map(sum, clocks["waits"].values())),
+    )  # fmt: skip
+    monkeypatch.setitem(exercises._exercises, "longest", exercise)
+
+    def longest(clocks):
+        clocks["waits"].pop("selected")
+        return 7
+
+    failed(check("longest", longest), "input-modified", "belongs to the caller", "a new dictionary")
+    assert (
+        check("longest", lambda clocks: max(map(sum, clocks["waits"].values()))).status == "passed"
+    )
+
+
+def test_a_function_that_never_ends_is_told(monkeypatch):
+    monkeypatch.setattr(functions, "MOST_SECONDS", 0.05)
+    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
+
+    def count_up(a, b):
+        total = a
+        while total != 0:
+            total += b
+        return total
+
+    verdict = check("sum", count_up)
+    failed(verdict, "endless-loop", "had not ended after 0.05 s", "come to an end")
+
+
+def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
+    monkeypatch.setitem(exercises._exercises, "sum", one_number(reference=lambda a, b: a + b))
+
+    def leave(a, b):
+        raise SystemExit("done")
+
+    failed(check("sum", leave), "raised", "SystemExit", "done")
