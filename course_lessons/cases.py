@@ -78,3 +78,15 @@ def factors(rows: int, columns: int, values: int) -> dict[str, Maker]:
 def covering(size: int, block: tuple[int, ...]) -> tuple[int, ...]:
     """A grid that covers as many elements along each axis."""
     return tuple(-(-size // threads) for threads in block)
+
+
+def extent(rng: np.random.Generator, low: int, high: int) -> int:
+    """A size from `low` to `high`, small ones as likely as large ones, for a drawn case.
+
+    A third are one below, at or above a multiple of a warp or a power of two, where there is one.
+    """
+    size = round(float(np.exp(rng.uniform(np.log(low), np.log(high + 1)))))
+    if rng.random() < 1 / 3:
+        step = int(rng.choice([32, 1 << size.bit_length()]))
+        size = round(size / step) * step + int(rng.integers(-1, 2))
+    return min(max(size, low), high)

@@ -97,7 +97,7 @@ class Edit:
             else:
                 raise ValueError(f"{line!r}: an edit is `old -> new`, `return ...`, `first: ...`")
         self._answers: dict[str, Any] = {}
-        self._values: dict[tuple[str, int], Any] = {}
+        self._values: dict[tuple[str, int, int | None], Any] = {}
 
     def __repr__(self) -> str:
         return "; ".join(self.lines)
@@ -119,7 +119,7 @@ class Edit:
         NoValue
             When the edited solution fails: nobody has its values then.
         """
-        key = exercise.name, number
+        key = exercise.name, number, exercise.cases[number].seed
         if key not in self._values:
             run = values_of if isinstance(exercise, KernelExercise) else value_of
             self._values[key] = _tried(lambda: run(exercise, number, self.answer(exercise.name)))

@@ -15,7 +15,9 @@ from course.checks.exercises import find_exercise
 from course.checks.verdicts import Verdict, VerdictError
 
 
-def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict | float:
+def check(
+    name: str, answer: Any, *, wrong_on_purpose: bool = False, seed: int = 0
+) -> Verdict | float:
     """Try an answer in all cases of an exercise and say what came out.
 
     Parameters
@@ -27,6 +29,9 @@ def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict 
     wrong_on_purpose : bool
         A lesson shows what a verdict on this answer looks like: it is not noted in `progress`, and
         COURSE_STRICT does not stop it.
+    seed : int
+        The first of those by which the drawn cases are drawn. A verdict on a drawn case names its
+        seed: with that one the case is tried again.
 
     Returns
     -------
@@ -43,6 +48,8 @@ def check(name: str, answer: Any, *, wrong_on_purpose: bool = False) -> Verdict 
         When the environment has COURSE_STRICT=1 and the verdict is not "passed".
     """
     exercise = find_exercise(name)
+    if seed:
+        exercise = exercise.seeded(seed)
     if os.environ.get("COURSE_GRADING") == "1" and not wrong_on_purpose:
         return grading.graded(exercise, answer)
     verdict = judging.judge(exercise, answer)

@@ -13,7 +13,7 @@ import inspect
 import pkgutil
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,10 @@ class Case:
         Dynamic shared memory, bytes.
     measured : bool
         Costs that depend on the shape (`uncoalesced`, `bank-conflict`, `divergence` and limits)
-        are judged here. Where no case is marked it is the one with the largest output.
+        are judged here. Where no case is marked it is the one with the largest output, of those
+        that are not drawn.
+    seed : int, optional
+        Of a drawn case: that it was drawn by.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Case:
     grid: Dimensions | None = None
     shared: int = 0
     measured: bool = False
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -123,13 +127,17 @@ class Limit:
                 raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Exercise:
     """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`.
 
     `mistakes` tell a learner where wrong values come from, by sentences that end "That is what you
     get when ...": each computes what a typical slip gives (`mistaken` says in which two forms).
     `points` are what it is worth in a class (`course.checks.grading`).
+
+    An answer is tried in the `cases` that are listed, then in `drawn` more by the `drawer`, which
+    takes a `numpy.random.Generator` and returns a `Case` of other sizes and values each time. The
+    seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them.
     """
 
     name: str
@@ -141,8 +149,12 @@ class Exercise:
     hints: Mapping[str, str] = field(default_factory=dict)
     mistakes: Mapping[str, Any] = field(default_factory=dict)
     points: int = 2
+    drawer: Callable[[np.random.Generator], Case] | None = None
+    drawn: int = 3
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", self._with_drawn())
         if not self.cases:
             raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
         if self.points < 1:
@@ -152,6 +164,30 @@ class Exercise:
             raise ValueError(
                 f"exercise {self.name!r}: hints are for {', '.join(FAILURES)}; got {unknown}"
             )
+
+    def _with_drawn(self) -> list[Case]:
+        listed = [case for case in self.cases if case.seed is None]
+        if self.drawer is None:
+            return listed
+        seeds = range(self.first_seed, self.first_seed + self.drawn)
+        return listed + [self._drawn_case(seed) for seed in seeds]
+
+    def _drawn_case(self, seed: int) -> Case:
+        generator = np.random.default_rng([zlib.crc32(self.name.encode()), seed, 0])
+        case = self.drawer(generator)
+        return replace(case, name=f"{case.name}, drawn by seed {seed}", seed=seed)
+
+    def seeded(self, first_seed: int, drawn: int | None = None) -> Exercise:
+        """The same exercise with other drawn cases.
+
+        Parameters
+        ----------
+        first_seed : int
+        drawn : int, optional
+            How many; as many as the exercise says by itself.
+        """
+        drawn = self.drawn if drawn is None else drawn
+        return replace(self, first_seed=first_seed, drawn=drawn)
 
     @classmethod
     def declare(cls, **fields: Any) -> None:
@@ -175,8 +211,10 @@ class Exercise:
 
     def arguments(self, number: int) -> dict[str, Any]:
         """Arguments of case `number`; the same values on every call and machine."""
-        seed = zlib.crc32(self.name.encode())
-        return self.cases[number].arguments(np.random.default_rng([seed, number]))
+        case = self.cases[number]
+        stream = [number] if case.seed is None else [case.seed, 1]
+        seed = [zlib.crc32(self.name.encode()), *stream]
+        return case.arguments(np.random.default_rng(seed))
 
     def mistaken(self, mistake: Any, number: int) -> Any:
         """What a mistake gives in case `number`, in the form of a reference's value.
@@ -189,7 +227,7 @@ class Exercise:
         return call_with_named(mistake, self.arguments(number))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class KernelExercise(Exercise):
     """An exercise whose answer is a kernel.
 
@@ -255,7 +293,7 @@ class KernelExercise(Exercise):
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionExercise(Exercise):
     """An exercise whose answer is a plain Python function.
 

@@ -47,7 +47,7 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
                 _call_on_gpu(exercise, number, answer)
             else:
                 call_once(exercise, number, answer)
-    return all_cases([case.name for case in exercise.cases])
+    return all_cases(exercise)
 
 
 def _is_right(exercise: FunctionExercise, twin: Callable[..., Any]) -> bool:

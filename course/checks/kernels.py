@@ -25,7 +25,7 @@ from course.checks.comparing import (
     told_apart,
     wrong_elements,
 )
-from course.checks.exercises import KernelExercise, Limit, call_with_named, exercises
+from course.checks.exercises import KernelExercise, Limit, call_with_named
 from course.checks.simulating import (
     ERRORS,
     by_name,
@@ -79,7 +79,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         with named_case(exercise, number):
             if fault:
                 raise _not_parallel(fault, reports[number])
-    text = all_cases([case.name for case in exercise.cases])
+    text = all_cases(exercise)
     if backend.gpu() is not None and is_gpu_kernel(answer) and _runs_here(exercise):
         for number in range(len(exercise.cases)):
             with named_case(exercise, number):
@@ -257,8 +257,7 @@ def _compare_results(
 
 
 @cache
-def _work_of_model(name: str, model: Any, number: int) -> Work:
-    exercise = exercises()[name]
+def _work_of_model(exercise: KernelExercise, model: Any, number: int) -> Work:
     return Work.of(simulated(exercise, number, model, _arguments(exercise, number)))
 
 
@@ -267,7 +266,7 @@ def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault |
     model = exercise.model()
     if model is None:
         return None
-    return spread_fault(Work.of(report), _work_of_model(exercise.name, model, number))
+    return spread_fault(Work.of(report), _work_of_model(exercise, model, number))
 
 
 def _not_parallel(fault: Fault, report: Any) -> Failure:
@@ -284,7 +283,7 @@ def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:
     if not exercise.barriers or model is None:
         return
     for number, report in enumerate(reports):
-        enough = _work_of_model(exercise.name, model, number).barriers
+        enough = _work_of_model(exercise, model, number).barriers
         if report.barriers <= enough + 1:
             continue
         message = (
@@ -299,7 +298,8 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
     measured = [n for n, case in enumerate(exercise.cases) if case.measured]
     if not measured:
         first_result = (exercise.outputs + exercise.updated)[0]
-        sizes = [exercise.arguments(n)[first_result].size for n in range(len(exercise.cases))]
+        listed = [n for n, case in enumerate(exercise.cases) if case.seed is None]
+        sizes = [exercise.arguments(n)[first_result].size for n in listed]
         measured = [int(np.argmax(sizes))]
     for number, report in enumerate(reports):
         with named_case(exercise, number):

@@ -120,9 +120,12 @@ def inputs_unchanged(
         )
 
 
-def all_cases(cases: list[str]) -> str:
+def all_cases(exercise: Exercise) -> str:
     """The sentence of a passed verdict."""
-    return f"Right in {count(len(cases), 'case')}: {'; '.join(cases)}."
+    listed = [case.name for case in exercise.cases if case.seed is None]
+    drawn = len(exercise.cases) - len(listed)
+    further = f", and in {drawn} drawn ones" if drawn else ""
+    return f"Right in {count(len(listed), 'case')}: {'; '.join(listed)}{further}."
 
 
 def _same(old: Any, new: Any) -> bool:
