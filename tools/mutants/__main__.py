@@ -1,0 +1,103 @@
+"""The command line; see the package's docstring."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from course.checks.exercises import exercises, find_exercise
+from tools.mutants.judging import MUTANTS, REWRITES, Outcome, drawn, made, of_mutant, of_rewrite
+
+MOST_BYTES = 8 << 30  # of a process's addresses: an answer that grows without end fails by that
+HEAD = f"{'exercise':28} {'made':>5} {'kinds':>5} {'killed':>6} {'equal':>6} {'judged':>6} "
+HEAD += f"{'SURVIVED':>8} {'rewrites':>8} {'REFUSED':>7} {'seconds':>7}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="tools.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="exercises or numbers of lessons; all by itself")
+    parser.add_argument("--seed", type=int, default=0, help="by which --most are drawn")
+    parser.add_argument("--most", type=int, help="mutants of an exercise")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", choices=[*MUTANTS, *REWRITES], metavar="KIND")
+    parser.add_argument("--show", action="store_true", help="what survived or was refused")
+    parser.add_argument("--all", action="store_true", help="with --show: what is equal, too")
+    chosen = parser.parse_args(arguments)
+    tasks = [(name, chosen.kinds, chosen.most, chosen.seed) for name in _named(chosen.names)]
+    print(HEAD, flush=True)
+    found, start = [], time.monotonic()
+    for name, outcomes, seconds in _in_processes(tasks, chosen.processes):
+        found += outcomes
+        print(_row(name, outcomes, seconds), flush=True)
+        if chosen.show:
+            _show(outcomes, chosen.all)
+    print(_row(f"{len(tasks)} exercises", found, time.monotonic() - start))
+    return int(any(each.fate in ("survived", "refused") for each in found))
+
+
+def _named(names: Iterable[str]) -> list[str]:
+    """The exercises that are meant, in the order of the lessons."""
+    meant = set()
+    for name in names:
+        if name.isdigit():
+            meant |= {each.name for each in exercises().values() if each.lesson == int(name)}
+        else:
+            meant.add(find_exercise(name).name)
+    return [name for name in exercises() if name in meant or not meant]
+
+
+def _in_processes(tasks: list, processes: int) -> Iterable[tuple[str, list[Outcome], float]]:
+    if processes < 2 or len(tasks) < 2:
+        yield from map(_of_exercise, tasks)
+        return
+    context = multiprocessing.get_context("fork")
+    with context.Pool(processes, initializer=_limited, maxtasksperchild=10) as pool:
+        yield from pool.imap(_of_exercise, tasks)
+
+
+def _limited() -> None:
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+def _of_exercise(task: tuple) -> tuple[str, list[Outcome], float]:
+    """What becomes of an exercise's answers; runs in a process of its own."""
+    name, kinds, most, seed = task
+    start, outcomes = time.monotonic(), []
+    for operators, fate in ((MUTANTS, of_mutant), (REWRITES, of_rewrite)):
+        some = {k: operator for k, operator in operators.items() if not kinds or k in kinds}
+        outcomes += map(fate, drawn(made(name, some), most, seed))
+    return name, outcomes, time.monotonic() - start
+
+
+def _row(name: str, outcomes: list[Outcome], seconds: float) -> str:
+    fates = Counter(each.fate for each in outcomes)
+    mutants = [each.answer for each in outcomes if each.answer.kind in MUTANTS]
+    kinds = len({answer.kind for answer in mutants})
+    return (
+        f"{name:28} {len(mutants):5} {kinds:5} {fates['killed']:6} {fates['equal']:6} "
+        f"{fates['judged']:6} {fates['survived']:8} {fates['passed']:8} {fates['refused']:7} "
+        f"{seconds:7.1f}"
+    )
+
+
+def _show(outcomes: list[Outcome], all_of_them: bool) -> None:
+    shown = {"survived", "refused"} | ({"equal", "judged"} if all_of_them else set())
+    for each in outcomes:
+        if each.fate in shown:
+            print(f"\n--- {each.answer.exercise}, {each.answer.kind}: {each.fate}; {each.said}")
+            print(each.answer.difference())
+            if each.fate == "refused":
+                print(each.verdict)
+    print(flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""A solution as text and tree, and the edited texts that are made of it."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import linecache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from course.checks.exercises import Exercise, KernelExercise
+from course.checks.judging import IMPORTS
+from course_lessons.edits import Solution, solution
+
+#: A node of the solution's tree and the text that stands in its place.
+Edit = tuple[ast.AST, str]
+#: What an operator makes: edits of one answer; a sentence on what is done; and what it changed.
+Operator = Callable[["Subject"], Iterator["Edited"]]
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The edits that make one answer of a solution.
+
+    Attributes
+    ----------
+    edits : sequence of (node, text)
+        None of them within another.
+    above : str
+        What stands above the answer: imports, device functions.
+    whole : str
+        The text of the whole answer instead.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    above: str = ""
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that was made of a solution.
+
+    Attributes
+    ----------
+    exercise, kind, text : str
+    lines : frozenset of int
+        The changed lines, counted from `def` = 1; none where the whole answer is another.
+    """
+
+    exercise: str
+    kind: str
+    text: str
+    lines: frozenset[int] = field(default=frozenset(), compare=False)
+
+    def define(self) -> Any:
+        """The function or kernel itself, with the names of its lesson."""
+        return subject(self.exercise).define(self.text, f"{self.exercise}, {self.kind}")
+
+    def difference(self) -> str:
+        """What was changed, as a diff without its head."""
+        old, new = subject(self.exercise).text.splitlines(), self.text.splitlines()
+        lines = difflib.unified_diff(old, new, n=1, lineterm="")
+        return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
+
+
+class Subject:
+    """The solution of an exercise in the form in which `ast.unparse` writes it.
+
+    Attributes
+    ----------
+    exercise : Exercise
+    text : str
+    tree : ast.Module
+    whole : ast.FunctionDef
+        The function that is checked; others may stand above it.
+    given : dict
+        The arguments of the first case, by the names that the solution gives them.
+    """
+
+    def __init__(self, exercise: Exercise) -> None:
+        self.exercise = exercise
+        self.solution: Solution = solution(exercise.name)
+        self.text = ast.unparse(ast.parse(self.solution.source)) + "\n"
+        self.tree = ast.parse(self.text)
+        self.whole = next(
+            node for node in self.tree.body if getattr(node, "name", "") == self.solution.function
+        )
+        self.parameters = [argument.arg for argument in self.whole.args.args]
+        self.given = self.arguments(0)
+        self._starts = [0]
+        for line in self.text.encode().splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    @property
+    def is_kernel(self) -> bool:
+        return isinstance(self.exercise, KernelExercise)
+
+    def arguments(self, number: int) -> dict[str, Any]:
+        """The arguments of a case by the solution's own names."""
+        return dict(zip(self.parameters, self.exercise.arguments(number).values(), strict=True))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node above each node."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    def nodes(self, *kinds: type) -> list[Any]:
+        """The nodes of these kinds in the functions' bodies, in the order of the text."""
+        found = [
+            node
+            for function in self.tree.body
+            if isinstance(function, ast.FunctionDef)
+            for statement in function.body
+            for node in ast.walk(statement)
+            if isinstance(node, kinds) and not any(node in ast.walk(text) for text in self._texts)
+        ]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+    @cached_property
+    def _texts(self) -> list[ast.AST]:
+        """The f-strings: Python 3.11 does not know where their parts stand."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.JoinedStr)]
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands in, the nearest first."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    @cached_property
+    def stored(self) -> set[str]:
+        """Names that the functions' bodies set."""
+        return {n.id for n in self.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """Numbers that the lesson defines above the solution, by name."""
+        names = self.solution.names_in(compile(self.text, "<solution>", "exec"))
+        return {name: value for name, value in names.items() if type(value) in (int, float)}
+
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """The text with other texts in the place of some nodes."""
+        text = self.text.encode()
+        placed = [(*self._place(node), node, new) for node, new in edits]
+        for start, end, node, new in sorted(placed, key=lambda each: -each[0]):
+            if isinstance(node, ast.stmt):
+                new = new.replace("\n", "\n" + " " * node.col_offset)
+            elif not isinstance(node, ast.arg | ast.alias | ast.comprehension):
+                new = f"({new})"
+            text = text[:start] + new.encode() + text[end:]
+        return ast.unparse(ast.parse(text)) + "\n"
+
+    def _place(self, node: Any) -> tuple[int, int]:
+        start, end = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]
+        return start + node.col_offset, end + node.end_col_offset
+
+    def answer(self, kind: str, made: Edited) -> Answer | None:
+        """The answer that these edits make; None where they change nothing or break the text."""
+        try:
+            text = made.whole or self.edited(made.edits)
+            tree = ast.parse(made.above + text)
+        except SyntaxError:
+            return None
+        text = ast.unparse(tree) + "\n"
+        if text == self.text:
+            return None
+        return Answer(self.exercise.name, kind, text, self._changed(text, tree))
+
+    def _changed(self, text: str, tree: ast.Module) -> frozenset[int]:
+        """The lines of the checked function that are others, counted from its `def` = 1.
+
+        Where a line has gone, its neighbours count.
+        """
+        whole = next(
+            (n for n in ast.parse(text).body if getattr(n, "name", "") == self.whole.name), None
+        )
+        if not isinstance(whole, ast.FunctionDef):
+            return frozenset()
+        old, new = self.text.splitlines(), text.splitlines()
+        found: set[int] = set()
+        for tag, _, _, first, last in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
+            if tag == "delete":
+                found |= {first, first + 1}
+            elif tag != "equal":
+                found |= set(range(first + 1, last + 1))
+        return frozenset(line - whole.lineno + 1 for line in found)
+
+    def define(self, text: str, where: str) -> Any:
+        """Execute an answer's text with the names of the lesson and return the answer."""
+        code = compile(text, "<answer>", "exec")
+        used, known = _names(ast.parse(text)), self.solution.names_in(code)
+        imports = [IMPORTS[name] for name in sorted(used & IMPORTS.keys() - known.keys())]
+        names: dict[str, Any] = {"__name__": __name__, **known}
+        exec("\n".join(imports), names)
+        file = f"<{where}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        exec(compile(text, file, "exec"), names)
+        return names[self.solution.function]
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+_subjects: dict[str, Subject] = {}
+
+
+def subject(name: str) -> Subject:
+    """The subject of an exercise, made once."""
+    from course.checks.exercises import find_exercise
+
+    if name not in _subjects:
+        _subjects[name] = Subject(find_exercise(name))
+    return _subjects[name]
+
+
+def text_of(node: ast.AST) -> str:
+    """A node as text."""
+    return ast.unparse(node)
+
+
+def literal(value: Any, in_kernel: bool) -> str | None:
+    """The text of a value in an answer; None where it has none that is short."""
+    if isinstance(value, np.floating):
+        kind = f"np.{value.dtype}" if not in_kernel else str(value.dtype)
+        return f"{kind}({float(value)!r})"
+    if isinstance(value, np.integer | np.bool_):
+        return repr(value.item())
+    try:
+        text = repr(value)
+        same = ast.literal_eval(text) == value
+    except (ValueError, SyntaxError, TypeError):
+        return None
+    return text if same and len(text) < 2000 else None
