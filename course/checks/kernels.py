@@ -29,6 +29,7 @@ from course.checks.exercises import KernelExercise, Limit, call_with_named
 from course.checks.simulating import (
     ERRORS,
     by_name,
+    check_signature,
     prepared,
     references,
     simulated,
@@ -60,6 +61,9 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     function = answers.plain_function(answer)
     answers.check_parameters(function, exercise.parameters)
     reports, faults = [], []
+    for number in range(len(exercise.cases)):
+        with named_case(exercise, number):
+            check_signature(answer, exercise.arguments(number))
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
             try:

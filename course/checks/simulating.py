@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from course.checks.verdicts import Failure
 from warpsim import KernelError, cuda, trace
 from warpsim.core.masks import EndlessLoop
 from warpsim.host import gpus
-from warpsim.run.launch import run_kernel
+from warpsim.run.launch import run_kernel, signatures_of, taken_by
 
 # In this order a fault is more likely the cause of the others than their effect.
 ERRORS = (
@@ -68,16 +69,35 @@ def simulated(
     """Simulate a case; the arguments' arrays hold the results afterwards."""
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
+    with _failures_of(answer), trials.unprinted(MOST_STEPS):
+        return run(
+            answer,
+            grid,
+            block,
+            *arguments.values(),
+            dynamic_shared=case.shared,
+            gpu=exercise.gpu,
+        )
+
+
+def check_signature(answer: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise Failure("wrong-arguments") where an explicit signature lets no launch take these."""
+    if signatures_of(answer):
+        with _failures_of(answer):
+            try:
+                taken_by(answer, tuple(arguments.values()))
+            except TypeError as error:
+                hint = "@cuda.jit without a signature takes all types."
+                raise Failure("wrong-arguments", f"{error}.", hint=hint) from error
+
+
+@contextlib.contextmanager
+def _failures_of(answer: Any) -> Iterator[None]:
+    """What a launch of an answer raises, as a Failure."""
     try:
-        with trials.unprinted(MOST_STEPS):
-            return run(
-                answer,
-                grid,
-                block,
-                *arguments.values(),
-                dynamic_shared=case.shared,
-                gpu=exercise.gpu,
-            )
+        yield
+    except Failure:
+        raise
     except KernelError as error:
         raise from_finding(error.finding, (error.finding,)) from error
     except EndlessLoop as error:

@@ -200,7 +200,6 @@ class Configured:
             dynamic_shared=self.sharedmem,
             counters=Counters() if onlookers else None,
             debug=kernel.debug,
-            signatures=kernel.declared,
         )
         if launch.signature not in kernel.overloads:
             kernel.overloads[launch.signature] = Overload(kernel, launch.signature)

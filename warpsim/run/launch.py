@@ -23,7 +23,7 @@ from warpsim.core.number_types import SCALARS
 from warpsim.core.operators import CONVERT
 from warpsim.core.unset import never_set_elements, now_set
 from warpsim.draw.report import Report
-from warpsim.front.allocations import Pointer
+from warpsim.front.allocations import Pointer, declared
 from warpsim.front.names import Site, typing_error
 from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, tuple_type
 from warpsim.host import gpus
@@ -321,30 +321,35 @@ class Arguments:
         return self._array(copy, name)
 
     def fits(
-        self, declared: tuple[types.Type, ...], exact: bool = False, alone: bool = True
+        self, signature: tuple[types.Type, ...], exact: bool = False, alone: bool = True
     ) -> bool:
         """Can the arguments be given to an explicit signature, ``alone`` or one of several?"""
-        if len(declared) != len(self.types):
-            return False
-        for given, wanted, array in zip(self.types, declared, self.values, strict=True):
-            if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
-                continue
-            if isinstance(given, types.Array) and isinstance(wanted, types.Array):
-                if given.ndim != wanted.ndim or not _same_bytes(
-                    given.dtype, wanted.dtype, exact or not alone
-                ):
-                    return False
-                if wanted.mutable and not given.mutable:
-                    return False
-                if not _lies(array, wanted.layout):
-                    return False
-            elif not _convertible(plain(given), wanted) or (exact and plain(given) != wanted):
-                return False
-        return True
+        return len(signature) == len(self.types) and self._misfit(signature, exact, alone) is None
 
-    def losses(self, declared: tuple[types.Type, ...]) -> int:
+    def _misfit(
+        self, signature: tuple[types.Type, ...], exact: bool = False, alone: bool = True
+    ) -> int | None:
+        """The first argument that cannot be given to a signature of as many."""
+        pairs = enumerate(zip(self.types, signature, self.values, strict=True))
+        return next((i for i, pair in pairs if not _is_taken(*pair, exact, alone)), None)
+
+    def match(self, signatures: list[tuple[types.Type, ...]], program: Program) -> None:
+        """Choose among explicit signatures as a launch does, and convert to its types."""
+        if not signatures:
+            return
+        exact = [one for one in signatures if self.fits(one, exact=True)]
+        alone = len(signatures) == 1
+        fitting = [one for one in signatures if self.fits(one, alone=alone)]
+        near = sorted(fitting, key=self.losses)
+        if len(near) > 1 and not exact:
+            check_choice(program.source.function, tuple(near), tuple(map(plain, self.types)))
+        self.convert((exact or near or signatures)[0], alone)
+
+    def losses(self, signature: tuple[types.Type, ...]) -> int:
         """How many numbers would lose something by conversion to a signature's types."""
-        pairs = [(plain(given), wanted) for given, wanted in zip(self.types, declared, strict=True)]
+        pairs = [
+            (plain(given), wanted) for given, wanted in zip(self.types, signature, strict=True)
+        ]
         numbers = types.Number | types.Boolean
         return sum(
             not np.can_cast(dtype_of(given), dtype_of(wanted), "safe")
@@ -352,17 +357,11 @@ class Arguments:
             if isinstance(given, numbers) and isinstance(wanted, numbers)
         )
 
-    def convert(self, declared: tuple[types.Type, ...], alone: bool = True) -> None:
+    def convert(self, signature: tuple[types.Type, ...], alone: bool = True) -> None:
         """Convert to the types of an explicit signature."""
-        if not self.fits(declared, alone=alone):
-            given = ", ".join(str(kind) for kind in self.types)
-            wanted = ", ".join(str(kind) for kind in declared)
-            raise TypeError(
-                f"No matching definition for argument type(s) {given}: the signature says "
-                f"{wanted}; no "
-                "array is converted at a launch, neither its elements nor its layout (C, F or A)"
-            )
-        for i, (given, wanted) in enumerate(zip(self.types, declared, strict=True)):
+        if not self.fits(signature, alone=alone):
+            raise TypeError(self._no_match(signature, alone))
+        for i, (given, wanted) in enumerate(zip(self.types, signature, strict=True)):
             if isinstance(wanted, types.Integer) and not isinstance(
                 plain(given), types.Integer | types.Boolean
             ):
@@ -386,6 +385,29 @@ class Arguments:
             if wanted in CONVERT and plain(given) != wanted:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
+
+    def _no_match(self, signature: tuple[types.Type, ...], alone: bool) -> str:
+        given = ", ".join(str(kind) for kind in self.types)
+        text = f"No matching definition for argument type(s) {given}: "
+        if len(signature) != len(self.types):
+            return f"{text}the signature has {len(signature)}, {len(self.types)} are given"
+        number = self._misfit(signature, alone=alone)
+        kind, wanted = self.types[number], signature[number]
+        text += f"argument {self._name(number)!r} is {kind}, the signature says {wanted}; "
+        return text + (
+            "no array is converted at a launch, neither its elements nor its layout (C, F or A)"
+        )
+
+
+def _is_taken(given: types.Type, wanted: types.Type, value: Any, exact: bool, alone: bool) -> bool:
+    """May an argument be given where an explicit signature says a type?"""
+    if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
+        return True
+    if isinstance(given, types.Array) and isinstance(wanted, types.Array):
+        same = _same_bytes(given.dtype, wanted.dtype, exact or not alone)
+        writes = given.mutable or not wanted.mutable
+        return given.ndim == wanted.ndim and same and writes and _lies(value, wanted.layout)
+    return _convertible(plain(given), wanted) and (not exact or plain(given) == wanted)
 
 
 def inside_enumeration(kind: types.Type, value: Any) -> Any:
@@ -429,6 +451,31 @@ def types_of(values: tuple) -> tuple[types.Type, ...]:
     return tuple(taken.types)
 
 
+def signatures_of(kernel: Any) -> list[tuple[types.Type, ...]]:
+    """The explicit signatures of a kernel, the simulator's or one of numba.cuda."""
+    if hasattr(kernel, "declared"):
+        return kernel.declared
+    compiles = getattr(kernel, "_can_compile", True)
+    return [] if compiles else [tuple(map(declared, kinds)) for kinds in kernel.overloads]
+
+
+def taken_by(kernel: Any, values: tuple) -> Arguments:
+    """The arguments as a launch takes them, matched to the kernel's explicit signatures.
+
+    Raises
+    ------
+    TypeError
+        When a launch would refuse them; it names the argument and both types.
+    """
+    program = program_of(kernel)
+    values = program.source.packed(values)
+    taken = Arguments(program.source.arguments, values)
+    for position, value in enumerate(values):
+        taken.add(value, position)
+    taken.match(signatures_of(kernel), program)
+    return taken
+
+
 # ---------------------------------------------------------------------- running
 def run_kernel(
     kernel: Any,
@@ -439,25 +486,13 @@ def run_kernel(
     counters: Counters | None = None,
     gpu: gpus.GPU | None = None,
     debug: bool = False,
-    signatures: list[tuple[types.Type, ...]] | None = None,
 ) -> Launch:
     """Run a kernel on all threads; arrays get their new values only if all went well."""
     gpu = gpu or gpus.current()
     grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
     check_configuration(grid, block, dynamic_shared, gpu)
     program = program_of(kernel)
-    arguments = program.source.packed(arguments)
-    taken = Arguments(program.source.arguments, arguments)
-    for position, value in enumerate(arguments):
-        taken.add(value, position)
-    if signatures:
-        exact = [one for one in signatures if taken.fits(one, exact=True)]
-        alone = len(signatures) == 1
-        fitting = [one for one in signatures if taken.fits(one, alone=alone)]
-        near = sorted(fitting, key=taken.losses)
-        if len(near) > 1 and not exact:
-            check_choice(program.source.function, tuple(near), tuple(map(plain, taken.types)))
-        taken.convert((exact or near or signatures)[0], alone)
+    taken = taken_by(kernel, arguments)
     kinds = tuple(taken.types)
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)

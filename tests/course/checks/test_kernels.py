@@ -182,6 +182,47 @@ def test_what_is_no_kernel_is_named(make, words):
     failed(verdict_of(SQUARES, jit=make), "not-a-kernel", *words)
 
 
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [
+        (
+            "void(float64[:], float32[:])",
+            "argument 'out' is array(float32, 1d, C), the signature says",
+        ),
+        ("void(float32[:], float64[:])", "argument 'x' is array(float32, 1d, C)"),
+        (["void(int32[:], int32[:])", "void(int64[:], int64[:])"], "says array(int32"),
+    ],
+)
+def test_an_explicit_signature_is_matched_as_at_a_launch(signature, words):
+    verdict = verdict_of(SQUARES, jit=cuda.jit(signature))
+    failed(verdict, "wrong-arguments", words, "Hint: @cuda.jit without a signature")
+
+
+def test_a_signature_that_fits_passes():
+    assert verdict_of(SQUARES, jit=cuda.jit("void(float32[::1], float32[:])"))
+
+
+def test_a_layout_is_matched_before_any_case():
+    """The second case alone has another layout; the first would be out of bounds."""
+    exercise = of_one_case(
+        "columns",
+        lambda x: x,
+        lambda rng: {"out": np.zeros((4, 4)), "x": np.ones((4, 4))},
+        grid=1,
+    )
+    turned = Case(
+        "columns", lambda rng: {"out": np.zeros((4, 4), order="F"), "x": np.ones((4, 4))}, grid=1
+    )
+    exercise = dataclasses.replace(exercise, cases=[*exercise.cases, turned])
+
+    @cuda.jit("void(float64[:, ::1], float64[:, ::1])")
+    def copies(out, x):
+        out[4, 4] = x[4, 4]
+
+    with pytest.raises(Failure, match=r"'out' is array\(float64, 2d, F\)"):
+        kernels.judge_kernel(exercise, copies)
+
+
 def test_missing_guard_is_out_of_bounds_with_thread_and_index():
     verdict = verdict_of(SQUARES, ("if i < x.size:\n        ", ""))
     failed(

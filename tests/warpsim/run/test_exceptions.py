@@ -6,13 +6,14 @@ from contextvars import ContextVar
 
 import numpy as np
 import pytest
-from numba import float32
+from numba import float32, types
 from numba.core.errors import NumbaError, TypingError
 
 from tests.texts import body_of
 from warpsim import KernelError, Unsupported, cuda, trace
 from warpsim.core import masks
 from warpsim.host import gpus
+from warpsim.run.launch import signatures_of
 
 
 def arrays(*sizes):
@@ -350,6 +351,33 @@ def test_an_explicit_signature_is_kept():
     assert (x == 3).all()
     with pytest.raises(TypeError, match="No matching definition"):
         scale[1, 32](np.ones(4), 3)
+    with pytest.raises(TypeError, match=r"argument 'x' is array\(float64, 1d, C\), the signature"):
+        trace(scale, 1, 32, np.ones(4), 3)
+    trace(scale, 1, 32, x, 3)
+    assert (x == 9).all()
+
+
+def test_a_trace_matches_the_signature_of_a_kernel_of_numba_cuda():
+    numba_cuda = pytest.importorskip("numba.cuda")
+
+    @numba_cuda.jit
+    def double(x):
+        x[0] *= 2
+
+    @cuda.jit("void(float64[:, ::1])")
+    def rows(x):
+        x[0, 0] *= 2
+
+    assert not signatures_of(double)
+    double.overloads = {(types.float64[::1],): None}  # as compiled: here is no compiler
+    double.disable_compile()
+    trace(double, 1, 1, np.ones(1))
+    with pytest.raises(
+        TypeError, match=r"'x' is array\(int32, 1d, C\), the signature says array\(fl"
+    ):
+        trace(double, 1, 1, np.ones(1, np.int32))
+    with pytest.raises(TypeError, match=r"F\), the signature says array\(float64, 2d, C\)"):
+        trace(rows, 1, 1, np.ones((4, 4), order="F"))
 
 
 def test_too_much_shared_memory_is_refused_for_the_gpu_in_question():
