@@ -41,6 +41,7 @@ class Record:
 
 
 _records: dict[str, Record] = {}
+_failed: dict[str, set[str]] = {}  # by exercise: fingerprints of the answers that failed
 _trouble: str | None = None
 
 
@@ -71,6 +72,8 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
         exercise.name, exercise.lesson, verdict.status, verdict.kind, fingerprint(answer), now
     )
     _records[exercise.name] = entry
+    if verdict.status == "failed":
+        _failed.setdefault(exercise.name, set()).add(entry.answer)
     path = os.environ.get("COURSE_PROGRESS")
     if not path:
         return
@@ -84,6 +87,15 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
 def latest(name: str) -> Record | None:
     """The latest verdict on an exercise in this session."""
     return _records.get(name)
+
+
+def tries(name: str, answer: Any = None) -> int:
+    """How many answers to an exercise have failed in this session, each counted once.
+
+    With `answer`: how many others than this one; so the verdict on an answer that is checked again
+    unchanged stays the same. Answers without a source are one.
+    """
+    return len(_failed.get(name, set()) - ({fingerprint(answer)} if answer is not None else set()))
 
 
 def _append(path: Path, line: str) -> None:

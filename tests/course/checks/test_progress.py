@@ -16,6 +16,7 @@ def samples(monkeypatch):
     monkeypatch.setattr(exercises, "_exercises", {exercise.name: exercise for exercise in ALL})
     monkeypatch.setattr(exercises, "_loaded", True)
     monkeypatch.setattr(session, "_records", {})
+    monkeypatch.setattr(session, "_failed", {})
     monkeypatch.setattr(session, "_trouble", None)
     monkeypatch.delenv("COURSE_PROGRESS", raising=False)
 
@@ -49,6 +50,22 @@ def test_latest_verdict_counts():
     assert session.progress().passed == 1
     record(SQUARE, "failed", "race")
     assert session.progress().passed == 0
+
+
+def another_answer(a, b):
+    return a - b
+
+
+def test_tries_are_answers_that_failed_and_differ():
+    assert session.tries(SQUARE.name) == 0
+    record(SQUARE, "not started", "not-started")
+    for answer in (an_answer, an_answer, another_answer, an_answer):
+        record(SQUARE, "failed", "race", answer)
+    record(SQUARE, answer=record)
+    assert session.tries(SQUARE.name) == 2
+    assert session.tries(SQUARE.name, an_answer) == 1
+    assert session.tries(SQUARE.name, record) == 2
+    assert session.tries(MEAN.name) == 0
 
 
 def test_untouched_lesson_can_be_asked_for_and_an_unknown_one_is_refused():
