@@ -5,23 +5,28 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course_lessons.cases import fixed, table
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import edits
-from course_lessons.lesson08.judges import Shelf, judge_packing, judge_queue, judge_stale
+from course_lessons.lesson08.judges import Shelf, judge_packing, judge_queue, judge_stale, printed
 from course_lessons.lesson08.overlap import serial_fraction
 from warpsim.core.words import count
 
 # --- fill the queues ----------------------------------------------------------------------------
+
+
+def _images(images, streams):
+    name = f"{count(images, 'image')}, {count(streams, 'stream')}"
+    return fixed(name, images=images, streams=streams)
+
 
 FunctionExercise.declare(
     name="fill-the-queues",
     lesson=8,
     title="Fill the queues so that engines overlap",
     judge=judge_queue,
-    cases=[
-        fixed(f"{images} images, {count(n, 'stream')}", images=images, streams=n)
-        for images, n in ((6, 3), (7, 2), (5, 1), (11, 4), (2, 5))
-    ],
+    cases=[_images(6, 3), _images(7, 2), _images(2, 5)],
+    drawer=lambda rng: _images(extent(rng, 1, 70), extent(rng, 1, 9)),
+    drawn=8,
     hints={
         "raised": "Start with an empty list, and append((step, image, stream)) for each image "
         "and each step."
@@ -30,16 +35,15 @@ FunctionExercise.declare(
 
 # --- how many streams are enough ----------------------------------------------------------------
 
-_TIMES = (  # in an order in which the first that fails tells the mistake
-    (7.0, 7.0, 7.0),
-    (1.5, 2.0, 1.75),
-    (1.0, 1.5, 2.0),
-    (0.0, 2.0, 2.0),
-    (0.25, 0.5, 2.0),
-    (0.25, 7.0, 0.5),
-    (3.0, 0.0, 0.0),
-    (4.0, 0.5, 4.0),
-)
+
+def _times(rng):
+    """Whole numbers times a power of two, whose sums are exact; some 0, some alike."""
+    times = rng.integers(0, 9, 3)
+    times[rng.integers(3)] += 1
+    copy_in, kernel, copy_out = (times * 2.0 ** rng.integers(-9, 7)).tolist()
+    name = f"{copy_in:g}, {kernel:g} and {copy_out:g} ms"
+    return fixed(name, copy_in=copy_in, kernel=kernel, copy_out=copy_out)
+
 
 FunctionExercise.declare(
     name="enough-streams",
@@ -48,8 +52,12 @@ FunctionExercise.declare(
     reference=lambda **times: math.ceil(sum(times.values()) / max(times.values())),
     cases=table(
         "copy_in kernel copy_out",
-        *(("{:g}, {:g} and {:g} ms".format(*times), *times) for times in _TIMES),
+        ("all three 7 ms", 7.0, 7.0, 7.0),
+        ("1, 1.5 and 2 ms", 1.0, 1.5, 2.0),
+        ("0.25, 7 and 0.5 ms", 0.25, 7.0, 0.5),
     ),
+    drawer=_times,
+    drawn=12,
     hints={
         "wrong-result": "An image keeps its stream busy for copy_in + kernel + copy_out. In "
         "that time the busiest engine could do how many images? So many streams must be under "
@@ -65,22 +73,14 @@ FunctionExercise.declare(
             return (copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out)
         you count the engines that have something to do
             return (copy_in > 0) + (kernel > 0) + (copy_out > 0)
-        you take one stream for each engine, whatever the times
-            return 3
         you compare the busiest engine with the two others: its own time belongs to the image's,
         too
             return {} - 1
         you divide by the kernel's time; it need not be the longest
             max(copy_in, kernel, copy_out) -> (kernel or 100)
-        you divide by the copy out's time; it need not be the longest
-            max(copy_in, kernel, copy_out) -> (copy_out or 100)
         you divide by the shortest time, not by that of the busiest engine
             max(copy_in, kernel, copy_out)
             -> min(time for time in (copy_in, kernel, copy_out) if time)
-        you take the average of the three times
-            return -int(-(copy_in + kernel + copy_out) // 3)
-        you take one stream more than needed
-            return {} + 1
     """),
 )
 
@@ -103,6 +103,12 @@ def _packing(rows, columns, k, dtype=np.float32):
     return Case(f"{rows} x {columns}, k = {k}{kind}", arguments)
 
 
+def _drawn_packing(rng):
+    rows, columns = extent(rng, 1, 70), extent(rng, 1, 70)
+    k = extent(rng, 1, min(rows, columns))
+    return _packing(rows, columns, k, rng.choice([np.float32, np.float64]))
+
+
 FunctionExercise.declare(
     name="pack-factors",
     lesson=8,
@@ -111,10 +117,10 @@ FunctionExercise.declare(
     cases=[
         _packing(6, 6, 2),
         _packing(13, 37, 5),
-        _packing(29, 11, 11),
-        _packing(17, 23, 1),
         _packing(8, 12, 3, np.float64),
     ],
+    drawer=_drawn_packing,
+    drawn=8,
     hints={
         "raised": "u[:, :k].ravel() are its numbers row by row, rows · k of them. A slice of "
         "the buffer has as many: buffer[start : start + rows * k] = ...",
@@ -135,6 +141,17 @@ def _fractions(workers, milliseconds):
     )
 
 
+def _runs(rng):
+    """Amdahl's law, disturbed: some are slower than with one worker."""
+    more = rng.choice(np.arange(2, 129), extent(rng, 1, 9), replace=False)
+    workers = np.array([1, *more])
+    serial = rng.choice([0.01, 0.2, 0.9])
+    times = rng.uniform(0.1, 900) * (serial + (1 - serial) / workers)
+    times *= rng.uniform(0.7, 1.4, len(workers))
+    name = count(len(more), "speed-up")
+    return fixed(name, workers=workers.tolist(), milliseconds=times.tolist())
+
+
 FunctionExercise.declare(
     name="serial-fractions",
     lesson=8,
@@ -145,9 +162,14 @@ FunctionExercise.declare(
         ("a tenth is serial", [1, 2, 4, 8], [100.0, 55.0, 32.5, 21.25]),
         ("nothing is serial", [1, 3, 10], [30.0, 10.0, 3.0]),
         ("a slow-down", [1, 2], [36.8, 44.0]),
-        ("the third engine is full", [1, 2, 3, 4, 32], [12.0, 10.1, 9.9, 9.9, 9.8]),
     ),
-    tolerance=Tolerance(64, "a few divisions and a subtraction, each of which rounds"),
+    drawer=_runs,
+    drawn=12,
+    tolerance=Tolerance(
+        64,
+        "a few divisions and a subtraction, each of which rounds",
+        magnitude=lambda milliseconds: 1 + max(milliseconds) / milliseconds[0],
+    ),
     hints={
         "wrong-result": "speedup = milliseconds[0] / milliseconds[i], and then (1 / speedup - 1"
         " / workers[i]) / (1 - 1 / workers[i]), for each i from 1 on.",
@@ -163,26 +185,16 @@ FunctionExercise.declare(
             (1 / speedup - 1 / count) -> 1 / speedup - 1 / count
         you cut off what is above 1; that is a slow-down, and worth knowing
             return [min(max(part, 0), 1) for part in {}]
-        you round to four digits; return the fractions as they come
-            return [round(part, 4) for part in {}]
-        you round to three digits; return the fractions as they come
-            return [round(part, 3) for part in {}]
         you round to two digits; return the fractions as they come
             return [round(part, 2) for part in {}]
         the speed-up is upside down; it is old time / new time
             1 / speedup -> speedup
         you do not divide by 1 - 1 / workers
             / (1 - 1 / count) ->
-        you return the efficiency that is lost, 1 - speed-up / workers
-            (1 / speedup - 1 / count) / (1 - 1 / count) -> 1 - speedup / count
         you return the efficiency, speed-up / workers
             (1 / speedup - 1 / count) / (1 - 1 / count) -> speedup / count
         you return the speed-up itself
             (1 / speedup - 1 / count) / (1 - 1 / count) -> speedup
-        you return 1 / speed-up
-            (1 / speedup - 1 / count) / (1 - 1 / count) -> 1 / speedup
-        you return Gustafson's fraction, (workers - speed-up) / (workers - 1)
-            (1 / speedup - 1 / count) / (1 - 1 / count) -> (count - speedup) / (count - 1)
         you return the part that is parallel
             return [1 - part for part in {}]
         you return percent
@@ -199,6 +211,18 @@ def pays(kernels, launch, capture, replay, node):
     return math.floor(capture / saved) + 1 if saved > 0 else 0
 
 
+def _graph(rng):
+    """Costs in quarters, whose sums are exact; equal after whole runs, or never paid, in some."""
+    kernels, runs = extent(rng, 1, 300), extent(rng, 1, 2000)
+    launch, node = rng.integers(8, 80) / 4, rng.integers(1, 8) / 4
+    saved = rng.choice([-0.25, 0, rng.integers(1, 50) / 4, kernels * (launch - node) / 2])
+    replay = kernels * (launch - node) - saved
+    capture = abs(saved) * runs + rng.choice([0, 0.125, 7 / 64])
+    given = dict(zip("launch capture replay node".split(), (launch, capture, replay, node)))
+    given = {name: float(value) for name, value in given.items()}
+    return fixed(count(kernels, "kernel"), kernels=kernels, **given)
+
+
 FunctionExercise.declare(
     name="graph-pays",
     lesson=8,
@@ -207,12 +231,11 @@ FunctionExercise.declare(
     cases=table(
         "kernels launch capture replay node",
         ("32 kernels", 32, 11.5, 90000.0, 40.0, 1.5),
-        ("one kernel", 1, 11.5, 2000.0, 12.0, 0.75),
         ("a replay costs as much", 4, 5.0, 300.0, 18.0, 0.5),
         ("equal at 10 runs", 20, 5.0, 800.0, 10.0, 0.5),
-        ("two kernels", 2, 12.0, 500.0, 6.0, 0.5),
-        ("cheap to capture", 100, 10.0, 50.0, 10.0, 0.5),
     ),
+    drawer=_graph,
+    drawn=12,
     hints={
         "wrong-result": "Launches cost runs · kernels · launch. The graph costs capture, once, "
         "and runs · (replay + kernels · node). The first whole number of runs with which the "
@@ -231,8 +254,6 @@ FunctionExercise.declare(
             kernels * node -> node
         capture is left out: it is paid once, before the first run
             first: capture = 0
-        you launch one kernel a run, not `kernels` of them
-            first: kernels = 1
         you do not round up: half a run saves nothing
             saved <= 0 -> saved == 0
             int(capture // saved) + 1 -> capture / saved
@@ -240,12 +261,8 @@ FunctionExercise.declare(
             return max({} - 1, 0)
         a run with the graph costs nothing; it costs replay and its nodes
             - (replay + kernels * node) ->
-        you take one run too many
-            return {} + 1
         you divide by what a run saves though it saves nothing; then the graph never pays
             <= 0:\n        return 0 -> == 0:\n        return 1
-        you return -1 where the graph never pays; return 0
-            return {} or -1
     """),
 )
 
@@ -262,24 +279,22 @@ _OTHER_ORDER = [
     ("print(count * 2)", "6\n"),
     ("print('done')", "done\n"),
 ]
-_HONEST = [
-    ("n = 3", ""),
-    ("print('square' in globals(), 'rate' in globals())", "False False\n"),
-    ("square = n ** 2\nprint(square)", "9\n"),
-]
-_LATER_CELL_FIRST = [
-    ("rate = 55.0", ""),
-    ("print(536.9 // rate)", "26.0\n"),
-    ("rate = 20.0", ""),
-    ("print(rate)", "20.0\n"),
-]
 
-_PRINT_ADDED = [
-    ("size, ways = 2048, 12\nprint(size)", ""),
-    ("print('2 streams')", "2 streams\n"),
-    ("print(ways, 'ways')", "2 ways\n"),
-    ("print(size * 2)", "4096\n"),
-]
+
+def _cells(rng):
+    """Cells that count and print; saved is that, or what another order gave, or a part of it."""
+    kinds = ["b += {0}\nprint(b)", "print(b, {0})", "b = {0}", "c = b\nprint(c + {0})"]
+    sources = ["print([name for name in globals() if len(name) == 1])", "b = c = 3"]
+    sources += [kind.format(rng.integers(2, 90)) for kind in rng.choice(kinds, extent(rng, 1, 20))]
+    n = len(sources)
+    order = [range(n), [0, 1, *rng.integers(2, n, 2 * n)]][rng.integers(2)]
+    texts, names = [""] * n, {}
+    for place in order:
+        texts[place] = printed(sources[place], names)
+    cut = rng.integers(n)
+    texts[cut] = texts[cut][rng.integers(2) :]
+    return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
+
 
 FunctionExercise.declare(
     name="stale-outputs",
@@ -290,10 +305,9 @@ FunctionExercise.declare(
         "cells",
         ("code that was changed later", _ORIGINAL),
         ("a cell that was run three times", _OTHER_ORDER),
-        ("a later cell that was run first", _LATER_CELL_FIRST),
-        ("a print that was added", _PRINT_ADDED),
-        ("an honest notebook", _HONEST),
     ),
+    drawer=_cells,
+    drawn=12,
     hints={
         "raised": "cells is a list of pairs: for place, (source, saved) in enumerate(cells). "
         "names = {} comes before the loop, so that the cells share it."

@@ -227,16 +227,17 @@ def _wrong_part(
 # --- outputs that are stale ---------------------------------------------------------------------
 
 
+def printed(source: str, names: dict[str, Any]) -> str:
+    """What one of the exercise's own cells prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        exec(source, names)
+    return text.getvalue()
+
+
 def stale(cells: list[tuple[str, str]]) -> list[int]:
     """Places of the cells that do not print what is saved, all run in order in one namespace."""
     names: dict[str, Any] = {}
-    found = []
-    for place, (source, saved) in enumerate(cells):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(source, names)  # the exercise's own cells
-        if printed.getvalue() != saved:
-            found.append(place)
-    return found
+    return [place for place, (source, saved) in enumerate(cells) if printed(source, names) != saved]
 
 
 def judge_stale(answer: Any, cells: list[tuple[str, str]]) -> str | None:
