@@ -13,7 +13,7 @@ import numpy as np
 from course.checks.answers import looks_like_a_stub, plain_function
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import brief
-from course_lessons.cases import fixed, table
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson03.judges import judge_pair
 from course_lessons.lesson09.judges import judge_remaining, judge_saved
@@ -42,6 +42,12 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
     return Case(name, arguments, block=block, measured=measured)
 
 
+def _drawn_stack(rng):
+    values, blocks = extent(rng, 1, 40), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
+    sizes = extent(rng, 1, 9), extent(rng, 1, 40), extent(rng, 1, 70), values
+    return _stack(*sizes, extent(rng, 1, values), blocks[rng.integers(4)])
+
+
 def _layers(u, s, vt, k):
     return (u[..., :k] * s[:, None, :k]) @ vt[:, :k]
 
@@ -55,17 +61,15 @@ LessonKernel.declare(
     outputs=("out",),
     reference=_layers,
     cases=[
-        _stack(1, 16, 16, 4, 4),
         _stack(3, 16, 16, 6, 4),
-        _stack(5, 13, 37, 9, 7),
         _stack(3, 7, 5, 3, 3, block=(8, 4, 2)),
-        _stack(2, 1, 1, 2, 1),
         _stack(4, 32, 64, 8, 8, block=(32, 8, 1), measured=True),
     ],
+    drawer=_drawn_stack,
     tolerance=Tolerance(
-        16,
-        "two products and a sum for each of up to 8 singular values",
-        magnitude=lambda u, s, vt, k: _layers(np.abs(u), s, np.abs(vt), k),
+        2,
+        "two products and a sum for each of k singular values",
+        magnitude=lambda u, s, vt, k: k * _layers(np.abs(u), s, np.abs(vt), k),
     ),
     forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
@@ -122,11 +126,18 @@ _MACHINES = {
                  "write": (4.0, 1)},
     "16 cores and a GPU": {"decode": (2.0, 2), "factorise": (12.0, 12), "rebuild": (0.02, 1),
                            "write": (3.0, 2)},
-    "a slow disk": {"decode": (2.0, 8), "factorise": (12.0, 24), "rebuild": (0.02, 1),
-                    "write": (30.0, 4)},
     "a GPU that rebuilds image by image": {"decode": (0.5, 8), "factorise": (1.0, 16),
                                            "rebuild": (0.4, 1), "write": (1.5, 8)},
 }  # fmt: skip
+
+
+def _stages(rng):
+    names = rng.permutation(["decode", "factorise", "rebuild", "write"])[: rng.integers(1, 5)]
+    return fixed(
+        count(len(names), "stage"),
+        stages={str(name): (float(10 ** rng.uniform(-2, 2)), extent(rng, 1, 70)) for name in names},
+    )
+
 
 FunctionExercise.declare(
     name="slowest-stage",
@@ -153,6 +164,8 @@ FunctionExercise.declare(
         words=("decode", "factorise", "rebuild", "write"),
     ),
     cases=[fixed(name, stages=stages) for name, stages in _MACHINES.items()],
+    drawer=_stages,
+    drawn=8,
     hints={
         "wrong-result": "A stage with n workers finishes n images in its milliseconds: 1000 * "
         "workers / milliseconds a second. The lowest of these rates is the pipeline's.",
@@ -163,8 +176,8 @@ FunctionExercise.declare(
 # --- a file that is whole or not there ------------------------------------------------------------
 
 
-def _to_write(name, size):
-    return Case(name, lambda rng: {"path": Path("0007.png"), "data": rng.bytes(size)})
+def _to_write(size, name="0007.png"):
+    return Case(f"{size:,} bytes", lambda rng: {"path": Path(name), "data": rng.bytes(size)})
 
 
 def _both_ways(answer, arguments):
@@ -182,7 +195,8 @@ FunctionExercise.declare(
     title="A file that is whole or not there",
     judge=judge_saved,
     caller=_both_ways,
-    cases=[_to_write("65 bytes", 65), _to_write("20,000 bytes", 20_000)],
+    cases=[_to_write(65)],
+    drawer=lambda rng: _to_write(extent(rng, 2, 50_000), rng.choice(["x", "my cat.tar.gz"])),
     hints={
         "wrong-result": "1. Write everything to a second name in the same folder, such as "
         'path.with_name(path.name + ".part"). 2. Close it. 3. os.replace(second, path): one '
@@ -196,6 +210,18 @@ FunctionExercise.declare(
 
 _TWELVE = [str(number) for number in range(1, 13)]
 
+
+def _journal(rng):
+    """Names of which some begin as others do; the last line is cut."""
+    numbers = rng.permutation(extent(rng, 3, 40)).tolist()
+    names = [f"my {number}" if number % 3 == 0 else str(number) for number in numbers]
+    done = rng.permutation(names).tolist()
+    cut, gone = rng.integers(len(names) + 1), rng.integers(len(names))
+    piece = done[cut - 1][: rng.integers(4)]
+    del names[gone]
+    return fixed(count(len(names), "name"), names=names, journal="\n".join([*done[:cut], piece]))
+
+
 FunctionExercise.declare(
     name="left-to-do",
     lesson=9,
@@ -207,10 +233,9 @@ FunctionExercise.declare(
         ("two of five", ["cat", "dog", "owl", "fox", "elk"], "dog\ncat\n"),
         ("killed in the middle of a line", ["cat", "dog", "owl"], "cat\ndo"),
         ("the piece of a line is a name", _TWELVE, "3\n12\n1"),
-        ("names with a blank", ["my cat", "my dog", "owl"], "my dog\nowl\n"),
-        ("all done", ["cat", "dog"], "cat\ndog\n"),
-        ("a name that is no longer there", ["dog", "owl"], "cat\nowl\n"),
     ),
+    drawer=_journal,
+    drawn=8,
     hints={
         "wrong-result": "A line counts if it ends in a newline. journal.split('\\n')[:-1] are "
         "the lines that do; what stands behind the last newline was cut off."
@@ -221,6 +246,7 @@ FunctionExercise.declare(
 SECONDS = 2.5  # that an answer may take in a case; right ones take milliseconds
 LOOK = 0.01  # seconds between two looks at whether the producer still goes on
 STILL = 6  # looks that see no change
+MOST_LOOKS = 100  # at a producer that takes fewer than it could
 PAUSE = 0.25  # seconds that the producer is late with an item
 LAST = 0.03  # seconds that the last item takes: who does not wait for it returns without it
 
@@ -230,8 +256,9 @@ LAST = 0.03  # seconds that the last item takes: who does not wait for it return
 class Workshop:
     """Images to work on, the work, and a record of who did what, and how far the producer ran."""
 
-    def __init__(self, images: int, workers: int, looks: str = "") -> None:
+    def __init__(self, images: int, workers: int, room: int, looks: str = "") -> None:
         self.images, self.workers, self.looks = images, workers, looks
+        self.least = min(images, room + workers)  # taken while the first item is worked on
         self.taken, self.lead, self.alone = 0, 0, False
         self.threads: set[int] = set()
         self.lock = threading.Lock()
@@ -269,11 +296,11 @@ class Workshop:
 
     def _taken_at_last(self) -> int:
         """How many items the producer takes while this one is not finished."""
-        seen, still = -1, 0
-        while still < STILL:
+        seen, still, looks = -1, 0, 0
+        while still < STILL or (seen < self.least and looks < MOST_LOOKS):
             time.sleep(LOOK)
             still = still + 1 if self.taken == seen else 0
-            seen = self.taken
+            seen, looks = self.taken, looks + 1
         return seen
 
 
@@ -310,16 +337,26 @@ def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: i
             f"At most {room + workers + 1} can be: {room} in the queue, {workers} in work, one in "
             "the producer's hand. Is it Queue(maxsize=room)? Or did you make a list of all items?"
         )
+    if shop.looks == "lead" and shop.lead < shop.least:
+        return (
+            f"{wanted}: while the first was worked on, only {shop.lead} were taken from items, and "
+            f"the queue has room for {room} more. Is it Queue(maxsize=room)?"
+        )
     return None
 
 
 def _shop(images, workers, room, looks=""):
     def arguments(rng):
-        shop = Workshop(images, workers, looks)
+        shop = Workshop(images, workers, room, looks)
         return {"items": shop, "work": shop.work, "workers": workers, "room": room}
 
     name = f"{count(images, 'item')}, {count(workers, 'worker')}, room for {room}"
     return Case(name + ", one item is late" * (looks == "pause"), arguments)
+
+
+def _drawn_shop(rng):
+    looks, workers = ("lead", 1) if rng.random() < 0.5 else ("together", extent(rng, 1, 9))
+    return _shop(extent(rng, 20, 70), workers, extent(rng, 1, 9), looks)
 
 
 WATCHED = partial(call_watched, seconds=SECONDS)
@@ -332,13 +369,12 @@ FunctionExercise.declare(
     caller=WATCHED,
     cases=[
         _shop(6, 1, 2),
-        _shop(0, 2, 2),
         _shop(2, 5, 1),
-        _shop(40, 3, 2),
         _shop(20, 4, 4, "together"),
         _shop(40, 1, 3, "lead"),
         _shop(10, 2, 3, "pause"),
     ],
+    drawer=_drawn_shop,
     hints={
         "deadlock": "Each worker ends at a None of its own: put as many as there are workers, "
         "after the last item. Start the workers first (start, not run; target=worker without "
@@ -439,6 +475,13 @@ def _bench(name, images, bad):
     return Case(name, arguments)
 
 
+def _drawn_bench(rng):
+    images, kinds = extent(rng, 1, 20), (OSError, ValueError, MemoryError, ZeroDivisionError)
+    bad = rng.choice(images, rng.integers(images + 1), replace=False).tolist()
+    errors = {number: kinds[number % 4](f"number {number} is broken") for number in bad}
+    return _bench(f"{count(images, 'image')}, {len(bad)} of them bad", images, errors)
+
+
 FunctionExercise.declare(
     name="errors-travel",
     lesson=9,
@@ -457,9 +500,8 @@ FunctionExercise.declare(
                 7: MemoryError("too large"),
             },
         ),
-        _bench("all are bad", 3, {n: ValueError(f"number {n} is broken") for n in range(3)}),
-        _bench("no image at all", 0, {}),
     ],
+    drawer=_drawn_bench,
     hints={
         "raised": "An exception must not leave the loop: try: ... except Exception as error: "
         "... around the call of work, inside the loop. And look for None before you unpack.",
@@ -559,11 +601,17 @@ def _why_not_in_order(pairs: Arrivals) -> str:
 
 def _arrivals(name, order, empty=None):
     def arguments(rng):
-        numbers = rng.permutation(order).tolist() if isinstance(order, int) else list(order)
-        arrivals = Arrivals(numbers, empty)
+        arrivals = Arrivals(order, empty)
         return {"pairs": arrivals, "write": arrivals.write}
 
     return Case(name, arguments)
+
+
+def _drawn_arrivals(rng):
+    order = rng.permutation(extent(rng, 1, 20)).tolist()
+    if rng.random() < 0.5:  # in order but for one
+        order = [*sorted(order[1:]), order[0]]
+    return _arrivals(count(len(order), "result"), order[:: rng.choice([-1, 1])], order[0])
 
 
 FunctionExercise.declare(
@@ -573,14 +621,13 @@ FunctionExercise.declare(
     judge=judge_order,
     caller=WATCHED,
     cases=[
-        _arrivals("in order already", range(5)),
         _arrivals("two change places", [1, 0, 2, 3]),
         _arrivals("the first comes last", [1, 2, 3, 4, 0]),
-        _arrivals("turned round", [4, 3, 2, 1, 0]),
         _arrivals("nothing comes", []),
-        _arrivals("12 in any order", 12),
         _arrivals("the result of 1 is empty", [2, 0, 1, 3], empty=1),
     ],
+    drawer=_drawn_arrivals,
+    drawn=5,
     hints={
         "wrong-result": "Keep what is early in a dict. After each arrival: while the one whose "
         "turn it is lies there, take it out, write it, and the next one has its turn.",

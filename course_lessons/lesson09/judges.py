@@ -87,7 +87,7 @@ def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
     if given == right:
         return None
     lists = f"Your list is {brief(given, 120)}, right is {brief(right, 120)}."
-    told = f"The journal is {journal!r}. {lists}"
+    told = f"The journal is {brief(journal, 160)}. {lists}"
     if sorted(map(str, given)) == sorted(right):
         return f"{told} The names are right; keep the order of names."
     if given == [name for name in names if name in whole]:
