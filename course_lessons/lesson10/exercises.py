@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, normal, table, zeros
+from course_lessons.cases import drawn, empty, extent, fixed, normal, table, zeros
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson10 import rivals
 
@@ -44,17 +44,16 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda x: x.sum(1),
     cases=[
-        _sums(4, 32),
         _sums(8, 96),
         _sums(5, 70),
         _sums(3, 7),
-        _sums(1, 1),
         _sums(32, 256, measured=True),
     ],
+    drawer=lambda rng: _sums(extent(rng, 1, 20), extent(rng, 1, 1100)),
     tolerance=Tolerance(
-        24,
-        "up to 8 additions in a lane and 5 between lanes",
-        magnitude=lambda x: np.abs(x).sum(1),
+        1,
+        "one addition in a lane for 32 columns, and up to 32 between lanes",
+        magnitude=lambda x: (32 + x.shape[1] / 32) * np.abs(x).sum(1),
     ),
     forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
     limits=[
@@ -121,6 +120,11 @@ def _all(size, blocks=BLOCKS, measured=False):
     return Case(name, arguments, block=256, grid=blocks, measured=measured)
 
 
+def _drawn_all(rng):
+    blocks = extent(rng, 1, 5)
+    return _all(extent(rng, 1, 50 * 256 * blocks), blocks)
+
+
 LessonKernel.declare(
     name="sum-several",
     rivals=rivals.of_sum(_all(1_048_576, 1056)),
@@ -129,17 +133,16 @@ LessonKernel.declare(
     updated=("out",),
     reference=lambda x, out: np.array([x.sum()]),
     cases=[
-        _all(256, 1),
-        _all(768),
-        _all(6_000),
         _all(1_003),
         _all(1),
         _all(3_000, 8),
         _all(SHARED_OUT, measured=True),
     ],
+    drawer=_drawn_all,
+    drawn=5,
     tolerance=Tolerance(
         40,
-        "up to 24 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
+        "up to 50 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
         magnitude=lambda x: np.array([np.abs(x).sum()]),
     ),
     forbidden={"float64", "negative-index", "uncoalesced"},
@@ -209,15 +212,16 @@ LessonKernel.declare(
 
 LOWEST = -3.4028234663852886e38  # float32's
 
-_PAIRS = (  # largest and total of two parts
-    ("the second has the larger number", (1.0, 2.5), (3.0, 1.25)),
-    ("the first has the larger number", (2.0, 4.0), (-1.0, 3.0)),
-    ("equal", (0.5, 1.0), (0.5, 2.0)),
-    ("far apart, the second above", (-900.0, 7.0), (900.0, 1.5)),
-    ("far apart, the first above", (900.0, 7.0), (-900.0, 1.5)),
-    ("the first is empty", (LOWEST, 0.0), (-4.0, 2.0)),
-    ("the second is empty", (5.0, 3.0), (LOWEST, 0.0)),
-)
+
+def _parts(rng):
+    """Two parts of a softmax, either one above; some are empty, or have the same largest number."""
+    largest = rng.normal(0, 10 ** rng.uniform(0, 2.3), 2)
+    largest[rng.integers(2)] = rng.choice([*largest, LOWEST], p=[0.4, 0.4, 0.2])
+    given = {}
+    for which, one in zip(("", "other_"), largest.tolist(), strict=True):
+        given[which + "largest"] = one
+        given[which + "total"] = float(rng.uniform(1, 900)) * (one > LOWEST)
+    return fixed("largest {largest:.3g} and {other_largest:.3g}".format(**given), **given)
 
 
 def _merged(largest, total, other_largest, other_total):
@@ -232,8 +236,13 @@ FunctionExercise.declare(
     reference=_merged,
     cases=table(
         "largest total other_largest other_total",
-        *((name, *one, *other) for name, one, other in _PAIRS),
+        ("the second has the larger number", 1.0, 2.5, 3.0, 1.25),
+        ("the first has the larger number", 2.0, 4.0, -1.0, 3.0),
+        ("far apart, the second above", -900.0, 7.0, 900.0, 1.5),
+        ("the first is empty", LOWEST, 0.0, -4.0, 2.0),
     ),
+    drawer=_parts,
+    drawn=12,
     tolerance=Tolerance(
         1024, "two exponentials, and a total's logarithm if it is added to a largest of up to 900"
     ),
@@ -266,33 +275,41 @@ FunctionExercise.declare(
             (other_largest - both) -> (other_largest)
         both totals are multiplied by the first one's factor; each has its own
             * other_factor -> * factor
-        both totals are multiplied by the second one's factor; each has its own
-            total * factor -> total * other_factor
-        exp is missing: the totals are multiplied by differences
-            math.exp(largest - both) -> largest - both
-            math.exp(other_largest - both) -> other_largest - both
-        the two factors are added; each is a factor of its part's total
-            total * factor + other_total * other_factor -> factor + other_factor
-        the two largest are added
-            return (largest + other_largest, total + other_total)
     """),
 )  # fmt: skip
 
 ALL_WRITE = "Each lane writes its columns, lane, lane + 32, lane + 64, ...: not lane 0 alone."
 
 
-def row_case(rows, columns, spread=1.0, middle=0.0, measured=False, **factors):
-    """A case of rows with a warp each; `factors` are further arguments by name, from rng."""
+def row_case(
+    rows, columns, spread=1.0, middle=0.0, measured=False, *, order=0, outlier=0, **factors
+):
+    """A case of rows with a warp each, in no order or rising (1) or falling (-1).
+
+    `factors` are further arguments by name, from rng.
+    """
 
     def arguments(rng):
         x = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(spread)
+        if order:
+            x = np.sort(x)[:, ::order].copy()
+        x[range(rows), rng.choice([0, columns // 2, columns - 1], rows)] += np.float32(outlier)
         given = {"x": x + np.float32(middle)}
         given |= {name: make(rng, columns) for name, make in factors.items()}
         return given | {"out": np.empty((rows, columns), np.float32)}
 
     about = f" around {middle:g}" if middle else ""
+    about += f", one {outlier:+d}" if outlier else ""
     block, grid = 32 * WARPS, -(-rows // WARPS)
     return Case(f"{rows} x {columns}{about}", arguments, block, grid, measured=measured)
+
+
+def _drawn_rows(rng):
+    sizes, spread = (extent(rng, 1, 12), extent(rng, 1, 600)), 10 ** rng.uniform(-1, 1.3)
+    middle, order, outlier = (
+        int(rng.choice(among)) for among in ([0, 200, -2000], [0, 1, -1], [0, 200, -2000])
+    )
+    return row_case(*sizes, spread, middle, order=order, outlier=outlier)
 
 
 # --- softmax online -------------------------------------------------------------------------------
@@ -312,14 +329,13 @@ LessonKernel.declare(
     reference=_softmax,
     cases=[
         row_case(8, 128, spread=3),
-        row_case(4, 32),
-        row_case(5, 70, spread=20),
         row_case(3, 7),
-        row_case(2, 64, middle=200),
-        row_case(2, 64, middle=-200),
-        row_case(1, 1),
+        row_case(5, 70, outlier=200),
+        row_case(2, 64, middle=-2000),
         row_case(16, 256, spread=4, measured=True),
     ],
+    drawer=_drawn_rows,
+    drawn=5,
     tolerance=Tolerance(
         400,
         "an exponential's argument of up to 100 is rounded before it is taken",
@@ -392,6 +408,8 @@ LessonKernel.declare(
         each lane adds the whole row; its columns are lane, lane + 32, lane + 64, ...
             range(lane, x.shape[1], 32):\n            value
             -> range(x.shape[1]):\n            value
-    """) | {"the sum is infinite: is a power relative to LOWEST? It is exp(value - new), never "
-        "exp(value - the largest before)": lambda x: np.zeros_like(x),},
+        the sum is infinite: is a power relative to LOWEST? It is exp(value - new), never
+        exp(value - the largest before)
+            (value - new) -> (value - largest)
+    """),
 )  # fmt: skip
