@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from course.checks.exercises import FunctionExercise, Limit, Tolerance
-from course_lessons.cases import CANCELS, table
+from course_lessons.cases import CANCELS, extent, fixed, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson10.exercises import ALL_LANES, ALL_WRITE, SHUFFLE_HINTS, row_case
 from course_lessons.lesson13.rivals import of_layer_norm
@@ -15,16 +15,19 @@ from course_lessons.lesson13.rivals import of_layer_norm
 _CHAINS = (
     ("LayerNorm, GELU, square", [(["x"], "a"), (["a"], "b"), (["b"], "y")]),
     ("Swish as sigmoid, then product", [(["x"], "s"), (["x", "s"], "y")]),
-    ("LayerNorm, then GELU", [(["x"], "y"), (["y"], "z")]),
-    ("one kernel", [(["x"], "y")]),
-    ("a sum, LayerNorm, GELU", [(["x", "residual"], "a"), (["a"], "b"), (["b"], "c")]),
     ("bias, square, and the input once more",
      [(["x", "bias"], "a"), (["a", "a"], "b"), (["b", "x"], "c")]),
-    ("four steps, the first result used late",
-     [(["x"], "a"), (["a"], "b"), (["b"], "c"), (["c", "a"], "d")]),
-    ("bias, GELU, times a gate", [(["x", "bias"], "a"), (["a"], "b"), (["b", "gate"], "c")]),
     ("a result on the way that nobody reads", [(["x"], "signs"), (["x", "bias"], "y")]),
 )  # fmt: skip
+
+
+def _any_chain(rng):
+    known, steps = ["x", "bias", "gate", "residual", "w"][: rng.integers(1, 6)], []
+    for number in range(extent(rng, 1, 12)):
+        inputs = [str(name) for name in rng.choice(known, rng.integers(1, 6))]
+        steps.append((inputs, f"step {number}"))
+        known = [*known, f"step {number}"]
+    return fixed(f"{len(steps)} steps", steps=steps)
 
 
 def _transfers(steps):
@@ -39,6 +42,8 @@ FunctionExercise.declare(
     title="Count the transfers before and after fusing",
     reference=_transfers,
     cases=table("steps", *_CHAINS),
+    drawer=_any_chain,
+    drawn=20,
     hints={
         "wrong-result": "Apart: each step reads its different inputs and writes one output. "
         "Fused: what no step has made must be read, once, and the last output is written.",
@@ -63,12 +68,6 @@ FunctionExercise.declare(
             read - made -> read
         an array that several steps read is counted once; apart, each step reads it again
             return apart -> return len(read) + len(steps)
-        apart, only the last output is counted as written; each step writes its own
-            + 1 for inputs, _ in steps) -> for inputs, _ in steps) + 1
-        every step is counted as two; it reads all its different inputs
-            return apart -> return 2 * len(steps)
-        the letters of the output's name are counted; each step writes one array
-            + 1 for inputs, _ -> + len(output) for inputs, output
         you return them in the other order
             return {}[::-1]
     """),
@@ -78,15 +77,20 @@ NORMAL = np.vectorize(math.erf)
 
 # --- two parts of a row's moments -----------------------------------------------------------------
 
-_PARTS = (
-    ("3 and 5 numbers", (3, 1.0, 2.0), (5, 3.5, 1.5)),
-    ("equal means", (4, 2.0, 3.0), (4, 2.0, 5.0)),
-    ("one number comes in", (7, -1.5, 4.0), (1, 2.5, 0.0)),
-    ("means around 100 million", (6, 1e8, 9.0), (2, 1e8 + 4, 1.0)),
-    ("the second is empty", (3, 2.0, 5.0), (0, 0.0, 0.0)),
-    ("the first is empty", (0, 0.0, 0.0), (3, 2.0, 5.0)),
-    ("both are empty", (0, 0.0, 0.0), (0, 0.0, 0.0)),
-)
+_MOMENTS = "count mean squares other_count other_mean other_squares"
+
+
+def _any_parts(rng):
+    level = 10.0 ** rng.integers(0, 9)
+    parts = []
+    for _ in range(2):
+        count = int(rng.choice([0, 1, extent(rng, 2, 3000), extent(rng, 2, 3000)]))
+        squares = rng.uniform(0, 9 * count) if count > 1 else 0.0
+        parts += [count, level + rng.uniform(-4, 4) if count else 0.0, squares]
+    return fixed(
+        f"{parts[0]:,} and {parts[3]:,} numbers, means around {level:g}",
+        **dict(zip(_MOMENTS.split(), parts, strict=True)),
+    )
 
 
 def _moments(count, mean, squares, other_count, other_mean, other_squares):
@@ -102,9 +106,14 @@ FunctionExercise.declare(
     title="Mean and squares of two parts together",
     reference=_moments,
     cases=table(
-        "count mean squares other_count other_mean other_squares",
-        *((name, *one, *other) for name, one, other in _PARTS),
+        _MOMENTS,
+        ("3 and 5 numbers", 3, 1.0, 2.0, 5, 3.5, 1.5),
+        ("means around 100 million", 6, 1e8, 9.0, 2, 1e8 + 4, 1.0),
+        ("the second is empty", 3, 2.0, 5.0, 0, 0.0, 0.0),
+        ("both are empty", 0, 0.0, 0.0, 0, 0.0, 0.0),
     ),
+    drawer=_any_parts,
+    drawn=20,
     tolerance=Tolerance(64, "a handful of products and sums"),
     hints={
         "wrong-result": "both = count + other_count, difference = other_mean - mean. The mean "
@@ -125,26 +134,14 @@ FunctionExercise.declare(
         the step for one new number is taken, difference * (other_mean - the new mean); here
         other_count numbers come in
             count * share -> count / max(both, 1)
-        difference² is multiplied by the other one's share alone; by count, too
-            * count * share -> * share
-        other_squares is missing
-            + other_squares ->
-        the first part's squares are missing
-            squares + other_squares -> other_squares
         the squares are weighted by the counts; they are sums, and added as they are
             squares + other_squares -> squares * (1 - share) + other_squares * share
         the mean moves by difference / both, as for one new number; other_count come in
             difference * share -> difference / max(both, 1)
         you return them in another order: (count, mean, squares)
             return {}[1:] + {}[:1]
-        difference² is added once; it counts for all numbers of both parts
-            * count * share ->
-        difference² is divided by the sum of the counts twice
-            count * share -> count * share / max(both, 1)
         the difference is taken from the mean after it has moved
             difference**2 -> (difference * (1 - share)) ** 2
-        the mean moves by the first part's share; it moves by the share of the other
-            difference * share -> difference * count / max(both, 1)
         the mean moves away from the other part: difference is other_mean - mean
             mean + difference -> mean - difference
         you return the variance: the squares are not divided by the count yet
@@ -159,13 +156,22 @@ FunctionExercise.declare(
 
 # --- LayerNorm and GELU in one kernel -------------------------------------------------------------
 
-EPS = np.float32(1e-5)
 
-FACTORS = {
-    "gamma": lambda rng, columns: rng.random(columns, dtype=np.float32) + np.float32(0.5),
-    "beta": lambda rng, columns: rng.standard_normal(columns, dtype=np.float32),
-    "eps": lambda rng, columns: EPS,
-}
+def _rows(rows, columns, eps=1e-5, **more):
+    factors = {
+        "gamma": lambda rng, columns: rng.random(columns, dtype=np.float32) + np.float32(0.5),
+        "beta": lambda rng, columns: rng.standard_normal(columns, dtype=np.float32),
+        "eps": lambda rng, columns: np.float32(eps),
+    }
+    return row_case(rows, columns, **more, **factors)
+
+
+def _any_rows(rng):
+    spread = 10.0 ** rng.uniform(-3, 1)
+    return _rows(
+        extent(rng, 1, 13), extent(rng, 1, 256), eps=10.0 ** rng.integers(-6, 0),
+        spread=spread, middle=float(rng.choice([0, -2, 500])) * spread,
+    )  # fmt: skip
 
 
 def _layer_norm_gelu(x, gamma, beta, eps):
@@ -175,30 +181,29 @@ def _layer_norm_gelu(x, gamma, beta, eps):
 
 LessonKernel.declare(
     name="layer-norm-gelu",
-    rivals=of_layer_norm(row_case(16_384, 256, **FACTORS)),
+    rivals=of_layer_norm(_rows(16_384, 256)),
     lesson=13,
     title="LayerNorm and GELU in one kernel, the row in registers",
     outputs=("out",),
     reference=_layer_norm_gelu,
     cases=[
-        row_case(4, 256, **FACTORS),
-        row_case(8, 64, **FACTORS),
-        row_case(4, 96, spread=2e-3, **FACTORS),
-        row_case(5, 100, spread=3, middle=-2, **FACTORS),
-        row_case(3, 7, **FACTORS),
-        row_case(2, 250, middle=4000, **FACTORS),
-        row_case(1, 1, **FACTORS),
-        row_case(16, 128, measured=True, **FACTORS),
+        _rows(4, 256),
+        _rows(8, 64, eps=0.25),
+        _rows(5, 100, spread=3, middle=-2),
+        _rows(2, 250, middle=4000),
+        _rows(16, 128, measured=True),
     ],
+    drawer=_any_rows,
+    drawn=6,
     tolerance=Tolerance(
         48,
         "a dozen additions, a root, and GELU; a mean far from 0 is rounded as it is",
-        magnitude=lambda x, gamma, beta: (
-            gamma * (2 + np.abs(x).max(1, keepdims=True) / (x.std(1, keepdims=True) + 3e-3))
+        magnitude=lambda x, gamma, beta, eps: (
+            gamma * (2 + np.abs(x).max(1, keepdims=True) / (x.std(1, keepdims=True) + eps**0.5))
             + np.abs(beta)
         ),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "load", "lanes", "element", 3, "x is read once and stays in values: "
               "one number of x, one of gamma, one of beta for each of out."),
@@ -242,12 +247,6 @@ LessonKernel.declare(
             (squares) / columns -> (squares)
         the sum is not divided by the columns: that is no mean
             (total) / columns -> (total)
-        you divide by the number of rows; columns is x.shape[1]
-            columns = float32(x.shape[1]) -> columns = float32(x.shape[0])
-        gamma and beta are taken at n, not at the column
-            gamma[column] + beta[column] -> gamma[n] + beta[n]
-        gamma and beta are taken at the row, not at the column
-            gamma[column] + beta[column] -> gamma[row % gamma.size] + beta[row % gamma.size]
         you divide by the variance, not by its root
             math.sqrt(warp_sum(squares) / columns + eps) -> (warp_sum(squares) / columns + eps)
         the mean is not subtracted from what is written
@@ -258,8 +257,6 @@ LessonKernel.declare(
             (values[n] - mean) * (values[n] - mean) -> values[n] * values[n]
         you divide by the 256 places of a row in registers, not by its columns
             columns = float32(x.shape[1]) -> columns = float32(256)
-        beta is added before gamma is multiplied
-            y * gamma[column] + beta[column] -> (y + beta[column]) * gamma[column]
         gamma and beta are taken at the lane, not at the column
             gamma[column] + beta[column] -> gamma[lane] + beta[lane]
         each lane takes the mean of its own numbers: warp_sum is missing
