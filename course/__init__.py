@@ -35,7 +35,7 @@ __getattr__, __dir__, __all__ = face(
         "course.checks.progress": "progress",
         # texts as everything prints them
         "warpsim.core.words": "wrapped",
-        # rooms of their own
+        # modules that are no package's
         "course.files": "data_path",
         "course": "images kernels measure plots",
     },

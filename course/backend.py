@@ -73,7 +73,7 @@ def numpy_too_new() -> str | None:
 
 
 def numba_simulator_wanted() -> bool:
-    """Whether NUMBA_ENABLE_CUDASIM turns numba.cuda into Numba's own simulator."""
+    """Whether NUMBA_ENABLE_CUDASIM replaces numba.cuda by Numba's own simulator."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "") not in ("", "0")
 
 

@@ -40,7 +40,7 @@ def set_up(source: str) -> None:
 
 
 def installed_packages() -> set[str]:
-    """Return the names that are imported from what is installed: the course and what it brings.
+    """Return the names that are imported from what is installed: the course and what it requires.
 
     They are those of the distribution's own record, whichever packages its wheel held.
     """

@@ -19,13 +19,13 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def installed_as() -> str:
-    """`CLONE` (it runs from a clone's own files), `COLAB`, or `WHEEL` (pip brought it)."""
+    """`CLONE` (it runs from a clone's own files), `COLAB`, or `WHEEL` (pip installed it)."""
     if "google.colab" in sys.modules:
         return COLAB
     return CLONE if (_ROOT / "pyproject.toml").is_file() else WHEEL
 
 
-def bring(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command that installs an extra of the course where it runs now.
 
     In a clone the extra itself; elsewhere what is in it, since pip would fetch the course anew.
@@ -104,7 +104,7 @@ class Family:
         return text
 
     def one_release(self, release: tuple[int, ...] | None = None) -> list[str]:
-        """Requirements that bring all parts to one release, the newest installed by default."""
+        """Requirements that give all parts one release, the newest installed by default."""
         major, minor = release if release and release[0] == self.major else self.release
         return [f"{WHEELS[self.major][part]}=={major}.{minor}.*" for part in self.versions]
 

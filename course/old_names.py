@@ -52,6 +52,7 @@ HOMES = {
     "course_models.spectral": {
         "course_models.spectral": "FusedShape=FusedConfig SHAPES=CONFIGS shape_for=config_for",
     },
+    "course.kernels.gemm.float32": {"course.kernels.gemm.float32": "HIGH=BLOCK_Y"},
     "course_app.cluster": {"course_lessons.lesson12": "scaling"},
     "course.plots": {
         "course_lessons.lesson08.plots": "gantt gantts",
@@ -136,6 +137,6 @@ class OldNames(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Put the finder in front, in the place of one that an earlier version put there."""
+    """Install the finder first, in the place of one that an earlier version installed."""
     others = [its for its in sys.meta_path if type(its).__name__ != OldNames.__name__]
     sys.meta_path[:] = [OldNames(), *others]

@@ -62,7 +62,7 @@ def stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Let Ctrl-C and its like wait for the end of what must not be cut in two."""
     seen: list[int] = []
     numbers = [its for name in SIGNALS if (its := getattr(signal, name, None))]

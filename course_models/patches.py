@@ -38,13 +38,13 @@ from numba import float32, int32, uint32
 from numba.types import float16
 
 from course.backend import cuda
-from course.kernels.arrays import Array, as_words
+from course.kernels.arrays import VECTOR, Array, as_words
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Ladder, Launch, Step, require_choice, round_up
 from warpsim.ptx import grid_dependency_wait, load4, quotient, store4
 
 HOST = ("channels", "sorted", "streams")  # the ways that need the host
-THREADS, WIDE = 96, 4
+THREADS = 96
 ROW_PITCH = 8  # rows of float16 begin at multiples of so many elements, 16 bytes
 ZERO = float32(0)
 
@@ -61,7 +61,7 @@ def gather(wide: bool, begins: bool) -> Callable:
     Memory: `wide`, arrays are words of two pixels, and an access has four: a line of 16 pixels is a
     sector, read once.
     """
-    EACH, TWO = (WIDE, 1) if wide else (1, 0)
+    EACH, TWO = (VECTOR, 1) if wide else (1, 0)
 
     @cuda.jit
     def patch_rows(images, rows, table, tokens, patch, first, channels):
@@ -109,7 +109,7 @@ def gathered(
     """The launch that gathers rows (images * tokens, depth), and begins `tokens` if there are."""
     out = rows if tokens is None else tokens
     arrays = images, rows, table, out
-    wide = not any(n % (2 * WIDE) for n in (patch, table.shape[1]))
+    wide = not any(n % (2 * VECTOR) for n in (patch, table.shape[1]))
     places = [(its.__cuda_array_interface__["data"][0], *its.strides[:-1]) for its in arrays]
     wide = wide and not any(n % 16 for place in places for n in place)
     kernel, sizes = gather(wide, tokens is not None), map(np.int32, (patch, first, channels))
@@ -135,7 +135,7 @@ class Counts:
             launch.on(stream)
         self.launches += len(launches)
 
-    def bring(self, array: np.ndarray, stream: Any = 0) -> Array:
+    def to_device(self, array: np.ndarray, stream: Any = 0) -> Array:
         """An array's copy on the GPU; without a stream, the host waits for it."""
         self.to_gpu += array.nbytes
         self.synchronisations += not stream
@@ -199,7 +199,7 @@ class PatchEmbedding:
         rows : device array, shape (n * tokens, depth)
             Scratch; of "kept", a channel's.
         begun, tokens : device array, shape (n * tokens, width)
-            Scratch, and the result: products read one and write the other, by turns.
+            Scratch, and the result: double buffered, products read one and write the other.
         """
         arrays = images, rows, begun, tokens
         return LADDER.launches(*arrays, method=way, embedding=self, product=method)
@@ -240,7 +240,7 @@ class PatchEmbedding:
         if not count:
             return found, counts
         if way in LADDER:
-            there = counts.bring(images)
+            there = counts.to_device(images)
             rows = cuda.device_array((count, self.rows_of(way)), np.float16)
             begun, tokens = (cuda.device_array(found.shape, np.float16) for _ in range(2))
             counts.launch(self.launches(there, rows, begun, tokens, way, method))
@@ -257,7 +257,7 @@ class PatchEmbedding:
     ) -> None:
         total, part = np.tile(self.host_table, (len(images), 1)), np.empty_like(found)
         for n, weight in enumerate(self.by_channel):
-            there = counts.bring(images[:, n : n + 1])
+            there = counts.to_device(images[:, n : n + 1])
             rows = cuda.device_array((len(found), round_up(self.area, ROW_PITCH)), np.float16)
             out = cuda.device_array(found.shape, np.float16)
             counts.launch(gathered(there, rows, self.table, None, self.patch, 0, 1))
@@ -280,7 +280,7 @@ class PatchEmbedding:
         for stream, start, end in zip(streams, ends, ends[1:], strict=False):
             if start == end:
                 continue
-            there = counts.bring(rows[start:end], stream)
+            there = counts.to_device(rows[start:end], stream)
             out = cuda.device_array((end - start, self.width), np.float16, stream=stream)
             counts.launch(_product(there, self.weight, None, out, method), stream)
             counts.fetch(out, back[start:end], stream)

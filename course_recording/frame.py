@@ -50,7 +50,7 @@ class Bench:
     say : callable
         Shows a line of text to the reader.
     folder : Path, optional
-        Where a subject may put files of its own beside its rows, such as timelines.
+        Where a subject may write files of its own beside its rows, such as timelines.
     unfinished : Unfinished, optional
         What a stopped run has measured.
     only : collection of str, optional

@@ -1,4 +1,4 @@
-"""What a small piece of work costs beside its kernels: the host, the events, a CUDA graph.
+"""What little work costs beside its kernels: the host, the events, a CUDA graph.
 
 At small sizes the host's launch takes longer than the kernel. So a program is timed in several
 ways, each a row of its own, data left where the call before left it (in L2, where it fits):
@@ -315,7 +315,7 @@ def ours(
 ) -> None:  # fmt: skip
     """Keep a program of the course: ``make(stream)`` gives its launches.
 
-    One launch gets its arrays as arguments, whose copies then take turns. Several cannot, nor, not
+    One launch gets its arrays as arguments, and alternates between copies. Several cannot, nor, not
     `alone`, one that works in place: their data is more than a cache holds, or the cache is emptied
     before each.
     """

@@ -46,7 +46,7 @@ class Fed:
         self.parts = [slice(n, n + PART) for n in range(0, images, PART)]
 
     def go(self, count: int, events: list[list[Any]] | None = None) -> None:
-        """All parts on so many streams by turns, then wait; of 0 streams, wait after each step."""
+        """All parts on so many streams, then wait; of 0 streams, wait after each step."""
         cuda = self.torch.cuda
         streams = [cuda.Stream() for _ in range(count)] or [cuda.current_stream()]
         for number, part in enumerate(self.parts):

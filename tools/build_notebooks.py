@@ -1,4 +1,4 @@
-"""Turn lessons into notebooks, one way only.
+"""Build notebooks of lessons, one way only.
 
 ``python -m tools.build_notebooks`` makes of each ``course_lessons/lessonNN/name.py``
 
@@ -62,7 +62,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
-        cell = lessons.with_room(lessons.with_nbval_tag(cell))
+        cell = lessons.with_space(lessons.with_nbval_tag(cell))
         source = lessons.stub(cell.source) if kind == "notebooks" else cell.source
         ordinal = seen[cell.kind, source] = seen.get((cell.kind, source), 0) + 1
         make = v4.new_markdown_cell if cell.kind == "markdown" else v4.new_code_cell
@@ -132,7 +132,7 @@ def _identity(kind: str, source: str, ordinal: int) -> str:
 
 
 def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
-    """Run a notebook in this very environment; its outputs and counts are put into `node`.
+    """Run a notebook in this very environment; its outputs and counts are written to `node`.
 
     It runs in an empty folder, as it would in Colab, unless `folder` is given, and with
     COURSE_STRICT=1: a verdict other than "passed" stops it.
@@ -271,7 +271,7 @@ def output_text(output: NotebookNode) -> str:
 
 
 def refresh_address(where: address.Address, root: Path = lessons.ROOT) -> int:
-    """Put badge and first cell of the address `where` into all notebooks; return their number."""
+    """Write badge and first cell of the address `where` into all notebooks; return their number."""
     count = 0
     for kind in KINDS:
         for target in seals.notebooks(root, kind):

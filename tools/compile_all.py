@@ -8,8 +8,8 @@ it is not meant to have, does not compile, or has no types declared here; with 2
     python -m tools.compile_all --hashes FILE [--ptx FOLDER] [--family svd ...]
     python -m tools.compile_all --hashes-against FILE [--ptx FOLDER] [--family svd ...]
 
-compile up to PTX alone, kernels on tensor cores of halves too, and write a hash of each; or compare
-with a file written before: status 1 when a kernel's PTX differs, or a kernel came or went. One with
+compile up to PTX alone, kernels on tensor cores too, and write a hash of each; or compare with a
+file written before: status 1 when a kernel's PTX differs, or a kernel came or went. One with
 another name, or in another module, whose PTX is equal has moved. `--ptx` keeps the texts.
 """
 
@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ptx", type=Path, metavar="FOLDER", help="with hashes: keep the texts")
     chosen = parser.parse_args(arguments)
     its = tuple(chosen.target or TARGETS), tuple(chosen.family or ())
-    # Numba meets a kernel once for all targets; around it more may be compiled together
+    # Numba compiles a kernel once for all targets; around it more may be compiled together
     joined = nullcontext() if common() else compiled_together()
     try:
         with joined:

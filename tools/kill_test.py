@@ -50,7 +50,7 @@ class Trial:
     done : list of int
         Images that were done at each of those moments.
     ended : bool
-        Whether the last of those runs had put all results in place by then.
+        Whether the last of those runs had written all results by then.
     repeated : int
         Images that were done and were rebuilt all the same: must be 0.
     wrong : list of str

@@ -1,7 +1,7 @@
 """Fill ``work/``, where students work, from ``notebooks/``, and lose nothing there.
 
 ``python -m tools.work`` copies the lessons that ``work/`` does not have, and renews copies that
-nobody changed (`course_lessons.copies`). ``python -m tools.work --new 05`` puts the new lesson 05
+nobody changed (`course_lessons.copies`). ``python -m tools.work --new 05`` writes the new lesson 05
 beside the student's file. Where the course came from pip, ``course lessons DIR`` does the same.
 """
 
@@ -22,7 +22,7 @@ def copies(root: Path = lessons.ROOT) -> Copies:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Fill ``work/``, or put one new lesson beside the student's file."""
+    """Fill ``work/``, or write one new lesson beside the student's file."""
     parser = argparse.ArgumentParser(prog="python -m tools.work", description=__doc__)
     parser.add_argument("--new", metavar="NN", help="put this lesson, as it is now, beside yours")
     parser.add_argument("--root", type=Path, default=lessons.ROOT, help=argparse.SUPPRESS)

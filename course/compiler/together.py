@@ -4,8 +4,8 @@ Much of a compilation's time is Numba's own: it finds the type of every name, th
 code, of a kernel and of each device function that it calls. A device function is the same for all
 kernels that call it; a program with a GPU compiles it once, too. And no target makes a difference
 to Numba, unless something asks for its compute capability (`ASKED`). So within
-`compiled_together()` Numba meets each kernel and each device function once. NVIDIA's compilers,
-for which the target is what matters, meet every kernel for every target.
+`compiled_together()` Numba compiles each kernel and each device function once. NVIDIA's compilers,
+for which the target is what matters, compile every kernel for every target.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NVIDIA's compilers as Python wheels: are they here, do they fit together, and how to call them.
 
-NVVM turns what Numba makes of a kernel into PTX; nvJitLink turns PTX into machine code and says
+NVVM compiles what Numba makes of a kernel to PTX; nvJitLink compiles PTX to machine code and says
 what that uses; NVRTC answers which GPUs there are to compile for. None needs a GPU or a driver.
 """
 

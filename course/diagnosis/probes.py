@@ -206,7 +206,7 @@ def probe_visible_devices(facts: Facts) -> Probe | None:
 
 
 def probe_cudasim(facts: Facts) -> Probe | None:
-    """Has somebody turned numba.cuda into Numba's simulator?"""
+    """Has somebody replaced numba.cuda by Numba's simulator?"""
     if not backend.numba_simulator_wanted():
         return None
     return Probe(

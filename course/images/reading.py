@@ -197,7 +197,7 @@ def load_levels(path: str | Path, background: float = 1.0, largest: float = LARG
         raise UnreadableImage(
             path, "is broken, or not a JPEG, PNG, TIFF, GIF, WebP or BMP image"
         ) from None
-    except Exception as error:  # a decoder meets broken bytes with almost any exception
+    except Exception as error:  # a decoder may raise almost any exception for broken bytes
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         reason = reason or type(error).__name__
         raise UnreadableImage(path, f"cannot be read: {reason}") from error
@@ -350,8 +350,8 @@ def _of_png(image: Image.Image, file: BinaryIO, background: float) -> np.ndarray
     colours = samples[..., 0] if count < 3 else samples[..., :3]
     alpha = samples[..., -1] / np.float32(white) if count % 2 == 0 else None
     levels = grey_levels(colours, white, alpha, background=background)
-    turned = any(where in content for where in ORIENTATIONS)  # else Pillow decodes it, to look
-    return upright(levels, _orientation(image) if turned else 1)
+    oriented = any(where in content for where in ORIENTATIONS)  # else Pillow decodes it, to look
+    return upright(levels, _orientation(image) if oriented else 1)
 
 
 def _resized(grey: np.ndarray, size: tuple[int, int], fit: str) -> np.ndarray:

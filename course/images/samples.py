@@ -97,7 +97,7 @@ def _own_range(values: np.ndarray, associated: bool) -> np.ndarray:
 
 
 def upright(levels: np.ndarray, orientation: int) -> np.ndarray:
-    """Turn an image as a camera noted it: 1 to 8 of EXIF and TIFF; other numbers mean nothing."""
+    """Rotate an image as a camera noted it: 1 to 8 of EXIF and TIFF; other numbers mean nothing."""
     if orientation in (5, 6, 7, 8):
         levels = levels.T
     if orientation in (3, 4, 7, 8):

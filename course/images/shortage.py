@@ -9,7 +9,7 @@ def _numbers(*names: str) -> frozenset[int]:
 
 #: What there is more of when less is done at once: memory, open files, processes.
 FEWER = _numbers("ENOMEM", "EMFILE", "ENFILE", "EAGAIN", "ENOBUFS")
-#: Those, and what is not: room on a disk, a file system that answers.
+#: Those, and what is not: space on a disk, a file system that answers.
 ALL = FEWER | _numbers(
     "ENOSPC", "EDQUOT", "ENOLCK", "ESTALE", "ETIMEDOUT", "ENOTCONN", "EHOSTDOWN", "EHOSTUNREACH",
     "ENETDOWN", "ENETUNREACH",

@@ -26,7 +26,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, are_aligned, flat
+from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from warpsim.ptx import load4, store4
 
@@ -215,6 +215,21 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "leaky relu": (leaky_relu, leaky_relu_gradient),
 }
 
+
+@cuda.jit(device=True)
+def unchanged(x):
+    """No activation."""
+    return x
+
+
+def function_of(activation: str | None) -> Callable:
+    """The device function of an activation's name; ValueError says which there are."""
+    if activation is None:
+        return unchanged
+    require_choice(activation, "activation", FUNCTIONS)
+    return FUNCTIONS[activation][0]
+
+
 # --- the kernels ----------------------------------------------------------------------------------
 
 
@@ -236,7 +251,7 @@ class ActivationConfig:
     @property
     def tile(self) -> int:
         """Elements of a block."""
-        return self.threads * self.accesses * WIDE
+        return self.threads * self.accesses * VECTOR
 
 
 #: By GPU and bytes of an element; tuned by measurement on an H200, taken over for a Tesla T4.
@@ -245,6 +260,19 @@ CONFIGS = {
     ("sm_90", 4): ActivationConfig(), ("sm_90", 2): ActivationConfig(accesses=4),
 }  # fmt: skip
 EACH = 256  # threads of a block of step 1
+
+
+def element_blocks(out: Array) -> tuple[int, int]:
+    """Grid and block where a thread has one element; one block at least."""
+    return max(1, ceil_div(out.size, EACH)), EACH
+
+
+def in_place(out: Array, activation: str | None) -> list[Launch]:
+    """What applies an activation to an array on the device; nothing without one."""
+    if activation is None:
+        return []
+    elements = flat(out, "out")
+    return [Launch(each(function_of(activation)), *element_blocks(out), (elements, elements))]
 
 
 @functools.cache
@@ -282,7 +310,7 @@ def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     which the array ends goes element by element. x may be out.
     """
     element, accesses = NUMBA_TYPES[dtype], config.accesses
-    step, tile = config.threads * WIDE, config.tile
+    step, tile = config.threads * VECTOR, config.tile
 
     @cuda.jit(device=True)
     def one(x):
@@ -290,8 +318,8 @@ def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
 
     @cuda.jit
     def activation_wide(x, out):
-        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
-        values = cuda.local.array((accesses, WIDE), element)
+        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * VECTOR
+        values = cuda.local.array((accesses, VECTOR), element)
         if block + tile <= out.size:
             for n in range(accesses):
                 four = load4(x, block + (t + n * step))
@@ -310,7 +338,7 @@ def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
 def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
     element, accesses = NUMBA_TYPES[dtype], config.accesses
-    step, tile = config.threads * WIDE, config.tile
+    step, tile = config.threads * VECTOR, config.tile
 
     @cuda.jit(device=True)
     def one(grad, x):
@@ -318,9 +346,9 @@ def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> C
 
     @cuda.jit
     def gradient_wide(grad, x, out):
-        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * WIDE
-        given = cuda.local.array((accesses, WIDE), element)
-        values = cuda.local.array((accesses, WIDE), element)
+        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * VECTOR
+        given = cuda.local.array((accesses, VECTOR), element)
+        values = cuda.local.array((accesses, VECTOR), element)
         if block + tile <= out.size:
             for n in range(accesses):
                 four = load4(grad, block + (t + n * step))
@@ -386,8 +414,7 @@ def _ladder(function: str, backward: bool) -> Ladder:
     make_each, make_wide = (each_gradient, wide_gradient) if backward else (each, wide)
 
     def by_each(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
-        kernel = make_each(FUNCTIONS[name][backward])
-        return [Launch(kernel, max(1, ceil_div(problem.size, EACH)), EACH, arrays)]
+        return [Launch(make_each(FUNCTIONS[name][backward]), *element_blocks(arrays[-1]), arrays)]
 
     def by_four(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
         config = config_for(problem.dtype)

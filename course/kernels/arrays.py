@@ -21,7 +21,7 @@ from warpsim.ptx.bfloat16 import BFLOAT16, bfloat16
 Array = Any  # of NumPy, CuPy, PyTorch or numba.cuda
 
 DTYPES = (np.float32, np.float16, BFLOAT16)
-WIDE = 4  # elements in a wide access
+VECTOR = 4  # elements in a wide access
 MOST = 65_535  # blocks along the second axis of a grid
 #: Numba's type of an element, by `name_of`.
 NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
@@ -162,7 +162,7 @@ def address_of(array: Array) -> int:
 def are_aligned(*arrays: Array) -> bool:
     """Whether four neighbours can be accessed at once from each row's start on, in all arrays."""
     for array in arrays:
-        size = WIDE * array.dtype.itemsize
+        size = VECTOR * array.dtype.itemsize
         if address_of(array) % size or any(step % size for step in array.strides[:-1]):
             return False
     return True
@@ -171,4 +171,4 @@ def are_aligned(*arrays: Array) -> bool:
 def rows_are_aligned(*arrays: Array | None) -> bool:
     """Whether whole rows can be accessed four elements at a time, in all arrays but None."""
     there = [array for array in arrays if array is not None]
-    return there[0].shape[-1] % WIDE == 0 and are_aligned(*there)
+    return there[0].shape[-1] % VECTOR == 0 and are_aligned(*there)

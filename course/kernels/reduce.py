@@ -25,7 +25,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, are_aligned, checked, flat
+from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
 from warpsim.ptx import load4
@@ -215,7 +215,7 @@ class ReductionConfig:
     @property
     def tile(self) -> int:
         """Elements that a block reads at a time."""
-        return self.threads * self.accesses * WIDE
+        return self.threads * self.accesses * VECTOR
 
 
 #: Not measured yet: 64 bytes in flight in each thread, as many threads as a multiprocessor holds.
@@ -238,18 +238,18 @@ def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     def gathered(x, first, step):
         t, size = int32(cuda.threadIdx.x), int64(x.size)
         partial = cuda.local.array(accesses, float32)
-        values = cuda.local.array((accesses, WIDE), x.dtype)
+        values = cuda.local.array((accesses, VECTOR), x.dtype)
         for n in range(accesses):
             partial[n] = nothing
         start = first
         while start + tile <= size:
             for n in range(accesses):
                 if aligned:
-                    four = load4(x, start + (n * threads + t) * WIDE)
+                    four = load4(x, start + (n * threads + t) * VECTOR)
                     values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
                 else:
-                    for e in range(WIDE):
-                        values[n, e] = x[start + ((n * WIDE + e) * threads + t)]
+                    for e in range(VECTOR):
+                        values[n, e] = x[start + ((n * VECTOR + e) * threads + t)]
             for n in range(accesses):
                 left = combined(float32(values[n, 0]), float32(values[n, 1]))
                 right = combined(float32(values[n, 2]), float32(values[n, 3]))

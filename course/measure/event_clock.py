@@ -2,8 +2,8 @@
 
 Three things stand between a launch and its time. The host needs longer to launch a short kernel
 than the GPU to run it, so launches are queued behind a busy kernel and run back to back. Data that
-the launch before left in the L2 cache makes the next one faster, so launches take turns on copies
-of the data. And clocks rise with work, so work comes first, and there are many samples.
+the launch before left in the L2 cache makes the next one faster, so launches alternate between
+copies of the data. And clocks rise with work, so work comes first, and there are many samples.
 
 A copy has the shape, the strides and the alignment of its original (to 256 bytes), since a kernel's
 time depends on them: a copy of ``u[:, :k]`` stays a slice of wide rows.
@@ -66,7 +66,7 @@ class EventClock:
         return (self.now() - start) * 1e3
 
     def launch_cost(
-        self, turns: Iterator[Callable[[], Any]], in_a_row: int = 16, seconds: float = 0.05
+        self, calls: Iterator[Callable[[], Any]], in_a_row: int = 16, seconds: float = 0.05
     ) -> float:
         """Milliseconds that the host spends on a launch, of several in a row: a median.
 
@@ -76,7 +76,7 @@ class EventClock:
         end = self.now() + seconds
         while len(costs) < 3 or (self.now() < end and len(costs) < 100):
             self.cuda.synchronize()
-            batch = [next(turns) for _ in range(in_a_row)]
+            batch = [next(calls) for _ in range(in_a_row)]
             start = self.now()
             for call in batch:
                 call()
@@ -84,11 +84,11 @@ class EventClock:
         self.cuda.synchronize()
         return float(np.median(costs))
 
-    def warm_up(self, turns: Iterator[Callable[[], Any]], seconds: float = 0.05) -> float:
+    def warm_up(self, calls: Iterator[Callable[[], Any]], seconds: float = 0.05) -> float:
         """Work for a while, so that clocks rise; returns about what a call takes [ms]."""
         start, done = self.now(), 0
         while done < 1 or self.now() < start + seconds:
-            next(turns)()
+            next(calls)()
             done += 1
             if done % 8 == 1:
                 self.cuda.synchronize()
@@ -140,7 +140,7 @@ class EventClock:
 
     def samples(
         self,
-        turns: Iterator[Callable[[], Any]],
+        calls: Iterator[Callable[[], Any]],
         count: int,
         launch_cost: float,
         *,
@@ -152,7 +152,7 @@ class EventClock:
 
         Parameters
         ----------
-        turns : iterator of callables, without end
+        calls : iterator of callables, without end
             Launch the same work, each on the next copy of the data.
         launch_cost : float
             Of one call on the host [ms].
@@ -169,7 +169,7 @@ class EventClock:
             waits for its result.
         """
         if together is None:
-            trial = [next(turns) for _ in range(4)]
+            trial = [next(calls) for _ in range(4)]
             taken, _ = self.queued(trial, _MARGIN * len(trial) * launch_cost + 0.2)
             together = int(min(max(round(len(trial) / max(taken, 1e-6)), 1), _QUEUE))
         # A call that waits for its result cannot be queued: no head start is long enough for it.
@@ -178,7 +178,7 @@ class EventClock:
         all_hidden, tries = True, 0
         end = self.now() + seconds
         while len(found) < count and (len(found) < 5 or self.now() < end):
-            batch = [next(turns) for _ in range(together)]
+            batch = [next(calls) for _ in range(together)]
             taken, hidden = self.queued(batch, head_start, empty_l2=empty_l2)
             if not hidden and tries < _TRIES:
                 tries, head_start = tries + 1, min(2 * head_start, 50.0)
@@ -310,13 +310,15 @@ def copy_of(value: Any, cuda: Any) -> Any:
     if first == end:
         return value
     start = given["data"][0] + first
-    room = cuda.device_array(ALIGNMENT + end - first, np.uint8)
-    base = room.__cuda_array_interface__["data"][0]
+    memory = cuda.device_array(ALIGNMENT + end - first, np.uint8)
+    base = memory.__cuda_array_interface__["data"][0]
     begin = base + (start - base) % ALIGNMENT
     source = cuda.as_cuda_array(DeviceMemory(start, (end - first,), None, "|u1", value))
-    target = cuda.as_cuda_array(DeviceMemory(begin, (end - first,), None, "|u1", room))
+    target = cuda.as_cuda_array(DeviceMemory(begin, (end - first,), None, "|u1", memory))
     target.copy_to_device(source)
-    twin = DeviceMemory(begin - first, given["shape"], given.get("strides"), given["typestr"], room)
+    twin = DeviceMemory(
+        begin - first, given["shape"], given.get("strides"), given["typestr"], memory
+    )
     if type(value).__module__.split(".")[0] == "cupy":
         import cupy
 
@@ -361,8 +363,8 @@ def sets_of_arguments(
     touched = footprint(arrays)
     if not cold or touched == 0:
         return [first]
-    room = sum(ALIGNMENT + occupied(value) for value in arrays)
-    count = min(max(math.ceil(2 * l2 / touched), 2), most, 1 + int(free // room))
+    memory = sum(ALIGNMENT + occupied(value) for value in arrays)
+    count = min(max(math.ceil(2 * l2 / touched), 2), most, 1 + int(free // memory))
     sets = [first]
     for _ in range(count - 1):
         twins = {id(value): copy_of(value, cuda) for value in arrays}

@@ -1,4 +1,4 @@
-"""Rooflines: what a GPU can do at most, and the least time that a piece of work takes on it.
+"""Rooflines: what a GPU can do at most, and the least time that some work takes on it.
 
 A kernel must move its bytes and do its operations. Each takes at least amount / rate, and they can
 overlap, so the kernel takes at least the longest of these times: its bound. The rates are roofs,

@@ -17,7 +17,7 @@ from course.files import data_path, table_rows, table_text, write_whole
 
 @dataclass(frozen=True)
 class Span:
-    """One piece of work on a timeline.
+    """A span of work on a timeline.
 
     Attributes
     ----------

@@ -242,18 +242,18 @@ def measure(
         args, cuda, cold=not warm, l2=l2, free=_free_bytes(cuda) // 2, most=256,
         host_arrays=is_launch(call),
     )  # fmt: skip
-    turns = itertools.cycle([_bound_call(call, chosen) for chosen in sets])
+    calls = itertools.cycle([_bound_call(call, chosen) for chosen in sets])
     before = compiled_versions(call)
-    first_call = clock.wall(next(turns))
+    first_call = clock.wall(next(calls))
     compiled = before is not None and compiled_versions(call) > before
-    about = clock.warm_up(turns)
-    launch = clock.launch_cost(turns, 1 if about > LONG else 16)
+    about = clock.warm_up(calls)
+    launch = clock.launch_cost(calls, 1 if about > LONG else 16)
     arrays = [value for value in sets[0] if event_clock.is_device_array(value)]
     total = len(sets) * event_clock.footprint(arrays)
-    # What lies in no argument cannot take turns: then the cache is emptied before each call.
+    # What is in no argument has no copies to alternate: the cache is emptied before each call.
     alone = not warm and len(sets) == 1 and total < 2 * l2 and not is_launch(call)
     times, hidden = clock.samples(
-        turns, samples, launch, seconds=seconds,
+        calls, samples, launch, seconds=seconds,
         together=1 if alone or about > LONG else None, empty_l2=not warm and total < 2 * l2,
     )  # fmt: skip
     amounts = None if operations is None else kinds(operations)

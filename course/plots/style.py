@@ -87,12 +87,12 @@ def below_each_other(
     left, wide : float
         Left end and width of the axes, as shares of the picture's width.
     head, foot, gap : float
-        Room above and below them all, and below each but the last [inch].
+        Margins above and below them all, and below each but the last [inch].
     above : callable
-        Room for a title [inch].
+        Margin for a title [inch].
     """
-    rooms = sum(above(title) + tall + gap for title, tall in heights.items())
-    height = top = head + rooms + foot
+    inner = sum(above(title) + tall + gap for title, tall in heights.items())
+    height = top = head + inner + foot
     picture, found = Picture(width, height), []
     top -= head
     for title, tall in heights.items():

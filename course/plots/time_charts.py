@@ -246,7 +246,7 @@ def curves(
         axes.axhline(level[1], color=INK, linewidth=1.2, linestyle=":")
         ends.append((level[1], max(xs[-1] for xs, _ in lines.values()), level[0], INK))
     places = sorted({x for xs, _ in lines.values() for x in xs})
-    axes.xaxis.set_major_locator(FixedLocator(_with_room(axes, places)))
+    axes.xaxis.set_major_locator(FixedLocator(_not_touching(axes, places)))
     axes.xaxis.set_minor_locator(NullLocator())
     low, high = axes.get_ylim()
     if high / low < 300:
@@ -262,14 +262,16 @@ def curves(
     )
 
 
-def _with_room(axes, places: list[float]) -> list[float]:
+def _not_touching(axes, places: list[float]) -> list[float]:
     """Every place, or every second, third ... one: so that their numbers do not touch."""
     digit = FONT_SIZE * 0.65 * axes.figure.dpi / 72
     middles = [axes.transData.transform((x, 1))[0] for x in places]
-    halves = [digit * (1 + len(plain(x))) / 2 for x in places]
+    half_widths = [digit * (1 + len(plain(x))) / 2 for x in places]
     for step in range(1, len(places)):
         kept = range(0, len(places), step)
-        if all(middles[a] + halves[a] <= middles[b] - halves[b] for a, b in pairwise(kept)):
+        if all(
+            middles[a] + half_widths[a] <= middles[b] - half_widths[b] for a, b in pairwise(kept)
+        ):
             return places[::step]
     return places[:1]
 

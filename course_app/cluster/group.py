@@ -149,9 +149,11 @@ def dask_processes() -> Any:
     try:
         from course_app.cluster import processes as cluster_processes
     except ImportError as error:
-        from course.installed import bring
+        from course.installed import install_command
 
-        raise ImportError(f"Dask cannot be imported ({error}): {bring('cluster')}") from error
+        raise ImportError(
+            f"Dask cannot be imported ({error}): {install_command('cluster')}"
+        ) from error
     return cluster_processes
 
 

@@ -19,7 +19,7 @@ from course import backend
 from course.files import alone_in, make_folder, unwaiting, write_whole
 from course.plots import vae_charts
 from course.plots.style import Picture
-from course.stopping import put_off, stoppable
+from course.stopping import stoppable, uninterrupted
 from course_app.commands.reconstruct import path, positive
 from course_models.vae import data, reference, weights
 from course_models.vae.data import Digits
@@ -203,14 +203,17 @@ class Run:
         first, last = trainer.step, self.epochs * of_an_epoch
         try:
             while trainer.step < last:
-                with put_off(), np.errstate(all="ignore"):  # `keep` tells of what is not finite
+                with (
+                    uninterrupted(),
+                    np.errstate(all="ignore"),
+                ):  # `keep` tells of what is not finite
                     trainer.run(min(steps, of_an_epoch - trainer.step % of_an_epoch))
                     if trainer.step % of_an_epoch == 0:
                         self.keep()
                 self.tell(last)
         except (KeyboardInterrupt, OSError) as error:
             if trainer.step > first:
-                with put_off():
+                with uninterrupted():
                     self.keep()
                 error.add_note(f"{trainer.step:,} of {last:,} steps are kept: --resume goes on")
             raise

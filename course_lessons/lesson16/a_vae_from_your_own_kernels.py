@@ -338,7 +338,7 @@ def wavefronts(layout, method):
     factor = np.ones((64, 64), np.float32)
     tile, pad = matmul.SQUARE, 1 if method == "padded" else 0
     arguments = factor, factor, np.zeros((64, 64), np.float32)
-    report = trace(matmul.tiled(layout, pad), (64 // tile,) * 2, (tile, matmul.HIGH), *arguments)
+    report = trace(matmul.tiled(layout, pad), (64 // tile,) * 2, (tile, matmul.BLOCK_Y), *arguments)
     both = [report.total("shared", operation) for operation in ("load", "store")]
     print(f"{layout} {method:6} conflicts: {sum(each.conflicts for each in both):6,}")
     return sum(each.wavefronts for each in both)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE
+from course.kernels.arrays import VECTOR
 from course_models.vae.shape import VAEShape
 from course_models.vae.weights import Weights
 
@@ -70,7 +70,7 @@ class Parameters:
         self._shape, self._places, size = shape, {}, 0
         for name, its in shape.parameters.items():
             self._places[name] = slice(size, size + math.prod(its))
-            size += -(-math.prod(its) // WIDE) * WIDE
+            size += -(-math.prod(its) // VECTOR) * VECTOR
         host = np.zeros(size, np.float32)
         for name, array in (values or {}).items():
             host[self._places[name]] = array.ravel()

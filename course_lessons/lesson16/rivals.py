@@ -58,7 +58,7 @@ def of_sample(timed: Case) -> Rivals:
 
 def _adam_on_gpu(w, gradient, first, second, corrected):
     arrays = w, gradient, first, second, corrected, w, first, second
-    return adam.adam_wide[-(-w.size // (THREADS * adam.WIDE)), THREADS], arrays
+    return adam.adam_wide[-(-w.size // (THREADS * adam.VECTOR)), THREADS], arrays
 
 
 def _adam_by_torch(torch, w, gradient, first, second, corrected):

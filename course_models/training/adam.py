@@ -24,7 +24,7 @@ import numpy as np
 from numba import float32, int32, int64
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE, Array, are_aligned
+from course.kernels.arrays import VECTOR, Array, are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div
 from warpsim.ptx import load4, store4
 
@@ -70,10 +70,10 @@ def adam_wide(parameters, gradient, first, second, corrected, out, out1, out2):
 
     The last elements, fewer than four, go one by one.
     """
-    block, t = int64(cuda.blockIdx.x) * (THREADS * WIDE), int32(cuda.threadIdx.x) * WIDE
+    block, t = int64(cuda.blockIdx.x) * (THREADS * VECTOR), int32(cuda.threadIdx.x) * VECTOR
     size, spread = corrected[0], corrected[1]
     place = block + t
-    if place + WIDE <= out.size:
+    if place + VECTOR <= out.size:
         p, g = load4(parameters, place), load4(gradient, place)
         m, v = load4(first, place), load4(second, place)
         a, m0, v0 = adam_of(p[0], g[0], m[0], v[0], size, spread)
@@ -126,7 +126,7 @@ LADDER = Ladder(
     AdamProblem.of,
     {
         "each": _step(adam_each, THREADS, lambda problem: ""),
-        "wide": _step(adam_wide, THREADS * WIDE, _between),
+        "wide": _step(adam_wide, THREADS * VECTOR, _between),
     },
     best=lambda problem: "wide" if problem.aligned else "each",
 )

@@ -41,7 +41,7 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels import reduce
-from course.kernels.arrays import WIDE, Array, are_aligned, flat, holds
+from course.kernels.arrays import VECTOR, Array, are_aligned, flat, holds
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import WARP
 from warpsim.ptx import load4, store4
@@ -50,7 +50,7 @@ THREADS = 256
 WARPS = THREADS // WARP
 SEVERAL = 8  # elements of a thread in "unrolled" and "shuffles"
 ACCESSES = 4  # loads of four that a thread has in flight in "vectorised"
-TILE = THREADS * ACCESSES * WIDE
+TILE = THREADS * ACCESSES * VECTOR
 ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
 OF_BYTE = float32(1 / 255)
 
@@ -198,20 +198,20 @@ def vectorised(function: Callable, scale: float, aligned: bool) -> Callable:
     @cuda.jit(fastmath=True)
     def loss_vectorised(x, y, partial):
         t, total = cuda.threadIdx.x, ZERO
-        left = cuda.local.array((ACCESSES, WIDE), x.dtype)
-        right = cuda.local.array((ACCESSES, WIDE), y.dtype)
+        left = cuda.local.array((ACCESSES, VECTOR), x.dtype)
+        right = cuda.local.array((ACCESSES, VECTOR), y.dtype)
         start = int64(cuda.blockIdx.x) * TILE
         while start < x.size:
             if aligned and start + TILE <= x.size:
                 for n in range(ACCESSES):
-                    place = start + (n * THREADS + t) * WIDE
+                    place = start + (n * THREADS + t) * VECTOR
                     left[n, 0], left[n, 1], left[n, 2], left[n, 3] = load4(x, place)
                     right[n, 0], right[n, 1], right[n, 2], right[n, 3] = load4(y, place)
                 for n in range(ACCESSES):
-                    for m in range(WIDE):
+                    for m in range(VECTOR):
                         total += function(left[n, m], float32(right[n, m]) * factor)
             else:
-                for n in range(ACCESSES * WIDE):
+                for n in range(ACCESSES * VECTOR):
                     total += term(x, y, start + n * THREADS + t)
             start += int64(cuda.gridDim.x) * TILE
         total = _of_block(total)
@@ -255,8 +255,8 @@ def bce_backward(scale: float, wide: bool = False) -> Callable:
 
     @cuda.jit(fastmath=True)
     def backward_wide(logits, targets, factor, out):
-        place = int64(cuda.blockIdx.x) * (THREADS * WIDE) + int32(cuda.threadIdx.x) * WIDE
-        if place + WIDE <= out.size:
+        place = int64(cuda.blockIdx.x) * (THREADS * VECTOR) + int32(cuda.threadIdx.x) * VECTOR
+        if place + VECTOR <= out.size:
             x, y = load4(logits, place), load4(targets, place)
             store4(out, place, (
                 one(x[0], y[0], factor), one(x[1], y[1], factor),
@@ -350,7 +350,7 @@ LADDER = Ladder(
 
 
 def _bce_backward(wide: bool) -> Step:
-    tile = THREADS * WIDE if wide else THREADS
+    tile = THREADS * VECTOR if wide else THREADS
 
     def launches(
         problem: LossProblem, logits: Array, targets: Array, out: Array, scale: float

@@ -33,7 +33,7 @@ LOW, HALF_WORD, ROUNDS = uint64(0xFFFFFFFF), uint64(32), 10
 DROPPED = uint64(8)  # bits, so that 24 are left, which float32 holds
 ONE, HALF, MINUS_TWO = float32(1), float32(0.5), float32(-2)
 UNIT = float32(2.0**-24)
-MIDDLE, TURN = float32(2.0**23), float32(2 * math.pi * 2.0**-24)
+MIDDLE, ANGLE_UNIT = float32(2.0**23), float32(2 * math.pi * 2.0**-24)
 
 
 @cuda.jit(device=True)
@@ -63,7 +63,7 @@ def radius(bits):
 @cuda.jit(device=True, fastmath=True)
 def angle(bits):
     """A uniform angle from -pi to pi: the GPU's fast cosine is best there."""
-    return (float32(int32(bits >> DROPPED)) - MIDDLE) * TURN
+    return (float32(int32(bits >> DROPPED)) - MIDDLE) * ANGLE_UNIT
 
 
 @cuda.jit(device=True, fastmath=True)

@@ -83,7 +83,7 @@ def is_missing(typing, value):
 
 @intrinsic
 def _prefetch(typing, array, index):
-    """Begin to bring a line of global memory to L2."""
+    """Prefetch a line of global memory to L2."""
 
     def generate(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
@@ -146,9 +146,9 @@ class BlockSync(NamedTuple):
     done : device function of ()
         Waits until the launch before is done.
     let_next : device function of ()
-        The launch behind may begin where there is room, once all blocks have come here.
-    bring : device function of (array, index)
-        Begins to bring a line of memory nearer.
+        The launch behind may begin where a block fits, once all blocks have come here.
+    prefetch : device function of (array, index)
+        Prefetches a line of memory to L2.
     """
 
     awaits: tuple[Callable, Callable] | None
@@ -157,7 +157,7 @@ class BlockSync(NamedTuple):
     later: tuple[Callable, Callable] | None
     done: Callable
     let_next: Callable
-    bring: Callable
+    prefetch: Callable
 
 
 _AWAITS = await4, is_missing

@@ -2,16 +2,16 @@
 
 What an image becomes depends on no other image. So blocks work in groups, on 16 images each, and
 wait for nothing but their group's results, between layers. What the next layer needs of the weights
-is under way while they wait.
+is in flight while they wait.
 
 Each instruction is used once or twice a step, so instructions come from far: of 8,300 (130 KB) a
 warp waited for the next one in 29% of a profiler's samples on an H200. Shifts for `//` and `%`,
 which Numba does in 64 bits, and addresses that differ by constants took a third of them away.
 
-Beside a block of 256 threads with up to 192 registers there is room on a multiprocessor for one of
-`update`, of 128. Where the GPU can do that, they begin when the gradient by the logits is there,
+Beside a block of 256 threads with up to 192 registers one of `update`, of 128, fits a
+multiprocessor. Where the GPU can do that, they begin when the gradient by the logits is there,
 their first factor; blocks that look for numbers all the time slow down whoever makes them. And the
-next step's blocks begin where those of `update` end: they know which images come, bring them nearer
+next step's blocks begin where those of `update` end: they know which images come, prefetch them
 and wait until all weights are there.
 
     h = leaky(x W' + b)
@@ -58,7 +58,7 @@ LEVELS = float32(1 / 255)
 ROWS = 16  # of the batch, that a group of blocks works on together
 MOST = 16  # blocks of a group
 WARPS = 8  # of a block; each takes its share of the depth
-#: Fragments of weights that a lane has under way, four numbers each. Each round of them is code of
+#: Fragments of weights that a lane has in flight, four elements each. Each round of them is code of
 #: its own, and on plain cores 30 times as much.
 AHEAD = {"tf32x3": 20, "tf32": 24, "float32": 4}
 TYPES = f"void({F}, {F}, uint8[::1], {I4}, {I4}, uint64)"
@@ -97,7 +97,7 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
     MEMBERS = min(at_once // GROUPS, MOST)
     of_members = parts_of(MEMBERS)
 
-    awaits, publish4, sync_blocks, _, done, let_next, bring = BLOCK_SYNC[sync]
+    awaits, publish4, sync_blocks, _, done, let_next, prefetch = BLOCK_SYNC[sync]
     await4, _ = taken_by(awaits)
     LINE = 128  # bytes
 
@@ -342,8 +342,8 @@ def forward_of(shape: VAEShape, batch: int, precision: str, at_once: int, sync: 
         images = order, place * int32(BATCH)
         n = int32(cuda.threadIdx.x)
         row = int32(group * ROWS + member)
-        if row < B and LINE * n < D:  # each member of a group brings a row of pixels nearer
-            bring(data, int32(load(images[0], images[1] + row) + LINE * n))
+        if row < B and LINE * n < D:  # each member of a group prefetches a row of pixels
+            prefetch(data, int32(load(images[0], images[1] + row) + LINE * n))
         done()
         known1 = ahead1(P, S, data, images, step, seed, group, member, b1)
         layer1(shared, data, images, P, S, data, images, step, seed, group, member, b1,

@@ -146,7 +146,7 @@ class FusedTrainer:
     def training(self) -> Training:
         """All that is needed to go on from here."""
         p, m, v = (its.copy_to_host() for its in self._parameters)
-        now = p.reshape(2, -1)[self.step % 2]  # steps take turns at its halves
+        now = p.reshape(2, -1)[self.step % 2]  # double buffered
         arrays = [self._layout.unpacked(its) for its in (now, m, v)]
         return replace(
             self._begun, **dict(zip(("weights", "first", "second"), arrays)), step=self.step
@@ -162,17 +162,17 @@ class FusedTrainer:
         self._corrected.copy_to_device(corrected.astype(np.float32).reshape(-1))
 
     def _given(self, half: int) -> tuple[tuple, tuple]:
-        """What both launches get, in even or odd steps: they take turns at halves of arrays."""
+        """What both launches get, in even or odd steps: arrays are double buffered."""
 
-        def halves(array: Any) -> tuple[Any, Any]:
+        def read_and_written(array: Any) -> tuple[Any, Any]:
             size = array.size // 2
             parts = array[:size], array[size:]
             return parts[half], parts[1 - half]
 
         p, m, v = self._parameters
-        (P, Q), (now, then) = halves(p), halves(self._states)
-        S, _ = halves(self._between.view(np.float32))
-        _, bits = halves(self._between)
+        (P, Q), (now, then) = read_and_written(p), read_and_written(self._states)
+        S, _ = read_and_written(self._between.view(np.float32))
+        _, bits = read_and_written(self._between)
         data = self._data, self._order
         return (
             (P, S, *data, now, np.uint64(self._begun.seed)),

@@ -3,7 +3,7 @@
 Where the GPU can begin it beside the first launch, each block waits for its own numbers, and the
 last layers come first, since their gradients are known first: much of it is done while the first
 launch goes back through the other layers. Three layers share one tile's code, whose sizes come with
-the call: instructions that are used once come from far, see `forward`. What Adam needs is under way
+the call: instructions that are used once come from far, see `forward`. What Adam needs is in flight
 to shared memory while a block waits. The last block adds up the loss.
 
 Tiles of weights' and biases' gradients, with Adam's step: for a VAE's `update`.
@@ -146,11 +146,11 @@ def tiles_of(batch: int, precision: str, warps: int, awaits: Awaits, first: Laye
         commit()
 
     def multiplied(t: Tile) -> Callable:
-        begin, products, room = t.fetch, t.multiply, t.shape_b
+        begin, products, shape_b = t.fetch, t.multiply, t.shape_b
 
         @cuda.jit(device=True)
         def multiply(at, shared, S, above, B, below):
-            b = cuda.local.array(room, float32)
+            b = cuda.local.array(shape_b, float32)
             row, column = int32(at[0] * SIDE), int32(at[1] * SIDE)
             begin(B, below, column, b)
             products(shared, S, above, B, below, row, column, b)

@@ -225,9 +225,9 @@ def _library() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        from course.installed import bring
+        from course.installed import install_command
 
         raise ImportError(
-            f"safetensors cannot be imported ({error}): {bring('weights')}"
+            f"safetensors cannot be imported ({error}): {install_command('weights')}"
         ) from error
     return safetensors

@@ -1,1 +1,1 @@
-"""Charts and tables that the bench puts beside a subject's figures."""
+"""Charts and tables that the bench writes beside a subject's figures."""

@@ -1,4 +1,4 @@
-"""Read a GPU's counters of TMA and tensor cores for the ladder of products of halves.
+"""Read a GPU's counters of TMA and tensor cores for the ladder of products of float16.
 
 ``python -m course_recording.profiling.role_counters data/measurements/<gpu>-role_counters.csv`` on
 a machine with compute capability 9.0 and Nsight Compute; ``--launch`` is the profiled process. The

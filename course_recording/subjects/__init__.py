@@ -1,7 +1,7 @@
 """What ``python -m course bench`` measures: a file for each subject, named as the subject.
 
 A subject's docstring says in its first line what it measures; its ``run(bench)`` gets a
-`course_recording.frame.Bench` and puts rows into it. Example,
+`course_recording.frame.Bench` and adds rows to it. Example,
 ``course_recording/subjects/scale.py``::
 
     \"\"\"Multiply an array by a number.\"\"\"
@@ -29,7 +29,7 @@ comparison is done on the GPU. `Bench.check`, `time`, `row` and `figure` are the
 A subject that takes minutes goes through its sizes with ``for size in bench.parts(SIZES)``: what
 was measured of one is kept, and the same command, stopped, goes on with the next.
 
-Arrays that `args` holds take turns with copies of themselves; what a function captures instead
+Launches alternate between copies of the arrays that `args` holds; what a function captures instead
 cannot, so hand arrays over as arguments.
 """
 

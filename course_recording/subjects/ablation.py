@@ -2,7 +2,7 @@
 
 Each row is the kernel of warp tiles with **one** change taken back, by an edit of its source; the
 rest stays. So the parts are not added up one after the other, and their gains do not add up either.
-All are checked against float64 and timed in the same run, `ROUNDS` times in turns.
+All are checked against float64 and timed in the same run, `ROUNDS` times, interleaved.
 """
 
 import itertools
@@ -77,11 +77,11 @@ def run(bench):
         out = bench.cuda.device_array((rows, columns), np.float32)
         expected = exact(bench, u[:, :k], s[:k], vt[:k])
         grid = ceil_div(columns, config.block_columns), ceil_div(rows, config.block_rows)
-        for turn in range(ROUNDS):
+        for number in range(ROUNDS):
             for name, kernel in kernels.items():
                 bench.variant(
                     "step 9 without", name, kernel[grid, (config.threads, 1)], (*there, k, out),
-                    out=out, expected=expected, shape=f"{rows}x{columns}x{k}, round {turn + 1}",
+                    out=out, expected=expected, shape=f"{rows}x{columns}x{k}, round {number + 1}",
                     **work_of("warp tiles", rows, columns, k),
                 )  # fmt: skip
 

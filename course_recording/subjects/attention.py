@@ -1,6 +1,6 @@
-"""Attention and LayerNorm of 16-bit numbers beside PyTorch's, in CUDA graphs, by turns.
+"""Attention and LayerNorm of 16-bit numbers beside PyTorch's, in CUDA graphs, interleaved.
 
-As in `course_recording.subjects.halves`: inputs take turns, graphs are replayed by turns, and rows
+As in `course_recording.subjects.halves`: inputs have copies, replays are interleaved, and rows
 "peer / ours" are the medians and quartiles of ratios of neighbours in time; over 1 is faster than
 the peer. Attention takes q, k and v as views of one product. Its peers are the three backends of
 PyTorch's scaled_dot_product_attention, with these views and with copies of them in C order; the
@@ -31,9 +31,9 @@ from course_recording.subjects.halves import (
     BEYOND_L2,
     METRIC,
     MOST_SETS,
-    by_turns,
     captured,
     checked,
+    interleaved,
 )
 
 CHARTS = "course_recording.charts.attention"  # beside the file
@@ -125,7 +125,7 @@ def of_norm(bench: Any, torch: Any, rows: int) -> None:
         "PyTorch": lambda i: layer_norm(x[i], (WIDTH,), gamma, beta, EPS),
         "ours": lambda i: norm.layer_norm(x[i], gamma, beta, EPS, outs[i]),
     }
-    makes = {name: made for name, made in half.HALVES.items() if name != "wide"}
+    makes = {name: made for name, made in half.STEPS.items() if name != "wide"}
     if rows == ROWS[0]:
         for tokens, shape in half.tokens_sweep(WIDTH).items():
             makes[f"{tokens} tokens a block"] = partial(half.in_registers, shape)
@@ -160,7 +160,7 @@ def timed(
     bench: Any, torch: Any, what: tuple[str, str, str], programs: dict[str, Callable],
     right: Callable, peers: list[str], sets: int, moved: int, operations: dict[str, int],
 ) -> None:  # fmt: skip
-    """Capture programs in graphs, replay them by turns, keep times, errors and ratios."""
+    """Capture programs in graphs, interleave replays, keep times, errors and ratios."""
     kernel, size, dtype = what
     amount = sum(operations.values())
     calls = max(2, min(40, int(2e10 / (moved + amount / 100)) + 1))
@@ -174,7 +174,7 @@ def timed(
             words = f"{variant} {size}: {backend.one_line(problem, 300)}"
             (bench.failures if variant.split(",")[0] not in peers else bench.notes).append(words)
             bench.say(f"  {words}")
-    times = by_turns(torch, graphs, calls)
+    times = interleaved(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
         refuse_impossible(median, None, operations or None, bench.roofs, what=variant)

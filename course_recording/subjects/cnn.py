@@ -53,7 +53,7 @@ def run(bench):
                     of_torch(bench, torch, weights, x, work | {"limit": PEERS_LIMIT})
                 except (
                     Exception
-                ) as problem:  # whatever PyTorch meets, the others are still measured
+                ) as problem:  # whatever PyTorch raises, the others are still measured
                     peers.left_out(bench, f"PyTorch's digits {activation} at {batch}", problem)
         read(bench, network, images, labels)
 
@@ -84,7 +84,7 @@ def program(bench, name, variant, call, args, work, out=None):
 
     try:
         first = clock().wall(lambda: call(*args))
-    except Exception:  # `variant` meets it again, and says what it is
+    except Exception:  # `variant` raises it again, and says what it is
         first = None
     timing = bench.variant(name, variant, call, args, out=out, registers=False, **work)
     if timing is None or first is None:

@@ -1,7 +1,7 @@
 """What a call of a public function costs: with arrays of PyTorch, CuPy and Numba, beside their own.
 
-A caller's arrays are small here, so that nothing but the call counts. A function and what it is
-compared with take turns, `ROUNDS` times, `CALLS` calls each, the GPU emptied before.
+A caller's arrays are small here, so that nothing but the call counts. A function's calls and
+those it is compared with are interleaved: `ROUNDS` times `CALLS` each, on an idle GPU.
 
 =============  =====================================================================================
 metric         what the clock saw
@@ -109,7 +109,7 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
 
 
 def placed(name: str, library: Any) -> Callable[[np.ndarray], Any]:
-    """What brings an array of NumPy to the GPU."""
+    """What copies an array of NumPy to the GPU."""
     if name == "torch":
         return lambda values: library.from_numpy(values).cuda()
     return library.asarray if name == "cupy" else library.to_device
@@ -164,7 +164,7 @@ def copied(x, out):
 
 
 def hosts(bench: Any, calls: dict[str, Call], metric: str = "host") -> None:
-    """Keep what calls cost the host, all in turns."""
+    """Keep what calls cost the host, all interleaved."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():

@@ -1,8 +1,9 @@
 """Products of float16 and bfloat16 beside cuBLAS, which also sums in float32.
 
-All is called by the public functions, with PyTorch's arrays, in CUDA graphs of PyTorch: inputs take
-turns so that none is found in L2. A fast program brings the chip to its power limit, so who comes
-second is slower: the graphs are replayed by turns, and a ratio is that of neighbours in time. Rows
+All is called by the public functions, with PyTorch's arrays, in CUDA graphs of PyTorch: calls
+alternate between copies of inputs so that none is found in L2. A fast program heats the chip to its
+power limit, so who comes second is slower: replays are interleaved, and a ratio is that of
+neighbours in time. Rows
 "cuBLAS / ours" are medians and quartiles of these ratios; over 1 is faster than cuBLAS.
 
 Two metrics are of the host's clock. ``called``: with NumPy's arrays, from the call until the result
@@ -35,7 +36,7 @@ LAYERS = ((768, 2304), (768, 768), (768, 3072), (3072, 768))  # its depths and c
 IMAGES = (64, 8, 1)
 SQUARES = (4096, 8192)
 LIMITS = {"float16": 4e-4, "bfloat16": 4e-3}  # the result's rounding is 2.1e-4, 1.7e-3
-BEYOND_L2, MOST_SETS = 150_000_000, 10  # bytes of inputs and outputs that take turns
+BEYOND_L2, MOST_SETS = 150_000_000, 10  # bytes of copies of inputs and outputs
 ROUNDS, WARM_UP = 21, 3
 GRAPH = 4e12  # operations of a graph, so that one takes milliseconds
 METRIC = "time in a graph"
@@ -72,7 +73,7 @@ def run(bench):
 
 
 def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype: str, layout: str):
-    """Time a product and cuBLAS's by turns; where it is a layer before GELU, that with its GELU."""
+    """Time a product beside cuBLAS's; where it is a layer before GELU, that with its GELU, too."""
     work, kind = 2 * rows * columns * depth, getattr(torch, dtype)
     moved = 2 * (rows * depth + columns * depth + rows * columns)
     sets = max(1, min(MOST_SETS, -(-BEYOND_L2 // moved)))
@@ -116,7 +117,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int, dtype:
             bench.figure(f"product {layout}", variant, name, dtype, "error", "relative", error)
         except Exception as problem:  # the others are still measured
             bench.failures.append(f"{variant} {name}: {backend.one_line(problem, 400)}")
-    times = by_turns(torch, graphs, calls)
+    times = interleaved(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
         refuse(bench, variant, median, work)
@@ -158,7 +159,7 @@ def checked(torch: Any, call: Callable, expected: Any, outs: list[Any], limit: f
 
 
 def captured(torch: Any, call: Callable[[int], Any], calls: int, sets: int) -> Any:
-    """A graph of calls, whose arrays take turns."""
+    """A graph of calls, which alternate between copies of arrays."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -172,17 +173,17 @@ def captured(torch: Any, call: Callable[[int], Any], calls: int, sets: int) -> A
     return graph
 
 
-def by_turns(torch: Any, graphs: dict[str, Any], calls: int) -> dict[str, list[float]]:
+def interleaved(torch: Any, graphs: dict[str, Any], calls: int) -> dict[str, list[float]]:
     """Milliseconds of a call, round by round; in each round every graph is replayed once."""
     times: dict[str, list[float]] = {variant: [] for variant in graphs}
-    for turn in range(ROUNDS + WARM_UP):
+    for number in range(ROUNDS + WARM_UP):
         for variant, graph in graphs.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             graph.replay()
             end.record()
             end.synchronize()
-            if turn >= WARM_UP:
+            if number >= WARM_UP:
                 times[variant].append(start.elapsed_time(end) / calls)
     return times
 

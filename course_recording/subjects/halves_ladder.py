@@ -1,7 +1,7 @@
-"""The ladder of products of halves, a step a row, beside cuBLAS in float16.
+"""The ladder of products of float16, a step a row, beside cuBLAS in float16.
 
-As `course_recording.subjects.halves`: in CUDA graphs of PyTorch, by turns with cuBLAS. "roles, a
-tile a block" is the kernel of "roles" with as many blocks as tiles, which do not stay.
+As `course_recording.subjects.halves`: in CUDA graphs of PyTorch, interleaved with cuBLAS.
+"roles, a tile a block" is the kernel of "roles" with as many blocks as tiles: not persistent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(bench):
 
 
 def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> None:
-    """Time the steps of one shape by turns with cuBLAS."""
+    """Time the steps of one shape, interleaved with cuBLAS."""
     work, name = 2 * rows * columns * depth, f"{rows}x{columns}x{depth}"
     moved = 2 * (rows * depth + columns * depth + rows * columns)
     sets = max(1, min(halves.MOST_SETS, -(-halves.BEYOND_L2 // moved)))
@@ -63,7 +63,7 @@ def measured(bench: Any, torch: Any, rows: int, columns: int, depth: int) -> Non
             kernel = configured(variant, a[0], b[0], outs[0])[0]
             for metric, unit, amount in compiled_facts(kernel):
                 bench.figure(KERNEL, variant, name, DTYPE, metric, unit, amount)
-    times = halves.by_turns(torch, graphs, calls)
+    times = halves.interleaved(torch, graphs, calls)
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
         halves.refuse(bench, variant, median, work)

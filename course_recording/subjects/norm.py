@@ -105,8 +105,8 @@ def in_torch_memory(bench, torch, names, arguments, expected, work):
     """A kernel as PyTorch's own are called: a new result each time, from PyTorch's memory.
 
     Where arrays lie decides some percent of a kernel that the memory bounds: the same one takes
-    128.4, 131.8 or 138.5 us on an H200 as its result is PyTorch's, one of two of numba.cuda's in
-    turns, or always the same. Beside PyTorch's kernels it must write where they write.
+    128.4, 131.8 or 138.5 us on an H200 as its result is PyTorch's, one of two of numba.cuda's
+    alternately, or always the same. Beside PyTorch's kernels it must write where they write.
     """
     name, method = names
     *_, like = arguments

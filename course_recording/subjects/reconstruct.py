@@ -15,7 +15,7 @@ from course.kernels.reconstruct.ladder import (
 )
 from course_lessons.lesson06.ladder import prepared
 
-#: rows, columns, r, k where the last steps meet the peers.
+#: rows, columns, r, k where the last steps are compared with the peers.
 SHAPES = (
     (8192, 8192, 8192, 2048),
     (4096, 4096, 4096, 1024),

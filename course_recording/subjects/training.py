@@ -2,7 +2,7 @@
 
 784 numbers go through two hidden layers of 1,024 units, each with LayerNorm and GELU, to ten
 classes; a step is all of forward, loss, backward and SGD. Both networks begin with the same
-weights. They take turns, `ROUNDS` times, `STEPS` steps each, and the clock is the wall's, from the
+weights. They alternate, `ROUNDS` times, `STEPS` steps each, and the clock is the wall's, from the
 first step's call until the GPU has done the last: what a user waits for.
 
 =============  =====================================================================================

@@ -104,12 +104,12 @@ def tensors(torch: Any, *arrays: np.ndarray) -> tuple:
 def product(bench, layout, sizes, small):
     """Every step of the ladder, and cuBLAS in float32 and TF32."""
     rows, depth, columns = sizes
-    turn_a, turn_b = matmul.LAYOUTS[layout]
-    a = bench.random(*((depth, rows) if turn_a else (rows, depth)))
-    b = bench.random(*((columns, depth) if turn_b else (depth, columns)))
+    transpose_a, transpose_b = matmul.LAYOUTS[layout]
+    a = bench.random(*((depth, rows) if transpose_a else (rows, depth)))
+    b = bench.random(*((columns, depth) if transpose_b else (depth, columns)))
     module = library(bench)
     left, right = (module.asarray(array).astype(np.float64) for array in (a, b))
-    expected = (left.T if turn_a else left) @ (right.T if turn_b else right)
+    expected = (left.T if transpose_a else left) @ (right.T if transpose_b else right)
     op, shape, work = f"matmul {layout}", f"{rows}x{depth}x{columns}", 2 * rows * depth * columns
     given = {"expected": expected, "small": small, "needed": work,
              "bytes": 4 * (a.size + b.size + rows * columns)}  # fmt: skip
@@ -135,7 +135,7 @@ def product(bench, layout, sizes, small):
     pair, result = tensors(torch, a, b), torch.empty(rows, columns, device=DEVICE)
 
     def call(a, b, out):
-        return torch.mm(a.t() if turn_a else a, b.t() if turn_b else b, out=out)
+        return torch.mm(a.t() if transpose_a else a, b.t() if transpose_b else b, out=out)
 
     for on in (False, True):
         name, about = "cuBLAS", {"operations": work}
@@ -153,12 +153,12 @@ def matrices(bench, count):
     """Of `count` elements, or of the model's sizes for 0."""
     small = not count
     side = int(count**0.5)
-    turn(bench, *((PIXELS, HIDDEN) if small else (side, side)), small)
+    transposed(bench, *((PIXELS, HIDDEN) if small else (side, side)), small)
     biases(bench, *((BATCH, PIXELS) if small else (count // 1024, 1024)), small)
     gathers(bench, BATCH if small else count // PIXELS, small)
 
 
-def turn(bench, rows, columns, small):
+def transposed(bench, rows, columns, small):
     """A transpose."""
     image = bench.random(rows, columns)
     given = {"expected": image.T.astype(np.float64), "small": small, "limit": 0,

@@ -1,7 +1,7 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
 All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
-of PyTorch that are replayed by turns, as `course_recording.subjects.halves` says. "eager" and
+of PyTorch whose replays are interleaved, as `course_recording.subjects.halves` says. "eager" and
 "compiled" are PyTorch's; ratios over 1 say how much faster than the named peer ours is. Errors are
 relative, against PyTorch's model in float64 with the weights that float16 holds.
 
@@ -51,7 +51,7 @@ from course_models.vit.weights import Weights, initial
 from course_recording.charts.roofline_table import keep_roofs
 from course_recording.frame import WrongResult
 from course_recording.peers.vit_torch import network
-from course_recording.subjects.halves import METRIC, by_turns, captured
+from course_recording.subjects.halves import METRIC, captured, interleaved
 from course_recording.vit_first import first_calls
 from course_recording.vit_streams import clocked, on_streams
 
@@ -64,7 +64,7 @@ LIMIT = 5e-3
 #: What one flag is worth: the whole with another.
 OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
           {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
-SETS, WORK = 4, 2e12  # arrays that take turns; operations of a graph of one component
+SETS, WORK = 4, 2e12  # copies of arrays; operations of a graph of one component
 
 
 def run(bench):
@@ -139,7 +139,7 @@ def timed(
     bench: Any, torch: Any, kernel: str, name: str, programs: Programs, calls: int = 1,
     operations: float | None = None, bytes: float | None = None, limit: float = LIMIT,
 ) -> None:  # fmt: skip
-    """Check programs, replay their graphs by turns, keep times, errors, ratios to "ours"."""
+    """Check programs, interleave replays of their graphs, keep times, errors, ratios to "ours"."""
     graphs = {}
     for variant, (call, expected) in programs.items():
         try:
@@ -152,7 +152,7 @@ def timed(
         except Exception as problem:  # the others are still measured
             bench.failures.append(f"{variant} {kernel} {name}: {backend.one_line(problem, 400)}")
             bench.say(f"  FAILED {bench.failures[-1]}")
-    times = by_turns(torch, graphs, calls)
+    times = interleaved(torch, graphs, calls)
     work = {"tensor_float16": operations} if operations else None
     for variant, its in times.items():
         q1, median, q3 = statistics.quantiles(its, n=4)
@@ -171,7 +171,7 @@ def timed(
 
 
 def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
-    """Arrays of random numbers that take turns."""
+    """Arrays of random numbers between which calls alternate."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
     return [torch.randn(*shape, device="cuda", generator=generator).half() for _ in range(SETS)]
 

@@ -14,10 +14,10 @@ from numba import float32, void
 
 from course.compiler import toolchain
 from course.kernels import activation, reduce
+from course.kernels.activation import function_of
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.gemm import batched, gemv
 from course.kernels.gemm import float32 as matmul
-from course.kernels.gemm.gemv import function_of
 from course.kernels.gemm.small import product_of
 from course.kernels.gemm.small_tile import PRECISIONS
 from course.kernels.norm import NormProblem, Variant, backward_registers, long_rows
@@ -351,7 +351,7 @@ def of_vae() -> Iterator[Case]:
     """Both launches of a VAE's training step, in each precision, one of them of awkward widths.
 
     The one that GPUs from 9.0 on take begins its second launch early, and is for as many
-    multiprocessors as an H100 has; with fewer, blocks take tiles in turn.
+    multiprocessors as an H100 has; with fewer, blocks have several tiles.
     """
     full, awkward = (VAEShape(), 128), (VAEShape(35, 21, 7), 19)
     for precision, (shape, batch) in zip(PRECISIONS, (full, awkward, full), strict=True):
@@ -367,8 +367,10 @@ def of_vae() -> Iterator[Case]:
 def of_svd() -> Iterator[Case]:
     """Products, reflections, and blocks on tensor cores."""
     types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
-    for (turn_a, turn_b), kernel in batched.PRODUCTS.items():
-        yield Case(f"svd: product of a{chr(39) * turn_a} b{chr(39) * turn_b}", kernel, types)
+    for (transpose_a, transpose_b), kernel in batched.PRODUCTS.items():
+        yield Case(
+            f"svd: product of a{chr(39) * transpose_a} b{chr(39) * transpose_b}", kernel, types
+        )
     types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32)"
     for own, kernel in qr.FACTOR.items():
         yield Case(f"svd: reflections, {own} rows a thread", kernel, types)

@@ -1,4 +1,4 @@
-"""Kernels on tensor cores of halves, and what goes with them, with their argument types.
+"""Kernels on tensor cores of float16, and what goes with them, with their argument types.
 
 What makes them chooses a tile by the GPU and the shape, so these are samples of each kernel. Tests
 count the registers of most; `tools.compile_all --hashes` compares their PTX.
@@ -19,7 +19,7 @@ from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.gemm.unfused_epilogue import unfused_epilogue
 from course.kernels.norm import Variant
-from course.kernels.norm.half import HALVES as NORM
+from course.kernels.norm.half import STEPS as NORM
 from course.kernels.reconstruct import warpgroups
 from course_models.patches import gather
 from tools.compile.cases import Case
@@ -32,13 +32,13 @@ SHAPES = [half.staged_config(*its) for its in (
     (1, 256, 1, True), (1, 112, 1, True),
 )]  # fmt: skip
 #: Tile, layout, element and epilogue of products by warpgroups of which one copies.
-ROLES = [
+WARP_SPECIALISED = [
     (shape, ("nt", "nn", "tn")[n % 3] if shape.columns != 112 else "nt",
      ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
     for n, shape in enumerate(SHAPES)
 ]  # fmt: skip
-ROLES += [(half.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
-ROLES += [(half.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+WARP_SPECIALISED += [(half.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
+WARP_SPECIALISED += [(half.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
 SPLIT = half.staged_config(2, 160, 1, True, 2)
 #: Feed, element, target and instruction of products by mma.
 PLAIN = [
@@ -75,7 +75,7 @@ def matrix(element: str, axes: int = 2) -> Any:
     return types.Array(ELEMENTS[element], axes, "C")
 
 
-def of_roles(shape: Any, layout: str, element: str, high: int = 64) -> tuple[Any, ...]:
+def of_warp_specialised(shape: Any, layout: str, element: str, high: int = 64) -> tuple[Any, ...]:
     """Argument types of a product by warpgroups; boxes of results have `high` rows."""
     kind = ELEMENTS[element]
     a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
@@ -110,7 +110,7 @@ def of_warpgroup_attention(config: Any, element: str) -> tuple[Any, ...]:
 
 
 def of_norm(step: str, element: str) -> tuple[Any, ...]:
-    """Argument types of a step of LayerNorm over halves."""
+    """Argument types of a step of LayerNorm over float16."""
     kind = u4 if step == "wide" else ELEMENTS[element]
     plane, line = types.Array(kind, 2, "C"), types.Array(kind, 1, "C")
     return plane, line, line, f4, plane
@@ -125,12 +125,14 @@ def of_tiles() -> tuple[Any, ...]:
 def tensor_cases() -> Iterator[Case]:
     """All of them."""
     hopper: dict[str, Any] = {"capability": (9, 0), "suffix": "a"}
-    for n, (shape, layout, element, its) in enumerate(ROLES):
+    for n, (shape, layout, element, its) in enumerate(WARP_SPECIALISED):
         kernel = warp_specialised.gemm(layout, element, shape, *its)
-        yield Case(f"halves: roles {n}", kernel, of_roles(shape, layout, element), **hopper)
+        yield Case(
+            f"halves: roles {n}", kernel, of_warp_specialised(shape, layout, element), **hopper
+        )
     kernel, kinds = (
         split_k.gemm("nt", "bfloat16", SPLIT, 2, "gelu", True),
-        of_roles(SPLIT, "nt", "bfloat16", 16),
+        of_warp_specialised(SPLIT, "nt", "bfloat16", 16),
     )
     yield Case("halves: split", kernel, kinds[:-1], **hopper)
     for step, module in (("wgmma", wgmma), ("tma", tma)):
@@ -162,8 +164,8 @@ def tensor_cases() -> Iterator[Case]:
     for name, (kernel, kinds) in APART.items():
         yield Case(f"patches: {name}", kernel, kinds)
     for aligned in (True, False):
-        halves = types.Array(HALF, 2, "C")
-        kinds = (f4[:, ::1], f4[::1], f4[:, ::1], i8, halves, halves, f4[::1], f4[::1])
+        parts = types.Array(HALF, 2, "C")
+        kinds = (f4[:, ::1], f4[::1], f4[:, ::1], i8, parts, parts, f4[::1], f4[::1])
         name = "" if aligned else ", unaligned"
         kernel = warpgroups.splitter(aligned)
         yield Case(f"reconstruct: what splits{name}", kernel, kinds, (9, 0))

@@ -1,4 +1,4 @@
-"""Find lessons, cut their text into cells, and turn these into what students get."""
+"""Find lessons, cut their text into cells, and make of these what students get."""
 
 import ast
 import re
@@ -124,8 +124,8 @@ def with_nbval_tag(cell: Cell) -> Cell:
     return replace(cell, source="\n".join(kept).strip("\n"), tags=(*cell.tags, IGNORE_TAG))
 
 
-def with_room(cell: Cell) -> Cell:
-    """Return a cell with room below each folded answer, which else sticks to the next question."""
+def with_space(cell: Cell) -> Cell:
+    """Return a cell with space below each folded answer, which else sticks to the next question."""
     return (
         replace(cell, source=cell.source.replace("<details>", _ROOMY))
         if cell.kind == "markdown"

@@ -29,7 +29,7 @@ from tools.notebooks.cells import (
     read,
     stub,
     with_nbval_tag,
-    with_room,
+    with_space,
     without_guesses,
 )
 from tools.notebooks.sections import ABOUT, core_minutes, section_minutes
@@ -50,7 +50,7 @@ __all__ = [
     "section_minutes",
     "stub",
     "with_nbval_tag",
-    "with_room",
+    "with_space",
     "without_guesses",
 ]
 

@@ -54,7 +54,7 @@ def problems(cell: Cell, own: str, built: Mapping[str, str]) -> list[str]:
 
 
 def _unlinked(source: str, own: str, built: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
-    """Return the lessons whose first mention is no link, and where to put one."""
+    """Return the lessons whose first mention is no link, and where one belongs."""
     hidden = _FENCE.sub(lambda fence: "." * len(fence[0]), source)
     seen: set[str] = set()
     found = []
@@ -100,7 +100,7 @@ def _wrapped(source: str) -> str:
         indent = " " * len(re.match(r"\s*(?:[-*] |\d+\. )?", block[0])[0])
         text = " ".join([block[0].rstrip(), *map(str.strip, block[1:])])
         lines = textwrap.wrap(
-            _UNBROKEN.sub(lambda piece: piece[0].replace(" ", _GLUE), text),
+            _UNBROKEN.sub(lambda found: found[0].replace(" ", _GLUE), text),
             _WIDTH,
             subsequent_indent=indent,
             break_long_words=False,

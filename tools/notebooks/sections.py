@@ -132,11 +132,11 @@ def _listed(parts: list[Section]) -> str:
 
 def about(minutes: int) -> str:
     """Return a lesson's whole time in words: "About 45 minutes", "About 2 and a half hours"."""
-    halves = round(minutes / 30)
-    if minutes < 60 or halves == 3:
-        return f"About {90 if halves == 3 else minutes} minutes"
-    half = " and a half" if halves % 2 else ""
-    return f"About {halves // 2}{half} hour{'s' if halves > 2 else ''}"
+    half_hours = round(minutes / 30)
+    if minutes < 60 or half_hours == 3:
+        return f"About {90 if half_hours == 3 else minutes} minutes"
+    half = " and a half" if half_hours % 2 else ""
+    return f"About {half_hours // 2}{half} hour{'s' if half_hours > 2 else ''}"
 
 
 def problems(cells: list[Cell]) -> list[str]:

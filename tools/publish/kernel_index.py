@@ -100,7 +100,7 @@ def steps(root: Path) -> list[Placed]:
 
 
 def _reach(value: Any, family: str, found: dict[str, Any], seen: set[Any]) -> None:
-    """Put what a value leads to into `found`: a family's kernels, and what makes such."""
+    """Add what a value leads to to `found`: a family's kernels, and what makes such."""
     if isinstance(value, functools.partial):
         value = [value.func, *value.args, *value.keywords.values()]
     elif isinstance(value, Step | dict):

@@ -54,6 +54,6 @@ def listed(numbers: tuple[str, ...]) -> str:
 
 
 def hours(minutes: int) -> str:
-    """Return a time in halves of an hour, one at least: "3½ h"."""
-    halves = max(round(minutes / 30), 1)
-    return f"{halves // 2 or ''}{'½' if halves % 2 else ''} h"
+    """Return a time in half hours, one at least: "3½ h"."""
+    half_hours = max(round(minutes / 30), 1)
+    return f"{half_hours // 2 or ''}{'½' if half_hours % 2 else ''} h"

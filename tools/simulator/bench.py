@@ -5,10 +5,10 @@ Usage: python -m tools.simulator.bench [--quick | --against COMMIT [NAME ...] | 
 Without an option: usual launches with a bound for each, and Numba's simulator, which runs in a
 process of its own, as it replaces ``numba.cuda``; medians after a first run, which translates the
 kernel. ``--against`` times the same launches with the simulator of another commit, two processes
-by turns, and gives ratios. ``--growth`` measures how the time grows with threads, with statements
-that run and with lines of source; ``--write`` keeps that in data/measurements, from where the table
-in warpsim/README.md is taken. Ratios and growth are in process time, so that other programs on the
-machine matter less. None of it says anything about a GPU.
+alternately, and gives ratios. ``--growth`` measures how the time grows with threads, with
+statements that run and with lines of source; ``--write`` keeps that in data/measurements, from
+where the table in warpsim/README.md is taken. Ratios and growth are in process time, so that other
+programs on the machine matter less. None of it says anything about a GPU.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tools.simulator.kernels import Case, add, layer_norm, naive, of_lines, prod
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "data/measurements"
 COLUMNS = "curve", "variant", "threads", "statements", "lines", "unit", "median", "q1", "q3", "n"
-TURNS = 11
+ROUNDS = 11
 PASSES = 50  # of naive's loop where threads grow
 SIDES = 16, 32, 64, 128, 256, 512, 1024  # of its image
 STATEMENTS = 1, 3, 10, 30, 100, 300, 1000  # passes, where they grow
@@ -154,7 +154,7 @@ def spread(times: list[float]) -> tuple[float, float, float]:
 def launches() -> dict[str, Callable[[], Callable[[], object]]]:
     """Launches that are compared, by name: what makes each."""
     cases = {"naive": product(naive, 256, 50), "tiled": product(tiled, 256, 64)}
-    cases |= kernels.brought_along()
+    cases |= kernels.of_users()
     return {f"{name}, {how}": getattr(case, how) for name, case in cases.items() for how in WAYS}
 
 
@@ -183,7 +183,7 @@ def started(tree: Path, mode: str) -> subprocess.Popen:
     )  # fmt: skip
 
 
-def against(commit: str, turns: int, only: list[str]) -> int:
+def against(commit: str, rounds: int, only: list[str]) -> int:
     """Print, for each launch, the times of another commit's simulator, of this one, and ratios."""
     wanted = [n for n in (*launches(), FIRST) if not only or any(part in n for part in only)]
     command = ["git", "-C", str(ROOT), "archive", commit, "warpsim"]
@@ -192,7 +192,7 @@ def against(commit: str, turns: int, only: list[str]) -> int:
         with tarfile.open(fileobj=BytesIO(archive)) as tar:
             tar.extractall(folder, filter="data")
         trees = Path(folder), ROOT
-        print(f"{host()}; process time, medians (quartiles) of {turns} turns")
+        print(f"{host()}; process time, medians (quartiles) of {rounds} rounds")
         print(f"{'':24}{commit[:12]:>24} ms{'here':>24} ms   ratio")
 
         def ask(worker: subprocess.Popen, name: str, repeats: int) -> float:
@@ -206,11 +206,13 @@ def against(commit: str, turns: int, only: list[str]) -> int:
         try:
             for name in wanted:
                 if name == FIRST:
-                    compare(name, [lambda tree=tree: first(tree) for tree in trees], turns)
+                    compare(name, [lambda tree=tree: first(tree) for tree in trees], rounds)
                     continue
                 ones = [[ask(worker, name, 1) for _ in range(3)][-1] for worker in workers]
                 repeats = max(1, min(50, int(50 / max(ones))))
-                compare(name, [lambda w=w, n=name, r=repeats: ask(w, n, r) for w in workers], turns)
+                compare(
+                    name, [lambda w=w, n=name, r=repeats: ask(w, n, r) for w in workers], rounds
+                )
         finally:
             for worker in workers:
                 worker.stdin.close()
@@ -218,11 +220,11 @@ def against(commit: str, turns: int, only: list[str]) -> int:
     return 0
 
 
-def compare(name: str, ways: list[Callable[[], float]], turns: int) -> None:
-    """Take both ways by turns, each first as often as second, and print a line."""
+def compare(name: str, ways: list[Callable[[], float]], rounds: int) -> None:
+    """Take both in rounds, each first as often as second, and print a line."""
     times: list[list[float]] = [[], []]
-    for turn in range(turns):
-        for which in (0, 1) if turn % 2 else (1, 0):
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 else (1, 0):
             times[which].append(ways[which]())
     (then, *of_then), (now, *of_now) = map(spread, times)
     shown = ("{:.2f} ({:.2f}-{:.2f})".format(*all_) for all_ in ((then, *of_then), (now, *of_now)))
@@ -255,7 +257,7 @@ def growth(samples: int, sides=SIDES, statements=STATEMENTS, lines=LINES, idle=I
     for threads in idle:
         case = Case(add, threads // 256, 256, lambda: (y, y, np.empty_like(y)))
         yield from both("idle", case, min(samples, 3), threads, "", "")
-    for name, case in kernels.brought_along().items():
+    for name, case in kernels.of_users().items():
         threads = int(np.prod(case.grid) * np.prod(case.block))
         yield from both(name, case, samples, threads, "", "")
 
@@ -338,7 +340,7 @@ def growth_sentences(rows: list[dict[str, str]]) -> list[str]:
 def grow(keep: bool) -> int:
     """Measure the growth, print it, and keep it if wanted."""
     print(host())
-    rows = list(growth(TURNS))
+    rows = list(growth(ROUNDS))
     given = [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows]
     print("\n".join([*growth_table(given), "", *growth_sentences(given)]))
     if keep:
@@ -352,12 +354,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="one run of the largest case")
     parser.add_argument("--against", metavar="COMMIT", help="ratios to another commit's simulator")
     parser.add_argument("names", nargs="*", help="parts of the names of launches to compare")
-    parser.add_argument("--turns", type=int, default=TURNS, help="of each process (default: 11)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each process (default: 11)")
     parser.add_argument("--growth", action="store_true", help="how the time grows")
     parser.add_argument("--write", action="store_true", help="keep the growth")
     given = parser.parse_args(arguments)
     if given.against:
-        return against(given.against, given.turns, given.names)
+        return against(given.against, given.rounds, given.names)
     return grow(given.write) if given.growth else usual(given.quick)
 
 

@@ -1,4 +1,4 @@
-"""Kernels that the simulator is timed with: the course's first ones, and what people bring along.
+"""Kernels that the simulator is timed with: the course's first ones, and programs of users.
 
 Each `Case` is a launch. With NUMBA_ENABLE_CUDASIM=1 the kernels are those of Numba's own simulator.
 """
@@ -88,7 +88,7 @@ def add(x, y, out):
         out[i] = x[i] + y[i]
 
 
-# ---------------------------------------------------------------------- what people bring along
+# ---------------------------------------------------------------------- programs of users
 @cuda.jit
 def reduction(x, out):
     """Strided loop, shuffles, a sum for each warp, an atomic for each block."""
@@ -158,8 +158,8 @@ def bitonic(x):
 def odd_even(x):
     """Sorts an array in one block, by swaps of neighbours in global memory."""
     t = cuda.threadIdx.x
-    for turn in range(x.shape[0]):
-        i = 2 * t + turn % 2
+    for phase in range(x.shape[0]):
+        i = 2 * t + phase % 2
         if i + 1 < x.shape[0] and x[i] > x[i + 1]:
             x[i], x[i + 1] = x[i + 1], x[i]
         cuda.syncthreads()
@@ -269,8 +269,8 @@ def product(kernel: Any, size: int, k: int) -> Case:
     return Case(kernel, (blocks, blocks), (TILE, TILE), make)
 
 
-def brought_along() -> dict[str, Case]:
-    """Launches of what people bring along, of some ms each."""
+def of_users() -> dict[str, Case]:
+    """Launches of users' programs, of some ms each."""
     rng = np.random.default_rng(1)
 
     def f4(*shape: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Build the site and check it: ``python -m tools.site`` (``make site``).
 
-The sources are put together in ``build/site/source``: what is in ``site/``, the executed solutions
+The sources are collected in ``build/site/source``: what is in ``site/``, the executed solutions
 as pages, the recorded figures, the index of kernels, a page for each family of them. Sphinx makes
 ``build/site/html`` of them, where a warning is an error. Nothing is executed.
 """

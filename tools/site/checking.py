@@ -35,7 +35,7 @@ class Page(HTMLParser):
             if tag != "link" or not NOT_FETCHED & set(given.get("rel", "").split()):
                 self.fetches.append(given[FETCHED[tag]])
         words = given.get("alt", "").strip()
-        # a file's name is what Sphinx puts where nobody said anything
+        # a file's name is what Sphinx writes where nobody said anything
         if tag == "img" and (not words or words.endswith((".png", ".svg"))):
             self.without_words.append(given.get("src", "?"))
 

@@ -43,7 +43,7 @@ def write(source: Path) -> None:
 
 
 def plain_kernels() -> None:
-    """Put the Python functions of the course's kernels in their places, for autodoc to read."""
+    """Replace the course's kernels by their Python functions, for autodoc to read."""
     for home in HOMES:
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
             importlib.import_module(module.name)

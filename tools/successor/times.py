@@ -6,7 +6,7 @@
 The two packages do not live in one environment (`tools.successor.compiles` says how the successor's
 is made), so the successor's machine code goes from one to the other: its kernels take each array as
 two pointers, an offset, sizes and strides, counted in elements. Both compilers' seconds are those
-of the machine that compiles. Both kernels are launched in CUDA graphs, in turns, on the same data.
+of the machine that compiles. Both kernels are launched in CUDA graphs, by rounds, on the same data.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _floats(*shapes: Any) -> Callable[[np.random.Generator], tuple]:
     return made
 
 
-def _halves(random: np.random.Generator) -> tuple:
+def _half_matrices(random: np.random.Generator) -> tuple:
     q, k = (random.standard_normal((8, 197, 12, 64), dtype=np.float32) for _ in range(2))
     scores = np.zeros((8 * 12 * 197, 197), np.float32)
     return q.astype(np.float16), k.astype(np.float16), np.float32(0.125), scores
@@ -116,7 +116,7 @@ WORK = {
         (16, 64), (32, 8), _floats((512, 784), (512, 784), (512,), (512, 512))
     ),
     "gemm.float32.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
-    "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _halves),
+    "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _half_matrices),
     "synthetic_images.digest": Work((16, 64), 256, _digest),
 }  # fmt: skip
 #: Kernels of (out, x), whose results come first.
@@ -138,7 +138,7 @@ def compile_here(folder: Path) -> None:
     else:
         sys.modules["numba.cuda"], sys.modules["numba.cuda.random"] = new, new.random
     seconds: dict[str, float] = {}
-    for turn in range(2):  # what a compiler loads at its first kernel is no kernel's
+    for number in range(2):  # what a compiler loads at its first kernel is no kernel's
         for name, case in cases().items():
             start = time.perf_counter()
             if new is None:
@@ -152,7 +152,7 @@ def compile_here(folder: Path) -> None:
             else:
                 code = successor_code(case)
                 (folder / f"{name}.cubin").write_bytes(code)
-            if turn:
+            if number:
                 seconds[name] = round(time.perf_counter() - start, 3)
     package = "numba-cuda" if new is None else "numba-cuda-mlir"
     facts = {"version": f"{package} {importlib.metadata.version(package)}", "seconds": seconds}
@@ -229,14 +229,14 @@ def measured(cupy: Any, cuda: Any, folder: Path, name: str, kernel: Any) -> list
                 call()
             graphs.append(stream.end_capture())
     times: list[list[float]] = [[], []]
-    for turn in range(ROUNDS + 2):
+    for number in range(ROUNDS + 2):
         for graph, its_times in zip(graphs, times, strict=True):
             start, end = cupy.cuda.Event(), cupy.cuda.Event()
             start.record(stream)
             graph.launch(stream)
             end.record(stream)
             end.synchronize()
-            if turn >= 2:
+            if number >= 2:
                 its_times.append(1e3 * cupy.cuda.get_elapsed_time(start, end) / CALLS)
     return [difference, *map(statistics.median, times)]
 

@@ -100,14 +100,14 @@ def warpgroups(element: str, config: Config) -> Callable:
     GROUPS, KEYS, STAGES, HELD, _ = config
     ELEMENT, pack = ELEMENTS[element], PACK[element]
     THREADS, STAGE, AHEAD, BUFFERS = config.threads, config.stage, config.ahead, config.buffers
-    TURNS = STAGES.bit_length() - 1
+    STAGE_BITS = STAGES.bit_length() - 1
     QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
     KEY_BYTES, QUERY_BYTES = 2 * config.box * SIZE, 2 * ITEM
     COLUMNS, SCORES, WORDS = config.columns, config.columns // 2, KEYS // 4
     SUMS, VALUES = SIZE // 2, KEYS * SIZE
     ZERO = float32(0)
-    pieces = row_softmax(element, COLUMNS)
-    mask, largest_score, weigh = pieces.mask, pieces.largest_score, pieces.weigh
+    functions = row_softmax(element, COLUMNS)
+    mask, largest_score, weigh = functions.mask, functions.largest_score, functions.weigh
 
     @cuda.jit(launch_bounds=(config.threads, config.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
@@ -137,7 +137,7 @@ def warpgroups(element: str, config: Config) -> Callable:
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
-        turn, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        step_count, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
         for number in range(count):
             queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
@@ -145,14 +145,14 @@ def warpgroups(element: str, config: Config) -> Callable:
                 total[e] = ZERO
             for step in range(steps):
                 if t == 0:
-                    while begun <= turn + AHEAD and begun < count * steps:
+                    while begun <= step_count + AHEAD and begun < count * steps:
                         n = begun if HELD else quotient(begun, steps)
                         item, next_step = int32(mine + n * grid), int32(begun - n * steps)
                         head = quotient(item, int32(parts))
                         image = quotient(head, int32(heads))
                         row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
                         stage = int32(begun & (STAGES - 1))
-                        mbarrier_wait(empty, stage, int32((begun >> TURNS & 1) ^ 1))
+                        mbarrier_wait(empty, stage, int32((begun >> STAGE_BITS & 1) ^ 1))
                         bytes_due = int32(KEY_BYTES)
                         if next_step == 0:
                             bytes_due = int32(KEY_BYTES + QUERY_BYTES)
@@ -170,7 +170,10 @@ def warpgroups(element: str, config: Config) -> Callable:
                         tma_load(tiles, to, k, corner, full, stage)
                         tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
                         begun = int32(begun + 1)
-                stage, parity = int32(turn & (STAGES - 1)), int32(turn >> TURNS & 1)
+                stage, parity = (
+                    int32(step_count & (STAGES - 1)),
+                    int32(step_count >> STAGE_BITS & 1),
+                )
                 cuda.syncwarp()
                 mbarrier_wait(full, stage, parity)
                 sums = wgmma_zeros(COLUMNS)
@@ -241,6 +244,6 @@ def warpgroups(element: str, config: Config) -> Callable:
                     cuda.syncwarp()
                 if lane == 0:
                     mbarrier_arrive(empty, stage)
-                turn = int32(turn + 1)
+                step_count = int32(step_count + 1)
 
     return attention_warpgroups

@@ -27,15 +27,15 @@ FETCHED = TILE * DEPTH // THREADS  # elements of a tile that a thread loads
 PITCH = TILE + 4  # of a tile's rows: neighbours down a column lie in other banks
 
 
-def make_product(turn_a: bool, turn_b: bool) -> Callable:
+def make_product(transpose_a: bool, transpose_b: bool) -> Callable:
     """The kernel of one choice of which factors are transposed; see `multiply`."""
 
     @cuda.jit(device=True)
-    def load_share(a, matrix, first, start, turned, numbers):
+    def load_share(a, matrix, first, start, transposed, numbers):
         """Load a thread's share of 16 x 64 elements; neighbours take neighbours in memory."""
         for go in range(FETCHED):
             n = int32(cuda.threadIdx.x + go * THREADS)
-            if turned:
+            if transposed:
                 row, column = int32(start + n // TILE), int32(first + n % TILE)
             else:
                 row, column = int32(first + n // DEPTH), int32(start + n % DEPTH)
@@ -43,10 +43,10 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
             numbers[go] = load(a, (int32(matrix), row, column)) if inside else float32(0)
 
     @cuda.jit(device=True)
-    def store_share(numbers, turned, tile):
+    def store_share(numbers, transposed, tile):
         for go in range(FETCHED):
             n = int32(cuda.threadIdx.x + go * THREADS)
-            if turned:
+            if transposed:
                 store(tile, (int32(n // TILE), int32(n % TILE)), numbers[go])
             else:
                 store(tile, (int32(n % DEPTH), int32(n // DEPTH)), numbers[go])
@@ -68,16 +68,16 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
         for i in range(8):
             for j in range(4):
                 total[i, j] = float32(0)
-        load_share(a, matrix, first_row, 0, turn_a, next_a)
-        load_share(b, from_b, first_column, 0, not turn_b, next_b)
-        depth = a.shape[1] if turn_a else a.shape[2]
+        load_share(a, matrix, first_row, 0, transpose_a, next_a)
+        load_share(b, from_b, first_column, 0, not transpose_b, next_b)
+        depth = a.shape[1] if transpose_a else a.shape[2]
         for start in range(0, depth, DEPTH):
-            store_share(next_a, turn_a, a_tile)
-            store_share(next_b, not turn_b, b_tile)
+            store_share(next_a, transpose_a, a_tile)
+            store_share(next_b, not transpose_b, b_tile)
             cuda.syncthreads()
             # the next tiles, while these are used
-            load_share(a, matrix, first_row, start + DEPTH, turn_a, next_a)
-            load_share(b, from_b, first_column, start + DEPTH, not turn_b, next_b)
+            load_share(a, matrix, first_row, start + DEPTH, transpose_a, next_a)
+            load_share(b, from_b, first_column, start + DEPTH, not transpose_b, next_b)
             for i in range(8):
                 for j in range(4):
                     part[i, j] = float32(0)
@@ -107,14 +107,14 @@ def make_product(turn_a: bool, turn_b: bool) -> Callable:
 
 #: By whether a and b are transposed.
 PRODUCTS = {
-    (turn_a, turn_b): make_product(turn_a, turn_b)
-    for turn_a, turn_b in ((False, False), (False, True), (True, False), (True, True))
+    (transpose_a, transpose_b): make_product(transpose_a, transpose_b)
+    for transpose_a, transpose_b in ((False, False), (False, True), (True, False), (True, True))
 }
 
 
 def multiply(
-    a: Array, b: Array, out: Array, state: Array, wanted: int = 0, *, turn_a: bool = False,
-    turn_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
+    a: Array, b: Array, out: Array, state: Array, wanted: int = 0, *, transpose_a: bool = False,
+    transpose_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
     stream: Any = 0,
 ) -> None:  # fmt: skip
     """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch.
@@ -122,8 +122,8 @@ def multiply(
     Parameters
     ----------
     a, b, out : device array, shape (batch, rows, columns), float32
-        op transposes where `turn_a`, `turn_b` say so. The batch of `b` may be 1: the same for all.
-        Results beyond the shape of `out` are dropped.
+        op transposes where `transpose_a`, `transpose_b` say so. The batch of `b` may be 1: the same
+        for all. Results beyond the shape of `out` are dropped.
     state : device array, shape (batch,), int32
         Only matrices whose state is `wanted` are worked on.
     c : device array, optional
@@ -134,4 +134,4 @@ def multiply(
     grid = batch, ceil_div(rows, TILE), ceil_div(columns, TILE)
     factors = np.float32(alpha), np.float32(beta)
     arguments = (a, b, *factors, out if c is None else c, out, state, np.int32(wanted))
-    Launch(PRODUCTS[turn_a, turn_b], grid, THREADS, arguments).on(stream)
+    Launch(PRODUCTS[transpose_a, transpose_b], grid, THREADS, arguments).on(stream)

@@ -41,7 +41,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import (
-    WIDE,
+    VECTOR,
     Array,
     blocks_over,
     flat,
@@ -54,17 +54,18 @@ from course.kernels.gemm.half import result as gemm_result
 from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import WARP
+from course.old_names import elsewhere
 from warpsim.ptx import load, load4, store, store4
 
 ZERO = float32(0)
 NAIVE_BLOCK = (32, 8)
 SQUARE = 32  # results of a block and depth of its tiles: "tiled", "padded"
-HIGH = 8  # threads down such a block
-EACH = SQUARE // HIGH  # their results
+BLOCK_Y = 8  # threads down such a block
+EACH = SQUARE // BLOCK_Y  # their results
 TILE, DEPTH, THREADS = 64, 16, 128  # "vectorised"
 PITCH = TILE + 4  # of its tiles' rows: still 16 bytes apart, and in other banks
-FETCHED = TILE * DEPTH // THREADS // WIDE  # accesses of a thread for one tile
-DOWN, ACROSS = 8, 4  # its results
+FETCHED = TILE * DEPTH // THREADS // VECTOR  # accesses of a thread for one tile
+THREAD_M, THREAD_N = 8, 4  # its results
 
 # --- the steps ------------------------------------------------------------------------------------
 
@@ -76,16 +77,16 @@ def naive(layout: str) -> Callable:
     Memory: a warp's lanes are neighbours along the columns. In "nn" and "tn" they read b side by
     side, 4 sectors, and one number of a; in "nt" each reads a row of b of its own, 32 sectors.
     """
-    turn_a, turn_b = LAYOUTS[layout]
+    transpose_a, transpose_b = LAYOUTS[layout]
 
     @cuda.jit
     def matmul_naive(a, b, out):
         column, row = cuda.grid(2)
         if row < out.shape[0] and column < out.shape[1]:
             total = ZERO
-            for k in range(a.shape[0] if turn_a else a.shape[1]):
-                x = a[k, row] if turn_a else a[row, k]
-                y = b[column, k] if turn_b else b[k, column]
+            for k in range(a.shape[0] if transpose_a else a.shape[1]):
+                x = a[k, row] if transpose_a else a[row, k]
+                y = b[column, k] if transpose_b else b[k, column]
                 total += x * y
             out[row, column] = total
 
@@ -102,7 +103,7 @@ def tiled(layout: str, pad: int = 0) -> Callable:
     transposed its tile is written down a column: 32 words that lie 32 apart share one bank, 32
     wavefronts for one; 33 apart they are in 32 banks.
     """
-    turn_a, turn_b = LAYOUTS[layout]
+    transpose_a, transpose_b = LAYOUTS[layout]
     pitch = SQUARE + pad
 
     @cuda.jit
@@ -112,13 +113,13 @@ def tiled(layout: str, pad: int = 0) -> Callable:
         total = cuda.local.array(EACH, float32)
         x, y = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
         first_row, first_column = cuda.blockIdx.y * SQUARE, cuda.blockIdx.x * SQUARE
-        depth = a.shape[0] if turn_a else a.shape[1]
+        depth = a.shape[0] if transpose_a else a.shape[1]
         for n in range(EACH):
             total[n] = ZERO
         for start in range(0, depth, SQUARE):
             for n in range(EACH):
-                z = y + n * HIGH
-                if turn_a:
+                z = y + n * BLOCK_Y
+                if transpose_a:
                     k, row = start + z, first_row + x
                     inside = k < depth and row < out.shape[0]
                     a_tile[x, z] = a[k, row] if inside else ZERO
@@ -126,7 +127,7 @@ def tiled(layout: str, pad: int = 0) -> Callable:
                     row, k = first_row + z, start + x
                     inside = k < depth and row < out.shape[0]
                     a_tile[z, x] = a[row, k] if inside else ZERO
-                if turn_b:
+                if transpose_b:
                     column, k = first_column + z, start + x
                     inside = k < depth and column < out.shape[1]
                     b_tile[x, z] = b[column, k] if inside else ZERO
@@ -138,11 +139,11 @@ def tiled(layout: str, pad: int = 0) -> Callable:
             for k in range(SQUARE):
                 factor = b_tile[k, x]
                 for n in range(EACH):
-                    total[n] += a_tile[y + n * HIGH, k] * factor
+                    total[n] += a_tile[y + n * BLOCK_Y, k] * factor
             cuda.syncthreads()
         column = first_column + x
         for n in range(EACH):
-            row = first_row + y + n * HIGH
+            row = first_row + y + n * BLOCK_Y
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total[n]
 
@@ -160,14 +161,17 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
     Sums: a tile's 16 products are summed before they join the rest, so that a long sum of equal
     numbers does not drift.
     """
-    turn_a, turn_b = LAYOUTS[layout]
-    upright_a, upright_b = turn_a, not turn_b  # neighbours in memory are neighbours in the result
+    transpose_a, transpose_b = LAYOUTS[layout]
+    upright_a, upright_b = (
+        transpose_a,
+        not transpose_b,
+    )  # neighbours in memory are neighbours in the result
 
     @cuda.jit(device=True)
     def load_share(factor, first, start, upright, numbers):
         """Load a thread's share of a tile: four neighbours in memory, `FETCHED` times."""
         for go in range(FETCHED):
-            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * VECTOR
             if upright:
                 row, column = int32(start + n // TILE), int32(first + n % TILE)
             else:
@@ -176,39 +180,39 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
             if wide:
                 if row < factor.shape[0] and column < factor.shape[1]:
                     four = load4(factor, (row, column))
-                for e in range(WIDE):
+                for e in range(VECTOR):
                     numbers[go, e] = four[e]
             else:
-                for e in range(WIDE):
+                for e in range(VECTOR):
                     inside = row < factor.shape[0] and column + e < factor.shape[1]
                     numbers[go, e] = load(factor, (row, column + e)) if inside else ZERO
 
     @cuda.jit(device=True)
     def store_share(numbers, upright, tile):
         for go in range(FETCHED):
-            n = (int32(cuda.threadIdx.x) + go * THREADS) * WIDE
+            n = (int32(cuda.threadIdx.x) + go * THREADS) * VECTOR
             if upright:
                 four = numbers[go, 0], numbers[go, 1], numbers[go, 2], numbers[go, 3]
                 store4(tile, (n // int32(TILE), n % int32(TILE)), four)
             else:
-                for e in range(WIDE):
+                for e in range(VECTOR):
                     store(tile, (n % int32(DEPTH) + e, n // int32(DEPTH)), numbers[go, e])
 
     @cuda.jit
     def matmul_vectorised(a, b, out):
         a_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, row]
         b_tile = cuda.shared.array((DEPTH, PITCH), float32)  # [k, column]
-        total = cuda.local.array((DOWN, ACROSS), float32)
-        part = cuda.local.array((DOWN, ACROSS), float32)
-        next_a = cuda.local.array((FETCHED, WIDE), float32)
-        next_b = cuda.local.array((FETCHED, WIDE), float32)
+        total = cuda.local.array((THREAD_M, THREAD_N), float32)
+        part = cuda.local.array((THREAD_M, THREAD_N), float32)
+        next_a = cuda.local.array((FETCHED, VECTOR), float32)
+        next_b = cuda.local.array((FETCHED, VECTOR), float32)
         t = int32(cuda.threadIdx.x)
         first_row, first_column = cuda.blockIdx.y * TILE, cuda.blockIdx.x * TILE
-        row, column = t // int32(16) * int32(WIDE), t % int32(16) * int32(WIDE)
-        for i in range(DOWN):
-            for j in range(ACROSS):
+        row, column = t // int32(16) * int32(VECTOR), t % int32(16) * int32(VECTOR)
+        for i in range(THREAD_M):
+            for j in range(THREAD_N):
                 total[i, j] = ZERO
-        depth = a.shape[0] if turn_a else a.shape[1]
+        depth = a.shape[0] if transpose_a else a.shape[1]
         load_share(a, first_row, 0, upright_a, next_a)
         load_share(b, first_column, 0, upright_b, next_b)
         for start in range(0, depth, DEPTH):
@@ -217,30 +221,30 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
             cuda.syncthreads()
             load_share(a, first_row, start + DEPTH, upright_a, next_a)
             load_share(b, first_column, start + DEPTH, upright_b, next_b)
-            for i in range(DOWN):
-                for j in range(ACROSS):
+            for i in range(THREAD_M):
+                for j in range(THREAD_N):
                     part[i, j] = ZERO
             for k in range(DEPTH):
                 upper, lower = load4(a_tile, (k, row)), load4(a_tile, (k, row + TILE // 2))
                 factor = load4(b_tile, (k, column))
-                for i in range(WIDE):
-                    for j in range(ACROSS):
+                for i in range(VECTOR):
+                    for j in range(THREAD_N):
                         part[i, j] += upper[i] * factor[j]
-                        part[i + WIDE, j] += lower[i] * factor[j]
-            for i in range(DOWN):
-                for j in range(ACROSS):
+                        part[i + VECTOR, j] += lower[i] * factor[j]
+            for i in range(THREAD_M):
+                for j in range(THREAD_N):
                     total[i, j] += part[i, j]
             cuda.syncthreads()
         across = first_column + column
-        for i in range(DOWN):
-            down = first_row + row + (i if i < WIDE else i + TILE // 2 - WIDE)
+        for i in range(THREAD_M):
+            down = first_row + row + (i if i < VECTOR else i + TILE // 2 - VECTOR)
             if down < out.shape[0]:
                 if wide:
                     if across < out.shape[1]:
                         four = total[i, 0], total[i, 1], total[i, 2], total[i, 3]
                         store4(out, (down, across), four)
                 else:
-                    for j in range(ACROSS):
+                    for j in range(THREAD_N):
                         if across + j < out.shape[1]:
                             out[down, across + j] = total[i, j]
 
@@ -261,18 +265,18 @@ def bias_backward(grad, out):
 
     Memory: lanes read neighbours. The order of the sum is fixed, so the bits are, too.
     """
-    parts = cuda.shared.array((HIGH, WARP), float32)
+    parts = cuda.shared.array((BLOCK_Y, WARP), float32)
     lane, warp = int32(cuda.threadIdx.x), int32(cuda.threadIdx.y)
     column = cuda.blockIdx.x * WARP + lane
     total = ZERO
     if column < out.size:
-        for row in range(warp, grad.shape[0], HIGH):
+        for row in range(warp, grad.shape[0], BLOCK_Y):
             total += grad[row, column]
     parts[warp, lane] = total
     cuda.syncthreads()
     if warp == 0 and column < out.size:
         total = parts[0, lane]
-        for w in range(1, HIGH):
+        for w in range(1, BLOCK_Y):
             total += parts[w, lane]
         out[column] = total
 
@@ -332,8 +336,8 @@ def _best(p):
 TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
 LADDER = Ladder("matmul", MatmulProblem.of, {
     "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK, reused=1),
-    "tiled": _on_plain_cores(lambda p: tiled(p.layout), (SQUARE, SQUARE), (SQUARE, HIGH)),
-    "padded": _on_plain_cores(lambda p: tiled(p.layout, 1), (SQUARE, SQUARE), (SQUARE, HIGH)),
+    "tiled": _on_plain_cores(lambda p: tiled(p.layout), (SQUARE, SQUARE), (SQUARE, BLOCK_Y)),
+    "padded": _on_plain_cores(lambda p: tiled(p.layout, 1), (SQUARE, SQUARE), (SQUARE, BLOCK_Y)),
     "vectorised": _on_plain_cores(lambda p: vectorised(p.layout, p.wide), (TILE, TILE), THREADS),
     **{name: _on_tensor_cores(precision) for name, precision in TENSOR.items()},
 }, _best)  # fmt: skip
@@ -364,7 +368,7 @@ def bias_launches(x: Array, bias: Array, out: Array) -> list[Launch]:
 def sum_launches(grad: Array, out: Array) -> list[Launch]:
     """What a bias's gradient launches, for device arrays."""
     arrays = in_order(grad, "grad"), in_order(out, "out")
-    return [Launch(bias_backward, ceil_div(out.size, WARP), (WARP, HIGH), arrays)]
+    return [Launch(bias_backward, ceil_div(out.size, WARP), (WARP, BLOCK_Y), arrays)]
 
 
 _ENTRY = EntryPoint(
@@ -414,3 +418,5 @@ def matmul(
 
 
 matmul.ladder = LADDER
+
+__getattr__ = elsewhere(__name__)

@@ -29,40 +29,12 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.dispatch.slots import name_of
-from course.kernels.activation import EACH, FUNCTIONS, each
-from course.kernels.arrays import Array, address_of, as_words, blocks_over, flat
+from course.kernels.activation import function_of, in_place
+from course.kernels.arrays import Array, address_of, as_words, blocks_over
 from course.kernels.gemm.tiles import ELEMENTS, UNPACK
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import grid_dependency_wait, load, load4, quotient
-
-
-@cuda.jit(device=True)
-def same(x):
-    """No activation."""
-    return x
-
-
-def function_of(activation: str | None) -> Callable:
-    """The device function of an activation's name; ValueError says which there are."""
-    if activation is None:
-        return same
-    require_choice(activation, "activation", FUNCTIONS)
-    return FUNCTIONS[activation][0]
-
-
-def activated(out: Array, activation: str | None) -> list[Launch]:
-    """What applies an activation in place, as a kernel of its own; nothing without one."""
-    if activation is None:
-        return []
-    elements = flat(out, "out")
-    return [Launch(each(function_of(activation)), *threads_for(out), (elements, elements))]
-
-
-def threads_for(out: Array) -> tuple[int, int]:
-    """Grid and block where a thread has one element."""
-    return ceil_div(out.size, EACH), EACH
-
 
 ZERO = float32(0)
 WARPS = 8  # of a block, each with an output
@@ -133,7 +105,7 @@ class LayerProblem(NamedTuple):
 def _naive(p, x, weight, bias, out, activation):
     grid = blocks_over(*p, NAIVE_BLOCK, "x")
     product = Launch(linear_naive, grid, NAIVE_BLOCK, (x, weight, bias, out))
-    return [product, *activated(out, activation)]
+    return [product, *in_place(out, activation)]
 
 
 def _warp(p, x, weight, bias, out, activation):

@@ -118,15 +118,15 @@ def checked_sizes(a: ArrayFacts, b: ArrayFacts, layout: str) -> tuple[int, int]:
     """Rows and columns of a product; ValueError for a layout or shapes that do not fit."""
     require_choice(layout, "layout", LAYOUTS)
     wanted = [
-        f"({', '.join(pair[::-1] if turned else pair)})"
-        for pair, turned in zip((("rows", "depth"), ("depth", "columns")), LAYOUTS[layout])
+        f"({', '.join(pair[::-1] if transposed else pair)})"
+        for pair, transposed in zip((("rows", "depth"), ("depth", "columns")), LAYOUTS[layout])
     ]
     for array, name, shape in ((a, "a", wanted[0]), (b, "b", wanted[1])):
         if array.ndim != 2:
             raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}")
     (rows, depth), (other, columns) = (
-        array.shape[::-1] if turned else array.shape
-        for array, turned in zip((a, b), LAYOUTS[layout])
+        array.shape[::-1] if transposed else array.shape
+        for array, transposed in zip((a, b), LAYOUTS[layout])
     )
     if depth != other:
         raise ValueError(
@@ -229,7 +229,7 @@ def _by_tma(shared_by: tuple[int, ...]) -> Callable[..., list[Launch]]:
 
 def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array,
               bias: Array | None, residual: Array | None, out: Array) -> Launch:  # fmt: skip
-    """What "roles" launches with a config, or "split" with several blocks for a tile."""
+    """What the method "roles" launches with a config, or "split" with several blocks for a tile."""
     box, added = (16 if splits > 1 else 64, 64), residual is not None
     maps = (
         TensorMap(a, *((64, DEPTH) if p.layout == "tn" else (config.rows, DEPTH))),

@@ -52,18 +52,18 @@ def gemm(
     Memory: 16 bytes a thread, rows of 128 bytes; in shared memory chunk c of row r lies at
     c ^ (r % 8), so that ldmatrix, eight rows at a time, takes each bank once.
     """
-    turn_a, turn_b = layout == "tn", layout != "nt"
+    transpose_a, transpose_b = layout == "tn", layout != "nt"
     finished = epilogue(activation, biased, added)
     ELEMENT, COUNT = ELEMENTS[element], STAGES[feed]
     LEFT = max(COUNT - 2, 0)  # groups of copies that may be in flight
-    load_a = ldmatrix4_trans if turn_a else ldmatrix4
-    load_b = ldmatrix4_trans if turn_b else ldmatrix4
+    load_a = ldmatrix4_trans if transpose_a else ldmatrix4
+    load_b = ldmatrix4_trans if transpose_b else ldmatrix4
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     copied, turing = feed == "copied", feed == "turing"
     ZERO = float32(0)
 
     @cuda.jit(device=True)
-    def fetch(source, turned, tiles, start, first, k, high, deep):
+    def fetch(source, transposed, tiles, start, first, k, high, deep):
         """Load 128 rows or columns from `first` on, 64 deep from k on, to ``tiles[start]``.
 
         What is beyond the depth must be 0; what is beyond the results is never stored.
@@ -71,9 +71,9 @@ def gemm(
         t = int32(cuda.threadIdx.x)
         line, chunk = int32(t >> 3), int32(t & 7)
         to = int32(start + 64 * line + ((chunk ^ (line & 7)) << 3))
-        column = int32((first if turned else k) + 8 * chunk)
+        column = int32((first if transposed else k) + 8 * chunk)
         for go in range(TILE_M // LINES):
-            if turned:  # chunks of 64 along the results
+            if transposed:  # chunks of 64 along the results
                 row, ahead = int32(k + line + go * LINES % 64), int32(go * LINES // 64 * 64)
                 left = int32(high - column - ahead) if row < deep else int32(0)
             else:
@@ -88,8 +88,8 @@ def gemm(
                     x = source[place[0], place[1] + e] if e < count else ELEMENT(ZERO)
                     tiles[to + 64 * LINES * go + e] = x
 
-    # One at a time, here and below: where the compiler leaves a loop a loop, loads and products
-    # take turns, and the sums are in memory.
+    # One at a time, here and below: where the compiler does not unroll a loop, loads and products
+    # alternate, and the sums are in local memory.
     @cuda.jit(device=True, forceinline=True)
     def load(fa, fb, tiles, kk, at_a, at_b, lane):
         """Load a warp's fragments, 16 deep, of two tiles' parts that begin at `at_a` and `at_b`.
@@ -98,7 +98,7 @@ def gemm(
         """
         low, eight, sixteen = int32(lane & 7), int32(lane >> 3 & 1), int32(lane >> 4)
         for i in range(TILES):
-            if turn_a:
+            if transpose_a:
                 line, chunk, more = int32(low + 8 * sixteen), int32(2 * i + eight), 16 * kk
             else:
                 line, chunk, more = int32(low + 8 * eight), int32(2 * kk + sixteen), 16 * i
@@ -106,7 +106,7 @@ def gemm(
             for e in range(4):
                 fa[kk % 2, i, e] = x[e]
         for j in range(TILES):
-            if turn_b:
+            if transpose_b:
                 line, chunk, more = int32(low + 8 * eight), int32(2 * j + sixteen), 16 * kk
             else:
                 line, chunk, more = int32(low + 8 * sixteen), int32(2 * kk + eight), 16 * j
@@ -174,8 +174,8 @@ def gemm(
         for s in range(COUNT - 1):
             if s < steps:
                 at, k = int32(2 * SIDE * s), int32(DEPTH * s)
-                fetch(a, turn_a, tiles, at, row, k, rows, depth)
-                fetch(b, turn_b, tiles, int32(at + SIDE), column, k, columns, depth)
+                fetch(a, transpose_a, tiles, at, row, k, rows, depth)
+                fetch(b, transpose_b, tiles, int32(at + SIDE), column, k, columns, depth)
             if copied:
                 commit_copies()
         at, ahead = int32(0), int32(2 * SIDE * (COUNT - 1))
@@ -188,8 +188,8 @@ def gemm(
                 load(fa, fb, tiles, 0, at_a, at_b, lane)  # first: to order copies takes long
             k = int32(DEPTH * (step + COUNT - 1))
             if k < depth:
-                fetch(a, turn_a, tiles, ahead, row, k, rows, depth)
-                fetch(b, turn_b, tiles, int32(ahead + SIDE), column, k, columns, depth)
+                fetch(a, transpose_a, tiles, ahead, row, k, rows, depth)
+                fetch(b, transpose_b, tiles, int32(ahead + SIDE), column, k, columns, depth)
             if copied:
                 commit_copies()
             else:

@@ -48,8 +48,8 @@ class Ring(NamedTuple):
 def ring(stages: int, bytes_a: int, bytes_b: int, arrivals: int = 0) -> Ring:
     """A ring whose stages take so many bytes of both factors.
 
-    `arrivals` is how often consumers release a stage, say a warp each. With 0 they meet the
-    producer at a block synchronisation instead, and anything stands for `empty`.
+    `arrivals` is how often consumers release a stage, say a warp each. With 0 they and the
+    producer synchronise the block instead, and anything stands for `empty`.
     """
     BYTES = bytes_a + bytes_b
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.arrays import WIDE as VECTOR
+from course.kernels.arrays import VECTOR
 from course.kernels.gemm.small_tile import DEEP, small_gemm_tile
 from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import WARP

@@ -496,7 +496,7 @@ def small_gemm_tile(
                     one = total[m, 0, i], total[m, 1, i], total[m, 2, i], total[m, 3, i]
                     two = total[m, 0, j], total[m, 1, j], total[m, 2, j], total[m, 3, j]
                     at += 8 * q
-                    if upright_a:  # neighbours store their halves in turns
+                    if upright_a:  # neighbouring lanes store their parts one after the other
                         odd = g % 2 == 1
                         first = (two[0] if odd else one[0], two[1] if odd else one[1],
                                  two[2] if odd else one[2], two[3] if odd else one[3])  # fmt: skip

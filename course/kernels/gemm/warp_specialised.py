@@ -99,20 +99,20 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
     ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage.
     Neighbours that lie along the results come in boxes of 64.
     """
-    turn_a, turn_b = layout == "tn", layout != "nt"
+    transpose_a, transpose_b = layout == "tn", layout != "nt"
     CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
 
     @cuda.jit(device=True, inline="always")
     def load_stage(tiles, full, stage, a, b, row, column, k):
         at = int32(stage * STAGE)
-        if turn_a:
+        if transpose_a:
             for p in range(CONSUMERS):
                 place = (k, int32(row + 64 * p))
                 tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
         else:
             tma_load(tiles, at, a, (row, k), full, stage)
         at = int32(at + TILE_M * DEPTH)
-        if turn_b:
+        if transpose_b:
             for p in range(TILE_N // 64):
                 place = (k, int32(column + 64 * p))
                 tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
@@ -165,7 +165,7 @@ def gemm(
             commit_stores()
 
     @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
-    def gemm_roles(a, b, out, other, bias, rows, columns, depth, row_group):
+    def gemm_warp_specialised(a, b, out, other, bias, rows, columns, depth, row_group):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
@@ -283,4 +283,4 @@ def gemm(
             if leader:
                 wait_stores(0)
 
-    return gemm_roles
+    return gemm_warp_specialised

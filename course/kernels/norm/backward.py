@@ -155,18 +155,18 @@ def backward_of_rows(activation: str | None) -> Callable:
         scale = float32(1) / math.sqrt(squares / count + eps)
         if t == 0:
             moments[row, 0], moments[row, 1] = mean, scale
-        plain, turned = float32(0), float32(0)
+        sum_g, sum_gx = float32(0), float32(0)
         for column in range(t, columns, THREADS):
             hat, factor = (float32(x[row, column]) - mean) * scale, float32(gamma[column])
             g = slope(float32(dy[row, column]), hat * factor + float32(beta[column])) * factor
-            plain += g
-            turned += g * hat
-        plain, turned = pair_sum(plain, turned, shared_sums)
-        plain, turned = plain / count, turned / count
+            sum_g += g
+            sum_gx += g * hat
+        sum_g, sum_gx = pair_sum(sum_g, sum_gx, shared_sums)
+        sum_g, sum_gx = sum_g / count, sum_gx / count
         for column in range(t, columns, THREADS):
             hat, factor = (float32(x[row, column]) - mean) * scale, float32(gamma[column])
             g = slope(float32(dy[row, column]), hat * factor + float32(beta[column])) * factor
-            dx[row, column] = scale * (g - plain - hat * turned)
+            dx[row, column] = scale * (g - sum_g - hat * sum_gx)
 
     return backward_of_row
 

@@ -1,4 +1,4 @@
-"""LayerNorm backward in one kernel: a block walks over rows, with both in registers.
+"""LayerNorm backward in one persistent kernel, with rows of dy and x in registers.
 
 A thread has a few columns of each row, of x and of dy, and keeps its columns' sums for dgamma and
 dbeta in registers, too, from row to row. The formulas are in `course.kernels.norm.backward`.
@@ -17,7 +17,7 @@ from numba import float32, int32, int64
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS
 from course.kernels.norm.first_steps import RowConfig, Variant
-from course.kernels.norm.registers import ROW_THREADS, pieces, power_above, short_config
+from course.kernels.norm.registers import ROW_THREADS, power_above, row_functions, short_config
 from course.kernels.warps import WARP, lanes_sum
 
 
@@ -36,7 +36,7 @@ SLOPES: dict[str | None, Callable] = {
 BACKWARD_SHORT = 256  # columns up to which a block has several rows; their sums take registers, too
 BACKWARD_THREADS = 512  # of a row, at most
 BACKWARD_ELEMENTS = {True: (8, 16), False: (8,)}
-BLOCKS = 4  # for each multiprocessor: they walk over the rows
+BLOCKS = 4  # for each multiprocessor: they are persistent
 
 
 def backward_config(columns: int, aligned: bool = True) -> RowConfig:
@@ -72,37 +72,49 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
 
     Launch with ``config.threads`` threads and any number of blocks. One barrier a row: a warp's
     sums are about its own mean and moved to the row's when they are merged. With an activation two.
-    The shared arrays of two rows take turns, so no thread overwrites what another still reads.
+    The shared arrays are double buffered, so no thread overwrites what another still reads.
     """
-    part = pieces(config, variant)
-    take, put, bring = part.take, part.put, part.bring
+    part = row_functions(config, variant)
+    load_at, store_at, load_chunk = part.load_at, part.store_at, part.load_chunk
     added, squared, of_warp = part.added, part.squared, part.of_warp
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
-    full, wide, slope = variant.unguarded, 4 if variant.aligned else 1, SLOPES[variant.activation]
+    unguarded, wide, slope = (
+        variant.unguarded,
+        4 if variant.aligned else 1,
+        SLOPES[variant.activation],
+    )
     parts, warps = config.parts(variant.aligned), max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
     add_warps = lanes_sum(near_warps)
-    own = pieces(config, Variant("float32", variant.aligned, full)).put  # for the float32 sums
+    own = row_functions(
+        config, Variant("float32", variant.aligned, unguarded)
+    ).store_at  # for the float32 sums
 
-    def near(there: bool, missing: float) -> Callable:
+    def make_factors(there: bool, missing: float) -> Callable:
         missing = float32(missing)
 
         @cuda.jit(device=True)
         def near_factors(array, p, columns, thread, factors):
             """A part of gamma or beta, or what stands for it; zeros beyond the end of the row."""
             column = int64(thread) * wide + p * row_threads * wide
-            here = p < full or column < columns
+            here = p < unguarded or column < columns
             for e in range(wide):
                 factors[e] = missing
             if there:
-                take(array, column if p < full else min(column, int64(columns - wide)), factors, 0)
+                load_at(
+                    array,
+                    column if p < unguarded else min(column, int64(columns - wide)),
+                    factors,
+                    0,
+                )
             for e in range(wide):
                 factors[e] = factors[e] if here else float32(0)
 
         return near_factors
 
-    near_gamma, near_beta = near(variant.gamma, 1), near(variant.beta, 0)
+    near_gamma = make_factors(variant.gamma, 1)
+    near_beta = make_factors(variant.beta, 0)
 
     @cuda.jit(device=True)
     def go_back(values, gradients, mean, scale, gamma, beta, columns, thread):
@@ -120,18 +132,18 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
     def sums(values, gradients, mean, gamma, columns, thread):
         """The sums of g = dy * gamma and of g * (x - mean)."""
         factors = cuda.local.array(4, float32)
-        plain, turned = float32(0), float32(0)
+        sum_g, sum_gx = float32(0), float32(0)
         for p in range(parts):
             near_gamma(gamma, p, columns, thread, factors)
             for e in range(wide):
                 g = gradients[p * wide + e] * factors[e]
-                plain += g
-                turned += g * (values[p * wide + e] - mean)
-        return add_lanes(plain), add_lanes(turned)
+                sum_g += g
+                sum_gx += g * (values[p * wide + e] - mean)
+        return add_lanes(sum_g), add_lanes(sum_gx)
 
     @cuda.jit(device=True)
-    def put_down(a, b, shared, side, first, thread):
-        """Two numbers of each warp, for all others."""
+    def publish(a, b, shared, side, first, thread):
+        """Write two numbers of each warp to shared memory, for all others."""
         if thread % int32(WARP) == 0:
             warp = thread // int32(WARP)
             shared[side, first, warp], shared[side, first + 1, warp] = a, b
@@ -152,25 +164,25 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
         """The row's sums from those of its warps, whose means were `moved` from the row's."""
         place = thread % int32(near_warps)
         other, here = min(place, int32(warps - 1)), place < warps
-        plain = shared[side, 2, other] if here else float32(0)
-        turned = shared[side, 3, other] if here else float32(0)
-        turned = add_warps(turned + plain * moved)
-        return add_warps(plain), turned
+        sum_g = shared[side, 2, other] if here else float32(0)
+        sum_gx = shared[side, 3, other] if here else float32(0)
+        sum_gx = add_warps(sum_gx + sum_g * moved)
+        return add_warps(sum_g), sum_gx
 
     if variant.activation is None:
 
         @cuda.jit(device=True)
         def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
                      side):  # fmt: skip
-            plain, turned = sums(values, gradients, mean, gamma, columns, thread)
+            sum_g, sum_gx = sums(values, gradients, mean, gamma, columns, thread)
             if warps > 1:
-                put_down(mean, square, shared, side, 0, thread)
-                put_down(plain, turned, shared, side, 2, thread)
+                publish(mean, square, shared, side, 0, thread)
+                publish(sum_g, sum_gx, shared, side, 2, thread)
                 cuda.syncthreads()
                 mean, square, moved = merged_moments(shared, side, columns, thread)
-                plain, turned = merged_sums(moved, shared, side, thread)
+                sum_g, sum_gx = merged_sums(moved, shared, side, thread)
             scale = float32(1) / math.sqrt(square / float32(columns) + eps)
-            return mean, scale, plain, turned
+            return mean, scale, sum_g, sum_gx
 
     else:
 
@@ -178,23 +190,23 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
         def row_sums(values, gradients, mean, square, eps, gamma, beta, columns, thread, shared,
                      side):  # fmt: skip
             if warps > 1:
-                put_down(mean, square, shared, side, 0, thread)
+                publish(mean, square, shared, side, 0, thread)
                 cuda.syncthreads()
                 mean, square, _ = merged_moments(shared, side, columns, thread)
             scale = float32(1) / math.sqrt(square / float32(columns) + eps)
             go_back(values, gradients, mean, scale, gamma, beta, columns, thread)
-            plain, turned = sums(values, gradients, mean, gamma, columns, thread)
+            sum_g, sum_gx = sums(values, gradients, mean, gamma, columns, thread)
             if warps > 1:
-                put_down(plain, turned, shared, side, 2, thread)
+                publish(sum_g, sum_gx, shared, side, 2, thread)
                 cuda.syncthreads()
-                plain, turned = merged_sums(float32(0), shared, side, thread)
-            return mean, scale, plain, turned
+                sum_g, sum_gx = merged_sums(float32(0), shared, side, thread)
+            return mean, scale, sum_g, sum_gx
 
     @cuda.jit(device=True)
     def save(some, which, row, sums_of, columns, thread):
         for p in range(parts):
             column = int64(thread) * wide + p * row_threads * wide
-            if p < full or column < columns:
+            if p < unguarded or column < columns:
                 own(some, (which, row, column), sums_of, p * wide)
 
     @cuda.jit(max_registers=config.max_registers)
@@ -213,30 +225,30 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
         for first in range(cuda.blockIdx.x * rows, x.shape[0], cuda.gridDim.x * rows):
             wanted = int32(first) + slot
             row = min(wanted, last)
-            bring(x, row, 0, columns, thread, values)
-            bring(dy, row, 0, columns, thread, gradients)
+            load_chunk(x, row, 0, columns, thread, values)
+            load_chunk(dy, row, 0, columns, thread, gradients)
             count = float32(columns)
             if warps > 1:
                 count = max(of_warp(t // int32(WARP), columns), float32(1))
             mean = add_lanes(added(values, 0, columns, thread)) / count
             square = add_lanes(squared(values, 0, columns, thread, mean))
-            mean, scale, plain, turned = row_sums(
+            mean, scale, sum_g, sum_gx = row_sums(
                 values, gradients, mean, square, eps, gamma, beta, columns, thread, shared, side
             )
             side = int32(1) - side
-            plain, turned = plain / float32(columns), turned * scale / float32(columns)
+            sum_g, sum_gx = sum_g / float32(columns), sum_gx * scale / float32(columns)
             for p in range(parts):
                 column, n = int64(thread) * wide + p * row_threads * wide, p * wide
-                here = wanted <= last and (p < full or column < columns)
+                here = wanted <= last and (p < unguarded or column < columns)
                 near_gamma(gamma, p, columns, thread, factors)
                 for e in range(wide):
                     hat = (values[n + e] - mean) * scale
                     if parameters and here:
                         of_gamma[n + e] += gradients[n + e] * hat
                         of_beta[n + e] += gradients[n + e]
-                    values[n + e] = scale * (gradients[n + e] * factors[e] - plain - hat * turned)
+                    values[n + e] = scale * (gradients[n + e] * factors[e] - sum_g - hat * sum_gx)
                 if here:
-                    put(dx, (row, column), values, n)
+                    store_at(dx, (row, column), values, n)
         if parameters:
             place = int32(cuda.blockIdx.x * rows) + slot
             save(some, 0, place, of_gamma, columns, thread)

@@ -21,7 +21,7 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.kernels.activation import FUNCTIONS
+from course.kernels.activation import FUNCTIONS, unchanged
 from course.kernels.arrays import NUMBA_TYPES, Array
 from course.kernels.steps import Launch, Step, Work, ceil_div, shared_memory_limit
 from course.kernels.warps import ALL, WARP
@@ -29,12 +29,6 @@ from course.kernels.warps import ALL, WARP
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
 
 # --- what a step is -------------------------------------------------------------------------------
-
-
-@cuda.jit(device=True)
-def unchanged(x):
-    """No activation."""
-    return x
 
 
 #: What may follow the normalisation, by name.
@@ -53,7 +47,7 @@ class Variant:
     dtype : {"float32", "float16", "bfloat16"}
         What the result holds.
     aligned : bool
-        Rows, gamma and beta can be accessed four numbers at a time.
+        Rows, gamma and beta can be accessed four elements at a time.
     unguarded : int
         Parts of the threads' elements that every row fills: no guard is needed there.
     gamma, beta : bool
@@ -61,7 +55,7 @@ class Variant:
     activation : str, optional
         A name in `ACTIVATIONS`.
     shifted : bool
-        Rows begin anywhere, but all of a row but at most 66 numbers can be accessed four at a time:
+        Rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
         `course.kernels.norm.long_rows`. Gamma and beta are four copies.
     keep_in_l2 : bool
         L2 is asked to keep what is read, float32, longer than what is written: compute capability
@@ -79,7 +73,7 @@ class Variant:
 
     @property
     def wide(self) -> int:
-        """Numbers of an access to a row."""
+        """Elements of an access to a row."""
         return 4 if self.aligned or self.shifted else 1
 
 
@@ -94,7 +88,7 @@ class RowConfig:
     rows : int
         Rows of a block.
     elements : int
-        Numbers that a thread has of a row; a multiple of 4.
+        That a thread has of a row; a multiple of 4.
     most_registers : int
         Registers of a thread; fewer where else a block would not fit a multiprocessor.
     """
@@ -170,7 +164,7 @@ class NormProblem(NamedTuple):
     activation : str, optional
         A name in `ACTIVATIONS`.
     limits : tuple, optional
-        What `room` says of another than the current GPU.
+        What `shared_limit` says of another than the current GPU.
     """
 
     rows: int
@@ -185,7 +179,7 @@ class NormProblem(NamedTuple):
     limits: tuple[int, bool] | None = None
 
     @property
-    def room(self) -> tuple[int, bool]:
+    def shared_limit(self) -> tuple[int, bool]:
         """Bytes of shared memory that a block can have, whether it can be copied to meanwhile."""
         return self.limits or shared_memory_limit()
 
@@ -201,7 +195,7 @@ class NormProblem(NamedTuple):
     @property
     def variant(self) -> Variant:
         """What a kernel that applies the activation is compiled for."""
-        keep = self.dtype == "float32" and self.room[1]
+        keep = self.dtype == "float32" and self.shared_limit[1]
         return Variant(
             self.dtype, self.aligned, 0, self.gamma, self.beta, self.activation, keep_in_l2=keep
         )

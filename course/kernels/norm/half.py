@@ -1,20 +1,20 @@
-"""LayerNorm of 16-bit numbers, as a ladder of its own: tokens a block, numbers a thread.
+"""LayerNorm of 16-bit elements, as a ladder of its own: tokens a block, elements a thread.
 
-float16 and bfloat16 halve the bytes, so one number an access wastes more of it than before. Sums
+float16 and bfloat16 halve the bytes, so one element an access wastes more of it than before. Sums
 stay float32: of 768 numbers near 60 the squares alone overflow float16, and its sums stop at 2,048.
 
 ============  =====================================================  ================
 step          what is new                                            reads of x
 ============  =====================================================  ================
 "tree"        a block a token, a tree in shared memory               3, 2 bytes each
-"pairs"       two numbers an access                                  3, 4 bytes
+"pairs"       two elements an access                                 3, 4 bytes
 "block"       shuffles in the warps, one barrier between them        3, 4 bytes
 "tokens"      a warp a token, several tokens a block, no barrier     3, 4 bytes
-"registers"   several numbers a thread, loops unrolled, kept         1, 8 bytes
-"wide"        eight numbers an access                                1, 16 bytes
+"registers"   several elements a thread, loops unrolled, kept        1, 8 bytes
+"wide"        eight elements an access                               1, 16 bytes
 ============  =====================================================  ================
 
-The first four find a token's numbers in a cache when they read them again.
+The first four find a token's elements in a cache when they read them again.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from warpsim.ptx import (
     unpack_f16,
 )
 
-EIGHT = 8  # numbers of an access of 16 bytes
+EIGHT = 8  # elements of an access of 16 bytes
 TOKENS = 4  # of a block
-LONGEST = 1024  # numbers of a token in a warp's registers
+LONGEST = 1024  # elements of a token in a warp's registers
 
 add_lanes = lanes_sum(WARP)
 
@@ -126,7 +126,7 @@ def pairs(kind: str, tokens: int = 0) -> Callable:
 
 @functools.cache
 def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) -> Callable:
-    """Step 6, of (x, gamma, beta, eps, out) as words of two numbers: a warp a token, kept.
+    """Step 6, of (x, gamma, beta, eps, out) as words of two elements: a warp a token, kept.
 
     Memory: an access has 16 bytes, all accesses to a token are in flight together.
     """
@@ -148,8 +148,8 @@ def wide(kind: str, columns: int, tokens: int = TOKENS, factors: bool = True) ->
         total = float32(0)
         for n in range(ACCESSES):
             column = first + int32(4 * WARP * n)
-            near = column if n < FULL else min(column, int32(WIDTH - 4))
-            four = load4_streaming(x, (row, near))
+            clamped = column if n < FULL else min(column, int32(WIDTH - 4))
+            four = load4_streaming(x, (row, clamped))
             for e in range(4):
                 a, b = unpack(four[e])
                 values[EIGHT * n + 2 * e], values[EIGHT * n + 2 * e + 1] = a, b
@@ -196,7 +196,7 @@ def tokens_sweep(columns: int) -> dict[int, RowConfig]:
 
 
 def elements_sweep(columns: int) -> dict[int, RowConfig]:
-    """Blocks with one token and as many threads as it needs, by numbers a thread."""
+    """Blocks with one token and as many threads as it needs, by elements a thread."""
     configs = {}
     for elements in (4, 8, 12, 16, 24, 32):
         warps = ceil_div(columns, elements * WARP)
@@ -213,7 +213,7 @@ def in_registers(config: RowConfig, rows: int, columns: int, variant: Variant) -
 
 #: The steps by name: rows, columns and variant to kernel, blocks and threads. All take (x, gamma,
 #: beta, eps, out), x and out as matrices; those of "wide" as `as_words`.
-HALVES: dict[str, Callable[[int, int, Variant], Made]] = {
+STEPS: dict[str, Callable[[int, int, Variant], Made]] = {
     "tree": lambda rows, columns, variant: Made(layer_norm_tree, rows, TREE),
     "pairs": lambda rows, columns, variant: Made(pairs(variant.dtype), rows, TREE),
     "block": lambda rows, columns, variant: Made(pairs(variant.dtype, 1), rows, TREE),
@@ -249,7 +249,7 @@ def _half(
     problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
     activation: str | None,
 ) -> list[Launch]:  # fmt: skip
-    kernel, blocks, threads, _ = HALVES["wide"](problem.rows, problem.columns, problem.variant)
+    kernel, blocks, threads, _ = STEPS["wide"](problem.rows, problem.columns, problem.variant)
     factors = (as_words(x), as_words(x)) if gamma is None else (as_words(gamma), as_words(beta))
     return [
         Launch(kernel, blocks, threads, (as_words(x), *factors, np.float32(eps), as_words(out)))

@@ -1,7 +1,7 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit numbers have a ladder
+`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit elements have a ladder
 of their own, `course.kernels.norm.half`, whose last step "auto" takes. Gradients are in
 `course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
@@ -80,9 +80,9 @@ def problem_of(
 
 def both_refusal(problem: NormProblem) -> str:
     """Why a row's part cannot be copied to shared memory, in words; "" if it can."""
-    columns, most = problem.columns, longest_split(problem.room[0], not problem.aligned)
+    columns, most = problem.columns, longest_split(problem.shared_limit[0], not problem.aligned)
     wrong = (
-        "the GPU's compute capability is below 8.0" if not problem.room[1]
+        "the GPU's compute capability is below 8.0" if not problem.shared_limit[1]
         else f"the elements are {problem.dtype}, not float32" if problem.dtype != "float32"
         else "rows have gaps between them, or begin at no multiple of 16 bytes" if not problem.whole
         else f"{columns:,} is no multiple of 4 and below {SHIFTED:,}"
@@ -120,18 +120,18 @@ def _both(
 
 @cuda.jit
 def shifted_factors(gamma, beta, gammas, betas):
-    """Four copies of gamma, and of beta, one after the other: copy r begins at its number r.
+    """Four copies of gamma, and of beta, one after the other: copy r begins at its element r.
 
-    A thread makes one number of each; copies without room for a number are not made.
+    A thread makes one element of each; no copy is made in an array of fewer than four elements.
     """
     place = cuda.grid(1)
     for start in range(4):
         if place < gammas.size // 4:
-            near = min(place + start, gamma.size - 1)
-            gammas[start * (gammas.size // 4) + place] = float32(gamma[near])
+            clamped = min(place + start, gamma.size - 1)
+            gammas[start * (gammas.size // 4) + place] = float32(gamma[clamped])
         if place < betas.size // 4:
-            near = min(place + start, beta.size - 1)
-            betas[start * (betas.size // 4) + place] = float32(beta[near])
+            clamped = min(place + start, beta.size - 1)
+            betas[start * (betas.size // 4) + place] = float32(beta[clamped])
 
 
 # --- an activation that is not fused --------------------------------------------------------------
@@ -186,7 +186,7 @@ def _best(problem: NormProblem) -> str:
     if problem.columns <= SHORT:
         return "several rows"
     longest = longest_in_registers(problem.aligned)
-    both = not both_refusal(problem) and problem.columns <= longest_split(problem.room[0])
+    both = not both_refusal(problem) and problem.columns <= longest_split(problem.shared_limit[0])
     if both:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
     if problem.columns <= longest:
@@ -305,7 +305,7 @@ def method_for(
     method: str, columns: int, aligned: bool = True, dtype: str = "float32",
     given: tuple[int, bool] | None = None,
 ) -> str:  # fmt: skip
-    """The step that a method takes for rows of a length, on this GPU or where `room` is `given`."""
+    """The step that a method takes for rows of a length, on this GPU or one with `given` limits."""
     return LADDER.choose(method, NormProblem(1, columns, dtype, aligned, limits=given))[0]
 
 
@@ -359,7 +359,7 @@ def check_rows(x: ArrayFacts, factors: dict[str, ArrayFacts | None], eps: float)
 
 
 def _are_whole(*arrays: Array) -> bool:
-    """Whether no gaps are between rows, and the first begins where four numbers can be accessed."""
+    """Whether rows have no gaps between them, and begin where four elements can be accessed."""
     return all(
         array.is_c_contiguous() and are_aligned(array.reshape(array.size)) for array in arrays
     )

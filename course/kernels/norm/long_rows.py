@@ -1,23 +1,23 @@
 """Normalise long rows, step 8: a row in registers and in shared memory.
 
-For rows that a block's registers do not hold: the first numbers lie in registers as in step 6, the
-rest in shared memory, up to 74,201 numbers on an H200. Still each is read once. Few blocks, or one,
-have room on a multiprocessor, so few others' loads fill the time in which a block writes. Hence it
-walks over rows: where a result was written, the same place's next number is on its way, and what
-has arrived is added up meanwhile. Each thread touches its own places of shared memory alone.
+For rows that a block's registers do not hold: the first elements are in registers as in step 6, the
+rest in shared memory, up to 74,201 elements on an H200. Still each is read once. Few blocks, or
+one, are resident on a multiprocessor, so few others' loads fill the time in which a block writes.
+Hence blocks are persistent: where a result was written, the next row's element is prefetched, and
+what has arrived is added up meanwhile. Each thread accesses its own part of shared memory alone.
 
 Gamma and beta are as long as a row, too long for L1 beside it, so every row fetches them from L2,
 as many bytes as x and the result: always those of the next access, while a thread computes one.
 
 Rows of a length that is no multiple of four begin anywhere. Then all of a row but at most 66
-numbers is its *body*: it begins at a multiple of 256 bytes, and is accessed four numbers at a time.
-What is beside it, before that place and behind the last four, is fetched and written one number a
-thread. Where the body begins differs from row to row, so gamma and beta are four copies, which
-begin at their numbers 0 to 3: in one of them the body's factors can be accessed four at a time.
+elements is its *body*: it begins at a multiple of 256 bytes, and is accessed four elements at a
+time. What is before and behind it is fetched and written one element a thread. Where the body
+begins differs from row to row, so gamma and beta are four copies, which begin at their elements 0
+to 3: in one of them the body's factors can be accessed four at a time.
 
-Blocks that walk over several rows begin a little apart. Together they would wait for sums at the
-same time, and memory with them: on an H200 that is worth 1 to 2%. Tried, and no faster: a cluster
-of two or more blocks a row, which tell each other their sums through shared memory.
+Blocks that have several rows begin a little after each other. Together they would wait for sums at
+the same time, and memory with them: on an H200 that is worth 1 to 2%. Tried, and no faster: a
+cluster of two or more blocks a row, whose sums go through distributed shared memory.
 """
 
 import functools
@@ -31,20 +31,20 @@ from numba import float32, int32, int64, uint32
 
 from course.backend import cuda
 from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
-from course.kernels.norm.registers import ROW_THREADS, pieces, power_above
+from course.kernels.norm.registers import ROW_THREADS, power_above, row_functions
 from course.kernels.steps import shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
 SUMS = 4 * 5 * WARP  # bytes of static shared memory: warps' counts, two of means and squares
-#: Blocks that walk over more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
+#: Blocks that have more rows than `FEW` begin in `PHASES` groups, `APART` ns after each other.
 FEW, PHASES, APART = 2, 8, 1000
-#: A body begins at a multiple of so many numbers, 256 bytes. GB/s of 65,535 columns on an H200: for
-#: 4 numbers 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
+#: A body begins at a multiple of so many elements, 256 bytes. GB/s of 65,535 columns on an H200: of
+#: 4 3,046, for 8 3,085, for 32, a line, 3,117; in another run for 32 3,065, for 64 3,155,
 #: for 128 3,160.
 BEGIN = 64
-BESIDE = BEGIN + 2  # numbers beside a body, at most: before it, and fewer than four behind it
-#: Numbers of shared memory that a row takes beyond its own: gamma and beta beside a body.
+BESIDE = BEGIN + 2  # elements beside a body, at most: before it, and fewer than four behind it
+#: Elements of shared memory that a row takes beyond its own: gamma and beta beside a body.
 EXTRA = 3 * BESIDE - (BEGIN - 1)
 #: Accesses at a time. Loops over this one look idle: without them the compiler orders the same
 #: arithmetic otherwise, and the machine code is not the one that was measured.
@@ -54,14 +54,14 @@ BEHIND = 2  # accesses in flight, after which what has arrived is added up
 # --- how a row is split ---------------------------------------------------------------------------
 
 SPLIT_THREADS = 1024  # of a row in registers and shared memory, at most
-#: Numbers a thread in registers: the fewest that leave L1 its part. On an H200 12 instead of 16, of
-#: odd rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
+#: Elements a thread in registers: the fewest that leave L1 its part. On an H200 12, not 16, of odd
+#: rows: 12,001 columns 3,341 -> 3,473 GB/s, 40,001 3,087 -> 3,191.
 SPLIT_ELEMENTS = (12, 16)
 SPLIT_REGISTERS = 64  # of a thread: 1,024 of them fit a multiprocessor, in how many blocks ever
 #: What blocks leave to L1 of the memory that can be shared, if they can: what is fetched to
 #: registers is in L1 on its way. An H200 gives L1 28 KB beside 228, 60 beside 196, 92 beside 164.
 #: The same kernels were 5 to 11% slower when all 228 were set apart that they did not need. Two or
-#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 numbers, 3,620
+#: four blocks share a multiprocessor only if they leave it: two for rows of 32,768 elements, 3,620
 #: -> 3,840 GB/s, but of 33,000 3,400 -> 3,200.
 SPLIT_FREE = 1 / 7
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own
@@ -76,7 +76,7 @@ def dynamic_shared(config: RowConfig, columns: int, shifted: bool = False) -> in
 def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
     """The config of a block that has a row of this length in registers and shared memory.
 
-    The first ``config.longest`` numbers are in registers. `shared`: bytes of shared memory that a
+    The first ``config.longest`` elements are in registers. `shared`: bytes of shared memory that a
     block can have; `shifted`: of `Variant`.
 
     Raises
@@ -130,9 +130,10 @@ def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
 def edges(variant: Variant) -> tuple[Callable, ...]:
     """Device functions of a row's body and of what is beside it; else than shifted that is nothing.
 
-    `body`: numbers of the body. `before`: those before it in a row. `factors_from`: where gamma and
-    beta of its first number are in their four copies. `column`: of the number that a thread has
-    beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its result.
+    `body`: elements of the body. `before`: those before it in a row. `factors_from`: where gamma
+    and beta of its first element are in their four copies. `column`: of the element that a thread
+    has beside the body; `fetch`: begin to copy it with its gamma and beta; `finish`: write its
+    result.
     """
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
     shifted = variant.shifted
@@ -178,15 +179,15 @@ def edges(variant: Variant) -> tuple[Callable, ...]:
 
 
 def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tuple[Callable, ...]:
-    """Device functions of a row's results, in whose places the next row comes, if one `follows`.
+    """Device functions of a row's results; the next row is prefetched behind, if one `follows`.
 
-    `sums`: of a thread's numbers in shared memory, less a number, and of their squares.
-    `near_factors`: begin to fetch gamma and beta of an access in registers, one ahead, into two
-    sets in turn. `finish`: write results; return up to where what arrived is added up, and sums.
+    `sums`: of a thread's elements in shared memory, less a number, and of their squares.
+    `near_factors`: begin to fetch gamma and beta of an access in registers, one ahead, double
+    buffered. `finish`: write results; return up to where what arrived is added up, and sums.
     """
-    take, take_row, put = part.take, part.take_row, part.put
+    load_at, load_row, store_at = part.load_at, part.load_row, part.store_at
     factors_at, result = part.factors_at, part.result
-    wide, full, held = variant.wide, variant.unguarded, config.longest
+    wide, unguarded, held = variant.wide, variant.unguarded, config.longest
     across, parts, pair = config.threads * wide, config.elements // wide, 2 * wide
     back, begin = BEHIND * across, parts % 2  # begin: of the two sets, the rest's first
     exact = not variant.shifted  # else a last access may be fetched in vain: no register is left
@@ -203,25 +204,25 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
     @cuda.jit(device=True)
     def sums(rest, some, place, length, shift, total, square):
         while place < length:
-            take(rest, int64(place), some, 0)
+            load_at(rest, int64(place), some, 0)
             total, square = added(some, shift, total, square)
             place += int32(across)
         return total, square
 
     @cuda.jit(device=True)
     def write(out, now, rest, some, factors, half, place, scaling, x, then):
-        """The results of an access, and the next row's numbers in its place."""
+        """The results of an access, and the next row's elements in its place."""
         mean, scale = scaling
         row, before = now
         following, next_before = then
         here, column = int64(place), int64(int32(place + before))
         next_column = int64(int32(place + next_before))
         for g in range(GROUP):
-            take(rest, here + g * across, some, g * wide)
+            load_at(rest, here + g * across, some, g * wide)
         for g in range(GROUP):
             result(some, g * wide, mean, scale, factors, (half + g) * pair)
         for g in range(GROUP):
-            put(out, (row, column + (held + g * across)), some, g * wide)
+            store_at(out, (row, column + (held + g * across)), some, g * wide)
         if follows:
             for g in range(GROUP):
                 column = next_column + (held + g * across)
@@ -234,7 +235,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
             commit_copies()
             wait_copies(BEHIND)
             if place >= first + back:
-                take(rest, int64(place) - back, some, 0)
+                load_at(rest, int64(place) - back, some, 0)
                 total, square = added(some, shift, total, square)
         return total, square
 
@@ -250,8 +251,8 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
             part = p + g
             if part < parts:
                 column = first + part * across
-                near = column if part < full else min(column, int64(body - wide))
-                factors_at(gamma, beta, near + weights, factors, (p % 2 + g) * pair)
+                clamped = column if part < unguarded else min(column, int64(body - wide))
+                factors_at(gamma, beta, clamped + weights, factors, (p % 2 + g) * pair)
 
     @cuda.jit(device=True)
     def far_factors(gamma, beta, body, place, weights, factors, half):
@@ -263,7 +264,7 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
     @cuda.jit(device=True)
     def far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma, beta,
             x, then, shift):  # fmt: skip
-        """The results of the numbers in shared memory."""
+        """The results of the elements in shared memory."""
         total, square = float32(0), float32(0)
         place = first
         while place + reach < length:
@@ -309,15 +310,15 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
             for g in range(GROUP):
                 p = first_part + g
                 column = start + p * across
-                if p < full or (p < parts and column < body):
-                    put(out, (row, column + before), values, p * wide)
+                if p < unguarded or (p < parts and column < body):
+                    store_at(out, (row, column + before), values, p * wide)
             if follows:
                 for g in range(GROUP):
                     p = first_part + g
                     if p < parts:
                         column = start + p * across
-                        near = column if p < full else min(column, int64(body - wide))
-                        take_row(x, (following, near + next_before), values, p * wide)
+                        clamped = column if p < unguarded else min(column, int64(body - wide))
+                        load_row(x, (following, clamped + next_before), values, p * wide)
         return far(out, now, rest, some, first, body, length, factors, weights, scaling, gamma,
                    beta, x, then, values[0])  # fmt: skip
 
@@ -328,13 +329,13 @@ def walking(config: RowConfig, variant: Variant, part: Any, follows: bool) -> tu
 def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
     """The kernel of step 8, (x, gamma, beta, eps, out), with a row a block at a time.
 
-    `variant` is of `split_variant`. Warps exchange means and squares in one of two sets, in turn,
-    so that one barrier a row is enough. Sums are of differences from the row's first number of a
-    thread. Launch with ``config.threads`` threads, `dynamic_shared` bytes and any number of blocks.
+    `variant` is of `split_variant`. Warps exchange means and squares double buffered, so that one
+    barrier a row is enough. Sums are of differences from the row's first element of a thread.
+    Launch with ``config.threads`` threads, `dynamic_shared` bytes and any number of blocks.
     """
     # with streaming loads of what is in registers, rows took 1 to 8% longer on an H200
-    part = pieces(config, variant, again=True)
-    bring, added, squared, of_warp = part.bring, part.added, part.squared, part.of_warp
+    part = row_functions(config, variant, again=True)
+    load_chunk, added, squared, of_warp = part.load_chunk, part.added, part.squared, part.of_warp
     body_in, before_in, factors_from, edge_column, fetch_edge, finish_edge = edges(variant)
     sums, near_factors, finish = walking(config, variant, part, True)
     finish_last = walking(config, variant, part, False)[-1]
@@ -347,7 +348,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
 
     @cuda.jit(device=True)
     def weight_of(warp, body, columns):
-        """Numbers of a row that a warp has."""
+        """Elements of a row that a warp has."""
         rest = max(int32(body - held), int32(0))
         whole = rest // int32(across)
         left = rest - whole * int32(across) - warp * int32(WARP * wide)
@@ -379,7 +380,7 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
                 fetch_edge(rest, own, x, row, edge_column(thread, before, body), gamma, beta)
             for start in range(first, length, across):
                 copy4_async(rest, start, x, (row, start + held + before))
-            bring(x, row, before, int32(body + before), thread, values)
+            load_chunk(x, row, before, int32(body + before), thread, values)
         if lane == 0:
             warp_counts[warp] = weight_of(warp, body, columns)
         cuda.syncthreads()

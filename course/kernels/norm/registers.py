@@ -6,9 +6,9 @@ Step 7 is the same with several short rows in a block: the threads of a row are 
 need shuffles alone. Step 9 is for rows of any length: moments of a chunk after the other, then the
 row is read a second time, while some of it may still be in L2.
 
-Which numbers a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
+Which elements a thread has: columns ``(part * row_threads + thread) * wide`` and the ``wide - 1``
 after it, for each part. Parts that a row surely fills are compiled without a guard. In others, what
-is beyond the row's end is the last numbers once more, left out of the sums: no load stands behind a
+is beyond the row's end is the last elements once more, left out of the sums: no load is behind a
 branch. Columns are counted in 64 bits, so that the parts' addresses are one register and constants.
 
 An activation may follow before the result is written: fused, it costs no memory traffic.
@@ -50,20 +50,20 @@ def power_above(number: int) -> int:
 
 #: Threads of a row from which a kernel is chosen, so that few are compiled.
 ROW_THREADS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-#: Numbers a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
-#: are of one number, what leaves the fewest threads idle.
+#: Elements a thread: of aligned rows the fewest that reach the row's end; of others, whose accesses
+#: are of one element, what leaves the fewest threads idle.
 ELEMENTS = {True: (8, 16, 24, 32), False: (12, 16)}
-#: More threads of a row whose accesses are of one number: 352 x 12 hold one of 4,099.
+#: More threads of a row whose accesses are of one element: 352 x 12 hold one of 4,099.
 UNALIGNED_THREADS = (*ROW_THREADS, 352)
 FEW_THREADS = 512  # of a row, if they hold it: several blocks a multiprocessor
-FEW_REGISTERS = 32  # with 8 numbers a thread: all 2,048 threads fit a multiprocessor
-UNALIGNED_REGISTERS = 64  # room for an address each
+FEW_REGISTERS = 32  # with 8 elements a thread: all 2,048 threads fit a multiprocessor
+UNALIGNED_REGISTERS = 64  # each element takes an address
 SHORT_THREADS = 128  # of a block with several rows
-#: Numbers a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
+#: Elements a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
 SHORT_ELEMENTS = (8, 12, 16, 24, 32)
-SHORT = 384  # columns up to which "auto" puts several rows into a block
+SHORT = 384  # columns up to which "auto" has several rows a block
 #: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
-#: H200, 2^26 numbers: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
+#: H200, 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
 #: 3,961 -> 3,875, where fewer blocks share a multiprocessor.
 IN_L2 = 12_288
 LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
@@ -120,18 +120,18 @@ def short_config(columns: int) -> RowConfig:
 # --- the kernels ----------------------------------------------------------------------------------
 
 
-def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNamespace:
-    """Device functions of one thread's numbers, for a config and a variant.
+def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNamespace:
+    """Device functions of one thread's elements, for a config and a variant.
 
-    `take`, `put`: ``wide`` numbers at an index, to and from ``values[n:]``; `take_row`: of a row.
-    `bring`: all numbers of a chunk. `how_many`: those that are in the row; `of_warp`: a whole
-    warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a number.
-    `factors_at`: ``wide`` numbers of gamma and then of beta, from a column on. `result`: normalise
-    ``wide`` numbers with them. `finish`: normalise all numbers, and write them. `take_row`, `bring`
-    and `finish` say that no cache need keep a row, unless it is read `again`, or
-    `Variant.keep_in_l2`.
+    `load_at`, `store_at`: ``wide`` elements at an index, to and from ``values[n:]``; `load_row`: of
+    a row. `load_chunk`: all elements of a chunk. `how_many`: those that are in the row; `of_warp`:
+    a whole warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a
+    number. `factors_at`: ``wide`` elements of gamma and then of beta, from a column on. `result`:
+    normalise ``wide`` elements with them. `finish`: normalise all elements, and store them.
+    `load_row`, `load_chunk` and `finish` have cache hints that no cache need keep a row, unless it
+    is read `again`, or `Variant.keep_in_l2`.
     """
-    row_threads, full = config.row_threads, variant.unguarded
+    row_threads, unguarded = config.row_threads, variant.unguarded
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
     parts = config.elements // wide
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
@@ -146,58 +146,58 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
 
     if wide == 4:
 
-        def taking(load_wide):
+        def make_load(load_wide):
             @cuda.jit(device=True)
-            def take(array, index, values, n):
+            def load_at(array, index, values, n):
                 a, b, c, d = load_wide(array, index)
                 values[n], values[n + 1] = float32(a), float32(b)
                 values[n + 2], values[n + 3] = float32(c), float32(d)
 
-            return take
+            return load_at
 
-        take, take_row = taking(four), taking(read_four)
+        load_at, load_row = make_load(four), make_load(read_four)
 
         @cuda.jit(device=True)
-        def put(array, index, values, n):
+        def store_at(array, index, values, n):
             a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
             write_four(array, index, (kind(a), kind(b), kind(c), kind(d)))
 
     else:
 
-        def taking(load_one):
+        def make_load(load_one):
             @cuda.jit(device=True)
-            def take(array, index, values, n):
+            def load_at(array, index, values, n):
                 values[n] = float32(load_one(array, index))
 
-            return take
+            return load_at
 
-        take, take_row = taking(one), taking(read_one)
+        load_at, load_row = make_load(one), make_load(read_one)
 
         @cuda.jit(device=True)
-        def put(array, index, values, n):
+        def store_at(array, index, values, n):
             write_one(array, index, kind(values[n]))
 
     @cuda.jit(device=True)
-    def bring(x, row, start, columns, thread, values):
+    def load_chunk(x, row, start, columns, thread, values):
         first = int64(start) + int64(thread) * wide
         for part in range(parts):
             column = first + part * row_threads * wide
-            near = column if part < full else min(column, int64(columns - wide))
-            take_row(x, (row, near), values, part * wide)
+            clamped = column if part < unguarded else min(column, int64(columns - wide))
+            load_row(x, (row, clamped), values, part * wide)
 
     @cuda.jit(device=True)
     def how_many(start, columns, thread):
         first = int64(start) + int64(thread) * wide
         found = int32(0)
         for part in range(parts):
-            if part < full or first + part * row_threads * wide < columns:
+            if part < unguarded or first + part * row_threads * wide < columns:
                 found += int32(wide)
         return float32(found)
 
     @cuda.jit(device=True)
     def of_warp(warp, columns):
-        found = int32(full * WARP * wide)
-        for part in range(full, parts):
+        found = int32(unguarded * WARP * wide)
+        for part in range(unguarded, parts):
             start = int32((part * row_threads + warp * WARP) * wide)
             found += max(int32(0), min(int32(columns - start), int32(WARP * wide)))
         return float32(found)
@@ -210,7 +210,7 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
             some = float32(0)
             for e in range(wide):
                 some += values[part * wide + e]
-            here = part < full or first + part * row_threads * wide < columns
+            here = part < unguarded or first + part * row_threads * wide < columns
             result += some if here else float32(0)
         return result
 
@@ -223,16 +223,16 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
             for e in range(wide):
                 difference = values[part * wide + e] - mean
                 some += difference * difference
-            here = part < full or first + part * row_threads * wide < columns
+            here = part < unguarded or first + part * row_threads * wide < columns
             result += some if here else float32(0)
         return result
 
     @cuda.jit(device=True)
     def factors_at(gamma, beta, column, factors, n):
         if has_gamma:
-            take(gamma, column, factors, n)
+            load_at(gamma, column, factors, n)
         if has_beta:
-            take(beta, column, factors, n + wide)
+            load_at(beta, column, factors, n + wide)
 
     @cuda.jit(device=True)
     def result(values, n, mean, scale, factors, m):
@@ -253,15 +253,16 @@ def pieces(config: RowConfig, variant: Variant, again: bool = False) -> SimpleNa
         first = int64(start) + int64(thread) * wide
         for part in range(parts):
             column, n = first + part * row_threads * wide, part * wide
-            near = column if part < full else min(column, int64(columns - wide))
-            factors_at(gamma, beta, near, factors, 0)
+            clamped = column if part < unguarded else min(column, int64(columns - wide))
+            factors_at(gamma, beta, clamped, factors, 0)
             result(values, n, mean, scale, factors, 0)
-            if wanted and (part < full or column < columns):
-                put(out, (row, column), values, n)
+            if wanted and (part < unguarded or column < columns):
+                store_at(out, (row, column), values, n)
 
     return SimpleNamespace(
-        take=take, take_row=take_row, put=put, bring=bring, how_many=how_many, of_warp=of_warp,
-        added=added, squared=squared, factors_at=factors_at, result=result, finish=finish,
+        load_at=load_at, load_row=load_row, store_at=store_at, load_chunk=load_chunk,
+        how_many=how_many, of_warp=of_warp, added=added, squared=squared, factors_at=factors_at,
+        result=result, finish=finish,
     )  # fmt: skip
 
 
@@ -271,8 +272,8 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
 
     Rows are at most `config.longest` long. Launch with ``config.threads`` threads.
     """
-    part = pieces(config, variant)
-    bring, added, squared, finish = part.bring, part.added, part.squared, part.finish
+    part = row_functions(config, variant)
+    load_chunk, added, squared, finish = part.load_chunk, part.added, part.squared, part.finish
     of_warp = part.of_warp
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
     warps = row_threads // WARP
@@ -290,7 +291,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
             wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
             columns = int32(x.shape[1])
             row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
-            bring(x, row, 0, columns, thread, values)
+            load_chunk(x, row, 0, columns, thread, values)
             mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
             variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
             scale = float32(1) / math.sqrt(variance + eps)
@@ -307,7 +308,7 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         warp, lane = thread // int32(WARP), thread % int32(WARP)
         columns = int32(x.shape[1])
-        bring(x, row, 0, columns, thread, values)
+        load_chunk(x, row, 0, columns, thread, values)
         count = max(of_warp(warp, columns), float32(1))
         mean = add_lanes(added(values, 0, columns, thread)) / count
         square = add_lanes(squared(values, 0, columns, thread, mean))
@@ -332,10 +333,10 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
 def long_rows(config: RowConfig, variant: Variant) -> Callable:
     """The kernel of step 9, (x, gamma, beta, eps, out): a block a row of any length.
 
-    Chunks of `config.longest` numbers; each thread merges its part of a chunk into its moments.
+    Chunks of `config.longest` elements; each thread merges its part of a chunk into its moments.
     """
-    part = pieces(config, variant, again=True)
-    bring, how_many, finish = part.bring, part.how_many, part.finish
+    part = row_functions(config, variant, again=True)
+    load_chunk, how_many, finish = part.load_chunk, part.how_many, part.finish
     added, squared = part.added, part.squared
     elements, chunk, warps = config.elements, config.longest, config.row_threads // WARP
 
@@ -350,7 +351,7 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
         columns = int32(x.shape[1])
         count, mean, square = float32(0), float32(0), float32(0)
         for start in range(0, columns, chunk):
-            bring(x, row, start, columns, thread, values)
+            load_chunk(x, row, start, columns, thread, values)
             found = how_many(start, columns, thread)
             middle = added(values, start, columns, thread) / max(found, float32(1))
             spread = squared(values, start, columns, thread, middle)
@@ -365,7 +366,7 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
         count, mean, square = merged_in_warp(count, means[other], square)
         scale = float32(1) / math.sqrt(square / count + eps)
         for start in range(0, columns, chunk):
-            bring(x, row, start, columns, thread, values)
+            load_chunk(x, row, start, columns, thread, values)
             finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, True)
 
     return layer_norm_long

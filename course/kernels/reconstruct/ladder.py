@@ -25,7 +25,7 @@ from course.backend import cuda, gpu
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import WIDE, Array, are_aligned, whole
+from course.kernels.arrays import VECTOR, Array, are_aligned, whole
 from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import (
     register_tiles,
@@ -208,7 +208,7 @@ def instead(step: TileStep, other: TileStep, when: Callable[[ImageProblem], bool
 
 def factors_are_aligned(u: Array, vt: Array, out: Array) -> bool:
     """Whether rows of these device arrays can be accessed 16 bytes at a time."""
-    whole = vt.shape[-1] % WIDE == 0 and out.shape[-1] % WIDE == 0
+    whole = vt.shape[-1] % VECTOR == 0 and out.shape[-1] % VECTOR == 0
     return whole and are_aligned(u, vt, out)
 
 
@@ -234,7 +234,7 @@ def _warpgroups(p, u, s, vt, out, k):
         workspace((2 * depth, wide), np.float16),
     )
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
-    whole = u.shape[1] % WIDE == 0 and vt.shape[1] % WIDE == 0 and are_aligned(u, vt)
+    whole = u.shape[1] % VECTOR == 0 and vt.shape[1] % VECTOR == 0 and are_aligned(u, vt)
     parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)
     blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)

@@ -1,12 +1,12 @@
 """Rebuild an image from its SVD, step 11: Hopper's tensor cores, fed by TMA.
 
-The same three products of halves as step 10, by warpgroups (`warpsim.ptx.wgmma`): after every
+The same three products of float16 as step 10, by warpgroups (`warpsim.ptx.wgmma`): after every
 64 values of i the sum is taken out and added to a float32 sum. While one warpgroup adds, the tensor
 cores multiply for the other.
 
-Factors are split once, but stay matrices: TMA brings tiles, zeros beyond the edge. The upper halves
+Factors are split once, but stay matrices: TMA loads tiles, zeros beyond the edge. The upper parts
 of u, (rows, depth), lie above the lower ones; those of s vt, (depth, columns), likewise. A block
-keeps a ring of slots, each with one tile of both factors:
+has a ring of slots, each with one tile of both factors:
 
     slot 0: lower u, upper vt    slot 1: upper u, lower vt    slot 2: the next 64 values of i ...
 
@@ -47,7 +47,7 @@ from warpsim.ptx import (
 WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS
 CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
-CONSUMERS = 2  # warpgroups that multiply, 64 rows of results each
+CONSUMERS = 2  # warpgroups, 64 rows of results each
 ROWS = 64 * CONSUMERS
 
 
@@ -78,7 +78,7 @@ def splitter(aligned: bool) -> Callable:
 
     Mapping: a block has 32 columns of vt; the blocks behind them 16 rows of u, a warp each.
     Memory: factors are read twice, for the largest and to be split; 16 bytes at once if `aligned`,
-    rows of whole fours. Two reads are under way before what they bring is written.
+    rows of whole fours. Two reads are in flight before what they give is stored.
     """
     SIDE = THREADS // 8  # rows of vt side by side
 
@@ -101,20 +101,20 @@ def splitter(aligned: bool) -> Callable:
         return max(largest, max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3]))))
 
     @cuda.jit(device=True)
-    def put(halves, row, lower, column, x, a, b, c, d):
-        """Write the upper halves of four numbers times powers, and the lower ones further below."""
+    def store_parts(parts, row, lower, column, x, a, b, c, d):
+        """Store the upper parts of four elements times powers, and the lower ones further below."""
         e, f, g, h = x[0] * a, x[1] * b, x[2] * c, x[3] * d
         upper = float16(e), float16(f), float16(g), float16(h)
-        store4(halves, (row, column), upper)
+        store4(parts, (row, column), upper)
         e, f = e - float32(upper[0]), f - float32(upper[1])
         g, h = g - float32(upper[2]), h - float32(upper[3])
         below = float16(e), float16(f), float16(g), float16(h)
-        store4(halves, (int32(row + lower), column), below)
+        store4(parts, (int32(row + lower), column), below)
 
     @cuda.jit(device=True)
-    def split_row(u, row, k, halves, scale):
+    def split_row(u, row, k, parts, scale):
         lane = int32(cuda.threadIdx.x) & int32(31)
-        depth = int32(halves.shape[1])
+        depth = int32(parts.shape[1])
         largest = float32(0)
         for i in range(int32(4 * lane), k, 128):
             largest = larger(largest, four(u, row, int32(i), k))
@@ -126,9 +126,9 @@ def splitter(aligned: bool) -> Callable:
         lower = int32(u.shape[0])
         for i in range(int32(4 * lane), depth, 256):
             x, y = four(u, row, int32(i), k), four(u, row, int32(i + 128), k)
-            put(halves, row, lower, int32(i), x, power, power, power, power)
+            store_parts(parts, row, lower, int32(i), x, power, power, power, power)
             if i + 128 < depth:
-                put(halves, row, lower, int32(i + 128), y, power, power, power, power)
+                store_parts(parts, row, lower, int32(i + 128), y, power, power, power, power)
 
     @cuda.jit(device=True)
     def four_of_vt(s, vt, i, column, k):
@@ -140,14 +140,14 @@ def splitter(aligned: bool) -> Callable:
         return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
 
     @cuda.jit(device=True)
-    def split_columns(s, vt, first, k, halves, scale):
+    def split_columns(s, vt, first, k, parts, scale):
         """Eight threads have 32 columns, four each; 64 rows lie side by side."""
         found = cuda.shared.array((WARPS, CUT), float32)
         powers = cuda.shared.array(CUT, float32)
         t = int32(cuda.threadIdx.x)
         warp, lane = t >> 5, t & int32(31)
         mine = int32(4 * (t & 7))
-        column, depth = int32(first + mine), int32(halves.shape[0] >> 1)
+        column, depth = int32(first + mine), int32(parts.shape[0] >> 1)
         a, b, c, d = float32(0), float32(0), float32(0), float32(0)
         for i in range(t >> 3, k, SIDE):
             x = four_of_vt(s, vt, int32(i), column, k)
@@ -167,17 +167,17 @@ def splitter(aligned: bool) -> Callable:
             for other in range(1, WARPS):
                 largest = max(largest, found[other, lane])
             powers[lane] = power_near(largest)
-            if first + lane < halves.shape[1]:
+            if first + lane < parts.shape[1]:
                 scale[first + lane] = float32(1) / powers[lane]
         cuda.syncthreads()
-        if column < halves.shape[1]:
+        if column < parts.shape[1]:
             a, b, c, d = powers[mine], powers[mine + 1], powers[mine + 2], powers[mine + 3]
             for i in range(t >> 3, depth, 2 * SIDE):
                 x = four_of_vt(s, vt, int32(i), column, k)
                 y = four_of_vt(s, vt, int32(i + SIDE), column, k)
-                put(halves, int32(i), depth, column, x, a, b, c, d)
+                store_parts(parts, int32(i), depth, column, x, a, b, c, d)
                 if i + SIDE < depth:
-                    put(halves, int32(i + SIDE), depth, column, y, a, b, c, d)
+                    store_parts(parts, int32(i + SIDE), depth, column, y, a, b, c, d)
 
     @cuda.jit(launch_bounds=(THREADS, 2))
     def split_factors(u, s, vt, k, of_u, of_vt, scale_u, scale_vt):
@@ -257,7 +257,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
         down = quotient(int32(rows + ROWS - 1), int32(ROWS))
         across = quotient(int32(int32(out.shape[1]) + COLUMNS - 1), int32(COLUMNS))
         slot, phase = int32(0), int32(0)
-        if group == 0:  # the warpgroup that copies, one thread of it
+        if group == 0:  # the producer warpgroup, one thread of it
             setmaxnreg_dec(40)
             if t == 0:
                 for number in range(
@@ -277,7 +277,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                                 place = (int32(i + half * depth), int32(column + 64 * p))
                                 tma_load(tiles, int32(at + BOX * p), vt, place, full, slot)
                             slot, phase = advance(slot, phase)
-        else:  # the warpgroups that multiply
+        else:  # the consumers
             setmaxnreg_inc(232)
             part = cuda.local.array(SUMS, float32)
             total = cuda.local.array(SUMS, float32)

@@ -16,7 +16,7 @@ from numba import float32, int32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, matrix
+from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, matrix
 from course.kernels.softmax.forward import (
     ZERO,
     RowProblem,
@@ -97,8 +97,8 @@ def backward_in_registers(
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_backward_registers(dy, y, dx):
-        gradients = cuda.local.array((accesses, WIDE), element)
-        results = cuda.local.array((accesses, WIDE), element)
+        gradients = cuda.local.array((accesses, VECTOR), element)
+        results = cuda.local.array((accesses, VECTOR), element)
         t, columns = int32(cuda.threadIdx.x), int32(y.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
         clamped = min(row, int32(y.shape[0] - 1))
@@ -106,7 +106,7 @@ def backward_in_registers(
         load_row(y, clamped, t, results)
         total = ZERO
         for n in range(accesses):
-            for e in range(WIDE):
+            for e in range(VECTOR):
                 product = float32(gradients[n, e]) * float32(results[n, e])
                 total += product if inside(n, e, t, columns) else ZERO
         total = sum_of(total)
@@ -115,7 +115,7 @@ def backward_in_registers(
         if row >= y.shape[0]:
             return
         for n in range(accesses):
-            for e in range(WIDE):
+            for e in range(VECTOR):
                 g = float32(gradients[n, e]) - total
                 gradients[n, e] = element(float32(results[n, e]) * g)
         store_row(dx, row, t, gradients)

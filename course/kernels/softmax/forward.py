@@ -25,7 +25,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import NUMBA_TYPES, WIDE, Array, alike, matrix, rows_are_aligned
+from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, matrix, rows_are_aligned
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP, lanes_sum
 from warpsim.ptx import (
@@ -166,12 +166,12 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
     def four_of(x, row, part, t, columns):
         """Four elements of a row, minus infinity beyond its end."""
         if aligned:
-            column = (part * threads + t) * WIDE
-            a, b, c, d = load4(x, (row, min(column, columns - WIDE)))
+            column = (part * threads + t) * VECTOR
+            a, b, c, d = load4(x, (row, min(column, columns - VECTOR)))
             if column >= columns:
                 return MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY
             return float32(a), float32(b), float32(c), float32(d)
-        column, last = part * WIDE * threads + t, columns - 1
+        column, last = part * VECTOR * threads + t, columns - 1
         a, b = x[row, min(column, last)], x[row, min(column + threads, last)]
         c, d = x[row, min(column + 2 * threads, last)], x[row, min(column + 3 * threads, last)]
         return (
@@ -184,7 +184,7 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
     @cuda.jit(max_registers=most_registers(threads))
     def softmax_online(x, out):
         row, t, columns = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(x.shape[1])
-        parts = (columns + (WIDE * threads - 1)) // (WIDE * threads)
+        parts = (columns + (VECTOR * threads - 1)) // (VECTOR * threads)
         largest, total = LOWEST, ZERO
         for part in range(parts):
             a, b, c, d = four_of(x, row, int32(part), t, columns)
@@ -203,12 +203,12 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
             a, b = power(a, largest) * scale, power(b, largest) * scale
             c, d = power(c, largest) * scale, power(d, largest) * scale
             if aligned:
-                column = (int32(part) * threads + t) * WIDE
+                column = (int32(part) * threads + t) * VECTOR
                 if column < columns:
                     four = element(a), element(b), element(c), element(d)
                     store4(out, (row, column), four)
             else:
-                column = int32(part) * WIDE * threads + t
+                column = int32(part) * VECTOR * threads + t
                 if column < columns:
                     out[row, column] = a
                 if column + threads < columns:
@@ -245,8 +245,8 @@ class SoftmaxConfig:
     def unguarded(self, columns: int, aligned: bool) -> int:
         """Loads of a thread that are inside a row of this length for every thread."""
         if aligned:
-            return min(columns // (self.row_threads * WIDE), self.accesses)
-        return min(columns // self.row_threads, self.accesses * WIDE)
+            return min(columns // (self.row_threads * VECTOR), self.accesses)
+        return min(columns // self.row_threads, self.accesses * VECTOR)
 
 
 #: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
@@ -265,9 +265,9 @@ def most_accesses(dtype: str, aligned: bool) -> int:
 def config_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxConfig:
     """The config for rows of so many elements, `most` accesses a thread where there are threads."""
     row_threads = FEWEST_THREADS
-    while row_threads < MOST_THREADS and row_threads * most * WIDE < columns:
+    while row_threads < MOST_THREADS and row_threads * most * VECTOR < columns:
         row_threads *= 2
-    accesses = max(1, ceil_div(columns, row_threads * WIDE))
+    accesses = max(1, ceil_div(columns, row_threads * VECTOR))
     return SoftmaxConfig(row_threads, max(1, BLOCK // row_threads), accesses)
 
 
@@ -289,23 +289,23 @@ def part_of_row(
     def inside(n, e, t, columns):
         """Whether element e of access n is in the row."""
         if aligned:
-            return n < unguarded or int64(t) * WIDE + n * row_threads * WIDE < columns
-        return n * WIDE + e < unguarded or int64(t) + (n * WIDE + e) * row_threads < columns
+            return n < unguarded or int64(t) * VECTOR + n * row_threads * VECTOR < columns
+        return n * VECTOR + e < unguarded or int64(t) + (n * VECTOR + e) * row_threads < columns
 
     if aligned:
 
         @cuda.jit(device=True)
         def load_row(x, row, t, values):
             for n in range(accesses):
-                column = int64(t) * WIDE + n * row_threads * WIDE
-                clamped = column if n < unguarded else min(column, int64(x.shape[1] - WIDE))
+                column = int64(t) * VECTOR + n * row_threads * VECTOR
+                clamped = column if n < unguarded else min(column, int64(x.shape[1] - VECTOR))
                 four = load4_streaming(x, (row, clamped))
                 values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
 
         @cuda.jit(device=True)
         def store_row(out, row, t, values):
             for n in range(accesses):
-                column = int64(t) * WIDE + n * row_threads * WIDE
+                column = int64(t) * VECTOR + n * row_threads * VECTOR
                 if n < unguarded or column < out.shape[1]:
                     four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
                     store4_streaming(out, (row, column), four)
@@ -315,17 +315,17 @@ def part_of_row(
         @cuda.jit(device=True)
         def load_row(x, row, t, values):
             for n in range(accesses):
-                for e in range(WIDE):
-                    column, last = int64(t) + (n * WIDE + e) * row_threads, int64(x.shape[1] - 1)
-                    clamped = column if n * WIDE + e < unguarded else min(column, last)
+                for e in range(VECTOR):
+                    column, last = int64(t) + (n * VECTOR + e) * row_threads, int64(x.shape[1] - 1)
+                    clamped = column if n * VECTOR + e < unguarded else min(column, last)
                     values[n, e] = load_streaming(x, (row, clamped))
 
         @cuda.jit(device=True)
         def store_row(out, row, t, values):
             for n in range(accesses):
-                for e in range(WIDE):
-                    column = int64(t) + (n * WIDE + e) * row_threads
-                    if n * WIDE + e < unguarded or column < out.shape[1]:
+                for e in range(VECTOR):
+                    column = int64(t) + (n * VECTOR + e) * row_threads
+                    if n * VECTOR + e < unguarded or column < out.shape[1]:
                         store_streaming(out, (row, column), values[n, e])
 
     return load_row, inside, store_row
@@ -353,20 +353,20 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
 
     @cuda.jit(max_registers=most_registers(row_threads * block_rows))
     def softmax_registers(x, out):
-        row_elements = cuda.local.array((accesses, WIDE), element)
-        values = cuda.local.array((accesses, WIDE), float32)
+        row_elements = cuda.local.array((accesses, VECTOR), element)
+        values = cuda.local.array((accesses, VECTOR), float32)
         t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
         load_row(x, min(row, int32(x.shape[0] - 1)), t, row_elements)
         largest, total = LOWEST, ZERO
         for n in range(accesses):
-            for e in range(WIDE):
+            for e in range(VECTOR):
                 value = float32(row_elements[n, e])
                 values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
                 largest = larger(largest, values[n, e])
         largest = largest_of(largest)
         for n in range(accesses):
-            for e in range(WIDE):
+            for e in range(VECTOR):
                 values[n, e] = power(values[n, e], largest)
                 total += values[n, e]
         total = sum_of(total)
@@ -377,7 +377,7 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
             scale = power(here, largest)
         scale /= total
         for n in range(accesses):
-            for e in range(WIDE):
+            for e in range(VECTOR):
                 row_elements[n, e] = element(values[n, e] * scale)
         if row < x.shape[0]:
             store_row(out, row, t, row_elements)

@@ -274,7 +274,7 @@ class Solver:
     def _refresh(self, stream: Stream) -> None:
         """k becomes orthonormal, w = k R': of the matrices that wait for it."""
         waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
-        multiply(self.k, self.k, self.low, turn_b=True, **waits)
+        multiply(self.k, self.k, self.low, transpose_b=True, **waits)
         multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
         copy = self._in_parts(scaling_sorting.copy_matrices, stream)
         copy(self.spare, self.k, self.state, np.int32(REFRESHES))
@@ -349,6 +349,6 @@ class Solver:
         complete = self._by_rows(scaling_sorting.complete_few, self.size)
         complete(target, self.missing, wanted, np.int32(self.rank))
         if self.wide:
-            multiply(self.spare, self.q1, vt, self.always, turn_a=True, turn_b=True)
+            multiply(self.spare, self.q1, vt, self.always, transpose_a=True, transpose_b=True)
         elif not self.square:
             multiply(self.q1, self.spare, u, self.always)

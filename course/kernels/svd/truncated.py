@@ -127,10 +127,10 @@ class RankSolver:
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
             self.of_rows.orthonormal(self.y, self.q, state, stream=stream)
-            multiply(self.a, self.q, self.z, state, turn_a=True, stream=stream)
+            multiply(self.a, self.q, self.z, state, transpose_a=True, stream=stream)
             self.of_columns.orthonormal(self.z, self.z, state, stream=stream)
             multiply(self.a, self.z, self.y, state, stream=stream)
         self.of_rows.orthonormal(self.y, self.q, state, stream=stream)
-        multiply(self.q, self.a, self.b, state, turn_a=True, stream=stream)
+        multiply(self.q, self.a, self.b, state, transpose_a=True, stream=stream)
         small.take(self.b, small.ones, stream)
         small.queue(stream)

@@ -29,8 +29,8 @@ from numba import float32
 
 from course.backend import cuda
 from course.dispatch.slots import workspace
+from course.kernels.activation import element_blocks, function_of, in_place
 from course.kernels.arrays import Array
-from course.kernels.gemm.gemv import activated, function_of, threads_for
 from course.kernels.reduce import larger
 from course.kernels.steps import STATIC_SHARED, Ladder, Launch, Step, ceil_div
 from warpsim.ptx import load, store
@@ -244,9 +244,9 @@ class LayerProblem(NamedTuple):
 def _naive(p, x, weight, bias, out, activation):
     between = workspace((len(x), len(weight), p.rows, p.columns), np.float32)
     return [
-        Launch(convolve_naive, *threads_for(between), (x, weight, bias, between)),
-        *activated(between, activation),
-        Launch(pool_naive, *threads_for(out), (between, out)),
+        Launch(convolve_naive, *element_blocks(between), (x, weight, bias, between)),
+        *in_place(between, activation),
+        Launch(pool_naive, *element_blocks(out), (between, out)),
     ]
 
 

@@ -30,9 +30,9 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
+from course.kernels.activation import function_of
 from course.kernels.arrays import Array, checked_float32, in_order
 from course.kernels.gemm.gemv import LADDER as LINEAR
-from course.kernels.gemm.gemv import function_of
 from course.kernels.steps import Ladder, Launch, Step, configured, require_choice
 from course_lessons.lesson13.digits.convolution import LADDER as CONVOLUTION
 from course_lessons.lesson13.digits.one_kernel import THREADS, packed, whole, whole_refusal

@@ -144,14 +144,14 @@ def lesson_cases() -> list[Case]:
              filled(np.zeros((45, 67), "u1"), numbers((45, 67), "u1"))),
     ]  # fmt: skip
     for rows, columns in ((64, 64), (45, 67)):
-        for kernel, turned, tiled in (
+        for kernel, transposed, tiled in (
             (transpose.copy, False, False),
             (transpose.transpose_read_coalesced, False, False),
             (transpose.transpose_write_coalesced, True, False),
             (transpose.transpose_tiled, False, True),
             (transpose.transpose_padded, False, True),
         ):
-            width, height = (rows, columns) if turned else (columns, rows)
+            width, height = (rows, columns) if transposed else (columns, rows)
             shape = (rows, columns) if kernel is transpose.copy else (columns, rows)
             grid = -(-width // 32), -(-height // (32 if tiled else 8))
             cases.append(Case(
@@ -317,7 +317,7 @@ def patterns(size: int) -> dict[str, np.ndarray]:
     }
     if size < 8:
         return found
-    # whether the halves of a warp go together depends on which neighbours touch the same element
+    # whether the half-warps go together depends on which neighbours touch the same element
     return found | {
         "crossed pairs": lane // 4 * 2 + lane % 2,
         "pairs in the first half": np.where(lane < 16, lane // 2, lane),

@@ -204,11 +204,11 @@ def middle_of_an_image(out, image):
         out[row, column] = image[row, column]
 
 
-def _turned(to_device):
+def _transposed(to_device):
     return to_device(zeros((40, 50))), to_device(numbers((50, 40))).T
 
 
-@CASES((7, 10), (8, 4), _turned)
+@CASES((7, 10), (8, 4), _transposed)
 @cuda.jit
 def transposed_view(out, image):
     column, row = cuda.grid(2)

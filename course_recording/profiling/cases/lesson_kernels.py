@@ -64,7 +64,7 @@ def add_images(out, a, b):
 
 @cuda.jit
 def rotate(out, image):
-    """Turn an image by a quarter: reads go down a column."""
+    """Rotate an image by a quarter: reads go down a column."""
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
         out[row, column] = image[image.shape[0] - 1 - column, row]
@@ -103,11 +103,11 @@ def histogram(counts, values):
 # ---------------------------------------------------------------------- lesson 04
 @cuda.jit
 def add_pieces(total, x):
-    """Each thread adds a piece of its own: neighbours read far apart."""
-    piece = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)
-    first = cuda.grid(1) * piece
+    """Each thread adds a chunk of its own: neighbours read far apart."""
+    chunk = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)
+    first = cuda.grid(1) * chunk
     mine = float32(0)
-    for i in range(first, min(first + piece, x.size)):
+    for i in range(first, min(first + chunk, x.size)):
         mine += x[i]
     cuda.atomic.add(total, 0, mine)
 

@@ -307,7 +307,7 @@ CASES(3, 64, zeros(160), numbers(160))(scaled_by(2.5, 3))
 @CASES(2, 64, zeros((100, 6), "i4"), shuffled(600, 37, 5).reshape(100, 6), scattered(6, 40, 2))
 @cuda.jit
 def sorted_rows(out, rows, where):
-    """Insertion into an array of the thread's own, which has room at places that are given."""
+    """Insertion into an array of the thread's own, at places that are given."""
     i = cuda.grid(1)
     if i >= out.shape[0]:
         return

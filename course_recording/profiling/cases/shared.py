@@ -28,7 +28,7 @@ def reversed_blocks(out, x):
 @CASES(4, 32, zeros(128, "i4"), numbers(128, "i4"))
 @cuda.jit
 def running_sums(out, x):
-    """Hillis and Steele, two buffers in turn."""
+    """Hillis and Steele, double buffered."""
     buffers = cuda.shared.array((2, 32), int32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     value = x[i]
@@ -80,7 +80,7 @@ def work_efficient_scan(out, x):
 @CASES(4, 64, zeros(4), numbers(250))
 @cuda.jit
 def block_sums(out, x):
-    """A tree that halves."""
+    """A tree: half of the threads add, then a quarter."""
     tile = cuda.shared.array(64, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
     tile[t] = x[i] if i < x.size else float32(0)
@@ -121,13 +121,13 @@ def bitonic_sort(out, x):
 @CASES(3, 31, zeros(93, "i2"), shuffled(93, 37, 1).astype("i2"))
 @cuda.jit
 def odd_even_sort(out, x):
-    """Neighbours in turn, an odd number of them."""
+    """Neighbours alternate, an odd number of them."""
     keys = cuda.shared.array(31, int16)
     i, t = cuda.grid(1), cuda.threadIdx.x
     keys[t] = x[i]
     cuda.syncthreads()
-    for turn in range(31):
-        if t % 2 == turn % 2 and t + 1 < 31:
+    for phase in range(31):
+        if t % 2 == phase % 2 and t + 1 < 31:
             left, right = keys[t], keys[t + 1]
             keys[t] = min(left, right)
             keys[t + 1] = max(left, right)

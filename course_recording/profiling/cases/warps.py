@@ -100,7 +100,7 @@ def largest_and_where(where, largest, x):
 @CASES(2, 32, zeros((2, 32)), numbers((2, 32)))
 @cuda.jit
 def turned_rows(out, x):
-    """Eight groups of four lanes, each turned by its number."""
+    """Eight groups of four lanes, each rotated by its number."""
     lane, row = cuda.laneid, cuda.blockIdx.x
     group = lane >> 2
     source = (group << 2) | ((lane + group) & 3)
@@ -112,22 +112,22 @@ def turned_rows(out, x):
 def until_all_are_small(out, x):
     """A loop that a warp leaves together."""
     i = cuda.grid(1)
-    value, turns = x[i], 0
+    value, steps = x[i], 0
     while cuda.any_sync(ALL, value > 3):
         value >>= 1
-        turns += 1
-    out[i] = turns
+        steps += 1
+    out[i] = steps
 
 
 @CASES(2, 96, zeros(192), numbers(192))
 @cuda.jit
 def exchange_within_warps(out, x):
     """Memory of a warp's own, ordered by syncwarp."""
-    room = cuda.shared.array((3, 32), float32)
+    tile = cuda.shared.array((3, 32), float32)
     i, lane, warp = cuda.grid(1), cuda.laneid, cuda.threadIdx.x >> 5
-    room[warp, lane] = x[i]
+    tile[warp, lane] = x[i]
     cuda.syncwarp()
-    out[i] = room[warp, (lane * 5 + 3) % 32]
+    out[i] = tile[warp, (lane * 5 + 3) % 32]
 
 
 @CASES(3, 128, zeros(3, "f8"), numbers(380, "f8"))

@@ -227,15 +227,19 @@ def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(m
 def test_the_doctor_says_how_the_course_came_and_how_more_of_it_comes(monkeypatch):
     probe = doctor()["course"]
     assert (probe.detail, probe.advice) == (f"{__version__}, in a clone", "")
-    assert installed.bring("cluster") == 'python -m pip install -e ".[cluster]"'
+    assert installed.install_command("cluster") == 'python -m pip install -e ".[cluster]"'
     monkeypatch.setattr(installed, "_ROOT", Path("/nowhere"))
     probe = doctor()["course"]
     assert probe.detail.endswith("installed by pip") and "course lessons FOLDER" in probe.advice
-    assert installed.bring("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
+    assert (
+        installed.install_command("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
+    )
     monkeypatch.setitem(sys.modules, "google.colab", None)
     probe = doctor()["course"]
     assert "first cell" in probe.detail and probe.advice == ""
-    assert installed.bring("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
+    assert (
+        installed.install_command("cluster") == 'python -m pip install "dask[distributed]>=2025.1"'
+    )
 
 
 def test_a_mac_is_told_that_it_cannot_have_the_compilers(monkeypatch):

@@ -146,7 +146,7 @@ def test_a_real_signal_waits_for_the_end_of_a_step(own, capsys, monkeypatch):
 
 def test_what_is_put_off_comes_afterwards():
     with pytest.raises(KeyboardInterrupt), stopping.stoppable():
-        with stopping.put_off():
+        with stopping.uninterrupted():
             threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
             time.sleep(0.05)
             ended = True

@@ -35,7 +35,7 @@ def test_time_grows_with_threads_and_statements_in_proportion_where_there_are_ma
 
 def test_growth_is_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "FOLDER", tmp_path)
-    monkeypatch.setattr(bench.kernels, "brought_along", dict)
+    monkeypatch.setattr(bench.kernels, "of_users", dict)
     rows = list(bench.growth(2, sides=(16, 32), statements=(1, 2), lines=(3,), idle=(2**20,)))
     head, kept = bench.read(bench.write(rows))
     assert head["host"] and head["numpy"] and head["numba"]
@@ -66,7 +66,7 @@ def test_launches_are_timed_in_another_process_and_by_turns(capsys):
 
 def test_every_launch_has_a_name_of_its_own_and_runs_right():
     assert len(bench.launches()) == 20
-    sorts = bench.kernels.brought_along()["bitonic sort"]
+    sorts = bench.kernels.of_users()["bitonic sort"]
     (x,) = sorts.make()
     sorts.kernel[sorts.grid, sorts.block](x)
     blocks = x.reshape(-1, 1024)

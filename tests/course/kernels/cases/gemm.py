@@ -46,9 +46,9 @@ def _draw(rng, size):
 
 
 def _right(arrays, layout, activation=""):
-    turn_a, turn_b = half.LAYOUTS[layout]
-    a = arrays["a"].T if turn_a else arrays["a"]
-    b = arrays["b"].T if turn_b else arrays["b"]
+    transpose_a, transpose_b = half.LAYOUTS[layout]
+    a = arrays["a"].T if transpose_a else arrays["a"]
+    b = arrays["b"].T if transpose_b else arrays["b"]
     x, sums = a @ b + arrays.get("bias", 0), np.abs(a) @ np.abs(b)
     active = activations.exact(activation, x)[0] if activation else x
     y = active + arrays.get("residual", 0)

@@ -14,6 +14,6 @@ def given(rows, columns, depth, layout, seed=3):
 
 
 def right(a, b, layout):
-    turn_a, turn_b = LAYOUTS[layout]
+    transpose_a, transpose_b = LAYOUTS[layout]
     a, b = a.astype(float), b.astype(float)
-    return (a.T if turn_a else a) @ (b.T if turn_b else b)
+    return (a.T if transpose_a else a) @ (b.T if transpose_b else b)

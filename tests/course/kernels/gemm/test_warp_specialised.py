@@ -42,7 +42,7 @@ def remarks(kernel, kinds, target):
 @pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.ROLES)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
     kernel = warp_specialised.gemm(layout, element, shape, *epilogue)
-    kinds = cases.of_roles(shape, layout, element)
+    kinds = cases.of_warp_specialised(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
@@ -52,7 +52,7 @@ def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, elemen
 @needs_hopper
 def test_blocks_that_share_a_tile_have_their_sums_in_registers():
     kernel = split_k.gemm("nt", "bfloat16", cases.SPLIT, 2, "gelu", True)
-    kinds = cases.of_roles(cases.SPLIT, "nt", "bfloat16", 16)[:-1]
+    kinds = cases.of_warp_specialised(cases.SPLIT, "nt", "bfloat16", 16)[:-1]
     facts = compiled(kernel, kinds, "sm_90a")
     assert not facts.spills + facts.local_bytes and "call" not in facts.ptx
     assert not remarks(kernel, kinds, "sm_90a")

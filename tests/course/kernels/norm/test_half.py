@@ -9,7 +9,7 @@ from course.dispatch.slots import name_of
 from course.kernels.arrays import as_words
 from course.kernels.norm import Variant
 from course.kernels.norm.half import (
-    HALVES,
+    STEPS,
     eights_refusal,
     elements_sweep,
     in_registers,
@@ -54,11 +54,11 @@ def launched(launch, arrays, element, words=False):
 
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("columns", [768, 200])
-@pytest.mark.parametrize("step", HALVES)
+@pytest.mark.parametrize("step", STEPS)
 def test_every_step_is_float64s_rounded_once(step, columns, element):
     arrays = given(5, columns, element, shift=50.0)
     out, report = launched(
-        HALVES[step](5, columns, Variant(element)), arrays, element, step == "wide"
+        STEPS[step](5, columns, Variant(element)), arrays, element, step == "wide"
     )
     assert not ERRORS & {finding.kind for finding in report.findings}
     assert_right(out, arrays)
@@ -75,8 +75,8 @@ def test_every_shape_of_a_sweep_is_right(sweep):
 def test_later_steps_make_fewer_requests():
     arrays = given(8, 768, "float16")
     requests = {}
-    for step in HALVES:
-        launch = HALVES[step](8, 768, Variant("float16"))
+    for step in STEPS:
+        launch = STEPS[step](8, 768, Variant("float16"))
         _, report = launched(launch, arrays, "float16", step == "wide")
         requests[step] = report.total("global", "load").requests
     assert requests["tree"] > requests["pairs"] >= requests["block"] > requests["registers"]
@@ -98,15 +98,15 @@ def test_where_eight_elements_cannot_be_accessed_at_once(element):
 def test_sums_that_float16_cannot_hold():
     arrays = given(4, 768, "float16", shift=60.0)
     assert np.isinf(np.square(arrays[0]).sum(1, dtype=np.float16)).all()
-    out, _ = launched(HALVES["wide"](4, 768, Variant("float16")), arrays, "float16", True)
+    out, _ = launched(STEPS["wide"](4, 768, Variant("float16")), arrays, "float16", True)
     assert_right(out, arrays)
 
 
 @needs_compiler
 @pytest.mark.parametrize("element", TYPES)
-@pytest.mark.parametrize("step", HALVES)
+@pytest.mark.parametrize("step", STEPS)
 def test_steps_of_layer_norm_have_no_spills_and_the_width_they_say(step, element):
-    kernel = HALVES[step](197, 768, Variant(element)).kernel
+    kernel = STEPS[step](197, 768, Variant(element)).kernel
     facts = compiled(kernel, cases.of_norm(step, element), "sm_80")
     assert not facts.spills + facts.local_bytes and not facts.float64_lines
     assert facts.registers <= 64

@@ -49,7 +49,7 @@ def test_registers_reads_whole_rows_in_whole_sectors(rng):
 def test_every_length_has_a_config_that_holds_it():
     for columns in range(1, forward.LONGEST[True] + 1):
         config = forward.config_for(columns)
-        assert columns <= config.row_threads * config.accesses * forward.WIDE
+        assert columns <= config.row_threads * config.accesses * forward.VECTOR
         assert config.row_threads * config.rows % 32 == 0
         assert config.row_threads * config.rows <= 1024
 

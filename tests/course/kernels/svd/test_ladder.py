@@ -285,17 +285,17 @@ def test_reflections_are_a_qr_decomposition(rng, shape):
     assert np.abs(q.swapaxes(1, 2) @ q - np.eye(shape[2])).max() <= ORTHOGONAL
 
 
-@pytest.mark.parametrize("turn_a", [False, True])
-@pytest.mark.parametrize("turn_b", [False, True])
-def test_products_of_transposes(rng, turn_a, turn_b):
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_products_of_transposes(rng, transpose_a, transpose_b):
     a, b, c = normal(rng, 3, 70, 33), normal(rng, 3, 33, 50), normal(rng, 3, 70, 50)
     expected = 2 * a @ b - 0.5 * c
     state = cuda.to_device(np.int32([1, 0, 1]))
     out = cuda.to_device(np.full(c.shape, np.nan, np.float32))
-    given = [x.swapaxes(1, 2) if turn else x for x, turn in ((a, turn_a), (b, turn_b))]
+    given = [x.swapaxes(1, 2) if turn else x for x, turn in ((a, transpose_a), (b, transpose_b))]
     there = [cuda.to_device(np.ascontiguousarray(x)) for x in given]
-    multiply(*there, out, state, 1, turn_a=turn_a, turn_b=turn_b, alpha=2, beta=-0.5,
-             c=cuda.to_device(c))  # fmt: skip
+    which = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    multiply(*there, out, state, 1, **which, alpha=2, beta=-0.5, c=cuda.to_device(c))
     found = out.copy_to_host()
     np.testing.assert_allclose(found[::2], expected[::2], atol=3e-5)
     assert np.isnan(found[1]).all()
