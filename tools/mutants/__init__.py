@@ -1,10 +1,9 @@
 """Mutants of every exercise's own solution, which must fail, and rewrites of it, which must pass.
 
-    python -m tools.mutants                          all exercises: a row each, status 1 for a hole
-    python -m tools.mutants 4 tile-order --show      one lesson, one exercise; what survived, as text
+    python -m tools.mutants                      all exercises: a row each, status 1 for a hole
+    python -m tools.mutants 4 tile-order --show  a lesson, an exercise; what survived, as text
     python -m tools.mutants 4 --kinds guard barrier --most 12
 
-`subjects.py` has the solution as a text that is edited, `values.py`, `kernels.py`, `wholes.py` and
-`rewrites.py` what is done to it, `judging.py` what becomes of it, `naming.py` whether a verdict names
-its cause.
+`subjects.py` has the solution as a text that is edited; `values.py`, `kernels.py`, `wholes.py` and
+`rewrites.py` what is done to it; `judging.py` what becomes of it.
 """

@@ -62,8 +62,8 @@ def made(name: str, operators: dict[str, Operator]) -> list[Answer]:
     for kind, operator in operators.items():
         if operator in kernels.OPERATORS.values() and kind != "library" and not of.is_kernel:
             continue
-        for edited in operator(of):
-            answer = of.answer(kind, edited)
+        for change in operator(of):
+            answer = of.answer(kind, change)
             if answer is not None:
                 found.setdefault(answer.text, answer)
     return [*found.values()]

@@ -5,34 +5,35 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from ast import unparse
 from collections.abc import Iterator
 
-from tools.mutants.subjects import Edited, Subject, text_of
+from tools.mutants.subjects import Change, Subject, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
 _BARRIER = re.compile(r"cuda\.sync(threads|warp)\(\)")
 
 
-def guards(of: Subject) -> Iterator[Edited]:
+def guards(of: Subject) -> Iterator[Change]:
     """A guard that is left out."""
     for node in of.nodes(ast.If):
         if _limits(node.test) and not node.orelse:
-            yield Edited(((node, "\n".join(map(text_of, node.body))),))
+            yield node, suite(node.body)
 
 
-def clamped_indices(of: Subject) -> Iterator[Edited]:
+def clamped_indices(of: Subject) -> Iterator[Change]:
     """An index that is clamped, or wrapped round, in place of a guard."""
     for node in of.nodes(ast.If):
         limits = _limits(node.test)
         if not limits or node.orelse:
             continue
-        body = "\n".join(map(text_of, node.body))
+        body = suite(node.body)
         names = [(name, limit) for name, limit in limits if name.isidentifier()]
         if len(names) == len(limits):
             clamped = "\n".join(f"{name} = min({name}, {limit} - 1)" for name, limit in names)
             wrapped = "\n".join(f"{name} = {name} % {limit}" for name, limit in names)
-            yield Edited(((node, f"{clamped}\n{body}"),))
-            yield Edited(((node, f"{wrapped}\n{body}"),))
+            yield node, f"{clamped}\n{body}"
+            yield node, f"{wrapped}\n{body}"
 
 
 def _limits(test: ast.expr) -> list[tuple[str, str]]:
@@ -43,56 +44,56 @@ def _limits(test: ast.expr) -> list[tuple[str, str]]:
         if not isinstance(part, ast.Compare) or not isinstance(part.ops[-1], ast.Lt):
             return []
         index = part.left if len(part.ops) == 1 else part.comparators[-2]
-        found.append((text_of(index), text_of(part.comparators[-1])))
+        found.append((unparse(index), unparse(part.comparators[-1])))
     return found
 
 
-def barriers(of: Subject) -> Iterator[Edited]:
+def barriers(of: Subject) -> Iterator[Change]:
     """A barrier that is left out, or one of the warp in place of one of the block."""
     for node in of.nodes(ast.Expr):
-        if _BARRIER.fullmatch(text_of(node)):
-            yield Edited(((node, "pass"),))
-            if text_of(node) == "cuda.syncthreads()":
-                yield Edited(((node, "cuda.syncwarp()"),))
+        if _BARRIER.fullmatch(unparse(node)):
+            yield node, "pass"
+            if unparse(node) == "cuda.syncthreads()":
+                yield node, "cuda.syncwarp()"
 
 
-def indices(of: Subject) -> Iterator[Edited]:
+def indices(of: Subject) -> Iterator[Change]:
     """x for y, `threadIdx` without `blockIdx`, `blockIdx` without `threadIdx`."""
     for node in of.nodes(ast.Attribute):
-        found = _INDEX.fullmatch(text_of(node))
+        found = _INDEX.fullmatch(unparse(node))
         if found:
             kind, axis = found.groups()
-            yield Edited(((node, f"cuda.{kind}.{'y' if axis == 'x' else 'x'}"),))
+            yield node, f"cuda.{kind}.{'y' if axis == 'x' else 'x'}"
             other = "blockIdx" if kind == "threadIdx" else "threadIdx"
-            yield Edited(((node, f"cuda.{other}.{axis}"),))
+            yield node, f"cuda.{other}.{axis}"
     for node in of.nodes(ast.Call):
-        if text_of(node) == "cuda.grid(1)":
-            yield Edited(((node, "cuda.threadIdx.x"),))
-            yield Edited(((node, "cuda.blockIdx.x"),))
-            yield Edited(((node, "cuda.blockIdx.x + cuda.threadIdx.x"),))
-            yield Edited(((node, "cuda.blockIdx.x * cuda.blockDim.x"),))
-            yield Edited(((node, "cuda.grid(1) + 1"),))
-        elif text_of(node) in ("cuda.grid(2)", "cuda.grid(3)"):
-            axes = "xyz"[: int(text_of(node)[-2])]
+        if unparse(node) == "cuda.grid(1)":
+            yield node, "cuda.threadIdx.x"
+            yield node, "cuda.blockIdx.x"
+            yield node, "cuda.blockIdx.x + cuda.threadIdx.x"
+            yield node, "cuda.blockIdx.x * cuda.blockDim.x"
+            yield node, "cuda.grid(1) + 1"
+        elif unparse(node) in ("cuda.grid(2)", "cuda.grid(3)"):
+            axes = "xyz"[: int(unparse(node)[-2])]
             for source in ("threadIdx", "blockIdx"):
-                yield Edited(((node, ", ".join(f"cuda.{source}.{axis}" for axis in axes)),))
+                yield node, ", ".join(f"cuda.{source}.{axis}" for axis in axes)
             target = of.parents[node].targets[0]
             if isinstance(target, ast.Tuple):
-                first, second, *more = [text_of(part) for part in target.elts]
+                first, second, *more = [unparse(part) for part in target.elts]
                 swapped = ", ".join([second, first, *more])
-                yield Edited(((of.parents[node], f"{swapped} = {text_of(node)}"),))
+                yield of.parents[node], f"{swapped} = {unparse(node)}"
 
 
-def strides(of: Subject) -> Iterator[Edited]:
+def strides(of: Subject) -> Iterator[Change]:
     """A loop over the data whose step is another, or that everybody runs from the start."""
     for node in of.nodes(ast.Call):
-        if text_of(node.func) != "range" or len(node.args) != 3:
+        if unparse(node.func) != "range" or len(node.args) != 3:
             continue
-        start, stop, step = map(text_of, node.args)
+        start, stop, step = map(unparse, node.args)
         if "cuda." in start or start in ("t", "lane", "thread"):
-            yield Edited(((node, f"range(0, {stop}, {step})"),))
-            yield Edited(((node, f"range({start}, {stop}, 1)"),))
-            yield Edited(((node, f"range({start}, min({stop}, {start} + 1), {step})"),))
+            yield node, f"range(0, {stop}, {step})"
+            yield node, f"range({start}, {stop}, 1)"
+            yield node, f"range({start}, min({stop}, {start} + 1), {step})"
 
 
 WHO = {
@@ -102,7 +103,7 @@ WHO = {
 }
 
 
-def who(of: Subject) -> Iterator[Edited]:
+def who(of: Subject) -> Iterator[Change]:
     """One thread, one warp, one block or each thread goes through the whole launch.
 
     Loops stand in for the launch's blocks and threads. Where threads work together only the
@@ -114,12 +115,12 @@ def who(of: Subject) -> Iterator[Edited]:
     for condition in ("if {block} == 0:", "if True:"):
         if condition == "if True:" and of.exercise.updated:
             continue
-        yield Edited(whole=_gone_through(of, condition, None))
+        yield _gone_through(of, condition, None)
     if not together and not _calls_together(of):
         for name, (condition, start, step) in WHO.items():
             if name.startswith("every") and of.exercise.updated:
                 continue
-            yield Edited(whole=_gone_through(of, condition, (start, step)))
+            yield _gone_through(of, condition, (start, step))
 
 
 def _calls_together(of: Subject) -> bool:
@@ -132,8 +133,8 @@ def _calls_together(of: Subject) -> bool:
 
 def _gone_through(of: Subject, condition: str, lanes: tuple[str, str] | None) -> str:
     """The kernel with its body in loops over the launch's blocks and, with `lanes`, threads."""
-    hoisted = [node for node in of.whole.body if ".array(" in text_of(node)]
-    kept = [text_of(node) for node in of.whole.body if node not in hoisted]
+    hoisted = [node for node in of.whole.body if ".array(" in unparse(node)]
+    kept = [unparse(node) for node in of.whole.body if node not in hoisted]
     body = re.sub(r"\breturn\b(?! )", "continue", "\n".join(kept))
     threads = "xyz"
     replaced = {"block": "_blocks_", "thread": "_threads_"} if lanes else {"block": "_blocks_"}
@@ -156,9 +157,9 @@ def _gone_through(of: Subject, condition: str, lanes: tuple[str, str] | None) ->
     text = textwrap.indent("\n".join([*lines, body]), "    " * len(loops))
     nested = "\n".join("    " * depth + loop for depth, loop in enumerate(loops))
     head = condition.format(block=_FLAT_BLOCK, thread=_FLAT_THREAD)
-    above = [text_of(node) for node in of.tree.body if node is not of.whole]
-    marks = [f"@{text_of(mark)}" for mark in of.whole.decorator_list]
-    inner = "\n".join([*map(text_of, hoisted), head, textwrap.indent(f"{nested}\n{text}", "    ")])
+    above = [unparse(node) for node in of.tree.body if node is not of.whole]
+    marks = [f"@{unparse(mark)}" for mark in of.whole.decorator_list]
+    inner = "\n".join([*map(unparse, hoisted), head, textwrap.indent(f"{nested}\n{text}", "    ")])
     start = f"def {of.whole.name}({', '.join(of.parameters)}):"
     return "\n".join([*above, *marks, start, textwrap.indent(inner, "    ")]) + "\n"
 
@@ -177,17 +178,17 @@ def _place(axes: int, lanes: bool) -> str:
     return ", ".join(each) if axes > 1 else f"({each[0]})"
 
 
-def libraries(of: Subject) -> Iterator[Edited]:
+def libraries(of: Subject) -> Iterator[Change]:
     """NumPy on the host, or Numba on the CPU, in place of a kernel."""
-    marks = [f"@{text_of(mark)}\n" for mark in of.whole.decorator_list]
+    marks = [f"@{unparse(mark)}\n" for mark in of.whole.decorator_list]
     if not any("cuda." in mark for mark in marks):
         return
     name = of.whole.name
     if len(of.tree.body) == 1:
-        yield Edited(whole=of.text.replace(marks[-1], "", 1))
-    yield Edited(whole=of.text.replace(f"{marks[-1]}def {name}", f"@numba.njit\ndef {name}"))
+        yield of.text.replace(marks[-1], "", 1)
+    yield of.text.replace(f"{marks[-1]}def {name}", f"@numba.njit\ndef {name}")
     if "vectorize" in marks[0]:
-        yield Edited(whole=of.text.replace("cuda.vectorize", "numba.vectorize"))
+        yield of.text.replace("cuda.vectorize", "numba.vectorize")
 
 
 #: Operators by the kind of mutant that they make.

@@ -6,15 +6,16 @@ import ast
 import inspect
 import re
 import textwrap
+from ast import unparse
 from collections.abc import Iterator
 
-from tools.mutants.subjects import Edited, Subject, text_of
+from tools.mutants.subjects import Change, Subject, suite
 from tools.mutants.wholes import with_body
 
 LISTS = (ast.List, ast.ListComp, ast.JoinedStr)
 
 
-def renamed(of: Subject) -> Iterator[Edited]:
+def renamed(of: Subject) -> Iterator[Change]:
     """All local variables have other names."""
     inner = {
         node for function in of.nodes(ast.FunctionDef, ast.Lambda) for node in ast.walk(function)
@@ -25,10 +26,10 @@ def renamed(of: Subject) -> Iterator[Edited]:
     names -= bound | shared | set(of.parameters)
     edits = [(node, f"{node.id}_1") for node in of.nodes(ast.Name) if node.id in names]
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
-def renamed_parameters(of: Subject) -> Iterator[Edited]:
+def renamed_parameters(of: Subject) -> Iterator[Change]:
     """The parameters have other names; so do all uses."""
     if len(of.tree.body) > 1 or not of.parameters:
         return
@@ -36,23 +37,23 @@ def renamed_parameters(of: Subject) -> Iterator[Edited]:
     names = set(of.parameters) - bound
     arguments = [(node, f"{node.arg}_1") for node in of.whole.args.args if node.arg in names]
     uses = [(node, f"{node.id}_1") for node in of.nodes(ast.Name) if node.id in names]
-    yield Edited((*arguments, *uses))
+    yield [*arguments, *uses]
 
 
-def written_out(of: Subject) -> Iterator[Edited]:
+def written_out(of: Subject) -> Iterator[Change]:
     """`x = x + y` for `x += y`."""
     signs = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/"}
     edits = []
     for node in of.nodes(ast.AugAssign):
         if type(node.op) in signs:
-            target = text_of(node.target)
-            new = f"{target} = {target} {signs[type(node.op)]} ({text_of(node.value)})"
+            target = unparse(node.target)
+            new = f"{target} = {target} {signs[type(node.op)]} ({unparse(node.value)})"
             edits.append((node, new))
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
-def commuted(of: Subject) -> Iterator[Edited]:
+def commuted(of: Subject) -> Iterator[Change]:
     """Operands of sums and products the other way round."""
     for kind in (ast.Mult, ast.Add):
         edits = []
@@ -60,10 +61,10 @@ def commuted(of: Subject) -> Iterator[Edited]:
             within = any(isinstance(above, ast.BinOp) for above in of.above(node))
             if isinstance(node.op, kind) and not within and not _of_lists(node):
                 sign = "*" if kind is ast.Mult else "+"
-                new = f"({text_of(node.right)}) {sign} ({text_of(node.left)})"
+                new = f"({unparse(node.right)}) {sign} ({unparse(node.left)})"
                 edits.append((node, new))
         if edits:
-            yield Edited(tuple(edits))
+            yield edits
 
 
 def _of_lists(node: ast.BinOp) -> bool:
@@ -74,87 +75,87 @@ def _of_lists(node: ast.BinOp) -> bool:
     )
 
 
-def flipped(of: Subject) -> Iterator[Edited]:
+def flipped(of: Subject) -> Iterator[Change]:
     """`n > i` for `i < n`."""
     signs = {ast.Lt: ">", ast.LtE: ">=", ast.Gt: "<", ast.GtE: "<=", ast.Eq: "==", ast.NotEq: "!="}
     edits = [
         (
             node,
-            f"({text_of(node.comparators[0])}) {signs[type(node.ops[0])]} ({text_of(node.left)})",
+            f"({unparse(node.comparators[0])}) {signs[type(node.ops[0])]} ({unparse(node.left)})",
         )
         for node in of.nodes(ast.Compare)
         if len(node.ops) == 1 and type(node.ops[0]) in signs and _outermost(of, node)
     ]
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
 def _outermost(of: Subject, node: ast.AST) -> bool:
     return not any(isinstance(above, ast.Compare | ast.NamedExpr) for above in of.above(node))
 
 
-def inverted(of: Subject) -> Iterator[Edited]:
+def inverted(of: Subject) -> Iterator[Change]:
     """`if not a: y else: x` for `if a: x else: y`."""
     for node in of.nodes(ast.If):
         if node.orelse:
-            then, other = ("\n".join(map(text_of, part)) for part in (node.body, node.orelse))
-            new = f"if not ({text_of(node.test)}):\n{_in(other)}\nelse:\n{_in(then)}"
-            yield Edited(((node, new),))
+            then, other = (suite(part) for part in (node.body, node.orelse))
+            new = f"if not ({unparse(node.test)}):\n{_in(other)}\nelse:\n{_in(then)}"
+            yield node, new
     edits = [
-        (n, f"{text_of(n.orelse)} if not ({text_of(n.test)}) else {text_of(n.body)}")
+        (n, f"{unparse(n.orelse)} if not ({unparse(n.test)}) else {unparse(n.body)}")
         for n in of.nodes(ast.IfExp)
         if not any(isinstance(above, ast.IfExp) for above in of.above(n))
     ]
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
 def _in(text: str) -> str:
     return textwrap.indent(text, "    ")
 
 
-def while_loops(of: Subject) -> Iterator[Edited]:
+def while_loops(of: Subject) -> Iterator[Change]:
     """A `while` for each innermost `for` over a range."""
     edits = []
     for node in of.nodes(ast.For):
         loops = [n for n in ast.walk(node) if isinstance(n, ast.For | ast.Continue)]
         if len(loops) > 1 or node.orelse or not isinstance(node.target, ast.Name):
             continue
-        if not re.fullmatch(r"range\(.*\)", text_of(node.iter)):
+        if not re.fullmatch(r"range\(.*\)", unparse(node.iter)):
             continue
-        given = [text_of(argument) for argument in node.iter.args]
+        given = [unparse(argument) for argument in node.iter.args]
         start, stop, step, *_ = (
             given if len(given) == 3 else [*["0"] * (2 - len(given)), *given, "1"]
         )
         if step.startswith("-"):
             continue
-        name, body = text_of(node.target), "\n".join(map(text_of, node.body))
+        name, body = unparse(node.target), suite(node.body)
         new = f"{name} = {start}\nwhile {name} < {stop}:\n{_in(body)}\n    {name} += {step}"
         edits.append((node, new))
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
-def early_returns(of: Subject) -> Iterator[Edited]:
+def early_returns(of: Subject) -> Iterator[Change]:
     """`return` where there is nothing to do, in place of a guard round the last statements."""
     last = of.whole.body[-1]
     if of.is_kernel and isinstance(last, ast.If) and not last.orelse:
-        body = "\n".join(map(text_of, last.body))
-        yield Edited(((last, f"if not ({text_of(last.test)}):\n    return\n{body}"),))
+        body = suite(last.body)
+        yield last, f"if not ({unparse(last.test)}):\n    return\n{body}"
 
 
-def nested_guards(of: Subject) -> Iterator[Edited]:
+def nested_guards(of: Subject) -> Iterator[Change]:
     """An `if` within an `if` for two conditions joined by `and`."""
     for node in of.nodes(ast.If):
         if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
             if not node.orelse:
-                first, *others = map(text_of, node.test.values)
-                body = _in("\n".join(map(text_of, node.body)))
+                first, *others = map(unparse, node.test.values)
+                body = _in(suite(node.body))
                 inner = _in(f"if {' and '.join(others)}:\n{body}")
-                yield Edited(((node, f"if {first}:\n{inner}"),))
+                yield node, f"if {first}:\n{inner}"
 
 
-def temporaries(of: Subject) -> Iterator[Edited]:
+def temporaries(of: Subject) -> Iterator[Change]:
     """What is returned or stored has a name first."""
     edits = []
     for node in of.nodes(ast.Return, ast.Assign):
@@ -166,42 +167,42 @@ def temporaries(of: Subject) -> Iterator[Edited]:
         ):
             continue
         if isinstance(node, ast.Return):
-            edits.append((node, f"result = {text_of(node.value)}\nreturn result"))
+            edits.append((node, f"result = {unparse(node.value)}\nreturn result"))
         elif isinstance(node.targets[0], ast.Subscript):
-            target = text_of(node.targets[0])
-            edits.append((node, f"value_here = {text_of(node.value)}\n{target} = value_here"))
+            target = unparse(node.targets[0])
+            edits.append((node, f"value_here = {unparse(node.value)}\n{target} = value_here"))
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
-def reversed_threads(of: Subject) -> Iterator[Edited]:
+def reversed_threads(of: Subject) -> Iterator[Change]:
     """The last thread takes the first element."""
     if not of.is_kernel or re.search("shared|Idx|warp|sample|normal", of.text):
         return
     edits = []
     for node in of.nodes(ast.Call):
-        if text_of(node) == "cuda.grid(1)":
+        if unparse(node) == "cuda.grid(1)":
             edits.append((node, "cuda.gridsize(1) - 1 - cuda.grid(1)"))
-        elif text_of(node) == "cuda.grid(2)":
+        elif unparse(node) == "cuda.grid(2)":
             each = (f"cuda.gridsize(2)[{n}] - 1 - cuda.grid(2)[{n}]" for n in range(2))
             edits.append((node, ", ".join(each)))
     if edits:
-        yield Edited(tuple(edits))
+        yield edits
 
 
-def grid_strides(of: Subject) -> Iterator[Edited]:
+def grid_strides(of: Subject) -> Iterator[Change]:
     """A grid-stride loop in place of a guard."""
     body = of.whole.body
     if len(body) != 2 or not isinstance(body[1], ast.If) or body[1].orelse:
         return
-    test = re.fullmatch(r"i < (.*)", text_of(body[1].test))
-    if test and "cuda.grid(1)" in text_of(body[0]) and text_of(body[0]).startswith("i = "):
-        inner = _in("\n".join(map(text_of, body[1].body)))
+    test = re.fullmatch(r"i < (.*)", unparse(body[1].test))
+    if test and "cuda.grid(1)" in unparse(body[0]) and unparse(body[0]).startswith("i = "):
+        inner = _in(suite(body[1].body))
         loop = f"for i in range(cuda.grid(1), {test[1]}, cuda.gridsize(1)):\n{inner}"
-        yield Edited(whole=with_body(of, loop))
+        yield with_body(of, loop)
 
 
-def device_functions(of: Subject) -> Iterator[Edited]:
+def device_functions(of: Subject) -> Iterator[Change]:
     """What is stored last is computed by a device function."""
     if not of.is_kernel:
         return
@@ -216,8 +217,8 @@ def device_functions(of: Subject) -> Iterator[Edited]:
     local = of.stored | set(of.parameters)
     names = sorted({n.id for n in ast.walk(value) if isinstance(n, ast.Name)} & local)
     above = f"@cuda.jit(device=True)\ndef computed({', '.join(names)}):\n"
-    above += f"    return {text_of(value)}\n"
-    yield Edited(((value, f"computed({', '.join(names)})"),), above=above)
+    above += f"    return {unparse(value)}\n"
+    yield above + of.edited([(value, f"computed({', '.join(names)})")])
 
 
 CONVERSIONS = {
@@ -228,11 +229,13 @@ CONVERSIONS = {
 }
 
 
-def conversions(of: Subject) -> Iterator[Edited]:
+def conversions(of: Subject) -> Iterator[Change]:
     """Numbers of another type, lists for tuples."""
     if of.is_kernel or of.whole.decorator_list or not of.parameters:
         return
-    for types, new, container in CONVERSIONS.values():
+    for name, (types, new, container) in CONVERSIONS.items():
+        if name == "fractions" and of.exercise.reference is None:
+            continue  # a grid, an index or a count of a judge is a whole number
         above = textwrap.dedent(
             f"""
             from fractions import Fraction
@@ -246,7 +249,7 @@ def conversions(of: Subject) -> Iterator[Edited]:
             """
         )
         edits = [
-            (node.value, f"converted({text_of(node.value)})")
+            (node.value, f"converted({unparse(node.value)})")
             for node in of.nodes(ast.Return)
             if node.value is not None
             and of.whole in of.above(node)
@@ -254,38 +257,38 @@ def conversions(of: Subject) -> Iterator[Edited]:
                 isinstance(a, ast.FunctionDef) and a is not of.whole for a in of.above(node)
             )
         ]
-        yield Edited(tuple(edits), above=above)
+        yield above + of.edited(edits)
 
 
-def loops(of: Subject) -> Iterator[Edited]:
+def loops(of: Subject) -> Iterator[Change]:
     """A loop that appends for a list comprehension."""
     for node in of.nodes(ast.Assign, ast.Return):
         made = node.value
         if not isinstance(made, ast.ListComp) or len(made.generators) != 1:
             continue
         each = made.generators[0]
-        tests = " and ".join(f"({text_of(test)})" for test in each.ifs) or "True"
+        tests = " and ".join(f"({unparse(test)})" for test in each.ifs) or "True"
         lines = [
             "made = []",
-            f"for {text_of(each.target)} in {text_of(each.iter)}:",
+            f"for {unparse(each.target)} in {unparse(each.iter)}:",
             f"    if {tests}:",
-            f"        made.append({text_of(made.elt)})",
+            f"        made.append({unparse(made.elt)})",
         ]
-        target = f"{text_of(node.targets[0])} =" if isinstance(node, ast.Assign) else "return"
-        yield Edited(((node, "\n".join([*lines, f"{target} made"])),))
+        target = f"{unparse(node.targets[0])} =" if isinstance(node, ast.Assign) else "return"
+        yield node, "\n".join([*lines, f"{target} made"])
 
 
-def copies(of: Subject) -> Iterator[Edited]:
+def copies(of: Subject) -> Iterator[Change]:
     """The function works on copies of what it is given."""
     if of.is_kernel or of.whole.decorator_list or not of.parameters:
         return
     first = of.whole.body[0]
     lines = [f"{name} = deepcopy({name})" for name in of.parameters if not callable(of.given[name])]
-    text = "\n".join([*lines, text_of(first)])
-    yield Edited(((first, text),), above="from copy import deepcopy\n")
+    text = "\n".join([*lines, unparse(first)])
+    yield "from copy import deepcopy\n" + of.edited([(first, text)])
 
 
-def references(of: Subject) -> Iterator[Edited]:
+def references(of: Subject) -> Iterator[Change]:
     """The reference itself, which computes in another way."""
     reference = of.exercise.reference
     if of.is_kernel or reference is None or of.whole.decorator_list:
@@ -299,7 +302,7 @@ def references(of: Subject) -> Iterator[Edited]:
     if module is None or getattr(module, reference.__name__, None) is not reference:
         return
     above = f"from {module.__name__} import {reference.__name__} as the_reference\n"
-    yield Edited(whole=above + with_body(of, f"return the_reference({given})"))
+    yield above + with_body(of, f"return the_reference({given})")
 
 
 #: Operators by the kind of rewrite that they make.

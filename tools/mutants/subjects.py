@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import linecache
+from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,29 +17,13 @@ from course.checks.exercises import Exercise, KernelExercise
 from course.checks.judging import IMPORTS
 from course_lessons.edits import Solution, solution
 
+#: What an answer may use though its lesson does not, and the import.
+FURTHER = {**IMPORTS, "float16": "from numba.core.types import float16"}
 #: A node of the solution's tree and the text that stands in its place.
 Edit = tuple[ast.AST, str]
-#: What an operator makes: edits of one answer; a sentence on what is done; and what it changed.
-Operator = Callable[["Subject"], Iterator["Edited"]]
-
-
-@dataclass(frozen=True)
-class Edited:
-    """The edits that make one answer of a solution.
-
-    Attributes
-    ----------
-    edits : sequence of (node, text)
-        None of them within another.
-    above : str
-        What stands above the answer: imports, device functions.
-    whole : str
-        The text of the whole answer instead.
-    """
-
-    edits: tuple[Edit, ...] = ()
-    above: str = ""
-    whole: str = ""
+#: What makes one answer: an edit, several of them, none within another, or the whole text.
+Change = Edit | list[Edit] | str
+Operator = Callable[["Subject"], Iterable[Change]]
 
 
 @dataclass(frozen=True)
@@ -50,12 +35,15 @@ class Answer:
     exercise, kind, text : str
     lines : frozenset of int
         The changed lines, counted from `def` = 1; none where the whole answer is another.
+    instead : tuple of str
+        What stands in the solution where something else stands here.
     """
 
     exercise: str
     kind: str
     text: str
     lines: frozenset[int] = field(default=frozenset(), compare=False)
+    instead: tuple[str, ...] = field(default=(), compare=False)
 
     def define(self) -> Any:
         """The function or kernel itself, with the names of its lesson."""
@@ -85,7 +73,7 @@ class Subject:
     def __init__(self, exercise: Exercise) -> None:
         self.exercise = exercise
         self.solution: Solution = solution(exercise.name)
-        self.text = ast.unparse(ast.parse(self.solution.source)) + "\n"
+        self.text = unparse(ast.parse(self.solution.source)) + "\n"
         self.tree = ast.parse(self.text)
         self.whole = next(
             node for node in self.tree.body if getattr(node, "name", "") == self.solution.function
@@ -153,32 +141,32 @@ class Subject:
             elif not isinstance(node, ast.arg | ast.alias | ast.comprehension):
                 new = f"({new})"
             text = text[:start] + new.encode() + text[end:]
-        return ast.unparse(ast.parse(text)) + "\n"
+        return unparse(ast.parse(text)) + "\n"
 
     def _place(self, node: Any) -> tuple[int, int]:
         start, end = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]
         return start + node.col_offset, end + node.end_col_offset
 
-    def answer(self, kind: str, made: Edited) -> Answer | None:
-        """The answer that these edits make; None where they change nothing or break the text."""
+    def answer(self, kind: str, change: Change) -> Answer | None:
+        """The answer that a change makes; None where it changes nothing or breaks the text."""
+        edits = [] if isinstance(change, str) else [change] if isinstance(change, tuple) else change
         try:
-            text = made.whole or self.edited(made.edits)
-            tree = ast.parse(made.above + text)
+            tree = ast.parse(change if isinstance(change, str) else self.edited(edits))
         except SyntaxError:
             return None
-        text = ast.unparse(tree) + "\n"
+        text = unparse(tree) + "\n"
         if text == self.text:
             return None
-        return Answer(self.exercise.name, kind, text, self._changed(text, tree))
+        instead = tuple(unparse(node) for node, _ in edits)
+        return Answer(self.exercise.name, kind, text, self._changed(text), instead)
 
-    def _changed(self, text: str, tree: ast.Module) -> frozenset[int]:
+    def _changed(self, text: str) -> frozenset[int]:
         """The lines of the checked function that are others, counted from its `def` = 1.
 
         Where a line has gone, its neighbours count.
         """
-        whole = next(
-            (n for n in ast.parse(text).body if getattr(n, "name", "") == self.whole.name), None
-        )
+        parsed = ast.parse(text).body
+        whole = next((n for n in parsed if getattr(n, "name", "") == self.whole.name), None)
         if not isinstance(whole, ast.FunctionDef):
             return frozenset()
         old, new = self.text.splitlines(), text.splitlines()
@@ -194,7 +182,7 @@ class Subject:
         """Execute an answer's text with the names of the lesson and return the answer."""
         code = compile(text, "<answer>", "exec")
         used, known = _names(ast.parse(text)), self.solution.names_in(code)
-        imports = [IMPORTS[name] for name in sorted(used & IMPORTS.keys() - known.keys())]
+        imports = [FURTHER[name] for name in sorted(used & FURTHER.keys() - known.keys())]
         names: dict[str, Any] = {"__name__": __name__, **known}
         exec("\n".join(imports), names)
         file = f"<{where}>"
@@ -219,9 +207,9 @@ def subject(name: str) -> Subject:
     return _subjects[name]
 
 
-def text_of(node: ast.AST) -> str:
-    """A node as text."""
-    return ast.unparse(node)
+def suite(nodes: Iterable[ast.AST]) -> str:
+    """Statements as text, a line or more each."""
+    return "\n".join(map(unparse, nodes))
 
 
 def literal(value: Any, in_kernel: bool) -> str | None:

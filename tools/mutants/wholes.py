@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import textwrap
+from ast import unparse
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tools.mutants.subjects import Edited, Subject, literal, text_of
+from tools.mutants.subjects import Change, Subject, literal
 
 
-def known_cases(of: Subject) -> Iterator[Edited]:
+def known_cases(of: Subject) -> Iterator[Change]:
     """Right for the listed cases' sizes and numbers, for the first's alone, otherwise nothing."""
     listed = [n for n, case in enumerate(of.exercise.cases) if case.seed is None]
     given = [of.arguments(number) for number in listed]
@@ -38,11 +38,11 @@ def _known(value: Any) -> Any:
     return value.shape if isinstance(value, np.ndarray) else repr(value)
 
 
-def _only(of: Subject, terms: list[str], known: list[tuple[Any, ...]]) -> Iterator[Edited]:
+def _only(of: Subject, terms: list[str], known: list[tuple[Any, ...]]) -> Iterator[Change]:
     if of.is_kernel:
         sizes = sorted({int(np.prod(shapes[0])) for shapes in known})
         test = " or ".join(f"{terms[0]} == {size}" for size in sizes)
-        yield Edited(whole=_guarded(of, test))
+        yield _guarded(of, test)
     elif sum(len(repr(each)) for each in known) < 3000:
         test = f"({', '.join(terms)},) not in {known!r}"
         yield _returning_early(of, test)
@@ -50,21 +50,21 @@ def _only(of: Subject, terms: list[str], known: list[tuple[Any, ...]]) -> Iterat
 
 def _guarded(of: Subject, test: str) -> str:
     """The kernel with its whole body below a condition; declarations of arrays stay above."""
-    arrays = [node for node in of.whole.body if ".array(" in text_of(node)]
-    body = "\n".join(text_of(node) for node in of.whole.body if node not in arrays)
-    inner = "\n".join([*map(text_of, arrays), f"if {test}:", textwrap.indent(body, "    ")])
+    arrays = [node for node in of.whole.body if ".array(" in unparse(node)]
+    body = "\n".join(unparse(node) for node in of.whole.body if node not in arrays)
+    inner = "\n".join([*map(unparse, arrays), f"if {test}:", textwrap.indent(body, "    ")])
     return with_body(of, inner)
 
 
 def with_body(of: Subject, inner: str, above: str = "") -> str:
     """The solution with another body of its function."""
-    others = [text_of(node) for node in of.tree.body if node is not of.whole]
-    marks = [f"@{text_of(mark)}" for mark in of.whole.decorator_list]
+    others = [unparse(node) for node in of.tree.body if node is not of.whole]
+    marks = [f"@{unparse(mark)}" for mark in of.whole.decorator_list]
     head = f"def {of.whole.name}({', '.join(of.parameters)}):"
     return "\n".join([*others, above, *marks, head, textwrap.indent(inner, "    ")]) + "\n"
 
 
-def _returning_early(of: Subject, test: str) -> Edited:
+def _returning_early(of: Subject, test: str) -> Change:
     """The function that, where the test holds, returns half of the right numbers."""
     above = textwrap.dedent(
         """
@@ -76,7 +76,7 @@ def _returning_early(of: Subject, test: str) -> Edited:
             return value
         """
     )
-    return Edited(whole=_wrapped(of, f"_other(value) if {test} else value", above))
+    return _wrapped(of, f"_other(value) if {test} else value", above)
 
 
 def _wrapped(of: Subject, returned: str, above: str = "") -> str:
@@ -87,7 +87,7 @@ def _wrapped(of: Subject, returned: str, above: str = "") -> str:
     return "\n".join([above, right, last])
 
 
-def limited_sizes(of: Subject) -> Iterator[Edited]:
+def limited_sizes(of: Subject) -> Iterator[Change]:
     """Right up to a size, as one block, one warp or a table of that size would be."""
     if not of.is_kernel:
         return
@@ -99,15 +99,15 @@ def limited_sizes(of: Subject) -> Iterator[Edited]:
     sizes = [of.arguments(n)[array].size for n in range(len(of.exercise.cases))]
     for size in (32, 1024, max(sizes) // 2, max(sizes) - 1):
         if min(sizes) <= size:
-            yield Edited(whole=_guarded(of, f"{array}.size <= {size}"))
+            yield _guarded(of, f"{array}.size <= {size}")
 
 
-def kept_results(of: Subject) -> Iterator[Edited]:
+def kept_results(of: Subject) -> Iterator[Change]:
     """What came out before for arguments of the same shapes, or for any."""
     if of.is_kernel or not of.parameters or of.exercise.caller is not None:
         return
     for key in ("1", f"repr([getattr(a, 'shape', a) for a in ({', '.join(of.parameters)},)])"):
-        yield Edited(whole=_wrapped(of, f"_kept.setdefault({key}, value)", "_kept = {}"))
+        yield _wrapped(of, f"_kept.setdefault({key}, value)", "_kept = {}")
 
 
 #: Operators by the kind of mutant that they make.
