@@ -60,7 +60,7 @@ def made(name: str, operators: dict[str, Operator]) -> list[Answer]:
     """The answers that operators make of a solution, each text once."""
     of, found = subject(name), {}
     for kind, operator in operators.items():
-        if operator in kernels.OPERATORS.values() and kind != "library" and not of.is_kernel:
+        if kind in kernels.OPERATORS and kind != "library" and not of.is_kernel:
             continue
         for change in operator(of):
             answer = of.answer(kind, change)

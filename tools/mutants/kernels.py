@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from ast import unparse
 from collections.abc import Iterator
 
-from tools.mutants.subjects import Change, Subject, suite
+from tools.mutants.subjects import Change, Subject, indented, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
 _BARRIER = re.compile(r"cuda\.sync(threads|warp)\(\)")
@@ -96,11 +95,21 @@ def strides(of: Subject) -> Iterator[Change]:
             yield node, f"range({start}, min({stop}, {start} + 1), {step})"
 
 
-WHO = {
-    "one thread does all": ("if {block} == 0 and {thread} == 0:", "0", "1"),
-    "one warp does all": ("if {block} == 0 and {thread} < 32:", "{thread}", "32"),
-    "every thread does all": ("if True:", "0", "1"),
+#: Who goes through the launch, and through which of a block's threads in which steps.
+WHO = (
+    ("if {block} == 0 and {thread} == 0:", "range(0, {threads}, 1)"),
+    ("if {block} == 0 and {thread} < 32:", "range({thread}, {threads}, 32)"),
+    ("if {block} == 0:", ""),
+    ("if True:", "range(0, {threads}, 1)"),
+    ("if True:", ""),
+)
+FLAT = {
+    "block": "cuda.blockIdx.x + cuda.blockIdx.y + cuda.blockIdx.z",
+    "thread": "(cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y "
+    "+ cuda.blockDim.y * cuda.threadIdx.z))",
+    "threads": "cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z",
 }
+_TOGETHER = re.compile(r"sync|shared\.array|warp|mma|fill|row_sum|tiles")
 
 
 def who(of: Subject) -> Iterator[Change]:
@@ -109,73 +118,36 @@ def who(of: Subject) -> Iterator[Change]:
     Loops stand in for the launch's blocks and threads. Where threads work together only the
     blocks can be gone through.
     """
-    if not of.is_kernel:
-        return
-    together = _BARRIER.search(of.text) or "shared.array" in of.text or "shfl" in of.text
-    for condition in ("if {block} == 0:", "if True:"):
-        if condition == "if True:" and of.exercise.updated:
-            continue
-        yield _gone_through(of, condition, None)
-    if not together and not _calls_together(of):
-        for name, (condition, start, step) in WHO.items():
-            if name.startswith("every") and of.exercise.updated:
-                continue
-            yield _gone_through(of, condition, (start, step))
+    for condition, steps in WHO:
+        again = condition == "if True:" and of.exercise.updated
+        if not again and not (steps and _TOGETHER.search(of.text)):
+            yield _gone_through(of, condition.format(**FLAT), steps.format(**FLAT))
 
 
-def _calls_together(of: Subject) -> bool:
-    """Whether a function that is called has the threads of a warp or a block work together."""
-    return any(
-        isinstance(node.func, ast.Name) and re.search("warp|mma|fill|row_sum|tiles", node.func.id)
-        for node in of.nodes(ast.Call)
-    )
-
-
-def _gone_through(of: Subject, condition: str, lanes: tuple[str, str] | None) -> str:
-    """The kernel with its body in loops over the launch's blocks and, with `lanes`, threads."""
-    hoisted = [node for node in of.whole.body if ".array(" in unparse(node)]
-    kept = [unparse(node) for node in of.whole.body if node not in hoisted]
-    body = re.sub(r"\breturn\b(?! )", "continue", "\n".join(kept))
-    threads = "xyz"
-    replaced = {"block": "_blocks_", "thread": "_threads_"} if lanes else {"block": "_blocks_"}
-    for kind, prefix in replaced.items():
-        for axis in threads:
-            body = body.replace(f"cuda.{kind}Idx.{axis}", f"{prefix}{axis}")
-    body = re.sub(r"cuda\.grid\((\d)\)", lambda found: _place(int(found[1]), bool(lanes)), body)
-    if not lanes:
+def _gone_through(of: Subject, condition: str, steps: str) -> str:
+    """The kernel with its body in loops over the launch's blocks and, in steps, their threads."""
+    arrays = [node for node in of.whole.body if ".array(" in unparse(node)]
+    body = suite(node for node in of.whole.body if node not in arrays)
+    body = re.sub(r"\breturn\b(?! )", "continue", body)
+    body = re.sub(r"cuda\.grid\((\d)\)", _indices, body).replace("cuda.blockIdx.", "_block_")
+    if steps:
+        body = f"""\
+_thread_x = _number % cuda.blockDim.x
+_thread_y = _number // cuda.blockDim.x % cuda.blockDim.y
+_thread_z = _number // cuda.blockDim.x // cuda.blockDim.y
+{body.replace("cuda.threadIdx.", "_thread_")}"""
+        body = f"for _number in {steps}:\n{indented(body)}"
+    else:
         body += "\ncuda.syncthreads()"
-    loops = [f"for _blocks_{axis} in range(cuda.gridDim.{axis}):" for axis in "zyx"]
-    lines = []
-    if lanes:
-        start, step = (text.format(thread=_FLAT_THREAD) for text in lanes)
-        loops.append(f"for _number in range({start}, {_THREADS}, {step}):")
-        lines = [
-            "_threads_x = _number % cuda.blockDim.x",
-            "_threads_y = _number // cuda.blockDim.x % cuda.blockDim.y",
-            "_threads_z = _number // cuda.blockDim.x // cuda.blockDim.y",
-        ]
-    text = textwrap.indent("\n".join([*lines, body]), "    " * len(loops))
-    nested = "\n".join("    " * depth + loop for depth, loop in enumerate(loops))
-    head = condition.format(block=_FLAT_BLOCK, thread=_FLAT_THREAD)
-    above = [unparse(node) for node in of.tree.body if node is not of.whole]
-    marks = [f"@{unparse(mark)}" for mark in of.whole.decorator_list]
-    inner = "\n".join([*map(unparse, hoisted), head, textwrap.indent(f"{nested}\n{text}", "    ")])
-    start = f"def {of.whole.name}({', '.join(of.parameters)}):"
-    return "\n".join([*above, *marks, start, textwrap.indent(inner, "    ")]) + "\n"
+    for axis in "xyz":
+        body = f"for _block_{axis} in range(cuda.gridDim.{axis}):\n{indented(body)}"
+    return of.with_body("\n".join([*map(unparse, arrays), condition, indented(body)]))
 
 
-_FLAT_BLOCK = "cuda.blockIdx.x + cuda.blockIdx.y + cuda.blockIdx.z"
-_FLAT_THREAD = (
-    "(cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z))"
-)
-_THREADS = "cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z"
-
-
-def _place(axes: int, lanes: bool) -> str:
-    """`cuda.grid(n)` of the block and thread that a loop is at."""
-    thread = "_threads_{0}" if lanes else "cuda.threadIdx.{0}"
-    each = [f"_blocks_{{0}} * cuda.blockDim.{{0}} + {thread}".format(axis) for axis in "xyz"[:axes]]
-    return ", ".join(each) if axes > 1 else f"({each[0]})"
+def _indices(call: re.Match) -> str:
+    """What `cuda.grid(n)` says, from the indices of block and thread."""
+    each = [f"cuda.blockIdx.{a} * cuda.blockDim.{a} + cuda.threadIdx.{a}" for a in "xyz"]
+    return ", ".join(each[: int(call[1])]) if call[1] != "1" else f"({each[0]})"
 
 
 def libraries(of: Subject) -> Iterator[Change]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import linecache
+import textwrap
 from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -132,16 +133,28 @@ class Subject:
         return {name: value for name, value in names.items() if type(value) in (int, float)}
 
     def edited(self, edits: Iterable[Edit]) -> str:
-        """The text with other texts in the place of some nodes."""
+        """The text with other texts in the place of some nodes; of two within each other one."""
         text = self.text.encode()
         placed = [(*self._place(node), node, new) for node, new in edits]
-        for start, end, node, new in sorted(placed, key=lambda each: -each[0]):
+        outer = [
+            (start, end, node, new)
+            for start, end, node, new in placed
+            if not any(first <= start and end <= last for first, last, n, _ in placed if n != node)
+        ]
+        for start, end, node, new in sorted(outer, key=lambda each: -each[0]):
             if isinstance(node, ast.stmt):
                 new = new.replace("\n", "\n" + " " * node.col_offset)
-            elif not isinstance(node, ast.arg | ast.alias | ast.comprehension):
+            elif not isinstance(node, ast.arg):
                 new = f"({new})"
             text = text[:start] + new.encode() + text[end:]
         return unparse(ast.parse(text)) + "\n"
+
+    def with_body(self, body: str, above: str = "") -> str:
+        """The text with another body of its function, and something above it."""
+        others = [unparse(node) for node in self.tree.body if node is not self.whole]
+        marks = [f"@{unparse(mark)}" for mark in self.whole.decorator_list]
+        head = f"def {self.whole.name}({', '.join(self.parameters)}):"
+        return "\n".join([*others, above, *marks, head, indented(body)]) + "\n"
 
     def _place(self, node: Any) -> tuple[int, int]:
         start, end = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]
@@ -210,6 +223,11 @@ def subject(name: str) -> Subject:
 def suite(nodes: Iterable[ast.AST]) -> str:
     """Statements as text, a line or more each."""
     return "\n".join(map(unparse, nodes))
+
+
+def indented(text: str) -> str:
+    """A text as the body of what stands above it."""
+    return textwrap.indent(text, "    ")
 
 
 def literal(value: Any, in_kernel: bool) -> str | None:
