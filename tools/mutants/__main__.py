@@ -16,7 +16,9 @@ from tools.mutants.judging import MUTANTS, REWRITES, Outcome, drawn, made, of_mu
 
 MOST_BYTES = 8 << 30  # of a process's addresses: an answer that grows without end fails by that
 HEAD = f"{'exercise':28} {'made':>5} {'kinds':>5} {'killed':>6} {'equal':>6} {'judged':>6} "
-HEAD += f"{'SURVIVED':>8} {'rewrites':>8} {'REFUSED':>7} {'seconds':>7}"
+HEAD += (
+    f"{'SURVIVED':>8} {'rewrites':>8} {'REFUSED':>7} {'named':>6} {'UNHELPED':>8} {'seconds':>7}"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", choices=[*MUTANTS, *REWRITES], metavar="KIND")
     parser.add_argument("--show", action="store_true", help="what survived or was refused")
     parser.add_argument("--all", action="store_true", help="with --show: what is equal, too")
+    parser.add_argument("--unnamed", action="store_true", help="verdicts that name no cause")
     chosen = parser.parse_args(arguments)
     tasks = [(name, chosen.kinds, chosen.most, chosen.seed) for name in _named(chosen.names)]
     print(HEAD, flush=True)
@@ -38,6 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(_row(name, outcomes, seconds), flush=True)
         if chosen.show:
             _show(outcomes, chosen.all)
+        if chosen.unnamed:
+            for each in outcomes:
+                if each.fate == "killed" and not each.named:
+                    print(f"\n--- {name}, {each.answer.kind}: no cause\n{each.answer.difference()}")
+                    print(each.verdict, flush=True)
     print(_row(f"{len(tasks)} exercises", found, time.monotonic() - start))
     return int(any(each.fate in ("survived", "refused") for each in found))
 
@@ -81,10 +89,12 @@ def _row(name: str, outcomes: list[Outcome], seconds: float) -> str:
     fates = Counter(each.fate for each in outcomes)
     mutants = [each.answer for each in outcomes if each.answer.kind in MUTANTS]
     kinds = len({answer.kind for answer in mutants})
+    named = sum(bool(each.named) for each in outcomes) / max(fates["killed"], 1)
+    unhelped = sum(bool(each.unhelped) for each in outcomes)
     return (
         f"{name:28} {len(mutants):5} {kinds:5} {fates['killed']:6} {fates['equal']:6} "
         f"{fates['judged']:6} {fates['survived']:8} {fates['passed']:8} {fates['refused']:7} "
-        f"{seconds:7.1f}"
+        f"{named:6.0%} {unhelped:8} {seconds:7.1f}"
     )
 
 
@@ -96,6 +106,9 @@ def _show(outcomes: list[Outcome], all_of_them: bool) -> None:
             print(each.answer.difference())
             if each.fate == "refused":
                 print(each.verdict)
+        if each.unhelped:
+            print(f"\n--- {each.answer.exercise}, {each.answer.kind}: the advice does not help")
+            print(f"{each.answer.difference()}\n{each.unhelped}")
     print(flush=True)
 
 

@@ -20,16 +20,21 @@ from course.checks.exercises import Exercise, KernelExercise
 from course.checks.functions import OutOfTime, call_once, value_of
 from course.checks.judging import judge
 from course.checks.simulating import references, values_of
-from course.checks.verdicts import Failure, NotStarted, Verdict
-from tools.mutants import kernels, rewrites, values, wholes
+from course.checks.verdicts import Failure, NotStarted, Verdict, brief
+from tools.mutants import advice, kernels, naming, rewrites, values, wholes
 from tools.mutants.subjects import Answer, Operator, subject
 
-MUTANTS: dict[str, Operator] = {**values.OPERATORS, **kernels.OPERATORS, **wholes.OPERATORS}
-REWRITES: dict[str, Operator] = rewrites.OPERATORS
+
+def _by_kind(*operators: Operator) -> dict[str, Operator]:
+    return {operator.__name__.replace("_", "-"): operator for operator in operators}
+
+
+MUTANTS = _by_kind(*values.OPERATORS, *kernels.OPERATORS, *wholes.OPERATORS)
+REWRITES = _by_kind(*rewrites.OPERATORS)
 #: Kinds that store what the solution stores: who does it, and in which order, must be refused.
-COSTS = {"who", "barrier", "library", "clamped"}
+COSTS = {"who", "barriers", "libraries", "clamped-indices"}
 #: Kinds whose values are near the solution's: they are other values if they have other bits.
-DIGITS = {"rounding", "type"}
+DIGITS = {"roundings", "types"}
 SECONDS = 10.0  # of a verdict; the slowest of a solution takes less than one
 SECONDS_APART = 10.0  # in which a survivor is compared with the solution
 FIRST_SEED, FEW, MANY = 1000, 20, 1000  # drawn cases in which it is compared
@@ -48,19 +53,25 @@ class Outcome:
     verdict : Verdict or None
     said : str
         What tells it from the solution, or how often it was compared.
+    named : str
+        What the verdict on a killed mutant names: its "line", its "cause", or nothing.
+    unhelped : str
+        How the instruction in the verdict did not lead further.
     """
 
     answer: Answer
     fate: str
     verdict: Verdict | None
     said: str = ""
+    named: str = ""
+    unhelped: str = ""
 
 
 def made(name: str, operators: dict[str, Operator]) -> list[Answer]:
     """The answers that operators make of a solution, each text once."""
     of, found = subject(name), {}
     for kind, operator in operators.items():
-        if kind in kernels.OPERATORS and kind != "library" and not of.is_kernel:
+        if operator in kernels.OPERATORS[:-1] and not of.is_kernel:
             continue
         for change in operator(of):
             answer = of.answer(kind, change)
@@ -126,13 +137,26 @@ def of_mutant(answer: Answer) -> Outcome:
     exercise = subject(answer.exercise).exercise
     verdict = verdict_of(exercise, answer)
     if verdict.status != "passed":
-        return Outcome(answer, "killed", verdict)
+        found = naming.named(answer, verdict.message, verdict.kind)
+        return Outcome(answer, "killed", verdict, "", found, _unhelped(exercise, answer, verdict))
     if answer.kind in COSTS:
         return Outcome(
             answer, "survived", verdict, "it is refused for what it costs, or not at all"
         )
     fate, said = _apart(exercise, answer)
     return Outcome(answer, fate, verdict, said)
+
+
+def _unhelped(exercise: Exercise, answer: Answer, verdict: Verdict) -> str:
+    """How the instruction of a verdict, done to the letter, leads a mutant no further."""
+    verdicts = [verdict]
+    try:
+        text = advice.following(answer.text, verdict)
+    except LookupError as error:
+        return f"it cannot be done: {error}"
+    if text is not None:
+        verdicts.append(verdict_of(exercise, replace(answer, text=text)))
+    return advice.without_help(exercise, verdicts)
 
 
 def of_rewrite(answer: Answer) -> Outcome:
@@ -143,102 +167,71 @@ def of_rewrite(answer: Answer) -> Outcome:
 
 def _apart(exercise: Exercise, answer: Answer) -> tuple[str, str]:
     """Whether a mutant that passes has other values than the solution in drawn cases."""
-    mutant, right = (
-        answer.define(),
-        subject(answer.exercise).define(
-            subject(answer.exercise).text, f"{answer.exercise}, the solution"
-        ),
-    )
+    of = subject(answer.exercise)
+    mutant, right = answer.define(), of.define(of.text, f"{answer.exercise}, the solution")
+    judged = getattr(exercise, "judge", None) is not None
     start, compared, other = time.monotonic(), 0, 0
     for one in _drawn_cases(exercise):
         if time.monotonic() - start > SECONDS_APART:
             break
-        judged = getattr(exercise, "judge", None) is not None
-        difference = _difference(one, mutant, right, answer.kind in DIGITS or judged)
         compared += 1
-        if difference and judged and _passes(one, mutant):
-            other += 1
-        elif difference:
+        difference = ""
+        if answer.kind in DIGITS or judged:
+            difference = _other_bits(one, mutant, right)
+        if difference and judged or not (answer.kind in DIGITS or judged):
+            other += judged
+            difference = _wrong(one, mutant)
+        if difference:
             return "survived", f"{one.cases[0].name}: {difference}"
     if other:
         return "judged", f"other values in {other} of {compared} cases, all of which pass"
-    if not compared:
-        return "survived", "the exercise draws no cases"
-    return "equal", f"in {compared} drawn cases"
+    return (
+        ("equal", f"in {compared} drawn cases") if compared else ("survived", "it draws no cases")
+    )
 
 
 def _drawn_cases(exercise: Exercise) -> Iterator[Exercise]:
     """The exercise with one case each: those drawn by seeds of their own."""
-    if exercise.drawer is None:
-        return
-    listed = replace(exercise, cases=[])
-    for seed in range(FIRST_SEED, FIRST_SEED + MANY):
-        yield listed.seeded(seed, 1)
+    if exercise.drawer is not None:
+        listed = replace(exercise, cases=[])
+        yield from (listed.seeded(seed, 1) for seed in range(FIRST_SEED, FIRST_SEED + MANY))
 
 
-def _passes(one: Exercise, mutant: Any) -> bool:
+def _wrong(one: Exercise, mutant: Any) -> str:
+    """What the check has against a mutant in a case; "" where nothing."""
     try:
         with _quiet(), stopped_after(SECONDS):
-            call_once(one, 0, mutant)
-    except (Failure, NotStarted, OutOfTime):
-        return False
-    return True
-
-
-def _difference(one: Exercise, mutant: Any, right: Any, bits: bool) -> str:
-    """What a mutant has that is not the solution's in a case; "" where nothing is."""
-    try:
-        with _quiet(), stopped_after(SECONDS):
-            got = _value(one, mutant)
-    except (Exception, SystemExit, OutOfTime) as error:
-        return f"it fails: {str(error)[:200]}"
-    with _quiet():
-        if isinstance(one, KernelExercise):
-            wanted = _value(one, right) if bits else references(one, one.arguments(0))
-        else:
-            wanted = _value(one, right)
-    arguments = one.arguments(0)
-    for place, mine, theirs in _pairs("", got, wanted):
-        allowed: Any = 0.0
-        if not bits:
-            kind = mine.dtype if mine.dtype.kind in "fc" else np.dtype(np.float32)
-            allowed = one.tolerance.allowed(arguments, theirs, kind)
-        if mine.shape != theirs.shape:
-            return f"{place}has the shape {mine.shape}, not {theirs.shape}"
-        wrong = wrong_elements(mine, theirs, allowed)
-        if np.any(wrong):
-            index = tuple(np.argwhere(wrong)[0])
-            return f"{place}{mine[index]!r} for {theirs[index]!r}"
+            if not isinstance(one, KernelExercise):
+                call_once(one, 0, mutant)
+                return ""
+            arguments = one.arguments(0)
+            wanted = references(one, arguments)
+            for name, got in values_of(one, 0, mutant).items():
+                allowed = one.tolerance.allowed(arguments, wanted[name], got.dtype)
+                if wrong_elements(got, wanted[name], allowed).any():
+                    return f"{name} has wrong elements"
+    except (Failure, NotStarted, OutOfTime) as error:
+        return str(error).partition("\n")[0] or "it does not end"
     return ""
 
 
-def _value(one: Exercise, answer: Any) -> Any:
+def _other_bits(one: Exercise, mutant: Any, right: Any) -> str:
+    """What a mutant returns or stores that is not to the bit the solution's; "" where nothing."""
     run = values_of if isinstance(one, KernelExercise) else value_of
-    return deepcopy(run(one, 0, answer))
-
-
-def _pairs(place: str, got: Any, wanted: Any) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """The arrays or numbers of two values, one beside the other."""
-    if isinstance(wanted, dict) and isinstance(got, dict) and set(got) == set(wanted):
-        for key in wanted:
-            yield from _pairs(f"{place}[{key!r}]", got[key], wanted[key])
-    elif (
-        isinstance(wanted, list | tuple)
-        and isinstance(got, list | tuple)
-        and len(got) == len(wanted)
-    ):
-        for number, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
-            yield from _pairs(f"{place}[{number}]", mine, theirs)
-    else:
-        mine, theirs = _array(got), _array(wanted)
-        if {mine.dtype.kind, theirs.dtype.kind} <= set("fiubc"):
-            yield f"{place} ", mine, theirs
-        else:
-            yield f"{place} ", np.array([repr(got)]), np.array([repr(wanted)])
-
-
-def _array(value: Any) -> np.ndarray:
     try:
-        return np.asarray(value)
-    except ValueError:
-        return np.array(None)
+        with _quiet(), stopped_after(SECONDS):
+            got, wanted = deepcopy(run(one, 0, mutant)), run(one, 0, right)
+    except (Exception, SystemExit, OutOfTime) as error:
+        return f"it fails: {error}"
+    return "" if _same(got, wanted) else f"{brief(got)} for {brief(wanted)}"
+
+
+def _same(got: Any, wanted: Any) -> bool:
+    """Whether two values are the same in each of their numbers."""
+    if isinstance(wanted, dict):
+        return got.keys() == wanted.keys() and all(_same(got[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list | tuple):
+        return len(got) == len(wanted) and all(map(_same, got, wanted))
+    if isinstance(wanted, float | np.ndarray | np.number):
+        return np.array_equal(np.asarray(got, float), np.asarray(wanted, float), equal_nan=True)
+    return bool(got == wanted)

@@ -163,13 +163,7 @@ def libraries(of: Subject) -> Iterator[Change]:
         yield of.text.replace("cuda.vectorize", "numba.vectorize")
 
 
-#: Operators by the kind of mutant that they make.
-OPERATORS = {
-    "guard": guards,
-    "clamped": clamped_indices,
-    "barrier": barriers,
-    "index": indices,
-    "stride": strides,
-    "who": who,
-    "library": libraries,
-}
+#: The kind of an answer is the name of what makes it.
+OPERATORS = (
+    guards, clamped_indices, barriers, indices, strides, who, libraries,
+)  # fmt: skip

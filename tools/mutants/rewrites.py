@@ -232,20 +232,8 @@ def references(of: Subject) -> Iterator[Change]:
             yield above + of.with_body(f"return the_reference({given})")
 
 
-#: Operators by the kind of rewrite that they make.
-OPERATORS = {
-    "renamed": renamed,
-    "written out": written_out,
-    "commuted": commuted,
-    "flipped": flipped,
-    "inverted": inverted,
-    "while": while_loops,
-    "guards": guards,
-    "temporary": temporaries,
-    "mapping": mappings,
-    "device function": device_functions,
-    "converted": conversions,
-    "loop": loops,
-    "copy": copies,
-    "reference": references,
-}
+#: The kind of an answer is the name of what makes it.
+OPERATORS = (
+    renamed, written_out, commuted, flipped, inverted, while_loops, guards, temporaries,
+    mappings, device_functions, conversions, loops, copies, references,
+)  # fmt: skip

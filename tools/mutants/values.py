@@ -278,22 +278,9 @@ def statements(of: Subject) -> Iterator[Change]:
             yield node, suite(node.orelse)
 
 
-#: Operators by the kind of mutant that they make.
-OPERATORS = {
-    "frozen argument": frozen_arguments,
-    "frozen size": frozen_sizes,
-    "limited": limited_arguments,
-    "constant": constants,
-    "word": words,
-    "extreme": extremes,
-    "running value": running_values,
-    "term": terms,
-    "axis": axes,
-    "rounding": roundings,
-    "type": types,
-    "comparison": comparisons,
-    "arithmetic": arithmetic,
-    "call": calls,
-    "range": ranges,
-    "statement": statements,
-}
+#: The kind of an answer is the name of what makes it.
+OPERATORS = (
+    frozen_arguments, frozen_sizes, limited_arguments, constants, words, extremes,
+    running_values, terms, axes, roundings, types, comparisons, arithmetic, calls, ranges,
+    statements,
+)  # fmt: skip

@@ -87,9 +87,7 @@ def kept_results(of: Subject) -> Iterator[Change]:
         yield _wrapped(of, f"_kept.setdefault({key}, value)", "_kept = {}")
 
 
-#: Operators by the kind of mutant that they make.
-OPERATORS = {
-    "known cases": known_cases,
-    "limited size": limited_sizes,
-    "kept result": kept_results,
-}
+#: The kind of an answer is the name of what makes it.
+OPERATORS = (
+    known_cases, limited_sizes, kept_results,
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""Whether a verdict names the line that a mutant changed, or the cause by the mutant's kind."""
+
+from __future__ import annotations
+
+import re
+
+from tools.mutants.subjects import Answer, subject
+
+#: Failures that say what is wrong with a mutant of a kind: who does the work, where a guard is.
+FAILURES = {
+    "barriers": "race uninitialised-read barrier-divergence deadlock limit",
+    "who": "not-parallel limit same-value-race",
+    "libraries": "not-a-kernel not-a-function",
+    "clamped-indices": "same-value-race race limit",
+    "guards": "out-of-bounds unwritten-output",
+    "indices": "unwritten-output out-of-bounds race same-value-race uncoalesced not-parallel limit",
+    "strides": "unwritten-output out-of-bounds race same-value-race not-parallel limit",
+    "axes": "wrong-shape out-of-bounds unwritten-output uncoalesced limit",
+    "types": "wrong-dtype float64",
+    "roundings": "wrong-dtype",
+    "statements": "not-started unwritten-output",
+    "comparisons": "out-of-bounds unwritten-output race",
+    "frozen-sizes": "out-of-bounds unwritten-output wrong-shape",
+    "ranges": "out-of-bounds unwritten-output wrong-shape",
+    "limited-arguments": "out-of-bounds unwritten-output wrong-shape",
+    "limited-sizes": "unwritten-output",
+    "known-cases": "unwritten-output",
+}
+#: Kinds that are right in the first case: that another one is named says what they do not look at.
+LATER = {
+    "frozen-arguments", "frozen-sizes", "limited-arguments", "limited-sizes", "known-cases",
+    "kept-results",
+}  # fmt: skip
+#: What a verdict says of how wrong values come about; of right ones nothing is looked for.
+CAUSE = re.compile(
+    "That is what you get when|times the right one|more than the right one|in transposed order|"
+    "is the transpose|in reversed|wrong sign|signs are lost|fractions are lost|the squares of|"
+    "the square roots of|Shifted by one|Only the first block's|Only the square part|on the border|"
+    "unchanged|Every element is 0|rounding explains|changed too little|one too large|guard it with|"
+    "exchanged|swapped|ends without|has no `return`|had not ended|does not end"
+)
+
+
+def named(answer: Answer, message: str, kind: str) -> str:
+    """ "line" or "cause" where a verdict on a mutant names it, else "".
+
+    Parameters
+    ----------
+    answer : Answer
+    message, kind : str
+        Of the verdict.
+    """
+    line = re.search(r"(?m)^Line (\d+)", message)
+    if line and int(line[1]) in answer.lines:
+        return "line"
+    if kind in FAILURES.get(answer.kind, "").split() or CAUSE.search(" ".join(message.split())):
+        return "cause"
+    if answer.kind in LATER and f"Case: {_first_case(answer)}" not in message:
+        return "cause"
+    if kind in ("typing", "raised", "endless-loop"):
+        names = {name for text in answer.instead for name in re.findall(r"[a-z_]\w+", text)}
+        return "cause" if any(re.search(rf"\b{name}\b", message) for name in names) else ""
+    bare = re.sub(r"[\s()]", "", message)
+    wanted = (re.sub(r"[\s()]", "", text.rpartition("= ")[2]) for text in answer.instead)
+    return "cause" if any(len(text) > 2 and text in bare for text in wanted) else ""
+
+
+def _first_case(answer: Answer) -> str:
+    return subject(answer.exercise).exercise.cases[0].name
