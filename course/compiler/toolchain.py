@@ -20,7 +20,7 @@ from typing import Any
 
 from course import backend
 from course import installed as toolkits
-from course.installed import CLONE, bring, installed_as
+from course.installed import CLONE, install_command, installed_as
 from warpsim.host import gpus
 
 COMPILED_WITH = "13.0"  # the toolkit's release in the extra compile
@@ -54,7 +54,7 @@ def _missing(what: str) -> CompilerMissing:
     listed = " ".join(f'"{name}=={release}.*"' for name in wheels)
     install = f"python -m pip install numba-cuda {listed}"
     if installed_as() == CLONE and release == COMPILED_WITH:
-        install = bring("compile")
+        install = install_command("compile")
     return CompilerMissing(
         f"compiling a kernel needs NVIDIA's compilers, and {what}",
         f"{install} brings them; everything else works without them.",
