@@ -43,14 +43,22 @@ def _on_the_line(text: str, line: int, old: str, new: str) -> str:
     lines, number = text.split("\n"), _start(text) + line - 1
     if old not in lines[number]:
         raise LookupError(f"no {old!r} on {lines[number]!r}")
-    lines[number] = lines[number].replace(old, new, 1)
+    lines[number] = lines[number].replace(old, new)
     return "\n".join(lines)
+
+
+def _found(pattern: str, text: str) -> re.Match:
+    """Where a pattern is in a text; raises LookupError where it is not."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise LookupError(f"nothing like {pattern!r} in {text!r}")
+    return found
 
 
 def _guarded(text: str, line: int, said: str) -> str:
     """An `if` around the statement and those that follow it, as far as the next barrier."""
     suite, place = _statement_at(text, line)
-    condition = re.search(r"`(?:if )?([^`]* < [^`:]*):?`", said)[1]
+    condition = _found(r"`(?:if )?([^`]* < [^`:]*):?`", said)[1]
     last = place
     while last + 1 < len(suite) and "syncthreads" not in unparse(suite[last + 1]):
         last += 1
@@ -61,16 +69,16 @@ def _guarded(text: str, line: int, said: str) -> str:
 
 
 def _padded(text: str, line: int, said: str) -> str:
-    name, number = re.search(r"banks of (\w+) \(pad its rows by (\w+) elements?\)", said).groups()
+    name, number = _found(r"banks of (\w+) \(pad its rows by (\w+) elements?\)", said).groups()
     more = {"one": 1}.get(number) or int(number)
     pattern = rf"({name} = cuda\.shared\.array\(\([^()]*, )(\w+)\)"
-    longer = f"PADDED_ROW = {re.search(pattern, text)[2]} + {more}\n"  # a shape is a constant
+    longer = f"PADDED_ROW = {_found(pattern, text)[2]} + {more}\n"  # a shape is a constant
     return longer + re.sub(pattern, r"\g<1>PADDED_ROW)", text)
 
 
 def _with_a_barrier(text: str, line: int, said: str) -> str:
     """The barrier that the verdict names, in front of the line; outside of an `if`."""
-    barrier = re.search(r"put (cuda\.sync\w+\(\)) between", said)[1]
+    barrier = _found(r"put (cuda\.sync\w+\(\)) between", said)[1]
     suite, place = _statement_at(text, line)
     lines, number = text.split("\n"), suite[place].lineno - 1
     while lines[number - 1].lstrip().startswith("if "):
@@ -82,10 +90,12 @@ def _with_a_barrier(text: str, line: int, said: str) -> str:
 def _in_float32(text: str, line: int, said: str) -> str:
     number = r"(?<![\w.\[(])(\d+\.\d+(?:e-?\d+)?|\d+)(?![\w.\]])"
     old = text.split("\n")[_start(text) + line - 1]
+    if wide := re.search(r"(float64\(.*?\)) is float64 in Numba", said):
+        return text.replace(wide[1], wide[1].replace("64", "32"))
     new = re.sub(number, r"float32(\1)", old)
     if "float32(" in new:
         return text.replace(old, new, 1)
-    name = re.match(r"\s*(\w+) \+=", old)[1]  # what is added to came in where it was set
+    name = _found(r"(\w+) \+=", old)[1]  # what is added to came in where it was set
     return re.sub(rf"(?m)^(\s*{name} = )([\d.]+)$", r"\1float32(\2)", text)
 
 
@@ -135,13 +145,11 @@ def following(text: str, verdict: Verdict) -> str | None:
         When what is to be changed is not where the instruction says.
     """
     said = " ".join(str(verdict).split())
-    found = re.search(r"Line (\d+)", said)
-    line = int(found[1]) if found else 0
+    line = int((re.search(r"Line (\d+)", said) or [0, 0])[1])
     for words, old, new in REPLACED:
         if found := re.search(words, said):
-            return _on_the_line(
-                text, line, old.format(*found.groups()), new.format(*found.groups())
-            )
+            parts = found.groups()
+            return _on_the_line(text, line, old.format(*parts), new.format(*parts))
     function = next((f for words, f in INSTRUCTIONS.items() if words in said), None)
     return function(text, line, said) if function else None
 
