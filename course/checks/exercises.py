@@ -242,6 +242,8 @@ class KernelExercise(Exercise):
         one output (or updated array) must hold, or a dict of them by name.
     forbidden : collection of str
         Kinds of costs that fail an answer: "float64", "uncoalesced", ...
+    same_value : str
+        "meant" where several threads may store one value in one element; else that is refused.
     limits : sequence of Limit
     barriers : str
         Why a block passes no more of them than in the solution; "" where it may. One more is let
@@ -260,6 +262,7 @@ class KernelExercise(Exercise):
     outputs: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     forbidden: Collection[str] = ()
+    same_value: str = ""
     limits: Sequence[Limit] = ()
     barriers: str = ""
     helped: str = ""
@@ -284,6 +287,13 @@ class KernelExercise(Exercise):
             raise ValueError(
                 f"exercise {self.name!r}: forbidden knows {', '.join(COSTS)}; got {unknown}"
             )
+        if self.same_value not in ("", "meant"):
+            raise ValueError(f"exercise {self.name!r}: same_value is 'meant' or ''")
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Kinds of costs that fail an answer."""
+        return frozenset(self.forbidden) | (set() if self.same_value else {"same-value-race"})
 
     def model(self) -> Any:
         """Return a right answer that spreads the work as it is meant, or None.

@@ -61,6 +61,9 @@ GENERAL_HINTS = {
     "Move it out of the branch; guard the loads and stores instead.",
     "race": "Give each thread its own address, or use cuda.atomic, "
     "or put a barrier between the write and the read.",
+    "same-value-race": "A thread that has no element of its own stores nothing: guard the store. "
+    "`if i < out.size:` lets threads beyond the end do nothing; of several that have one value, "
+    "one stores it, as under `if cuda.threadIdx.x == 0:`.",
     "unwritten-output": "Which threads should write these elements? "
     "Look at the index and the guard.",
     "not-parallel": "Each thread of the launch does a part of its own. Where there is a thread for "

@@ -55,7 +55,7 @@ LessonKernel.declare(
         "one addition in a lane for 32 columns, and up to 32 between lanes",
         magnitude=lambda x: (32 + x.shape[1] / 32) * np.abs(x).sum(1),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
         Limit("shared", "store", "requests", "launch", 0, "Lanes exchange registers: shuffles "
               "do without shared memory."),

@@ -274,7 +274,7 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
         "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "
         "rounded by is divided by the frame's spread",
     ),
-    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index", "same-value-race"},
+    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index"},
     limits=[Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN)],
     barriers=_WHO_WAITS,
     rivals=RIVALS,

@@ -66,7 +66,7 @@ LessonKernel.declare(
     tolerance=Tolerance(
         8, "a product, three sums, a logarithm", magnitude=lambda logits: 1 + np.abs(logits)
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 2, "Load logit and target once each, into "
               "variables."),
@@ -196,7 +196,7 @@ LessonKernel.declare(
         "fast logarithm and cosine of a GPU are good to 1e-5",
         magnitude=lambda log_variance: 1 + np.exp(log_variance / 2),
     ),
-    forbidden={"float64", "negative-index", "same-value-race"},
+    forbidden={"float64", "negative-index"},
     limits=[
         Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
         Limit("global", "load", "lanes", "element", 3, "Each number needs its mean and log "
@@ -328,7 +328,7 @@ LessonKernel.declare(
             1 + np.abs(w) + np.abs(gradient) + np.abs(first) + gradient**2
         ),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 12, "Weight, gradient and two moments are "
               "loaded into variables, and the two corrections."),
@@ -465,7 +465,7 @@ LessonKernel.declare(
         "a product and a sum for each of up to 96 numbers, a bias and a slope",
         magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
     ),
-    forbidden={"float64", "negative-index", "bank-conflict", "same-value-race"},
+    forbidden={"float64", "negative-index", "bank-conflict"},
     barriers="A round has two: one when the tiles are filled, one when they are read. The loop "
     "over n needs none.",
     limits=[

@@ -172,7 +172,7 @@ LessonKernel.declare(
         2, "the result is rounded to a half; scores of float32 differ in their last digits",
         magnitude=lambda v: np.abs(v).max(),
     ),
-    forbidden={"float64", "negative-index", "bank-conflict", "same-value-race"},
+    forbidden={"float64", "negative-index", "bank-conflict"},
     barriers="A tile has two barriers: one when it is filled, one when it is read. Those who go "
     "over the keys one after the other need none in between.",
     limits=[

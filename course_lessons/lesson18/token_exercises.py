@@ -52,7 +52,7 @@ LessonKernel.declare(
         _images("3 channels of 32 x 32, patches of 16", 1, 3, 32, 32, 16, measured=True),
     ],
     tolerance=Tolerance(0, "numbers are moved, and stay as they are"),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 1, "Each number of rows is one pixel: load it "
               "once."),
@@ -159,7 +159,7 @@ LessonKernel.declare(
         _tokens("64 tokens of 256 numbers", 64, 256, measured=True),
     ],
     tolerance=Tolerance(2, "the result is rounded to a half, all before it is float32"),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "negative-index", "uncoalesced"},
     cancels={CANCELS.replace("wrong: ", "wrong: the mean is of a sum in halves; or "): _far},
     limits=[
         Limit("global", "load", "lanes", "element", 5, "A lane reads its own columns, lane, lane + "

@@ -310,9 +310,28 @@ def test_a_thread_that_costs_is_named():
         if i < out.size:
             out[i] = x[i] * x[i]
 
-    exercise = dataclasses.replace(SQUARE, name="square-alone", forbidden={"same-value-race"})
     with pytest.raises(Failure, match=r"Thread \(\d+, 0, 0\) of block .* writes"):
-        kernels.judge_kernel(exercise, square)
+        kernels.judge_kernel(SQUARE, square)
+
+
+NO_GUARDS = {
+    "clamped": (("grid(1)", "grid(1)\n    i = min(i, x.size - 1)"), ("i < x.size", "True")),
+    "modulo": (("grid(1)", "grid(1) % x.size"), ("i < x.size", "True")),
+    "everybody": (("    if i", "    out[0] = x[0] * x[0]\n    if 0 < i"),),
+}
+
+
+@pytest.mark.parametrize("guard", NO_GUARDS)
+def test_several_threads_that_store_the_same_are_refused_unless_it_is_meant(guard, monkeypatch):
+    failed(verdict_of(SQUARES, *NO_GUARDS[guard]), "same-value-race", "right. Thread", "Hint: A th")
+    meant = dataclasses.replace(SQUARE, same_value="meant")
+    monkeypatch.setitem(exercises._exercises, "sample-square", meant)
+    assert verdict_of(SQUARES, *NO_GUARDS[guard])
+
+
+def test_same_value_is_meant_or_nothing():
+    with pytest.raises(ValueError, match="same_value"):
+        dataclasses.replace(SQUARE, same_value="yes")
 
 
 def test_stub_is_not_started():
@@ -413,7 +432,8 @@ def test_a_cost_begins_with_the_thread_that_makes_it(monkeypatch, forbidden):
                 out[0, 0] = a[0, 0]
 
     monkeypatch.setitem(exercises._exercises, "alone", _limited(None, forbidden={forbidden}))
-    begins = "The result is right; the cost is not. Thread ("
+    cost = "" if forbidden == "same-value-race" else "; the cost is not"
+    begins = f"The result is right{cost}. Thread ("
     verdict = check("alone", twice)
     failed(verdict, forbidden, begins)
     (finding,) = [each for each in verdict.findings if each.kind == forbidden]

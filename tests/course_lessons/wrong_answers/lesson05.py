@@ -503,7 +503,9 @@ right(
 right(
     {"if i < x.size:\n        ": ""},
     {"\n    else:\n        part[t] = 0": " if i < x.size else float32(0)"},
-    {"if t == 0:\n        ": ""},
+)
+wrong("same-value-race", "of several that have one value, one stores it")(
+    {"if t == 0:\n        ": ""}
 )
 
 
