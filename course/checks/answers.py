@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from course.checks.verdicts import Failure
 from warpsim.core.words import count
 from warpsim.run.kernel import Kernel
@@ -33,6 +35,8 @@ CLEANED = (
     (r"Function\(<(?:built-in )?function (\w+)[^>]*>\)", r"\1"),
     (r"'(\w+)\.\d+'", r"'\1'"),
 )
+# Classes of ufuncs that run on the GPU: numba.cuda's, and the simulator's.
+GPU_UFUNCS = {"CUDAUFuncDispatcher", "CUDAGeneralizedUFunc", "Vectorized", "GeneralisedUfunc"}
 CANNOT_COMPILE = "Numba cannot compile this: "
 # How the simulator says where: "..., line 3 of square:" and the source below it.
 SIMULATED_PLACE = re.compile(r"(?:,|\n)\s*line (\d+) of (\w+):\s*\n\s*(.+)\s*$")
@@ -194,6 +198,26 @@ def function_fault(name: str, answer: Any) -> str | None:
             "Give the function itself, not the result of calling it."
         )
     return None
+
+
+def ufunc_fault(answer: Any) -> str | None:
+    """Why an answer is no ufunc that runs on the GPU, or None if it is one."""
+    kinds = {base.__name__ for base in type(answer).__mro__}
+    if kinds & GPU_UFUNCS:
+        return None
+    if kinds & {"DUFunc", "ufunc", "CPUDispatcher", "GUFunc"}:
+        what = "runs on the CPU"
+    elif isinstance(answer, FunctionType | np.vectorize):
+        what = "runs in Python, on the host"
+    elif is_gpu_kernel(answer) or isinstance(answer, Kernel):
+        what = "is a kernel or device function"
+    else:
+        what = f"is of type {type(answer).__name__}"
+    name = getattr(answer, "__name__", "") or "Your answer"
+    return (
+        f"{name} {what}; this exercise asks for a ufunc that runs on the GPU. Write "
+        "@cuda.vectorize([...]) with its signatures on the line above def, and nothing else there."
+    )
 
 
 def check_parameters(function: Callable[..., Any], expected: tuple[str, ...]) -> None:

@@ -321,14 +321,19 @@ class FunctionExercise(Exercise):
         `caller(answer, arguments)` calls the answer in a way of its own and returns what is judged:
         watched, as `course_lessons.lesson09.watching` does for answers that start threads, or
         killed in between.
+    runs : str
+        "gpu-ufunc" where the answer must be a ufunc that is made for the GPU.
     """
 
     judge: Callable[..., str | None] | None = None
     dtype: Any = None
     caller: Callable[[Callable[..., Any], tuple[Any, ...]], Any] | None = None
+    runs: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.runs not in ("", "gpu-ufunc"):
+            raise ValueError(f"exercise {self.name!r}: runs is 'gpu-ufunc' or ''")
         if (self.reference is None) == (self.judge is None):
             raise ValueError(f"exercise {self.name!r} needs a reference or a judge, not both")
 

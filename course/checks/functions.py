@@ -35,6 +35,8 @@ SECONDS_ELSEWHERE = 2.0  # of a case in which only a cause is looked for
 def judge_function(exercise: FunctionExercise, answer: Any) -> str:
     """What to say of a function that is right in every case; raises Failure or NotStarted."""
     fault = answers.function_fault(exercise.name, answer)
+    if exercise.runs == "gpu-ufunc" and answer is not None:
+        fault = answers.ufunc_fault(answer)
     if fault:
         raise Failure("not-a-function", fault)
     answers.check_parameters(answer, exercise.parameters)

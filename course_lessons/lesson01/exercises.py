@@ -224,6 +224,7 @@ FunctionExercise.declare(
     lesson=1,
     title="A ufunc that cuts off what is too dark or too bright",
     judge=_judge_clip,
+    runs="gpu-ufunc",
     cases=[
         _clip_case("7 numbers", (7,)),
         _clip_case("13 x 37", (13, 37)),
@@ -231,7 +232,6 @@ FunctionExercise.declare(
     ],
     hints={
         "wrong-result": "Inside a ufunc x, low and high are single numbers. Two ifs do it.",
-        "raised": "Is @cuda.vectorize([...]) still on the line above your function?",
         "typing": "Inside a ufunc x, low and high are single numbers: no index, no x.size.",
     },
 )

@@ -1,5 +1,8 @@
 """Typical wrong functions get the verdict that helps; right ones pass."""
 
+import dataclasses
+
+import numba
 import numpy as np
 import pytest
 
@@ -56,6 +59,35 @@ def test_right_functions_pass_and_stubs_are_not_started(body, status):
 )  # fmt: skip
 def test_wrong_functions_are_told(answer, kind, words):
     failed(check("sample-error", answer), kind, *words)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.add, "add runs on the CPU"),
+        (np.vectorize(lambda x: x + x), "runs in Python"),
+        (numba.vectorize(lambda x: x + x), "runs on the CPU"),
+        (cuda.jit(lambda x: x + x), "is a kernel"),
+        (lambda x: x + x, "runs in Python, on the host"),
+        (3.5, "of type float"),
+        (None, "check was given None"),
+    ],
+)
+def test_a_ufunc_for_the_gpu_is_made_for_the_gpu(answer, words, monkeypatch):
+    cases = [Case("7 numbers", lambda rng: {"x": np.ones(7, np.float32)})]
+    exercise = FunctionExercise(
+        name="doubled",
+        lesson=99,
+        title="",
+        cases=cases,
+        reference=lambda x: x + x,
+        runs="gpu-ufunc",
+    )
+    monkeypatch.setitem(exercises._exercises, "doubled", exercise)
+    failed(check("doubled", answer), "not-a-function", words)
+    assert check("doubled", cuda.vectorize(["float32(float32)"])(lambda x: x + x))
+    with pytest.raises(ValueError, match="runs is"):
+        dataclasses.replace(exercise, runs="kernel")
 
 
 def halved(kind):

@@ -1,6 +1,7 @@
 """Wrong answers to the exercises of lesson 01 as students write them, and unusual right ones."""
 
-from numba import float32
+import numpy as np
+from numba import float32, vectorize
 
 from course import cuda
 from tests.course_lessons.wrong_answers import answers_to
@@ -186,9 +187,26 @@ wrong("raised", "exact types")(
     {'"float32(float32, float32, float32)"': '"float64(float64, float64, float64)"'}
 )
 wrong("typing", "no index, no x.size")({"return x": "return min(max(x[i], low), high)"})
-wrong("raised", "Is @cuda.vectorize([...]) still")(
+wrong("not-a-function", "clip runs in Python", "Write @cuda.vectorize([...])")(
     {'@cuda.vectorize(["float32(float32, float32, float32)"])\n': ""}
 )
+wrong("not-a-function", "runs in Python")(
+    {'@cuda.vectorize(["float32(float32, float32, float32)"])': "@np.vectorize"}
+)
+wrong("not-a-function", "is a kernel or device")(
+    {'vectorize(["float32(float32, float32, float32)"])': "jit(device=True)"}
+)
+
+
+@wrong("not-a-function", "clip_of_the_cpu runs on the CPU")
+@vectorize(THREE)
+def clip_of_the_cpu(x, low, high):
+    return min(max(x, low), high)
+
+
+@wrong("not-a-function", "clip_on_the_host runs in Python, on the host")
+def clip_on_the_host(x, low, high):
+    return np.clip(x, low, high)
 
 
 @right
