@@ -127,6 +127,34 @@ class Limit:
                 raise ValueError(f"Limit: {value!r} is none of {', '.join(allowed)}")
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How often what is taught is done, counted in every case: too often or too seldom is refused.
+
+    Parameters
+    ----------
+    what : str
+        A device function or an instruction of `warpsim.ptx`, by name: calls by all threads. "mma":
+        products on tensor cores, of 16 x 8 x 16 each. "barriers": of the block with the most.
+    times : callable
+        Takes the arguments it names, returns how often: one number, or the least and the most.
+    why : str
+        A sentence for the learner.
+    """
+
+    what: str
+    times: Callable[..., Any]
+    why: str = ""
+
+    def count(self, report: Any) -> int:
+        """How often it was done in a trace."""
+        if self.what == "barriers":
+            return report.barriers
+        if self.what == "mma":
+            return report.operations.get("tensor", 0) // (2 * 16 * 8 * 16)
+        return report.calls(self.what)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exercise:
     """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`.
@@ -245,6 +273,7 @@ class KernelExercise(Exercise):
     same_value : str
         "meant" where several threads may store one value in one element; else that is refused.
     limits : sequence of Limit
+    counted : sequence of Counted
     barriers : str
         Why a block passes no more of them than in the solution; "" where it may. One more is let
         go: at the end, or before a loop.
@@ -264,6 +293,7 @@ class KernelExercise(Exercise):
     forbidden: Collection[str] = ()
     same_value: str = ""
     limits: Sequence[Limit] = ()
+    counted: Sequence[Counted] = ()
     barriers: str = ""
     helped: str = ""
     cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

@@ -71,6 +71,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
             except Failure as failure:
                 _for_all_warps(exercise, number, answer, failure)
                 raise
+            _judge_counts(exercise, number, reports[-1], few=True)
             faults.append(_spread_fault(exercise, number, reports[-1]))
             # The first case is enough to tell: a serial program takes its time in larger ones.
             if faults[-1] and (faults[-1].of_few or _work_is_repeated(reports[-1])):
@@ -316,9 +317,27 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
                 but = "" if finding.kind == "same-value-race" else "; the cost is not"
                 failure.message = f"The result is right{but}. {failure.message}"
                 raise failure
+            _judge_counts(exercise, number, report, few=False)
             if number in measured:
                 for limit in exercise.limits:
                     _judge_limit(exercise, number, limit, report)
+
+
+def _judge_counts(exercise: KernelExercise, number: int, report: Any, *, few: bool) -> None:
+    """Raise Failure("limit") where what is taught is done too seldom, or else too often."""
+    named = {"mma": ("product", " on tensor cores"), "barriers": ("barrier", "")}
+    for counted in exercise.counted:
+        times = np.atleast_1d(call_with_named(counted.times, exercise.arguments(number)))
+        found, bound = counted.count(report), times[0] if few else times[-1]
+        if found < bound if few else found > bound:
+            noun, more = named.get(counted.what, ("call", f" of {counted.what}"))
+            makes = f"{count(found, noun)}{more}" if found else f"no {noun}{more}"
+            is_it = (
+                f"{shown(bound)} {'is' if bound == 1 else 'are'} {'needed' if few else 'enough'}"
+            )
+            why = f" {counted.why}" if counted.why else ""
+            said = f"The result is right, but your kernel makes {makes}; {is_it}.{why}"
+            raise Failure("limit", said, findings=tuple(report.findings))
 
 
 def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: Any) -> None:

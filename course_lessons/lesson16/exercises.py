@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import covering, drawn, empty, normal, table, unit
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson16 import rivals
@@ -200,8 +200,12 @@ LessonKernel.declare(
     limits=[
         Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
         Limit("global", "load", "lanes", "element", 3, "Each number needs its mean and log "
-              "variance, and each four the counter's two: one thread draws a group's four numbers, "
-              "once."),
+              "variance, and each four the counter's two."),
+    ],
+    counted=[
+        # threads without a group may draw before they ask
+        Counted("normal4", lambda z: ((z.size + 3) // 4, z.size // 2 + 32),
+                "One thread draws a group's four numbers, once."),
     ],
     hints={
         "wrong-result": "Group g has the numbers 4 g to 4 g + 3, in the order in which normal4(g, "

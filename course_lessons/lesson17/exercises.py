@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson17 import hopper, judges
@@ -92,6 +92,7 @@ LessonKernel.declare(
     tolerance=WHOLE,
     forbidden=NO_FLOAT64,
     limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
+    counted=[Counted("mma", lambda: 1, "One call of mma_f16 takes all 16 of k.")],
     gpu=AMPERE,
     hints={
         "wrong-result": "With ones on the diagonal of one factor the other comes out: see where "
@@ -184,6 +185,7 @@ LessonKernel.declare(
         Limit("global", "load", "lanes", "thread", 16 * 3, REUSE),
         Limit("global", "store", "lanes", "element", 1, "Store the sums once, after the loop."),
     ],
+    counted=[Counted("mma", lambda a, b: a.size * b.shape[1] // (16 * 8 * 16))],
     gpu=AMPERE,
     hints={
         "wrong-result": "left holds the sums of the tile's columns 0 to 7, right those of 8 to 15. "
@@ -269,6 +271,7 @@ LessonKernel.declare(
     ),
     forbidden=NO_FLOAT64,
     limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
+    counted=[Counted("mma", lambda: 3, "Lower times lower is too small to matter.")],
     gpu=AMPERE,
     hints={
         "wrong-result": "Three products, each added to the sums of the one before: upper_a with "

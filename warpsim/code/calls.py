@@ -226,6 +226,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     function, arguments = emitter.typing.callees[node]
     program = emitter.program_of(function, arguments, emitter.traced)
     name = program.name
+    emitter.count(f"call {function.py_func.__name__}")
     codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
     if program.run is None:  # the function itself: its places are the same
         code = emitter.operation("again", name, *codes)

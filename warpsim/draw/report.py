@@ -119,6 +119,13 @@ class Report:
         kinds += ["tensor"] * bool(self._counters.operations["tensor"])
         return {kind: self._counters.operations[kind] for kind in kinds}
 
+    def calls(self, name: str) -> int:
+        """How often threads called a device function or an instruction of `warpsim.ptx`, in all.
+
+        One that a whole warp does, such as ``mma_f16``, counts for each of its 32 lanes.
+        """
+        return self._counters.operations[f"call {name}"]
+
     @property
     def unique_bytes(self) -> int:
         """Bytes of global memory touched, each counted once."""

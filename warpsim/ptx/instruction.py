@@ -196,6 +196,7 @@ class Instruction:
         if "factor" in self.takes:
             factor = emitter.typing.operands[node][self.takes.index("factor")]
             codes.append(repr(factor.dtype == bfloat16))
+        emitter.count(f"call {self.__name__}")
         if self.tensor:
             emitter.count("tensor", self.tensor)
         codes += [f"{name}={value!r}" for name, value in self.more.items()]

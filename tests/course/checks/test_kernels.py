@@ -7,7 +7,7 @@ import pytest
 from numba import float32, int32, njit
 
 from course.checks import check, exercises, kernels, simulating
-from course.checks.exercises import Case, KernelExercise, Limit
+from course.checks.exercises import Case, Counted, KernelExercise, Limit
 from course.checks.verdicts import Failure
 from tests.course.checks.sample_exercises import SQUARE, failed, samples  # noqa: F401
 from tests.texts import function_of
@@ -410,6 +410,41 @@ def test_a_limit_of_accesses_speaks_of_what_the_threads_do(monkeypatch, per, at_
     limit = Limit("global", "store", "lanes", per=per, at_most=at_most)
     monkeypatch.setitem(exercises._exercises, "alone", _limited(limit))
     failed(check("alone", copy_along_columns), "limit", "Your threads make", words)
+
+
+@cuda.jit(device=True)
+def doubled(x):
+    return x + x
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (lambda: 1, ""),
+        (lambda out: (0, out.size), ""),
+        (lambda out: out.size + 2, "makes 1 call of doubled; 3 are needed. Why."),
+        (lambda: 0, "makes 1 call of doubled; 0 are enough. Why."),
+    ],
+)
+def test_what_is_taught_is_counted(times, words):
+    exercise = of_one_case(
+        "doubles",
+        lambda x: x + x,
+        lambda rng: {"out": np.empty(1, np.float32), "x": np.ones(1, np.float32)},
+        counted=[Counted("doubled", times, "Why."), Counted("barriers", lambda: (0, 1))],
+    )
+
+    @cuda.jit
+    def doubles(out, x):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = doubled(x[i])
+
+    if not words:
+        kernels.judge_kernel(exercise, doubles)
+        return
+    with pytest.raises(Failure, match=words):
+        kernels.judge_kernel(exercise, doubles)
 
 
 def test_a_limit_that_is_barely_missed_shows_how(monkeypatch):

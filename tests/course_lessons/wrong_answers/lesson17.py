@@ -62,7 +62,7 @@ wrong("out-of-bounds", "g goes from 0 to 7, q from 0 to 3")(
 wrong("out-of-bounds", "b is b[k, column]")(
     {"pair(b[k, g], b[k + 1, g])": "pair(b[g, k + 1], b[g, k + 2])"}
 )
-wrong("limit", "hands over its own numbers alone|not-parallel")(
+wrong("limit", "no product on tensor cores; 1 is needed")(
     "lane = cuda.threadIdx.x\nfor n in range(lane, 128, 32):\n    total = float32(0)\n"
     "    for k in range(16):\n        total += a[n // 8, k] * b[k, n % 8]\n"
     "    out[n // 8, n % 8] = total"
@@ -157,6 +157,15 @@ def tile_counted_down(a, b, out):
         out[row, column + 8 + 2 * q + n], out[row + 8, column + 8 + 2 * q + n] = two[n], two[2 + n]
 
 
+wrong("limit", "no product on tensor cores; 2 are needed")(
+    "row, column = 16 * cuda.blockIdx.y, 16 * cuda.blockIdx.x\n"
+    "for n in range(cuda.threadIdx.x, 256, 32):\n    total = float32(0)\n"
+    "    for k in range(a.shape[1]):\n"
+    "        total += a[row + n // 16, k] * b[k, column + n % 16]\n"
+    "    out[row + n // 16, column + n % 16] = total"
+)
+
+
 # --- split-product -----------------------------------------------------------------------------
 
 wrong, right = answers_to("split-product")
@@ -168,12 +177,14 @@ for old, new in (
     ("mma_f16(c, upper_a, upper_b)", "mma_f16(zeros, upper_a, upper_b)"),
 ):
     wrong("wrong-result", "upper_a with upper_b")({old: new})
-wrong("limit|not-parallel", "hands over its own numbers alone|not-parallel")(
+wrong("limit", "no product on tensor cores; 3 are needed")(
     "for n in range(cuda.threadIdx.x, 128, 32):\n    total = float32(0)\n"
     "    for k in range(16):\n        total += a[n // 8, k] * b[k, n % 8]\n"
     "    out[n // 8, n % 8] = total"
 )
-right({"    store_sums": "    c = mma_f16(c, lower_a, lower_b)\n    store_sums"})
+wrong("limit", "4 products on tensor cores; 3 are enough", "lower is too small")(
+    {"    store_sums": "    c = mma_f16(c, lower_a, lower_b)\n    store_sums"}
+)
 right(
     "lane = cuda.threadIdx.x\ng, q = lane // 4, lane % 4\n"
     "high_a, low_a = split_share_of_a(a, g, 2 * q)\n"

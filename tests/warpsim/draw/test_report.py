@@ -5,14 +5,14 @@ import io
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
-from numba import float32, float64, int32, uint8
+from numba import float32, float64, int32, uint8, uint32
 from PIL import Image
 
 from warpsim import cuda, trace
 from warpsim.draw.heat_map import rows_of
 from warpsim.draw.palette import BLUE, VERMILLION, pale
 from warpsim.draw.style import FONT_SIZE
-from warpsim.ptx import load4, store4
+from warpsim.ptx import load4, mma_f16, store4
 
 
 @cuda.jit
@@ -457,3 +457,21 @@ def test_sixteen_bytes_a_lane_are_one_box_of_global_and_four_words_of_shared_mem
     assert element.get_linewidth() > 0  # two elements of a sector are told apart
     assert any("16 sectors for 32 lanes (the fewest possible)" in text for text in texts(picture))
     assert any("4 wavefronts for 32 lanes (the fewest possible)" in text for text in texts(picture))
+
+
+def test_calls_are_counted_for_each_thread_that_makes_them():
+    @cuda.jit(device=True)
+    def doubled(x):
+        return x + x
+
+    @cuda.jit
+    def some(out):
+        if cuda.grid(1) < out.size:
+            for _ in range(3):
+                out[cuda.grid(1)] = doubled(out[cuda.grid(1)])
+        f, u = float32(0), uint32(0)
+        mma_f16((f, f, f, f), (u, u, u, u), (u, u))
+
+    report = trace(some, 1, 32, np.ones(20, np.float32), gpu="A100")
+    assert (report.calls("doubled"), report.calls("mma_f16"), report.calls("other")) == (60, 32, 0)
+    assert "call doubled" not in report.operations
