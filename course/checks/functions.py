@@ -302,7 +302,7 @@ def _compare_values(
             "wrong-dtype",
             f"{name} has the type {values.dtype}, right is {np.dtype(exercise.dtype)}.",
         )
-    rounded = exercise.dtype or _rounded(got, values.dtype, arguments)
+    rounded = exercise.dtype or _rounded(arguments)
     compare(
         "result" if name == "the result" else name,
         values,
@@ -315,21 +315,14 @@ def _compare_values(
     )
 
 
-def _rounded(got: Any, kind: np.dtype, arguments: Mapping[str, Any]) -> np.dtype:
-    """The type to whose digits an answer of this type is held.
+def _rounded(arguments: Mapping[str, Any]) -> np.dtype:
+    """The type to whose digits an answer is held: that of the narrowest floats given.
 
-    float16 is enough where something given is float16; else an answer that computes in it has lost
-    digits. Python's own numbers have no type that says what they were computed in (`.tolist()`,
-    `float(x)`): they are held to that of the arrays given.
+    Its own type says nothing: who returns float16 has lost digits, and is not let off for that.
     """
-    if kind.kind not in "fc":
-        return np.dtype(np.float64)
-    half = np.dtype(np.float16)
-    given = {value.dtype for value in arguments.values() if isinstance(value, np.ndarray)}
-    floats = [each for each in given if each.kind == "f"]
-    if floats and kind.kind == "f" and not hasattr(got, "dtype"):
-        kind = min(floats, key=lambda each: each.itemsize)
-    return kind if half in given else np.promote_types(kind, np.float32)
+    given = [value.dtype for value in arguments.values() if isinstance(value, np.ndarray)]
+    floats = [each for each in given if each.kind == "f"] or [np.dtype(np.float64)]
+    return min(floats, key=lambda each: each.itemsize)
 
 
 def _of_part(is_cause: Callable[..., bool], key: Any, sentence: str, keys: tuple = ()) -> bool:

@@ -113,6 +113,17 @@ def test_an_answer_in_float16_is_enough_only_where_float16_is_given():
             assert status == "passed"
 
 
+@pytest.mark.parametrize("returned", [np.float16, np.float32])
+def test_an_answers_own_type_widens_no_tolerance(returned):
+    def half(x):
+        return (x / 2).astype(returned)
+
+    functions.judge_function(halved(returned), half)
+    with pytest.raises(Failure) as told:
+        functions.judge_function(halved(np.float64), half)
+    assert told.value.kind == "wrong-result"
+
+
 def test_pythons_own_numbers_are_held_to_the_type_that_was_given():
     def rooted(kind):
         cases = [Case("33 numbers", lambda rng: {"x": rng.random(33).astype(kind)})]
