@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from course.checks.written_numbers import asked, written
 
 EXACT = 1e-9  # relative: two computed floats are the same figure
 UNCHANGED = 0.03  # relative: what is nearer than this to "no effect" is none
 COUNTED_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NEGATIONS = {"no", "not", "never", "none", "nothing", "neither", "nor", "without", "hardly"}
-_UNITS = {"x", "times", "percent"}  # besides the words of the question
-_NUMBER = re.compile(
-    r"(?:about|around|roughly|some|ca\.?|~|≈)?\s*"
-    r"(?P<number>[-+]?(?:\d{1,3}(?:[,_ ]\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
-    r"|[-+]?inf(?:inity)?)\s*(?P<unit>[^\d\s]*)\.?"
-)
+# words that say the same of a guess, and of what is asked
+_ALIKE = {"faster": "fast", "slower": "slow", "longer": "long", "shorter": "short"}
+_SYNONYMS = {
+    "nothing": ("none", "no finding", "no findings", "nil"),
+    "equal": ("identical", "same", "alike", "unchanged", "exactly equal", "bit for bit"),
+    "alike": ("equal", "same", "equally fast", "no difference"),
+    "yes": ("true", "yep", "yeah", "sure"),
+    "no": ("false", "nope", "never"),
+}
+_SEPARATORS = (r";", r",\s+|\s+and\s+", r",|\band\b", r"[,/]", r"\s+")
 
 
 @dataclass(frozen=True)
@@ -80,21 +87,35 @@ class Rule:
         side = "" if self.no_effect is None else f" and on the same side of {shown(self.no_effect)}"
         return f"right {margin(self.within)}{side}"
 
-    def read(self, guess: Any, question: str = "") -> Any:
+    def read(self, guess: Any, question: str = "", unit: str = "") -> Any:
         """Return a guess in the form that is judged: a number, a tuple of them, a choice.
 
-        None if it has another form. Words of `question` may stand behind a number, as units.
+        None if it has another form. Words of `question` may stand behind a number; what is written
+        in another unit is converted to `unit`, or to the one that the question names.
         """
         if self.choices:
             parts = guess if isinstance(guess, tuple) else (guess,)
             return chosen(" x ".join(_word(part) for part in parts), self.choices)
-        if isinstance(guess, str) and self.numbers > 1:
-            guess = tuple(re.split(r"\s*(?:[,;/]|\band\b)\s*", guess.strip(" ()[]")))
         parts = guess if isinstance(guess, tuple) else (guess,)
-        values = tuple(read_number(part, question) for part in parts)
-        if len(values) != self.numbers or None in values:
+        if self.numbers > 1 and isinstance(guess, str):
+            each = (re.split(rf"\s*(?:{s})\s*", guess.strip(" ()[]")) for s in _SEPARATORS)
+            readings = [tuple(self._number(p, question, unit) for p in parts) for parts in each]
+        else:
+            readings = [tuple(self._number(part, question, unit) for part in parts)]
+        for values in readings:
+            if len(values) == self.numbers and None not in values:
+                return values if self.numbers > 1 else values[0]
+        return None
+
+    def has_unit(self, guess: Any) -> bool:
+        """Whether a guess is a number with a unit, which the question may not name yet."""
+        found = written(guess) if isinstance(guess, str) and self.numbers == 1 else None
+        return not self.choices and found is not None and found.unit is not None
+
+    def _number(self, part: Any, question: str, unit: str) -> float | None:
+        if self.exact and isinstance(part, str) and (found := written(part)) and found.is_range:
             return None
-        return values if self.numbers > 1 else values[0]
+        return read_number(part, question, unit)
 
     def judged(self, guess: Any, truth: Any) -> str:
         """Say how good a guess is, as `read` returned it: "✓ exactly", "✗ 8 times too low", ..."""
@@ -146,34 +167,49 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def read_number(value: Any, question: str = "") -> float | None:
-    """Return the number in a guess such as 16, "16", "about 1,000 bytes" or "75%"; else None."""
+def read_number(value: Any, question: str = "", unit: str = "") -> float | None:
+    """Return the number in a guess such as 16, "about 1,000 bytes", "75%" or "5/8"; else None."""
     if is_number(value):
         return None if math.isnan(value) else float(value)
-    if not isinstance(value, str):
+    found = written(value) if isinstance(value, str) else None
+    if found is None or not _stems(found.rest) <= _stems(_words(f"{question} {unit}")):
         return None
-    match = _NUMBER.fullmatch(value.strip().lower())
-    if match is None or not set(_words(match["unit"])) <= _UNITS | set(_words(question)):
-        return None
-    return float(re.sub("[,_ ]", "", match["number"]))
+    return found.within(asked(question, unit))
+
+
+def _stems(words: Iterable[str]) -> set[str]:
+    """Words of guess and question that can be compared: "sectors" and "sector" are one."""
+    return {_ALIKE.get(word, word.removesuffix("s")) for word in words}
 
 
 def chosen(text: str, choices: tuple[str, ...]) -> str | None:
     """Return the choice that a text means: "No, some are lost" is "no", "a race" is "race".
 
-    None if it means none of them, or may mean several; "no race" is not "race".
+    None if it means none of them, or may mean several; "no race" is not "race". The first word
+    wins; a choice of one letter is meant only where it stands alone.
     """
-    said = _words(text)
-    each = {choice: _words(choice) for choice in choices}
+    for choice in choices:
+        if text.strip().lower() == choice.lower():
+            return choice
+    said, number = _choice_words(text), read_number(text)
+    each = {choice: _choice_words(choice) for choice in choices}
+    same_number = [c for c in choices if number is not None and read_number(c) == number]
+    if len(same_number) == 1:
+        return same_number[0]
     if not said:
         return None
-    within = [choice for choice, words in each.items() if _contains(said, words)]
+    first = re.match(r"\W*(\w+)\W*(?:[,.;:!?\"')]|$)", text)
+    if first and (alone := [c for c in choices if c.lower() == first[1].lower()]):
+        return alone[0]
+    long = {choice: words for choice, words in each.items() if len("".join(words)) > 1}
+    within = [choice for choice, words in long.items() if _contains(said, words)]
     longest = [c for c in within if not any(c != d and _contains(each[d], each[c]) for d in within)]
     if len(longest) > 1 and "or" in said:
         return None
     begun = [choice for choice in longest if said[: len(each[choice])] == each[choice]]
     if begun:
         return begun[0]
+    longest = [choice for choice in longest if len("".join(each[choice])) > 2]
     beginnings = [c for c, words in each.items() if " ".join(words).startswith(" ".join(said))]
     if len(beginnings) == 1:
         return beginnings[0]
@@ -181,7 +217,10 @@ def chosen(text: str, choices: tuple[str, ...]) -> str | None:
         denied = bool(_NEGATIONS & (set(said) - set(each[longest[0]])))
         return None if denied else longest[0]
     parts = [choice for choice, words in each.items() if _contains(words, said)]
-    return parts[0] if len(parts) == 1 and not within else None
+    if len(parts) == 1 and not within:
+        return parts[0]
+    meant = [c for c, words in each.items() if " ".join(said) in _SYNONYMS.get(" ".join(words), ())]
+    return meant[0] if meant else None
 
 
 def shown(value: Any) -> str:
@@ -268,6 +307,12 @@ def _words(text: Any) -> tuple[str, ...]:
     plain = plain.replace("\N{MULTIPLICATION SIGN}", "x")
     plain = re.sub(r"(?<=\d)\s*x\s*(?=\d)", " x ", plain)
     return tuple(re.findall(r"[a-zµ]+|\d+(?:\.\d+)?", plain))
+
+
+def _choice_words(text: Any) -> tuple[str, ...]:
+    """The words of a choice; without an article before others."""
+    words = _words(text)
+    return words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words
 
 
 def _contains(words: tuple[str, ...], part: tuple[str, ...]) -> bool:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.checks import verdicts
+from course.checks.cells import ShownInItsCell
 from course.checks.guesses import Rule, is_number, rule_for, shown
+from course.checks.written_numbers import FORMS
 from warpsim.core.words import wrapped
 
 HOW = ("measured", "counted", "computed", "found")
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(ShownInItsCell):
     """A guess that was noted, and how it will be judged; shows itself."""
 
     question: str
@@ -30,9 +32,12 @@ class Prediction:
             put = f"Put {asked} in place of the dots{example}{terms}."
             return f"○ {self.question}: no prediction yet. {put}"
         guess = rule.read(self.value, self.question) if rule else self.value
-        if guess is None:
+        if guess is None and not (rule and rule.has_unit(self.value)):
             return f"○ {self.question}: {misread(self.value, rule)}."
-        return f"· {self.question}: you predict {shown(guess)}{terms}."
+        said = shown(guess if guess is not None else self.value)  # its unit is that of the answer
+        if rule and not rule.choices and isinstance(self.value, str) and said != self.value.strip():
+            said = f'"{self.value.strip()}", read as {said}'
+        return f"· {self.question}: you predict {said}{terms}."
 
     def __repr__(self) -> str:
         return wrapped(self.sentence)
@@ -42,7 +47,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(ShownInItsCell):
     """A guess beside what came out; shows itself.
 
     `verdict` begins with ✓ or ✗; it is empty where there is nothing to judge. `factor` is
@@ -96,11 +101,16 @@ def misread(guess: Any, rule: Rule) -> str:
     written = f'"{guess}"' if isinstance(guess, str) else shown(guess)
     if rule.choices:
         return f"{written} is none of the choices: {rule.asked}"
+    if isinstance(guess, str):
+        return f"{written} is not {rule.asked}{rule.example}. Numbers may be written as {FORMS}"
     return f"{written} is not {rule.asked}{rule.example}"
 
 
 class Predictor:
-    """`predict(question, guess)` notes a guess; `predict.answer(question, measured)` meets it."""
+    """`predict(question, guess)` notes a guess; `predict.answer(question, measured)` meets it.
+
+    Both show themselves, wherever in a cell they stand.
+    """
 
     def __init__(self) -> None:
         self._guesses: dict[str, Any] = {}
@@ -151,12 +161,14 @@ class Predictor:
             self._rules[key] = Rule(exact, within, no_effect, choices, numbers)
         value = self._value(guess[0] if len(guess) == 1 else guess)
         self._guesses[key] = value
-        return Prediction(question, value, self._rules.get(key))
+        return Prediction(question, value, self._rules.get(key)).shown()
 
     def answer(
         self, question: str, measured: Any, unit: str = "", how: str = "measured"
     ) -> Outcome:
         """Show what came out beside the guess; without a guess only what came out.
+
+        In a notebook it shows itself where it is called, also before other lines of a cell.
 
         Parameters
         ----------
@@ -177,6 +189,9 @@ class Predictor:
             If the question is no text, `how` another word, or there are more or fewer numbers
             than were asked for.
         """
+        return self._outcome(question, measured, unit, how).shown()
+
+    def _outcome(self, question: str, measured: Any, unit: str, how: str) -> Outcome:
         key = self._key(question)
         if how not in HOW:
             raise ValueError(f"how is one of {', '.join(HOW)}; got {how!r}")
@@ -194,7 +209,7 @@ class Predictor:
                 f"{question!r} asks for {rule.numbers} numbers, its answer has {count}: "
                 f"{shown(measured)}"
             )
-        if (read := rule.read(guess, f"{question} {unit}")) is None:
+        if (read := rule.read(guess, question, unit)) is None:
             undeclared = rule.choices and key not in self._rules
             verdict = "✗" if undeclared else ""
             note = "" if undeclared else f"Your guess: {misread(guess, rule)}."

@@ -198,6 +198,17 @@ def test_no_effect_need_not_be_one():
         ("processes", "2 processes", {"choices": ("einsum", "2 processes")}),
         ("njit (parallel)", "njit(parallel)", {"choices": ("njit", "njit(parallel)")}),
         ("arithmetic, not memory", "arithmetic", {"choices": ("memory", "arithmetic")}),
+        ("b, the kept one", "b", {"choices": ("a", "b", "nobody")}),
+        ("A", "A", {"choices": ("A", "B", "A transposed", "a copy")}),
+        ("transposed", "A transposed", {"choices": ("A", "B", "A transposed", "a copy")}),
+        ("data race", "a race", {"choices": ("nothing", "a race")}),
+        ("no finding", "nothing", RACE),
+        ("none", "nothing", RACE),
+        ("identical", "equal", {"choices": ("equal", "close", "different")}),
+        ("infinity", "inf", {"choices": ("2.8e6", "65504", "inf")}),
+        ("∞", "inf", {"choices": ("2.8e6", "65504", "inf")}),
+        ("65,504", "65504", {"choices": ("2.8e6", "65504", "inf")}),
+        ("2.8 million", "2.8e6", {"choices": ("2.8e6", "65504", "inf")}),
     ],
 )
 def test_words_are_understood(guess, truth, rule):
@@ -224,6 +235,8 @@ def test_other_words_are_wrong(guess, rule):
         ("race or deadlock", RACE),
         (256, SHAPES),
         (object(), RACE),
+        ("a new array, b", {"choices": ("b", "a", "nobody")}),
+        ("I think a", {"choices": ("b", "a", "nobody")}),
     ],
 )
 def test_a_word_that_is_no_choice_is_told_the_choices_and_not_wrong(predictor, guess, rule):
@@ -241,17 +254,45 @@ def test_a_word_that_is_no_choice_is_told_the_choices_and_not_wrong(predictor, g
 
 
 @pytest.mark.parametrize(
-    "guess", ["1000", "1,000", "about 1,000 sectors", "~1000", "1e3", "1_000", "1000x", "1000%"]
+    "guess", ["1000", "1,000", "about 1,000 sectors", "~1000", "1e3", "1_000", "1000x", "100,000%"]
 )
 def test_a_number_may_be_text(guess):
     assert verdict_of(guess, 1000, exact=True) == "✓ exactly"
 
 
-@pytest.mark.parametrize("guess", ["sixteen", "16 x 16", "27 s", (4, 32), True, float("nan"), {}])
+@pytest.mark.parametrize(
+    "guess", ["apples", "16 x 16", "27 MB", "16 or 17", (4, 32), True, float("nan"), {}]
+)
 def test_what_is_no_number_is_told_so_and_not_wrong(guess):
     outcome = outcome_of(guess, 16, "ms", exact=True)
     assert outcome.verdict == ""
     assert "is not a number" in repr(outcome)
+
+
+def test_what_is_no_number_is_told_what_numbers_look_like(predictor):
+    noted = predictor("q", "a few", exact=True).sentence
+    assert noted.startswith('○ q: "a few" is not a number. Numbers may be written as 0.75, "75%"')
+
+
+def test_a_number_in_words_is_echoed_as_it_was_read(predictor):
+    assert predictor("share of pairs", "75%", within=1.1).sentence.startswith(
+        '· share of pairs: you predict "75%", read as 0.75; right within'
+    )
+    assert predictor("q", "0.75").sentence == "· q: you predict 0.75."
+    assert '"305 µs", read as 0.305;' in predictor("ms of a launch", "305 µs", within=2).sentence
+
+
+def test_a_unit_that_only_the_answer_names_is_converted_there(predictor):
+    assert "you predict 305 µs;" in predictor("a launch", "305 µs", within=2).sentence
+    assert predictor.answer("a launch", 0.3, "ms").predicted == 0.305
+    assert "Your guess" in predictor.answer("a launch", 3, "blocks").note
+
+
+def test_a_range_is_its_middle_and_never_exact(predictor):
+    predictor("q", "between 2 and 4", within=1.5)
+    assert predictor.answer("q", 2).verdict == "✓ within a factor of 1.5"
+    predictor("q", "2-4", exact=True)
+    assert predictor.answer("q", 2).verdict == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,170 @@
+"""The notebook around a check: which cells failed to run, and what a cell has shown already.
+
+A name in a kernel keeps its old value where the cell that should define it anew fails: by a
+SyntaxError, or by an exception before its definition. A check that took that value would judge a
+text that nobody sees any more. IPython says before and after each cell what ran; of JupyterLab,
+Colab, VS Code and nbclient alike. A cell that was edited and not run is known to its editor alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from course.checks.answers import plain_function
+
+_DEFINED = re.compile(
+    r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+)
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class _Stale:
+    """What a name still stands for although the cell that should define it anew failed."""
+
+    value: Any
+    reason: str
+
+
+_stale: dict[str, _Stale] = {}
+_before: dict[str, Any] = {}  # of the cell that runs: what its names stood for
+_watched: list[Any] = []  # the shell whose cells are looked at
+_cell = [0]  # the number of the cell that runs
+
+
+def shell() -> Any:
+    """The running IPython, in a notebook or a terminal; None in a plain Python."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def watch() -> None:
+    """Look at the cells that run from now on, if there is an IPython to say so."""
+    running = shell()
+    if running is None or running in _watched:
+        return
+    _watched[:] = [running]
+    running.events.register("pre_run_cell", _begins)
+    running.events.register("post_run_cell", _ended)
+
+
+def stale(answer: Any) -> str | None:
+    """Why an answer is not what its cell says, in sentences; None where that is not known.
+
+    That of a function that the answer calls, or of a constant that it reads, is said as well.
+    """
+    running = shell()
+    if running is None or not _stale:
+        return None
+    names = {name: its for name, its in _stale.items() if running.user_ns.get(name) is its.value}
+    for name, its in names.items():
+        if its.value is answer:
+            return (
+                f"The cell that defines `{name}` did not run: {its.reason}. `{name}` is still what "
+                "it was before, which is not judged. Run that cell first, then this one."
+            )
+    for name in _read_by(plain_function(answer), running.user_ns):
+        if name in names:
+            return (
+                f"The cell that defines `{name}`, which your answer uses, did not run: "
+                f"{names[name].reason}. `{name}` is still what it was before: nothing is judged. "
+                "Run that cell first, then this one."
+            )
+    return None
+
+
+def _read_by(function: FunctionType | None, space: dict[str, Any]) -> Iterator[str]:
+    """The names of a notebook that a function reads, and the functions that it calls."""
+    left, seen = [function], set()
+    while left:
+        one = left.pop()
+        if one is None or one.__globals__ is not space:
+            continue
+        for name in set(one.__code__.co_names) & set(space) - seen:
+            seen.add(name)
+            yield name
+            left.append(plain_function(space[name]))
+
+
+def _begins(info: Any) -> None:
+    _cell[0] += 1
+    space = shell().user_ns
+    _before.clear()
+    _before.update((name, space.get(name, _MISSING)) for name, _ in _definitions(info.raw_cell))
+
+
+def _ended(result: Any) -> None:
+    error = result.error_before_exec or result.error_in_exec
+    space = shell().user_ns
+    magic = result.info.raw_cell.lstrip().startswith("%%")
+    line = None if error is None or magic else _line(error, space)
+    for name, last in _definitions(result.info.raw_cell):
+        value = space.get(name, _MISSING)
+        _stale.pop(name, None)
+        if value is _MISSING or (error is not None and line is not None and line > last):
+            continue
+        if error is not None:
+            where = f" in its line {line}" if line is not None else ""
+            _stale[name] = _Stale(value, f"{type(error).__name__}{where}")
+        elif (
+            magic and value is _before.get(name) and isinstance(plain_function(value), FunctionType)
+        ):
+            # %%time and its like show an error, and keep it for themselves
+            _stale[name] = _Stale(value, "its magic command did not define it")
+
+
+def _line(error: BaseException, space: dict[str, Any]) -> int | None:
+    """The line of a cell at which it failed."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is not space:
+        trace = trace.tb_next
+    return trace.tb_lineno if trace is not None else None
+
+
+def _definitions(text: str) -> list[tuple[str, int]]:
+    """The names that a cell defines, each with the line where its last definition ends."""
+    body = re.sub(r"\A\s*%%.*", "", text)
+    try:
+        tree = ast.parse(shell().transform_cell(body))
+    except (SyntaxError, ValueError):
+        return [(one or other, sys.maxsize) for one, other in _DEFINED.findall(body)]
+    return list(dict(_bound(tree.body)).items())
+
+
+def _bound(nodes: Any, end: int = 0) -> Iterator[tuple[str, int]]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.end_lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, max(end, node.end_lineno)
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0], max(end, node.end_lineno)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
+            whole = isinstance(node, ast.stmt) and not hasattr(node, "body")
+            yield from _bound(ast.iter_child_nodes(node), node.end_lineno if whole else end)
+
+
+class ShownInItsCell:
+    """What shows itself in the cell that made it, wherever in the cell that is, and there once."""
+
+    def shown(self) -> Any:
+        """Show it now, where there is a notebook; as a cell's last line it adds nothing."""
+        if shell() is not None:
+            watch()
+            self._ipython_display_()
+            object.__setattr__(self, "_shown_in", _cell[0])
+        return self
+
+    def _ipython_display_(self) -> None:
+        if self.__dict__.get("_shown_in") != _cell[0]:
+            from IPython.display import display
+
+            display({"text/plain": repr(self), "text/html": self._repr_html_()}, raw=True)

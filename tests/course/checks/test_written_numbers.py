@@ -1,0 +1,157 @@
+"""A number is read as it is meant, however it is written; what is none is not read."""
+
+import math
+
+import pytest
+
+from course.checks.guesses import Rule, read_number
+from tests.course.checks.drawn_guesses import drawn
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "meant"),
+    [
+        ("75%", "", 0.75),
+        ("36 percent", "", 0.36),
+        ("76%", "kernel, percent of the whole", 76),
+        ("half", "percent of x", 50),
+        ("5/8", "", 0.625),
+        ("1/3", "", 1 / 3),
+        ("twice", "", 2),
+        ("half", "", 0.5),
+        ("a quarter", "", 0.25),
+        ("four", "", 4),
+        ("none", "", 0),
+        ("2**8", "", 256),
+        ("2^8", "", 256),
+        ("x2000", "", 2000),
+        ("2000x", "", 2000),
+        ("10 times", "", 10),
+        ("∞", "", math.inf),
+        ("inf", "", math.inf),
+        ("7 million", "", 7000000.0),
+        ("305 µs", "ms of a launch", 0.305),
+        ("0.3 ms", "microseconds of a launch", 300),
+        ("1e-3", "", 0.001),
+        ("1,024", "", 1024),
+        ("1.5k", "", 1500),
+        ("2 GB", "bytes read", 2000000000.0),
+        ("2 GB", "MB read", 2000),
+        ("between 2 and 4", "", 3),
+        ("2-4", "", 3),
+        ("2..4", "", 3),
+        ("~3", "", 3),
+        ("about 3", "", 3),
+        ("2 to 4 ms", "ms x", 3),
+        ("32 KB", "KiB of x", 32),
+        ("27 s", "sectors ms", 27000),
+        ("16 x 16", "", None),
+        ("sixteen", "", 16),
+        ("twenty-five", "", 25),
+        ("two hundred and fifty-six", "", 256),
+        ("three quarters", "", 0.75),
+        ("two and a half", "", 2.5),
+        ("one and a half times", "", 1.5),
+        ("half a million", "", 500000.0),
+        ("a million", "", 1000000.0),
+        ("a dozen", "", 12),
+        ("1½", "", 1.5),
+        ("½", "", 0.5),
+        ("2⁸", "", 256),
+        ("10⁻³", "", 0.001),
+        ("3x10^5", "", 300000.0),
+        ("3 × 10**5", "", 300000.0),
+        ("50% faster", "times faster", None),
+        ("6.7 times as fast", "times as fast", 6.7),
+        ("twice as fast", "", 2),
+        ("2 times faster", "times as fast", 2),
+        ("ten-fold", "", 10),
+        ("tenfold", "", 10),
+        ("10-fold", "", 10),
+        ("a factor of 10", "", 10),
+        ("16 sectors", "sectors per request", 16),
+        ("1 sector", "sectors per request", 1),
+        ("80 B", "bytes", 80),
+        ("<10", "", None),
+        ("-3", "", -3),
+        ("minus 3", "", -3),
+        ("10-3", "", None),
+        ("8 - 1", "", 7),
+        ("1'024", "", 1024),
+        ("1 024", "", 1024),
+        ("0,5", "", 0.5),
+        ("100ish", "", 100),
+        ("10 or so", "", 10),
+        ("3 apples", "", None),
+        ("2800 GB/s", "GB/s of a copy", 2800),
+        ("2.8 TB/s", "GB/s of a copy", 2800),
+        ("2.8 TB per second", "GB/s of a copy", 2800),
+        ("two thirds", "", 2 / 3),
+        ("a hundred", "", 100),
+        ("0.05%", "", 0.0005),
+        ("600%", "", 6),
+        ("3 of 4", "", 0.75),
+        ("2 - 4", "", 3),
+        ("one", "", 1),
+        ("zero", "", 0),
+        ("1.", "", 1),
+        ("7M", "", 7000000.0),
+        ("64 KiB", "bytes", 65536),
+        ("1/0", "", None),
+        ("9**9**9", "", None),
+        ("305 us", "µs", 305),
+        ("20 µs", "microseconds of a launch by Numba", 20),
+        ("305 µs a launch", "microseconds of a launch", 305),
+        ("ten percent", "", 0.1),
+        ("10 per cent", "", 0.1),
+        ("1/2 of the time", "share of the time", 0.5),
+        ("a few", "", None),
+        ("a lot", "", None),
+        ("no", "", 0),
+        ("1e3", "", 1000),
+        ("1_000", "", 1000),
+        ("1000x", "", 1000),
+        ("about 1,000 sectors", "sectors", 1000),
+        (".5", "", 0.5),
+        ("infinite", "", math.inf),
+        ("3 ± 1", "", None),
+        ("1e-3-2e-3", "", 0.0015),
+    ],
+)
+def test_a_number_is_read_in_what_the_question_asks(text, question, meant):
+    assert read_number(text, question) == (meant if meant is None else pytest.approx(meant))
+
+
+@pytest.mark.parametrize(
+    ("unit", "meant"), [("ms", 0.305), ("µs", 305), ("%", None), ("blocks", None), ("", None)]
+)
+def test_the_answers_unit_is_the_one_that_is_asked_for(unit, meant):
+    assert read_number("305 µs", "a launch", unit) == meant
+
+
+@pytest.mark.parametrize(
+    "text", ["75%, 100%", "75% and 100%", "(75%; 100%)", "3/4, 1", "0.75 1", "three quarters, one"]
+)
+def test_several_numbers_may_be_one_text(text):
+    assert Rule(exact=True, numbers=2).read(text, "shares") == (0.75, 1)
+    assert Rule(exact=True, numbers=2).read("1,024, 2,048") == (1024, 2048)
+
+
+def misread(seed):
+    """What is wrong with how a drawn guess is read; None if nothing is."""
+    guess = drawn(seed)
+    read = Rule(within=2).read(guess.text, guess.question)
+    same = read is None if guess.meant is None else read == pytest.approx(guess.meant, rel=1e-9)
+    return None if same else f"{guess} read as {read}"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_drawn_guess_is_read_as_it_is_meant(seed):
+    assert misread(seed) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(200, 10_200, 1000))
+def test_drawn_guesses_are_read_as_they_are_meant(first):
+    found = [wrong for seed in range(first, first + 1000) if (wrong := misread(seed))]
+    assert not found
