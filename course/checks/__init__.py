@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from course.checks import grading, judging, progress
+from course.checks import cells, grading, judging, progress
 from course.checks.exercises import find_exercise
 from course.checks.verdicts import Verdict, VerdictError
+
+cells.watch()
 
 
 def check(
@@ -37,8 +39,10 @@ def check(
     -------
     Verdict
         Shows itself. On a GPU machine the answer is simulated first, and launched on the GPU only
-        if the simulation is clean. Where the environment has COURSE_GRADING=1 it is printed, and
-        the answer's points are returned, a number: nbgrader takes that for the cell's score.
+        if the simulation is clean. Where the cell that defines the answer failed to run, that is
+        said ("not-run"), and nothing is judged: the answer would be an older one. Where the
+        environment has COURSE_GRADING=1 the verdict is printed, and the answer's points are
+        returned, a number: nbgrader takes that for the cell's score.
 
     Raises
     ------
@@ -50,12 +54,19 @@ def check(
     exercise = find_exercise(name)
     if seed:
         exercise = exercise.seeded(seed)
-    if os.environ.get("COURSE_GRADING") == "1" and not wrong_on_purpose:
+    grades = os.environ.get("COURSE_GRADING") == "1" and not wrong_on_purpose
+    cells.watch()  # the package may have been imported before there was an IPython
+    if reason := cells.stale(answer):
+        verdict = Verdict(name, "failed", "not-run", reason)
+        if grades:
+            print(verdict)
+            return 0.0
+    elif grades:
         return grading.graded(exercise, answer)
-    verdict = judging.judge(exercise, answer)
-    if wrong_on_purpose:
-        return verdict
-    progress.record(exercise, verdict, answer)
-    if os.environ.get("COURSE_STRICT") == "1" and not verdict:
+    else:
+        verdict = judging.judge(exercise, answer)
+        if not wrong_on_purpose:
+            progress.record(exercise, verdict, answer)
+    if os.environ.get("COURSE_STRICT") == "1" and not verdict and not wrong_on_purpose:
         raise VerdictError(verdict)
     return verdict
