@@ -2,7 +2,7 @@
 
 A solution's kernel has COURSE_STRICT=1: a verdict other than "passed" stops it. A student's has
 not, and each of its check cells must say "not started". Nothing else of the user's own settings
-reaches a notebook.
+reaches a notebook, nor does a test the user's progress.
 """
 
 import gc
@@ -152,6 +152,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in list(os.environ):
         if name == "MPLBACKEND" or (name.startswith("COURSE_") and name != "COURSE_SOURCE"):
             del os.environ[name]
+    os.environ["COURSE_PROGRESS"] = "off"  # no verdict of a test is the user's
     folder = _notebook_folder(item)
     if folder:
         item.output_timeout = 60  # seconds without a message; nbval's 5 can pass on a busy machine

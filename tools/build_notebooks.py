@@ -212,6 +212,7 @@ def _environment(private: str) -> dict[str, str]:
     search = [str(lessons.ROOT), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
     environment["COURSE_STRICT"] = "1"
+    environment["COURSE_PROGRESS"] = "off"
     environment["IPYTHONDIR"] = private
     return environment
 

@@ -22,6 +22,7 @@ CONFIG = '''\
 import os
 
 os.environ["COURSE_GRADING"] = "1"  # a check prints its verdict and returns the answer's points
+os.environ["COURSE_PROGRESS"] = "off"  # no student's verdict is your own
 
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "gpu"

@@ -1,4 +1,7 @@
-"""What was checked in this session, and how a learner shows it to somebody.
+"""What was checked, in this session and in earlier ones, and how a learner shows it to somebody.
+
+It is kept in the user's own folder beside the own figures, a line a verdict; `progress(clear=True)`
+deletes it. What grades or executes solutions (COURSE_GRADING, COURSE_STRICT) leaves it alone.
 
 The module is not called `progress`, since `course.progress` must stay the function.
 """
@@ -6,6 +9,7 @@ The module is not called `progress`, since `course.progress` must stay the funct
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import inspect
 import json
@@ -18,14 +22,15 @@ from typing import Any
 from course.checks import answers, verdicts
 from course.checks.exercises import Exercise, exercises
 from course.checks.verdicts import SYMBOLS, Verdict
-from course.files import write_whole
-from warpsim.core.words import wrapped
+from course.files import make_folder, write_whole
+from warpsim.core.words import count, wrapped
 
 PROVES_NOTHING = (
     "This table is the learner's own statement: anybody can edit it. "
     "The fingerprint of an answer is made from its source, so that it can be compared with the "
     "notebook handed in; the digest belongs to the rows above it."
 )
+ELSEWHERE = "COURSE_PROGRESS names another file, or is off."
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,23 @@ def fingerprint(answer: Any) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
+def place() -> Path | None:
+    """The file in which progress is kept between sessions; None where none is.
+
+    COURSE_PROGRESS, which is "off" for none; else ``~/.course/progress.jsonl``.
+    """
+    chosen = os.environ.get("COURSE_PROGRESS", "")
+    strangers = any(os.environ.get(name) == "1" for name in ("COURSE_GRADING", "COURSE_STRICT"))
+    if strangers or chosen.lower() == "off":
+        return None
+    try:
+        return Path(chosen or "~/.course/progress.jsonl").expanduser()
+    except RuntimeError:  # a user without a home
+        return None
+
+
 def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
-    """Keep a verdict for the session; append it to the file that COURSE_PROGRESS names, if set.
+    """Keep a verdict for the session, and for later ones what is no mere stub.
 
     A file that cannot be written does not disturb the check; `progress()` says so.
     """
@@ -74,14 +94,17 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
     _records[exercise.name] = entry
     if verdict.status == "failed":
         _failed.setdefault(exercise.name, set()).add(entry.answer)
-    path = os.environ.get("COURSE_PROGRESS")
-    if not path:
+    path = place()
+    if path is None or verdict.status == "not started":
         return
     try:
-        _append(Path(path), json.dumps(asdict(entry)) + "\n")
+        if not os.environ.get("COURSE_PROGRESS"):
+            make_folder(path.parent)
+        _append(path, json.dumps(asdict(entry)) + "\n")
         _trouble = None
     except OSError as error:
-        _trouble = f"COURSE_PROGRESS names a file that cannot be written: {error.strerror}"
+        why = error.strerror or str(error)
+        _trouble = f"Not kept: {_name(path)} cannot be written: {why}. {ELSEWHERE}"
 
 
 def latest(name: str) -> Record | None:
@@ -100,25 +123,40 @@ def tries(name: str, answer: Any = None) -> int:
 
 def _append(path: Path, line: str) -> None:
     # One write of a file opened for appending: lines of two notebooks do not mix.
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, line.encode())
+        # after a line that a full disk cut off, this one begins anew
+        size = os.lseek(handle, 0, os.SEEK_END)
+        if size and os.lseek(handle, -1, os.SEEK_END) >= 0 and os.read(handle, 1) != b"\n":
+            line = "\n" + line
+        if os.write(handle, line.encode()) < len(line.encode()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(handle)
 
 
+def _name(path: Path) -> str:
+    """A file's path, short where it lies below the user's home."""
+    home = os.path.expanduser("~")
+    text = str(path)
+    return "~" + text.removeprefix(home) if text.startswith(home + os.sep) else text
+
+
 def _earlier() -> tuple[dict[str, Record], str | None]:
-    """Latest records of the file that COURSE_PROGRESS names, and what is wrong with it."""
-    path = os.environ.get("COURSE_PROGRESS")
-    if not path or not Path(path).exists():
+    """Latest records of the file in which they are kept, and what there is to say of it."""
+    path = place()
+    if path is None:
         return {}, None
     found: dict[str, Record] = {}
     unreadable = 0
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}, None
     except (OSError, UnicodeDecodeError) as error:
-        return {}, f"COURSE_PROGRESS names a file that cannot be read: {type(error).__name__}"
-    for line in lines:
+        why = type(error).__name__
+        return {}, f"{_name(path)}, where progress is kept, cannot be read: {why}. {ELSEWHERE}"
+    for line in filter(None, lines):
         try:
             entry = Record(**json.loads(line))
             words = [value for name, value in vars(entry).items() if name != "lesson"]
@@ -128,9 +166,10 @@ def _earlier() -> tuple[dict[str, Record], str | None]:
             unreadable += 1
             continue
         found[entry.exercise] = entry
+    said = f"Kept in {_name(path)}; progress(clear=True) deletes it."
     if unreadable:
-        return found, f"{unreadable} lines of the file COURSE_PROGRESS are not records; left out."
-    return found, None
+        said += f" {count(unreadable, 'line')} of it cannot be read and are left out."
+    return found, said
 
 
 @dataclass(frozen=True)
@@ -159,7 +198,7 @@ class Progress:
 
     def __repr__(self) -> str:
         if not self.rows:
-            lines = ["Nothing was checked in this session yet."]
+            lines = ["Nothing was checked yet."]
         else:
             lines = [f"{self.passed} of {len(self.rows)} exercises passed"]
         width = max((len(row.exercise) for row in self.rows), default=0)
@@ -226,21 +265,36 @@ class Progress:
         return target
 
 
-def progress(lesson: int | None = None) -> Progress:
-    """The exercises of every lesson touched in this session, or of one lesson.
+def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
+    """The exercises of every lesson touched, in this session or an earlier one, or of one lesson.
 
     Parameters
     ----------
     lesson : int, optional
         Show this lesson, touched or not.
+    clear : bool
+        Forget all verdicts, of earlier sessions, too: the file in which they are kept is deleted.
 
     Returns
     -------
     Progress
-        Shows itself; `.save("progress.md")` writes it.
+        Shows itself, and where it is kept; `.save("progress.md")` writes it.
+
+    Raises
+    ------
+    ValueError
+        When the lesson has no exercises.
+    OSError
+        When the file cannot be deleted.
     """
+    if clear:
+        _forget()
     earlier, note = _earlier()
-    latest = {**earlier, **_records}
+    latest = dict(earlier)
+    for name, entry in _records.items():
+        kept = earlier.get(name)
+        if kept is None or (entry.status != "not started" and entry.date >= kept.date):
+            latest[name] = entry
     declared = exercises()
     if lesson is not None and lesson not in {e.lesson for e in declared.values()}:
         known = ", ".join(map(str, sorted({e.lesson for e in declared.values()})))
@@ -262,4 +316,16 @@ def progress(lesson: int | None = None) -> Progress:
                 entry.answer if entry else "",
             )
         )
+    if clear:
+        note = "All verdicts are forgotten"
+        note += f", and {_name(path)} is deleted." if (path := place()) else "."
     return Progress(tuple(rows), tuple(text for text in (note, _trouble) if text))
+
+
+def _forget() -> None:
+    global _trouble
+    _records.clear()
+    _failed.clear()
+    _trouble = None
+    if path := place():
+        path.unlink(missing_ok=True)

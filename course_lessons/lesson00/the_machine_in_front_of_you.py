@@ -543,8 +543,8 @@ report
 #
 # <kbd>core</kbd> 5 minutes
 #
-# `progress()` lists the exercises of this session. `progress().save("progress.md")` writes the
-# list to a file that you can show.
+# `progress()` lists the exercises that you have checked, in earlier sessions, too.
+# `progress().save("progress.md")` writes the list to a file that you can show.
 
 # %%
 progress()

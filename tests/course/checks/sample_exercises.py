@@ -114,7 +114,6 @@ def samples(monkeypatch):
     monkeypatch.setattr(exercises, "_loaded", True)
     monkeypatch.setattr(progress, "_records", {})
     monkeypatch.delenv("COURSE_STRICT", raising=False)
-    monkeypatch.delenv("COURSE_PROGRESS", raising=False)
     monkeypatch.setattr(backend, "gpu", lambda: None)
 
 

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +21,6 @@ def samples(monkeypatch):
     monkeypatch.setattr(session, "_records", {})
     monkeypatch.setattr(session, "_failed", {})
     monkeypatch.setattr(session, "_trouble", None)
-    monkeypatch.delenv("COURSE_PROGRESS", raising=False)
 
 
 def record(exercise, status="passed", kind="passed", answer=None):
@@ -30,7 +32,7 @@ def an_answer(a, b):
 
 
 def test_nothing_checked_says_so():
-    assert repr(session.progress()) == "Nothing was checked in this session yet."
+    assert repr(session.progress()) == "Nothing was checked yet."
 
 
 def test_all_exercises_of_a_touched_lesson_are_listed():
@@ -124,12 +126,112 @@ def test_failed_save_leaves_the_older_file_and_no_rest(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["progress.md"]
 
 
-def test_nothing_is_written_unasked(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user's own home, and no setting of the course."""
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("COURSE_PROGRESS")
+    return tmp_path
+
+
+def begin_another_session(monkeypatch):
+    monkeypatch.setattr(session, "_records", {})
+    monkeypatch.setattr(session, "_failed", {})
+
+
+def test_progress_is_kept_for_the_next_session_and_says_where(home, monkeypatch):
     record(SQUARE)
-    session.progress()
-    assert os.listdir(tmp_path) == []
+    begin_another_session(monkeypatch)
+    progress = session.progress()
+    assert progress.passed == 1
+    where = f"Kept in ~{os.sep}.course{os.sep}progress.jsonl; progress(clear=True) deletes it."
+    assert " ".join(repr(progress).split()).endswith(where)
+    assert "deletes it" in progress._repr_html_()
+
+
+def test_progress_can_be_cleared(home):
+    record(SQUARE)
+    record(MEAN, "failed", "race", an_answer)
+    cleared = session.progress(clear=True)
+    assert not cleared.rows and "progress.jsonl is deleted" in " ".join(repr(cleared).split())
+    assert session.tries(MEAN.name) == 0
+    assert os.listdir(home / ".course") == []
+    assert repr(session.progress()) == "Nothing was checked yet."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("COURSE_PROGRESS", "off"), ("COURSE_GRADING", "1"), ("COURSE_STRICT", "1")],
+)
+def test_tests_grading_and_solutions_neither_read_nor_write_it(home, monkeypatch, name, value):
+    record(SQUARE)
+    begin_another_session(monkeypatch)
+    before = (home / ".course/progress.jsonl").read_bytes()
+    monkeypatch.setenv(name, value)
+    assert not session.progress().rows
+    record(MEAN)
+    assert "Kept" not in repr(session.progress())
+    assert (home / ".course/progress.jsonl").read_bytes() == before
+
+
+def test_no_test_reads_or_writes_the_users_progress():
+    assert os.environ["COURSE_PROGRESS"] == "off" and session.place() is None
+
+
+def test_a_stub_takes_nothing_away_from_what_passed_in_an_earlier_session(home, monkeypatch):
+    record(SQUARE)
+    begin_another_session(monkeypatch)
+    record(SQUARE, "not started", "not-started")
+    record(MEAN, "not started", "not-started")
+    assert session.progress().passed == 1
+    record(SQUARE, "failed", "race")
+    assert session.progress().passed == 0
+
+
+def test_two_notebooks_write_at_a_time_and_the_later_verdict_counts(home, monkeypatch):
+    record(SQUARE, "failed", "race")
+    script = (
+        "from course.checks import progress, verdicts\n"
+        "from tests.course.checks.sample_exercises import ALL\n"
+        "for _ in range(200):\n"
+        "    for exercise in ALL:\n"
+        "        verdict = verdicts.Verdict(exercise.name, 'passed', 'passed', '')\n"
+        "        progress.record(exercise, verdict, None)\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    lines = (home / ".course/progress.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 200 * len(ALL) and all(map(json.loads, lines))
+    earlier = replace(session._records[SQUARE.name], date="2020-02-02T00:00:00+00:00")
+    monkeypatch.setitem(session._records, SQUARE.name, earlier)
+    assert session.progress().passed == len(ALL)
+
+
+def test_a_line_that_was_cut_off_takes_no_other_with_it(home, monkeypatch):
+    record(SQUARE)
+    path = home / ".course/progress.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    record(MEAN)
+    begin_another_session(monkeypatch)
+    progress = session.progress()
+    assert progress.passed == 1
+    assert "1 line of it cannot be read" in " ".join(repr(progress).split())
+
+
+def test_a_full_disk_disturbs_no_check(home, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda handle, content: len(content) // 2)
+    record(SQUARE)
+    said = " ".join(repr(session.progress()).split())
+    assert "cannot be written: No space left on device. COURSE_PROGRESS names another" in said
+
+
+def test_a_file_that_cannot_be_read_disturbs_nothing(home):
+    (home / ".course/progress.jsonl").mkdir(parents=True)
+    record(SQUARE)
+    progress = session.progress()
+    assert progress.passed == 1
+    assert "cannot be read" in repr(progress) and "cannot be written" in repr(progress)
 
 
 def test_named_file_keeps_the_session_for_the_next(tmp_path, monkeypatch):
