@@ -3,10 +3,12 @@
 Lessons that the folder does not have are copied. A file that its owner changed is left alone; where
 its lesson has changed as well, that is said. A copy that nobody changed becomes the new lesson.
 
-``.copied.json`` in the folder holds the SHA-256 of each file's original when it was copied.
+``.copied.json`` in the folder holds the SHA-256 of each file's original when it was copied: of its
+cells' sources, for JupyterLab writes a notebook anew that somebody opened and did not touch.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -146,10 +148,10 @@ class Copies:
         name = self._find(lesson)
         content = self.originals[name].read_bytes()
         mine = self.folder / name
-        if _content(mine) == content:
+        if _of(mine) == _hash(content):
             return [f"{self.called}/{name}: this is the lesson as it is now"]
         target, count = mine, 1
-        while not _put(content, target) and _content(target) != content:
+        while not _put(content, target) and _of(target) != _hash(content):
             target = mine.with_suffix(f".new{'' if count == 1 else count}.ipynb")
             count += 1
         self._record[name] = self._mark(self.originals[name])
@@ -163,15 +165,16 @@ class Copies:
         copied, now = self._record.get(name), self._mark(original)
         if copied == now:
             return
-        content, mine = original.read_bytes(), _content(target)
+        content, mine = original.read_bytes(), _of(target)
         if mine is None:
             self.said.append(
                 f"{self.called}/{name}: this is no file that can be read, and is left as it is: "
                 "rename it, and the same command copies the lesson"
             )
-        elif mine == content:
+        elif mine == _hash(content):
             self._record[name] = now
-        elif copied == _hash(mine):
+        elif copied in (mine, hashlib.sha256(target.read_bytes()).hexdigest()):
+            # the second is what version 0.1 recorded
             _replace(content, target)
             self._record[name] = now
             self.said.append(
@@ -196,7 +199,7 @@ class Copies:
             if path.name in self.originals:
                 continue
             copied = self._record.pop(path.name, None)
-            untouched = copied == _hash(_content(path) or b"")
+            untouched = copied == _of(path)
             fate = "You have not changed it: delete it if you like" if untouched else "It is kept"
             moved = [name for name in self.originals if name[2:] == path.name[2:]]
             if moved and moved[0] in added:
@@ -242,13 +245,20 @@ class Copies:
 
 
 def _hash(content: bytes) -> str:
+    """The SHA-256 of what a notebook's cells say; of all bytes, where it is no notebook."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        said = [
+            (cell["cell_type"], "".join(cell["source"]), cell.get("attachments") or {})
+            for cell in json.loads(content)["cells"]
+        ]
+        content = json.dumps(said, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def _content(path: Path) -> bytes | None:
-    """What is in a file; None where a folder, a broken link or nothing that can be read is."""
+def _of(path: Path) -> str | None:
+    """The hash of a file; None where a folder, a broken link or nothing that can be read is."""
     try:
-        return path.read_bytes()
+        return _hash(path.read_bytes())
     except OSError:
         return None
 

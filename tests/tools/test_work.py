@@ -1,5 +1,6 @@
 """What students write in work/ is safe: from `git pull`, from `make lab`, from the tests."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -126,6 +127,62 @@ def test_a_copy_that_nobody_changed_becomes_the_new_lesson(root):
     assert "it is the new lesson now" in said
     assert files(root)[NAME] == original(root)
     assert fill(root) == []
+
+
+def opened_and_saved(root):
+    """Write the copy as JupyterLab does after somebody opened and ran it, and changed nothing."""
+    path = root / "work" / NAME
+    notebook = json.loads(path.read_text())
+    notebook["metadata"]["kernelspec"]["display_name"] = "Python 3 (ipykernel)"
+    notebook["metadata"]["language_info"] = {"name": "python", "version": "3.13.1"}
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])  # a list of lines or one text, as a program likes
+        cell["metadata"]["collapsed"] = True
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x"}]
+    path.write_text(json.dumps(notebook))
+    return path.read_bytes()
+
+
+def test_a_copy_that_was_opened_and_not_changed_becomes_the_new_lesson(root):
+    fill(root)
+    mine = opened_and_saved(root)
+    assert fill(root) == [] and files(root)[NAME] == mine
+    assert work.copies(root).put_beside("0") == [f"work/{NAME}: this is the lesson as it is now"]
+    change_the_lesson(root)
+    (said,) = fill(root)
+    assert "it is the new lesson now" in said
+    assert files(root)[NAME] == original(root)
+
+
+@pytest.mark.parametrize("what", ["source", "attachments"])
+def test_a_copy_that_was_opened_and_changed_is_kept(root, what):
+    fill(root)
+    opened_and_saved(root)
+    edit(
+        root,
+        "work",
+        lambda cells: cells[0].update(
+            {what: {"a.png": {"image/png": ""}}} if what == "attachments" else {what: "mine"}
+        ),
+    )
+    mine = files(root)[NAME]
+    change_the_lesson(root)
+    (said,) = fill(root)
+    assert "your file is kept" in said and files(root)[NAME] == mine
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_record_of_bytes_is_still_understood(root, opened):
+    fill(root)
+    (root / "work" / copies.RECORD).write_text(
+        json.dumps({NAME: hashlib.sha256(original(root)).hexdigest()})
+    )
+    if opened:
+        opened_and_saved(root)
+        assert fill(root) == []
+    change_the_lesson(root)
+    assert "it is the new lesson now" in fill(root)[0]
 
 
 def test_a_file_that_was_there_first_is_never_written_over(root):
