@@ -1,10 +1,12 @@
 """Exercises of lesson 11: rotations, a sweep in NumPy and as kernels, a range from a sketch."""
 
+import math
+
 import numpy as np
 
 from course.checks.beside import Rivals
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import fixed
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson11.judges import judge_range, judge_rotation, judge_tournament
 from course_lessons.lesson11.toy_svd import cosines, rotated, swept, tournament
@@ -13,9 +15,13 @@ from warpsim.core.words import count
 # --- a rotation -----------------------------------------------------------------------------------
 
 
-def _random_products(rng):
-    x, y = rng.standard_normal((2, 6))
-    return {"a": float(x @ x), "b": float(y @ y), "g": float(x @ y)}
+def _products(rng):
+    """Products of two rows of any lengths: alike, orthogonal, or nearly so, in some."""
+    a, b = (10 ** rng.uniform(-6, 6, 2)).tolist()
+    b = float(rng.choice([a, b], p=[0.25, 0.75]))
+    cosine = rng.choice([0, 1e-9, 1e-3, rng.random()], p=[0.1, 0.2, 0.2, 0.5]) * rng.choice([-1, 1])
+    g = float(cosine) * math.sqrt(a * b)
+    return fixed(f"a = {a:.3g}, b = {b:.3g}, g = {g:.3g}", a=a, b=b, g=g)
 
 
 FunctionExercise.declare(
@@ -27,13 +33,12 @@ FunctionExercise.declare(
         fixed("the second row longer", a=2.0, b=5.0, g=1.0),
         fixed("the first row longer", a=7.0, b=3.0, g=2.0),
         fixed("a negative product", a=4.0, b=1.0, g=-1.5),
-        Case("random rows", _random_products),
         fixed("orthogonal already", a=3.0, b=4.0, g=0.0),
         fixed("equal lengths", a=2.0, b=2.0, g=0.5),
-        fixed("equal lengths, a negative product", a=2.0, b=2.0, g=-0.5),
         fixed("nearly orthogonal", a=1.0, b=3.0, g=1e-9),
-        fixed("one row far shorter", a=1e8, b=1e-8, g=0.3),
     ],
+    drawer=_products,
+    drawn=12,
     hints={
         "raised": "With g = 0 the rows are orthogonal already, and tau would divide by 0: "
         "return (1.0, 0.0) first. With a = b tau is 0, and nothing may be divided by it."
@@ -43,17 +48,22 @@ FunctionExercise.declare(
 # --- a sweep --------------------------------------------------------------------------------------
 
 
-def _rows(n, m, zero=None, alike=None):
+def _rows(n, m, zero=False, alike=False):
     def arguments(rng):
         rows = rng.standard_normal((n, m)) * np.linspace(1, 3, n)[:, None]
-        if zero is not None:
-            rows[zero] = 0
-        if alike is not None:
-            rows[alike] = rows[0]
+        first, other = rng.permutation(n)[:2] if n > 1 else (0, 0)
+        if zero:
+            rows[first] = 0
+        if alike:
+            rows[other] = rows[first]
         return {"rows": rows}
 
-    special = ", one of zeros" if zero is not None else ", two the same" if alike else ""
+    special = ", one of zeros" * zero + ", two the same" * alike
     return Case(f"{count(n, 'row')} of {m}{special}", arguments)
+
+
+def _drawn_rows(rng):
+    return _rows(extent(rng, 1, 12), extent(rng, 2, 40), *(rng.random(2) < 0.25).tolist())
 
 
 FunctionExercise.declare(
@@ -62,15 +72,14 @@ FunctionExercise.declare(
     title="A sweep, and how far it was from the end",
     reference=swept,
     cases=[
-        _rows(2, 5),
         _rows(3, 4),
-        _rows(7, 11),
-        _rows(6, 6, zero=2),
-        _rows(5, 8, alike=3),
+        _rows(6, 6, zero=True),
         _rows(1, 4),
     ],
+    drawer=_drawn_rows,
+    drawn=8,
     tolerance=Tolerance(
-        1e5, "21 rotations one after the other, each by an angle that rounding shifts"
+        1e5, "66 rotations one after the other, each by an angle that rounding shifts"
     ),
     hints={
         "wrong-result": "For i from 0, for j from i + 1: the three dot products of the rows as "
@@ -151,7 +160,9 @@ FunctionExercise.declare(
     lesson=11,
     title="Rounds in which every two rows meet once",
     judge=judge_tournament,
-    cases=[Case(f"{n} rows", lambda rng, n=n: {"n": n}) for n in (4, 2, 6, 8, 10, 16, 38)],
+    cases=table("n", ("4 rows", 4), ("2 rows", 2), ("6 rows", 6)),
+    drawer=lambda rng: fixed("even", n=2 * extent(rng, 1, 40)),
+    drawn=8,
     hints={"raised": "n is even, 2 at least. Whole numbers come from //."},
 )
 
@@ -183,6 +194,11 @@ def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=Fals
     return Case(name, arguments, block=16 * n, grid=batch, measured=measured)
 
 
+def _drawn_round(rng):
+    given = dict(zip(("zero", "alike", "orthogonal", "small"), rng.random(4) < 0.25, strict=True))
+    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), extent(rng, 1, 200), **given)
+
+
 LessonKernel.declare(
     name="rotate-pairs",
     rivals=Rivals(timed=_round(256, 32, 256)),
@@ -192,16 +208,13 @@ LessonKernel.declare(
     reference=lambda w, pairs: np.stack([rotated(rows, pairs) for rows in w]),
     cases=[
         _round(1, 4, 32),
-        _round(1, 2, 32),
         _round(1, 8, 64),
-        _round(2, 6, 40),
         _round(1, 6, 7),
-        _round(1, 4, 33, zero=True),
         _round(1, 4, 32, orthogonal=True),
-        _round(1, 6, 50, alike=True),
         _round(1, 4, 32, small=True),
         _round(3, 8, 96, measured=True),
     ],
+    drawer=_drawn_round,
     tolerance=Tolerance(
         64,
         "sums of 96 products decide an angle, and each number is rotated by it",
@@ -337,6 +350,13 @@ def _in_rounds(w):
     return w
 
 
+def _drawn_sweep(rng):
+    pairs = extent(rng, 1, 16)
+    return _to_sweep(
+        extent(rng, 1, 4), 2 * pairs, extent(rng, 1, 32), extent(rng, -(-pairs // 4), 16)
+    )
+
+
 LessonKernel.declare(
     name="sweep-shared",
     rivals=Rivals(timed=_to_sweep(256, 32, 32, 8)),
@@ -346,13 +366,11 @@ LessonKernel.declare(
     reference=_in_rounds,
     cases=[
         _to_sweep(1, 8, 32, 4),
-        _to_sweep(1, 2, 32, 1),
-        _to_sweep(2, 6, 17, 3),
         _to_sweep(2, 10, 32, 2),
-        _to_sweep(6, 2, 8, 1),
         _to_sweep(1, 32, 32, 8),
         _to_sweep(3, 16, 32, 8, measured=True),
     ],
+    drawer=_drawn_sweep,
     tolerance=Tolerance(
         1000,
         "31 rounds of rotations one after the other, each by an angle that rounding shifts",
@@ -445,6 +463,12 @@ def _sketch(rows, columns, wide, power, falls, rest=0.1):
     return Case(f"{rows} x {columns}, {count(wide, 'column')}, {steps}", arguments)
 
 
+def _drawn_sketch(rng):
+    rows, columns = extent(rng, 4, 60), extent(rng, 4, 60)
+    wide, falls = extent(rng, 1, min(rows, columns) // 2), 10 ** rng.uniform(0.2, 1.7)
+    return _sketch(rows, columns, wide, int(rng.integers(5)), falls, rng.choice([0.1, 0.7]))
+
+
 FunctionExercise.declare(
     name="range-finder",
     lesson=11,
@@ -453,11 +477,11 @@ FunctionExercise.declare(
     cases=[
         _sketch(20, 12, 4, 0, 3),
         _sketch(12, 30, 5, 1, 3),
-        _sketch(25, 25, 1, 2, 3),
         _sketch(19, 16, 4, 2, 2, rest=0.7),
-        _sketch(17, 23, 6, 2, 10),
         _sketch(40, 40, 8, 2, 100),
     ],
+    drawer=_drawn_sketch,
+    drawn=12,
     hints={
         "raised": "a is (m, n), `random` (n, l): y = a @ random is (m, l). Back to n rows it "
         "goes with a.T. And `power` may be 0: then q comes from a @ random alone.",

@@ -386,7 +386,7 @@ wrong("limit", "after the last round")(
     },
 )
 wrong("uninitialised-read", "goes through cuda.shared.array")({"shared.": "local."})
-wrong("uninitialised-read", "rows[:n, :columns]", "6 x 17")({", :columns": ""})
+wrong("uninitialised-read", "rows[:n, :columns]")({", :columns": ""})
 wrong("out-of-bounds", "the shared array is (32, 32)", "32 x 32")({"32, 32": "16, 32"})
 wrong("out-of-bounds", "row e // columns, column e % columns")(
     {"= w[matrix, e // columns": "= w[matrix, e // n"}
