@@ -5,11 +5,12 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course_lessons.cases import table
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import edits
 from course_lessons.lesson08.overlap import amdahl, gustafson
 from course_lessons.lesson12.judges import deal_anew, judge_steady
 from course_lessons.lesson12.toy_cluster import play_cluster
+from warpsim.core.words import count
 
 # --- bytes of a plan ------------------------------------------------------------------------------
 
@@ -23,6 +24,15 @@ def _bytes(plan, images, batch, factors, back, passes):
     return there[plan] + passes * images * back
 
 
+def _plan(rng):
+    batch, batches = extent(rng, 1, 70), extent(rng, 1, 40)
+    images = batch * batches - int(rng.choice([0, rng.integers(batch)]))
+    plan = str(rng.choice(["send", "keep", "make"]))
+    factors, back, passes = extent(rng, 1, 300_000), extent(rng, 1, 300_000), extent(rng, 1, 9)
+    given = {"plan": plan, "images": images, "batch": batch}
+    return fixed(plan, **given, factors=factors, back=back, passes=passes)
+
+
 FunctionExercise.declare(
     name="network-bytes",
     lesson=12,
@@ -30,15 +40,12 @@ FunctionExercise.declare(
     reference=_bytes,
     cases=table(
         "plan images batch factors back passes",
-        ("one batch is sent", "send", 10, 10, 1000, 8, 1),
-        ("ten batches are sent", "send", 100, 10, 1000, 64, 1),
         ("sent in each of 3 passes", "send", 100, 10, 1000, 64, 3),
         ("kept for 3 passes", "keep", 100, 10, 1000, 64, 3),
-        ("made there for 3 passes", "make", 100, 10, 1000, 64, 3),
         ("made there, the last batch is shorter", "make", 1003, 25, 102600, 8, 1),
-        ("made there, images come back", "make", 1003, 100, 102600, 262144, 2),
-        ("kept, digests come back", "keep", 1003, 100, 102600, 8, 7),
     ),
+    drawer=_plan,
+    drawn=12,
     hints={
         "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
         "64 bytes for each batch, once (make). Back: `back` for each image in each pass.",
@@ -65,33 +72,19 @@ FunctionExercise.declare(
             -(-images // batch) -> (images // batch)
         the number of batches is below 0: -(-images // batch) needs its brackets
             -(-images // batch) -> -images // batch
-        the last, shorter batch has a part of a recipe: round up
-            // -> /
         a recipe is counted for each image; there is one for each batch
             first: batch = 1
-        one recipe is counted for all batches; each has its own
-            first: batch = images
         recipes are sent in each pass: what was made is still there
             64 * -> passes * 64 *
         you count one batch, not all of them
             first: images = batch
-        `factors` and `back` are bytes already: do not multiply by 4 once more
-            first: factors, back = 4 * factors, 4 * back
         `factors` and `back` are those of an image: times the images of a batch, times the
         batches
             first: images, batch = -(-images // batch), 1
         the last, shorter batch is counted as a full one
             first: images = batch * -(-images // batch)
-        images // batch + 1 counts one batch too many where nothing is left over
-            -(-images // batch) -> (images // batch + 1)
         the factors travel beside their recipes; a recipe replaces them
             64 * -> images * factors + 64 *
-        a recipe is counted for each image, in each pass; there is one for each batch
-            -(-images // batch) -> images * passes
-        recipes are counted by the images of a batch; asked is how many batches there are
-            -(-images // batch) -> batch
-        passes are counted twice: what is sent in all passes is not multiplied once more
-            there[plan] -> passes * there[plan]
         `factors` are those of an image, not of a batch: times the images
             passes * images * factors -> passes * -(-images // batch) * factors
             "keep": images -> "keep": -(-images // batch)
@@ -101,10 +94,6 @@ FunctionExercise.declare(
             [plan] -> ['make']
         'send' is counted as 'make', too: after `if`, the next one needs `elif`
             [plan] -> ['make' if plan == 'send' else plan]
-        you return bits, or multiply by 8 for digests: all is given in bytes
-            return 8 * {}
-        you return megabytes
-            return {} / 1e6
     """),
 )
 
@@ -137,6 +126,12 @@ def _cancelling(rng):
     return rng.permutation([*large, *-large, *rng.standard_normal(11)])
 
 
+def _drawn_arrivals(rng):
+    size = extent(rng, 1, 300)
+    kinds = [_many_sizes, _opposites, _cancelling, lambda rng: rng.random(size)]
+    return _arrivals("other batches", kinds[rng.integers(4)])
+
+
 FunctionExercise.declare(
     name="steady-sum",
     lesson=12,
@@ -145,12 +140,12 @@ FunctionExercise.declare(
     caller=deal_anew,
     cases=[
         _arrivals("three batches", lambda rng: [2.5, 4.75, -1.5]),
-        _arrivals("one batch", lambda rng: [1.5]),
-        _arrivals("97 batches of all sizes", _many_sizes),
         _arrivals("29 batches", lambda rng: rng.random(29)),
         _arrivals("some with their opposite, some twice", _opposites),
         _arrivals("large ones that cancel", _cancelling),
     ],
+    drawer=_drawn_arrivals,
+    drawn=8,
     hints={
         "wrong-result": "Bring the sums into an order that is always the same, that of the "
         "batches' numbers, and add them one after the other.",
@@ -163,6 +158,18 @@ FunctionExercise.declare(
 
 # --- the last batch -------------------------------------------------------------------------------
 
+
+def _queue(rng):
+    """Sixteenths of a ms, whose sums are exact, rising, falling, or with a long one somewhere."""
+    size, workers = extent(rng, 1, 70), extent(rng, 1, 16)
+    times = rng.integers(1, 80, size) / 16
+    if rng.random() < 0.3:
+        times = np.sort(times)[:: rng.choice([-1, 1])]
+    times[rng.choice([0, size // 2, size - 1])] *= rng.choice([1, 16])
+    name = f"{count(size, 'time')}, {count(workers, 'worker')}"
+    return fixed(name, milliseconds=times.tolist(), workers=workers)
+
+
 FunctionExercise.declare(
     name="last-batch",
     lesson=12,
@@ -170,15 +177,13 @@ FunctionExercise.declare(
     reference=lambda milliseconds, workers: play_cluster(milliseconds, workers).milliseconds,
     cases=table(
         "milliseconds workers",
-        ("one worker", [2.5, 3.5, 1.0, 3.25], 1),
-        ("equal batches", [2.0] * 12, 3),
         ("seven for three", [2.0, 2.0, 2.25, 2.125, 2.75, 2.0625, 2.0], 3),
         ("long and short in turns", [4.0, 0.5, 0.75, 4.0, 4.0, 0.5, 4.25, 0.5, 3.0], 2),
-        ("long ones first", [7.0, 6.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.5, 1.0, 1.0], 3),
-        ("a long one in the middle", [1.0, 1.25, 1.0, 1.0, 6.5, 1.0, 1.0, 1.0, 1.5], 3),
         ("a long one at the end", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.25], 4),
         ("more workers than batches", [1.5, 2.5], 5),
     ),
+    drawer=_queue,
+    drawn=12,
     tolerance=Tolerance(64, "a dozen sums", magnitude=lambda milliseconds: sum(milliseconds)),
     hints={
         "wrong-result": "A list with the time at which each worker is free, at first 0 for "
@@ -193,8 +198,6 @@ FunctionExercise.declare(
     mistakes=edits("""
         you divide the work evenly, sum / workers. That is a bound: a batch cannot be cut
             return sum(milliseconds) / workers
-        you take the larger of two bounds, sum / workers and the longest batch
-            return max(sum(milliseconds) / workers, *milliseconds)
         all batches are done one after the other: each goes to the `min` of the list, and the
         `max` of it is the answer. (In `[[]] * workers` all lists are the same one)
             return sum(milliseconds)
@@ -211,8 +214,6 @@ FunctionExercise.declare(
             first: workers = 3
         the first batches, one for each worker, are counted twice
             [0.0] * workers -> (milliseconds + [0.0] * workers)[:workers]
-        the longest batch is taken: its worker may have done others before
-            return max(milliseconds)
         batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first
             return max(sum(milliseconds[w::workers]) for w in range(workers))
         the workers wait for each other after each round
@@ -229,8 +230,6 @@ FunctionExercise.declare(
             max(free) -> free[at]
         you return when the first worker has nothing left to do; the last one counts
             max(free) -> min(free)
-        you return after the first batch: `return` stands in the loop
-            return milliseconds[0]
         the last batch replaces what its worker did before: add with `+=`
             += -> =
         times are cut to whole milliseconds: begin with 0.0, not with 0, in an array
@@ -240,15 +239,6 @@ FunctionExercise.declare(
             return max(sum(milliseconds[w * each :][:each]) for w in range(workers))
         the first batches, one for each worker, are forgotten
             in milliseconds -> in milliseconds[workers:]
-        each round takes as long as the first batch
-            return -(-len(milliseconds) // workers) * milliseconds[0]
-        each round takes as long as the longest batch of all
-            return -(-len(milliseconds) // workers) * max(milliseconds)
-        each round takes as long as the mean batch
-            return -(-len(milliseconds) // workers) * sum(milliseconds) / len(milliseconds)
-        you return the start of the batch that was given out last
-            free[free.index(min(free))] -> begun = min(free); free[free.index(begun)]
-            max(free) -> begun
     """)
     | {
         "each worker gets a share beforehand: a batch goes to who is free first": (
@@ -268,6 +258,13 @@ def _laws(start, working, gathering, workers):
     return amdahl(serial, workers), gustafson(serial, workers)
 
 
+def _run(rng):
+    start, working, gathering = (10 ** rng.uniform(0, 4, 3)).round(3).tolist()
+    workers, none = extent(rng, 1, 1000), int(rng.integers(4))
+    given = {"start": start * (none != 0), "working": working, "gathering": gathering * (none != 1)}
+    return fixed(count(workers, "worker"), **given, workers=workers)
+
+
 FunctionExercise.declare(
     name="two-laws",
     lesson=12,
@@ -277,11 +274,10 @@ FunctionExercise.declare(
         "start working gathering workers",
         ("one worker", 10.0, 75.0, 20.0, 1),
         ("a tenth is serial", 30.0, 900.0, 70.0, 4),
-        ("start-up only", 25.0, 75.0, 0.0, 2),
-        ("gathering only", 0.0, 300.0, 40.0, 8),
         ("nothing is serial", 0.0, 12.0, 0.0, 16),
-        ("many workers", 3.0, 500.0, 9.0, 64),
     ),
+    drawer=_run,
+    drawn=12,
     tolerance=Tolerance(64, "a few sums and divisions, each of which rounds"),
     hints={
         "wrong-result": "serial = (start + gathering) / (start + working + gathering); the same"
@@ -315,11 +311,6 @@ FunctionExercise.declare(
             (start + working + gathering) -> start + working + gathering
         brackets are missing in the first: 1 / (f + (1 - f) / workers)
             (serial + (1 - serial) / workers) -> serial + (1 - serial) / workers
-        brackets are missing around 1 - f in the first
-            (1 - serial) -> 1 - serial
-        a bracket ends too early in the first: divided by the workers is 1 - f alone
-            (1 - serial) / -> 1 - serial) /
-            workers)\n -> workers\n
         the serial share is in percent: leave it a fraction, 0.1 for a tenth
             = (start -> = 100 * (start
         the first is turned over: the time that is left. The speed-up is 1 / it
@@ -328,23 +319,12 @@ FunctionExercise.declare(
             workers - serial -> workers + serial
         a sign or a bracket is missing in the second: workers - f * (workers - 1)
             (workers - 1) -> workers - 1
-        a bracket is resolved wrongly in the second: - f * (workers - 1) is - f * workers + f
-            (workers - 1) -> workers + 1
         brackets are missing in the second: f * (workers - 1) is taken from the workers
             workers - serial -> (workers - serial)
         the second is turned over: one worker takes longer than all of them
             work, as_much_each -> work, 1 / as_much_each
-        the second is divided by the time of the same work. With as much work for each, all of
-        them take as long as the one did
-            work, as_much_each -> work, as_much_each * same_work
         you rounded: return them as they are
             return tuple(round(each, 1) for each in {})
-        you return efficiencies: do not divide by the workers
-            return tuple(each / workers for each in {})
-        you return percent: asked is how many times
-            return tuple(100 * each for each in {})
-        you return the limits, for endlessly many workers
-            return (1 / serial, workers)
         you return the ideal: the serial part counts. (`//` makes a share 0)
             return (workers, workers)
         the serial part is forgotten in the second: workers * (1 - serial) lacks it
@@ -353,6 +333,18 @@ FunctionExercise.declare(
 )
 
 # --- how large a batch must be --------------------------------------------------------------------
+
+
+def _batch(rng):
+    """A number of images that is whole where the share is half, and all sums exact."""
+    images, share = extent(rng, 1, 3000), float(rng.choice([0.5, rng.uniform(0.01, 0.9)]))
+    image = int(rng.integers(1, 3000)) / 256
+    more = 0 if share == 0.5 else rng.uniform(0.05, 0.95)
+    cost = float((images - more) * image * share / (1 - share))
+    return fixed(
+        f"{100 * share:.3g}% for {count(images, 'image')}", image=image, cost=cost, share=share
+    )
+
 
 FunctionExercise.declare(
     name="batch-size",
@@ -363,14 +355,13 @@ FunctionExercise.declare(
         "image cost share",
         ("20%", 0.07, 2.3, 0.2),
         ("5%", 0.07, 2.3, 0.05),
-        ("half of the time", 0.3, 2.0, 0.5),
         ("exactly half of the time", 0.5, 2.0, 0.5),
         ("exactly a quarter of it", 0.75, 1.5, 0.25),
         ("5%, quick images", 0.0003, 1.3, 0.05),
-        ("1%", 0.7, 0.4, 0.01),
         ("one image is enough", 50.0, 0.5, 0.05),
-        ("20%, slow images", 3.1, 5.0, 0.2),
     ),
+    drawer=_batch,
+    drawn=12,
     hints={
         "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "
         "(cost + n * image) at most `share`? Solve it for n and round up. (If you count: quick "
@@ -403,14 +394,6 @@ FunctionExercise.declare(
             return 1
         `share` is what the images get: it is what the cost may take
             first: share = 1 - share
-        you divide by 1 - share. That is the images' part: n * image is (1 - share) / share
-        times the cost
-            return int(-(-cost // ((1 - share) * image)))
-        a sign is wrong: cost - share * cost is at most share * n * image
-            share * (cost + images * image) -> share * (images * image - cost)
-        you compare the images' time with a share of the cost. It is the cost that may take a
-        share, of the whole time
-            return int(-(-share * cost // image))
         you double the number in each step: smaller ones that are enough are left out
             images += 1 -> images *= 2
         you count in steps of 10: smaller numbers that are enough are left out
@@ -419,7 +402,5 @@ FunctionExercise.declare(
             return int(-(-cost // image))
         you leave the image's time out
             return int(-(-cost * (1 - share) // share))
-        `share` is no percentage: 0.05 are 5%
-            return int(-(-cost * (1 - share / 100) // (share / 100 * image)))
     """),
 )

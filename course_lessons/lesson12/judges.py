@@ -49,8 +49,9 @@ def judge_steady(answer: Any, arrivals: list[tuple[int, int, np.float32]]) -> st
     right, size = math.fsum(values), math.fsum(map(abs, values))
     if not math.isfinite(found[0]):
         return f"Your sum is {found[0]}; right is {right:.7g}."
-    if abs(found[0] - right) > max(len(values), 2) * ROUNDINGS * size:
-        return _wrong(found[0], right, values)
+    allowed = max(len(values), 2) * ROUNDINGS * size
+    if abs(found[0] - right) > allowed:
+        return _wrong(found[0], right, values, allowed)
     if len(set(found)) == 1:
         return None
     return _unsteady(found)
@@ -76,10 +77,10 @@ def _unsteady(found: list[float]) -> str:
     )
 
 
-def _wrong(found: float, right: float, values: list[float]) -> str:
+def _wrong(found: float, right: float, values: list[float], allowed: float) -> str:
     """What is wrong with a sum that is far off."""
     told = f"Your sum is {found:.7g}, right is {right:.7g}."
-    for value, what in (
+    slips = (
         (0.0, "Nothing was added. The third entry of a triple is the value."),
         (right / len(values), "That is the mean."),
         (math.fsum(map(abs, values)), "That is the sum without the signs."),
@@ -93,14 +94,13 @@ def _wrong(found: float, right: float, values: list[float]) -> str:
         (math.fsum(range(len(values))), "That is the sum of the numbers 0, 1, 2, ... of the "
          "batches: the third entry is the value."),
         (math.fsum(sorted(set(values))), "Equal sums count once each: a set drops repetitions."),
-    ):  # fmt: skip
-        if math.isclose(found, value, rel_tol=1e-5) and not math.isclose(
-            found, right, rel_tol=1e-4
-        ):
-            return f"{told} {what}"
+    )  # fmt: skip
+    value, what = min(slips, key=lambda slip: abs(slip[0] - found))
+    if abs(value - found) <= allowed and not math.isclose(found, right, rel_tol=1e-4):
+        return f"{told} {what}"
     if math.isclose(found, sum(int(value) for value in values)) or found == int(right):
         return f"{told} You cut to whole numbers; the values have decimals."
-    if math.isclose(found, right, rel_tol=1e-3):
+    if abs(found - right) <= 5e-3 * math.fsum(map(abs, values)):
         return (
             f"{told} Close: digits were lost on the way. Rounding a total hides most differences, "
             "not all, and costs digits. Add float32 numbers, in a fixed order."

@@ -109,7 +109,7 @@ wrong("wrong-result", "whole numbers")(
 wrong("wrong-result", "That is the largest of them")(
     "return max(value for _worker, _worker, value in arrivals)"
 )
-wrong("wrong-result", "2145.3799999999987|99999", "the order in which they arrive")(
+wrong("wrong-result", "digits were lost")(
     {
         "sorted(arrivals)": "arrivals",
         "np.float32(0)": "0.0",
@@ -195,31 +195,7 @@ wrong, right = answers_to("batch-size")
 wrong("wrong-result", "the whole time, the cost included")(
     "return math.ceil(cost / (share * image))"
 )
-wrong("wrong-result", "you round down")("return int(cost * (1 - share) / (share * image))")
-wrong("wrong-result", "you round to the nearest number")(
-    "return round(cost * (1 - share) / (share * image))"
-)
-wrong("wrong-result", "you do not round up")("return cost * (1 - share) / (share * image)")
-wrong("wrong-result", "one image more than needed|off by one|1 more")(
-    {"return images": "return images + 1"}
-)
-wrong("wrong-result", "the batch's milliseconds")("return cost / share")
-wrong("wrong-result", "the milliseconds of the images")("return cost * (1 - share) / share")
-wrong("wrong-result", "what the images get")(
-    "return math.ceil(cost * share / ((1 - share) * image))"
-)
-wrong("wrong-result", "a costlier batch must be larger")({"cost + images": "1 - share) / (share"})
-wrong("wrong-result", "you leave the image's time out")(
-    "return math.ceil(cost * (1 - share) / share)"
-)
-wrong("wrong-result", "is no percentage")(
-    "share = share / 100\nreturn math.ceil(cost * (1 - share) / (share * image))"
-)
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
-wrong("wrong-result", "is at most the share, too")({"> share *": "/", "image)": "image) >= share"})
-wrong("wrong-result", "is at most the share, too")(
-    "return int(cost * (1 - share) / (share * image)) + 1"
-)
 wrong("wrong-result", "go on *while*")({"image)": "image) <= share"})
 wrong("wrong-result", "returns None", "give the loop no end")(
     "for images in range(1, 10_000):\n    if cost <= share * (cost + images * image):\n"
@@ -229,19 +205,9 @@ wrong("wrong-shape", "Return one whole number")(
     "return [images for images in range(1, 1000) if cost <= share * (cost + images * image)]"
 )
 wrong("wrong-result", "Solve it for n")("return math.ceil(cost * (1 - share) / share * image)")
-wrong("wrong-result", "you divide by 1 - share")("return math.ceil(cost / ((1 - share) * image))")
-wrong("wrong-result", "a sign is wrong")("return math.ceil(cost * (1 + share) / (share * image))")
-wrong("wrong-result", "with a share of the cost")(
-    {" cost > share * (cost +": "", "image)": "image < share * cost"}
-)
-wrong("wrong-result", "you double the number")({"images += 1": "images *= 2"})
-wrong("wrong-result", "in steps of 10")({"images += 1": "images += 10"})
 wrong("wrong-result", "give the loop no end")(
     "for images in range(1, 1000):\n    if cost <= share * (cost + images * image):\n"
     "        break\nreturn images"
-)
-wrong("wrong-result", "you leave the share out")(
-    {" cost > share * (cost +": "", "image)": "image < cost"}
 )
 right("images = 1\nwhile cost > share * (cost + images * image):\n    images += 1\nreturn images")
 right("return np.ceil((cost / share - cost) / image)")
