@@ -6,6 +6,7 @@ import numpy as np
 
 from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case, Limit, Tolerance
+from course_lessons.cases import extent
 from course_models import spectral
 from course_models.common import gelu
 from course_models.spectral.weights import CODE, EPSILON, Weights
@@ -182,19 +183,30 @@ SLIPS = {
 }
 
 
-def _spectra(batch, *, level=0.0, trained=False, measured=False):
-    """So many spectra; weights from training, or others in each case."""
+def _spectra(batch, *, level=0.0, spread=1.0, common=0.0, trained=False, measured=False):
+    """So many spectra; weights from training, or others in each case.
+
+    What the basis has in common, the numbers of a code have: their mean is far from 0.
+    """
 
     def arguments(rng):
         weights = Weights.trained() if trained else Weights.random(int(rng.integers(1 << 30)))
-        x = rng.standard_normal((batch, 320), dtype=np.float32) + np.float32(level)
-        return arguments_of(x, weights)
+        x = rng.standard_normal((batch, 320), dtype=np.float32) * np.float32(spread)
+        given = arguments_of(x + np.float32(level), weights)
+        return given | {"to_code": given["to_code"] + np.float32(common)}
 
     at = f", all levels near {level:g}" if level else ""
+    at += f", spread about {spread:g}" if spread < 1 else ""
     its = "trained" if trained else "random"
     spectra = "1 spectrum" if batch == 1 else f"{batch} spectra"
     name = f"{spectra}{at}, {its} weights"
     return Case(name, arguments, block=160, grid=batch, measured=measured)
+
+
+def _any_spectra(rng):
+    spread = rng.choice([1, 0.003])
+    level = spread * rng.choice([0, 20])
+    return _spectra(extent(rng, 1, 8), level=level, spread=spread, common=rng.choice([0, 0.25]))
 
 
 # --- what it is shown beside ----------------------------------------------------------------------
@@ -269,13 +281,25 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
         _spectra(3, level=20.0),
         _spectra(5, trained=True, measured=True),
     ],
+    drawer=_any_spectra,
+    drawn=2,
     tolerance=Tolerance(
         96,
         "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "
         "rounded by is divided by the frame's spread",
     ),
     forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index"},
-    limits=[Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN)],
+    limits=[
+        Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN),
+        Limit(
+            "global",
+            "load",
+            "lanes",
+            "thread",
+            600,
+            "Each warp does the layers of its own frame: none does those of all five.",
+        ),
+    ],  # fmt: skip
     barriers=_WHO_WAITS,
     rivals=RIVALS,
     hints={

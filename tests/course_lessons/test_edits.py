@@ -12,12 +12,8 @@ from course.checks.simulating import by_name
 from course_lessons import cases
 from course_lessons.edits import Edit, edited, edits, solution
 from course_lessons.lesson03 import judges as of_lesson03
-from course_lessons.lesson14 import judges as of_lesson14
 
-JUDGED = {
-    "impossible-figures": [of_lesson03._FIGURES_MISTAKEN],
-    "fused-bytes": of_lesson14.MISTAKES,
-}
+JUDGED = {"impossible-figures": [of_lesson03._FIGURES_MISTAKEN]}
 
 
 def declared():

@@ -31,12 +31,6 @@ def bytes_right(launches, of_a_sample, of_weights, results, batch):
     return unfused, sum(map(size, touched)) + sum(map(size, results))
 
 
-wrong("wrong-result", "numbers are counted, not bytes")(
-    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
-    "return unfused // 4, written // 4"
-)
-
-
 @wrong("wrong-result", "read twice counts twice")
 def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
     size = {name: 4 * batch * count for name, count in of_a_sample.items()}
@@ -49,29 +43,9 @@ def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
     return unfused, fused + sum(size[name] for name in results)
 
 
-wrong("wrong-result", "lies between the layers")(
-    {"[name] for name in (*(read - made), *results": ".values("}
-)
-wrong("wrong-result", "weights are multiplied by the batch")(
-    "size = {name: batch * count for name, count in of_weights.items()}\n"
-    "return bytes_right(launches, of_a_sample, size, results, batch)"
-)
-wrong("wrong-result", "changed places")(
-    "return bytes_right(launches, of_a_sample, of_weights, results, batch)[::-1]"
-)
-wrong("wrong-result", "Return two values")(
-    "return bytes_right(launches, of_a_sample, of_weights, results, batch)[0]"
-)
-wrong("wrong-result", "Your bytes of one kernel", "nothing that later ones need")(
-    {"(read - made)": "launches[0][0]"}
-)
-wrong("wrong-result", "Your bytes of the launches", "each reads it for itself")(
+wrong("wrong-result", "result[0]", "each reads it for itself")(
     {"return": "unfused = sum(size[name] for name in (*read, *made))\n    return"}
 )
-wrong("wrong-result", "of several results only the last")(
-    "return bytes_right(launches, of_a_sample, of_weights, results[-1:], batch)"
-)
-wrong("wrong-result", "reads its own results")({"launches}": "launches if written not in results}"})
 
 
 def sizes_of(of_a_sample, of_weights, batch):
@@ -79,52 +53,12 @@ def sizes_of(of_a_sample, of_weights, batch):
     return size | {name: 4 * count for name, count in of_weights.items()}
 
 
-wrong("wrong-result", "what the launches write is left out")(
-    "size = sizes_of(of_a_sample, of_weights, batch)\n"
-    "_, count = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
-    "return sum(size[name] for reads, _ in launches for name in reads), count"
-)
-wrong("wrong-result", "the weights are left out")(
-    "unfused = dict.fromkeys(of_weights, 0)\n"
-    "return bytes_right(launches, of_a_sample, unfused, results, batch)"
-)
 wrong("raised", "a tuple of names, and one name")({"written)": "*written)"})
 wrong("raised", "take them from the launches")(
     {", sum": ', size["x"] + sum', "(read - made)": "of_weights"}
 )
-wrong("wrong-result", "Your bytes of one kernel", "between the layers is taken off")(
-    "size = sizes_of(of_a_sample, of_weights, batch)\n"
-    "unfused = sum(size[name] for reads, written in launches for name in (*reads, "
-    "written))\n"
-    "return unfused, unfused - sum(2 * size[made] for _, made in launches if made "
-    "not in results)"
-)
-wrong("wrong-result", "bits are counted")(
-    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
-    "return 8 * unfused, 8 * written"
-)
-wrong("wrong-result", "Your bytes of the launches", "only the results are written")(
-    "size = sizes_of(of_a_sample, of_weights, batch)\n"
-    "unfused = sum(size[name] for reads, _ in launches for name in reads)\n"
-    "unfused += sum(size[name] for name in results)\n"
-    "return unfused, bytes_right(launches, of_a_sample, of_weights, results, batch)[1]"
-)
-wrong("wrong-result", "also one that a launch reads")(
+wrong("wrong-result", "result[1]", "writes the `results`")(
     {"(*(read - made), *results))": "read ^ made)"}
-)
-wrong(
-    "wrong-result",
-    "103,424. That is what you get when weights are multiplied by the batch",
-    "46,080. That is what you get when the weights are left out",
-)(
-    "size = {name: batch * count for name, count in of_weights.items()}\n"
-    "unfused, _ = bytes_right(launches, of_a_sample, size, results, batch)\n"
-    "read = dict.fromkeys(of_weights, 0)\n"
-    "return unfused, bytes_right(launches, of_a_sample, read, results, batch)[1]"
-)
-wrong("wrong-result", "right is 46,080. One kernel reads each name that no launch")(
-    "unfused, written = bytes_right(launches, of_a_sample, of_weights, results, batch)\n"
-    "return unfused, written + 4 * (len(launches) - 1)"
 )
 right(
     "size = sizes_of(of_a_sample, of_weights, batch)\n"
@@ -402,7 +336,10 @@ wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "gri
 wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
     {"gridsize(1)": "blockDim.x"}
 )
-wrong("same-value-race|limit|not-parallel", "by one thread of the block|All threads of the block")(
+wrong(
+    "same-value-race|limit|not-parallel",
+    "by one thread of the block|All threads of the block|All threads of a block",
+)(
     {
         "for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x": (
             "lane, n = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n    for k in range(64"
