@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.dispatch.slots import in_c_order
-from course_lessons.cases import drawn, fixed, normal, table
+from course_lessons.cases import drawn, extent, fixed, normal, table
 from course_lessons.edits import edits
 from course_lessons.lesson15.judges import find_each, judge_bits, judge_order, judge_plans
 from course_lessons.lesson15.toy_door import Tensor
@@ -28,6 +28,21 @@ def _address(array, index):
     return array["data"][0] + sum(i * step for i, step in zip(index, strides, strict=True))
 
 
+def _any_element(rng):
+    """In any order of axes, each longer than the array has elements, from either end, or 0."""
+    size = int(rng.choice([1, 2, 4, 8, 16, 128]))
+    shape = tuple(extent(rng, 1, 40) for _ in range(rng.integers(0, 5)))
+    index, strides = tuple(int(rng.integers(length)) for length in shape), None
+    if rng.random() < 0.5:
+        wider = in_c_order(tuple(length + int(rng.integers(3)) for length in shape), size)
+        strides = tuple(int(rng.choice([1, 2, -1, 0])) * step for step in rng.permutation(wider))
+    return fixed(
+        f"shape {shape}, {size} bytes an element, strides {strides}",
+        array=_interface(int(rng.integers(1 << 40)) * 16, shape, strides, f"|V{size}"),
+        index=index,
+    )
+
+
 FunctionExercise.declare(
     name="element-address",
     lesson=15,
@@ -36,16 +51,13 @@ FunctionExercise.declare(
     cases=table(
         "array index",
         ("one axis, no strides given", _interface(4096, (100,), None), (7,)),
-        ("a matrix, no strides given", _interface(8192, (10, 30), None), (3, 4)),
         ("float64, no strides given", _interface(8192, (10, 30), None, "<f8"), (3, 4)),
         ("three axes of halves", _interface(65536, (5, 7, 11), None, "<f2"), (2, 3, 4)),
         ("a slice of wider rows", _interface(4112, (10, 30), (400, 4)), (3, 4)),
-        ("a transposed matrix", _interface(4096, (30, 10), (4, 120)), (3, 4)),
-        ("every second column, of float64", _interface(512, (6, 8), (160, 16), "<f8"), (5, 7)),
         ("rows from the last to the first", _interface(5200, (10, 30), (-120, 4)), (3, 4)),
-        ("one row for all", _interface(4096, (10, 30), (0, 4)), (9, 1)),
-        ("a single number", _interface(4096, (), None), ()),
     ),
+    drawer=_any_element,
+    drawn=40,
     hints={
         "wrong-result": "Each index goes with the stride of its axis, in bytes; their products are "
         'added to the first address, `array["data"][0]`.',
@@ -68,8 +80,6 @@ FunctionExercise.declare(
         order); in C order it is the last
             for length in reversed(array["shape"]) -> for length in array["shape"]
             strides.insert(0, size) -> strides.append(size)
-        the indices are turned round
-            first: index = index[::-1]
         the index is not used: that is the first element's address
             return array["data"][0]
         each stride is taken times the size of an element; strides are bytes already
@@ -85,40 +95,23 @@ FunctionExercise.declare(
             -> size *= length; strides.insert(0, size)
         a stride holds the length of the next axis alone; it is the product of all behind it
             size *= length -> size = length * int(array["typestr"][2:])
-        the lengths are gone through from the first axis; begin with the last
-            reversed(array["shape"]) -> array["shape"]
         strides that are negative lose their sign; they lead back in memory
             i * s for -> i * abs(s) for
-        only the first axis counts
-            zip(index, strides, strict=True) -> zip(index[:1], strides[:1])
-        only the last axis counts
-            zip(index, strides, strict=True) -> zip(index[-1:], strides[-1:])
-        the distance is taken off the first address; add it
-            + sum( -> - sum(
-        the distance is divided by the size of an element; an address counts bytes
-            strict=True)) -> strict=True)) // int(array["typestr"][2:])
-        `typestr` is read as bits; it counts bytes
-            int(array["typestr"][2:]) -> int(array["typestr"][2:]) // 8
-        an element's size is taken times 8; addresses and `typestr` count bytes
-            int(array["typestr"][2:]) -> int(array["typestr"][2:]) * 8
-        the lengths are taken for strides
-            strides.insert(0, size) -> strides.insert(0, length)
         a stride is taken for the axis's own length; it is the product of those behind it
             strides.insert(0, size) -> strides.insert(0, length * int(array["typestr"][2:]))
             size *= length -> pass
-        each index is taken times the size of an element, not times its axis's stride
-            i * s for -> i * int(array["typestr"][2:]) for
-        index and stride are added; they are multiplied
-            i * s for -> i + s for
-        the products are multiplied; they are added up
-            sum(i * s -> np.prod([i * s
-            strict=True)) -> strict=True)])
-        indices are counted from 1; they begin at 0
-            i * s for -> (i - 1) * s for
     """),
 )
 
 # --- two streams ----------------------------------------------------------------------------------
+
+
+def _any_streams(rng):
+    names = ["CuPy", "PyTorch", "Numba", "JAX", "Warp", "done", "ready"]
+    mine, *others = map(str, rng.permutation(names)[: rng.integers(1, 8)])
+    others += [mine] * int(rng.integers(2))
+    return fixed(f"launched on {mine}, arrays of {others}", mine=mine, others=others)
+
 
 FunctionExercise.declare(
     name="ordered-streams",
@@ -132,6 +125,8 @@ FunctionExercise.declare(
         ("all on one stream", "PyTorch", []),
         ("one array names our own stream", "PyTorch", ["CuPy", "PyTorch"]),
     ),
+    drawer=_any_streams,
+    drawn=10,
     hints={
         "raised": 'Start with an empty list; append ("record", event, stream), ("wait", stream, '
         'event) and ("launch", stream). An event may have any name, such as the stream\'s.',
@@ -151,6 +146,23 @@ def _calls(name, *changes):
     )
 
 
+def _any_calls(rng):
+    """Tensors of which each differs in one thing from the first or from the one before."""
+    others = {
+        "address": [_X.address + n for n in (0, 4, 8, 12, 176, 4096, 4100, 1 << 20)],
+        "shape": [_ROWS, (32, 768), (64, 384), (32, 1536), (768, 64), (49152,)],
+        "strides": [_X.strides, (4096, 4), (8192, 4), (4096, 8), (4, 4096)],
+        "dtype": ["float32", "int32", "float64", "float16"],
+        "device": [0, 1, 2],
+    }
+    changes = [{}]
+    for _ in range(extent(rng, 9, 60)):
+        name = str(rng.choice(list(others)))
+        new = {name: others[name][rng.integers(len(others[name]))]}
+        changes.append(changes[rng.choice([0, -1])] | new)
+    return _calls(f"{len(changes)} tensors", *changes[1:])
+
+
 FunctionExercise.declare(
     name="find-a-plan",
     lesson=15,
@@ -160,26 +172,16 @@ FunctionExercise.declare(
     cases=[
         _calls("twice the same", {}),
         _calls("other memory", {"address": _X.address + 4096}, {"address": _X.address + (1 << 20)}),
-        _calls("another shape", {"shape": (32, 1536), "strides": in_c_order((32, 1536), 4)}, {}),
         _calls("fewer rows, and fewer columns", {"shape": (32, 768)}, {"shape": (64, 384)}),
         _calls(
-            "rows of a wider matrix, and every second column",
-            {"strides": (4096, 4)},
-            {"strides": (8192, 4)},
-            {"strides": (4096, 8)},
-            {"strides": (4, 4096)},
-            {},
+            "rows of a wider matrix, every second column, columns for rows",
+            *({"strides": strides} for strides in ((4096, 4), (8192, 4), (4096, 8), (4, 4096))),
         ),
-        _calls("another type", {"dtype": "int32"}, {"dtype": "float32"}, {"dtype": "float64"}),
         _calls("another GPU", {"device": 1}, {"device": 0}, {"device": 1}),
-        _calls(
-            "memory from another place within 16 bytes",
-            {"address": _X.address + 4},
-            {"address": _X.address + 4096 + 4},
-            {"address": _X.address + 8},
-            {"address": _X.address + 176},
-        ),
-    ],  # fmt: skip
+        _calls("4 bytes farther", {"address": _X.address + 4}, {"address": _X.address + 4100}),
+    ],
+    drawer=_any_calls,
+    drawn=20,
     hints={
         "wrong-result": "A key of all that the compiled launch depends on: shape, strides, type, "
         "device, and what the address leaves over 16 bytes. Not the address itself.",
@@ -208,6 +210,20 @@ def _checked(name, forward, backward, shape=(3, 5), h=1e-4):
     return Case(name, arguments)
 
 
+def _any_gradient(rng):
+    """A cube and a wave, and a gradient that is wrong by another share in each element."""
+    shape = tuple(extent(rng, 2, 9) for _ in range(rng.integers(1, 4)))
+    a, b, c = rng.uniform(0.5, 2, 3)
+    wrong = rng.uniform(0.25, 3, shape)
+    return _checked(
+        f"a x³ + b sin(c x) of shape {shape}",
+        lambda x: a * x**3 + b * np.sin(c * x),
+        lambda dy, x: wrong * (3 * a * x**2 + b * c * np.cos(c * x)) * dy,
+        shape,
+        float(rng.choice([1e-4, 1e-3, 0.1, 0.5])),
+    )
+
+
 FunctionExercise.declare(
     name="gradient-gap",
     lesson=15,
@@ -216,11 +232,13 @@ FunctionExercise.declare(
     cases=[
         _checked("a cube with half its gradient", lambda x: x**3, lambda dy, x: 1.5 * x**2 * dy),
         _checked("a square that forgets dy", lambda x: x**2, lambda dy, x: 2 * x, (4,)),
-        _checked("sine with a sign turned round", np.sin, lambda dy, x: -np.cos(x) * dy, (2, 3, 4)),
         _checked("exp with a wide step", np.exp, lambda dy, x: 1.25 * np.exp(x) * dy, (7,), 0.125),
         _checked("a gradient of 0", np.sin, lambda dy, x: 0 * x, (6,)),
     ],
-    tolerance=Tolerance(2**30, "the difference of two near numbers loses half of the digits"),
+    drawer=_any_gradient,
+    drawn=20,
+    dtype=np.float64,
+    tolerance=Tolerance(2**26, "the difference of two near numbers loses half of the digits"),
     hints={
         "wrong-result": "Two numbers: ((forward(x + h d) - forward(x - h d)) dy), summed, by 2 h; "
         "and (backward(dy, x) d), summed. Return |one - other| by the larger size.",
@@ -242,8 +260,6 @@ FunctionExercise.declare(
             * dy).sum() -> ).sum()
         backward's result is not weighted by the direction
             (backward(dy, x) * direction).sum() -> backward(dy, x).sum()
-        all are added up without a direction: x moves by h in each element
-            first: direction = np.ones_like(x)
         the gap is not made relative
             / max(abs(numbers), abs(ours)) ->
         the gap is relative to the smaller of the two; a gradient of 0 divides by 0 then
@@ -256,83 +272,34 @@ FunctionExercise.declare(
             forward(x - h * direction) -> forward(x)
         `/ 2 * h` divides by 2 and multiplies by h: put 2 * h in parentheses
             / (2 * h) -> / 2 * h
-        the difference is divided by 2, not by 2 h
-            / (2 * h) -> / 2
-        x moves by h / 2 to each side, and the difference is divided by 2 h
-            x + h * direction -> x + h / 2 * direction
-            x - h * direction -> x - h / 2 * direction
         x moves by h in each element, not along the direction
             x + h * direction -> x + h
             x - h * direction -> x - h
-        x moves by the whole direction, not by h times it
-            x + h * direction -> x + direction
-            x - h * direction -> x - direction
-        x moves along dy; it moves along the direction, and dy weighs the results
-            x + h * direction -> x + h * dy
-            x - h * direction -> x - h * dy
-        the two sides are turned round: take f(x + h d) - f(x - h d)
-            x + h * direction -> x + 0 * h
-            x - h * direction -> x + h * direction
-            x + 0 * h -> x - h * direction
         the two sides are added; their difference is wanted
             direction) - forward -> direction) + forward
         the sums of the difference and of dy are multiplied; multiply each element by its own, then
         sum
             (moved * dy).sum() -> moved.sum() * dy.sum()
-        one of the two is a mean, the other a sum
-            (moved * dy).sum() -> (moved * dy).mean()
-        one of the two is a sum, the other a mean
-            (backward(dy, x) * direction).sum() -> (backward(dy, x) * direction).mean()
         backward's result is weighted by dy, which is in it already; weigh it by the direction
             (backward(dy, x) * direction) -> (backward(dy, x) * dy)
-        backward's result is weighted by dy once more, which is in it already
-            (backward(dy, x) * direction) -> (backward(dy, x) * direction * dy)
-        backward is given the direction in place of dy
-            backward(dy, x) -> backward(direction, x)
-        backward is given the result, forward(x); it takes the x that went in
-            backward(dy, x) -> backward(dy, forward(x))
-        the sign stays: the size of the difference is wanted
-            return abs(numbers - ours) -> return (ours - numbers)
         the gap is relative to the sum of both, not to the larger
             max(abs(numbers), abs(ours)) -> (abs(numbers) + abs(ours))
-        the gap is relative to what numbers say alone; take the larger of the two
-            max(abs(numbers), abs(ours)) -> abs(numbers)
         the gap is relative to what backward says alone, which may be 0; take the larger of the two
             max(abs(numbers), abs(ours)) -> abs(ours)
         the larger is looked for with its sign: take max of the two sizes, abs(one) and abs(other)
             max(abs(numbers), abs(ours)) -> max(numbers, ours)
         the sizes are subtracted, so a sign that is turned round is not seen
             return abs(numbers - ours) -> return abs(abs(numbers) - abs(ours))
-        one number is returned, not how far the two are from each other
-            return numbers
-        the gap is in percent; a share is wanted
-            return 100 * {}
         the gap is taken from 1; two that agree have the gap 0
             return 1 - {}
         the gap is rounded; right gradients have gaps far below 0.001, and would all be 0
             return round(float({}), 3)
-        the difference is multiplied by 2 h
-            / (2 * h) -> * (2 * h)
-        backward's result is weighted by h times the direction; h belongs to the numbers alone
-            ours = (backward(dy, x) * direction) -> ours = (backward(dy, x) * h * direction)
-        backward is given 1 in place of dy
-            backward(dy, x) -> backward(1, x)
-        backward is asked at x + h d; its gradient is that at x
-            backward(dy, x) -> backward(dy, x + h * direction)
-        the smaller of the two is divided by the larger; their difference is wanted
-            return abs(numbers - ours) -> return min(abs(numbers), abs(ours))
-        the gap is relative to the mean of the two, not to the larger
-            max(abs(numbers), abs(ours)) -> abs(numbers + ours) * 2
-        the difference is squared
-            return abs(numbers - ours) -> return (numbers - ours) ** 2
         elements are compared one by one; sum first, then compare the two numbers
             (moved * dy).sum() -> moved * dy
             * direction).sum() -> * direction)
             abs(numbers - ours) -> np.linalg.norm(numbers - ours)
             max(abs(numbers), abs(ours))
             -> max(np.linalg.norm(numbers), np.linalg.norm(ours))
-        a comparison is returned; how far the two are apart is wanted
-            return {} < 1e-3
     """),
 )
 
@@ -343,6 +310,15 @@ def _from_bits(*bits):
     return np.array(bits, np.uint32).view(np.float32)
 
 
+def _any_floats(rng):
+    """Any bits above, and below those that are half-way, just off it, or any."""
+    shape = tuple(extent(rng, 1, 40) for _ in range(rng.integers(1, 4)))
+    below = np.array([0x0000, 0x7FFF, 0x8000, 0x8001, rng.integers(1 << 16)], np.uint32)
+    above = rng.integers(0, 1 << 16, shape).astype(np.uint32) << 16
+    x = (above | rng.choice(below, shape)).view(np.float32)
+    return fixed(f"any bits, of shape {shape}", x=x)
+
+
 FunctionExercise.declare(
     name="bfloat16-bits",
     lesson=15,
@@ -351,15 +327,13 @@ FunctionExercise.declare(
     cases=[
         fixed("numbers that fit", x=np.float32([0, 1, -2, 0.5, 96, -0.0])),
         Case("random numbers", drawn(x=normal(500))),
-        fixed("thirds", x=np.float32([1 / 3, 2 / 3, -1 / 3, 4 / 3])),
         fixed("half-way between two", x=_from_bits(0x3F808000, 0x3F818000, 0xBF808000, 0xC0038000)),
-        fixed("just off half-way", x=_from_bits(0x3F808001, 0x3F817FFF, 0xBF808001, 0xC0037FFF)),
-        fixed("up to the next power of two", x=_from_bits(0x3FFFC000, 0x40FFFFFF)),
         fixed("tiny ones", x=_from_bits(0x00000001, 0x00008000, 0x00018000, 0x807FFFFF)),
         fixed("infinite, and rounded up to it", x=_from_bits(0x7F800000, 0xFF800000, 0x7F7FFFFF)),
         fixed("not a number", x=_from_bits(0x7FC00000, 0x7F800001, 0xFFFFFFFF)),
-        fixed("a matrix", x=np.float32([[1 / 3, 5], [7, 1 / 9]])),
     ],
+    drawer=_any_floats,
+    drawn=10,
     hints={
         "raised": "`x.view(np.uint32)` are the bits of float32 numbers; shift them with >> 16, and "
         "return them with .astype(np.uint16).",
