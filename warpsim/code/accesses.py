@@ -171,7 +171,7 @@ class Accesses:
 
 
 def spelled_tuple(parts: list[str]) -> str:
-    """Code of a tuple of pieces of code."""
+    """Code of a tuple of expressions."""
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 

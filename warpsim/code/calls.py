@@ -239,7 +239,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     base = len(emitter.sites)
     emitter.sites.extend(program.sites)
     emitter.cooperative |= program.cooperative
-    emitter.turns |= program.turns
+    emitter.by_warp |= program.by_warp
     emitter.locks |= program.locks
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)

@@ -63,7 +63,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.made_real: dict[str, tuple[str, types.Integer]] = {}  # code of a float: whole number
         self.locks = False  # see `statements.LaneProgram`
-        self.turns, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
+        self.by_warp, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
         self.parts: set[str] = set()  # of the running threads, that it asks for something
         self.indent = 1
@@ -184,7 +184,7 @@ class Emitter(Accesses, DoubtfulReads):
 
     # ------------------------------------------------------------------ conversions
     def convert(self, code: str, old: types.Type, new: types.Type) -> str:
-        """Code that turns a value of one type into another, as Numba's casts do."""
+        """Code that converts a value of one type to another, as Numba's casts do."""
         old, new = plain(old), plain(new)
         if old == new or isinstance(new, types.Array | types.NoneType):
             return code
@@ -396,13 +396,13 @@ class Emitter(Accesses, DoubtfulReads):
             return first
         rest = self.counted(values[1], lambda: self._valued(node, values[1:], kind))
         value = self.temporary("value")
-        arms = [f"lambda: {self.meeting(arm, kind)}" for arm in (rest, value)]
+        arms = [f"lambda: {self.joined(arm, kind)}" for arm in (rest, value)]
         if isinstance(node.op, ast.Or):
             arms.reverse()
         chosen = self.operation("choose", f"truth({value})", *arms)
         return f"(lambda {value}: {chosen})({first})"
 
-    def meeting(self, code: str, kind: types.Type) -> str:
+    def joined(self, code: str, kind: types.Type) -> str:
         """The code of a value that other lanes' values join, see `Control.unsigned`."""
         code = bare(code)
         return self.operation("unsigned", code) if plain(kind) == types.uint64 else code
@@ -419,7 +419,7 @@ class Emitter(Accesses, DoubtfulReads):
             code = operand(node.body if self.typing.known[node] else node.orelse)
             return code if is_pure(node.test) else f"({test}, {code})[1]"
         arms = [
-            "lambda: " + self.counted(arm, lambda arm=arm: self.meeting(operand(arm), kind))
+            "lambda: " + self.counted(arm, lambda arm=arm: self.joined(operand(arm), kind))
             for arm in (node.body, node.orelse)
         ]
         return self.operation("choose", test, *arms)
@@ -501,7 +501,7 @@ def _key(kind: types.Type) -> Any:
 
 @cache
 def _literal(code: str) -> Any:
-    """The number that a piece of code spells, or None."""
+    """The number that an expression spells, or None."""
     try:
         value = ast.literal_eval(code)
     except (ValueError, SyntaxError):

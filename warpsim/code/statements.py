@@ -36,7 +36,7 @@ class LaneProgram:
     sites: tuple[Site, ...]
     cooperative: bool = False
     result: types.Type = types.none
-    turns: bool = False  # its warps wait for each other
+    by_warp: bool = False  # its warps wait for each other
     cluster: int = 1  # blocks that run together
     locks: bool = False  # a thread spins until it has a lock: blocks run one after another
 
@@ -83,7 +83,7 @@ class Writer(Emitter):
             tuple(self.sites),
             self.cooperative,
             self.typing.result,
-            self.turns,
+            self.by_warp,
             self.cluster,
             self.locks,
         )
@@ -119,7 +119,7 @@ class Writer(Emitter):
             self.out.insert(place, "    " * self.indent + text)
 
     def edge(self, which: str, node: ast.AST) -> None:
-        """The conversions where a variable's versions of different type meet."""
+        """The conversions where a variable's versions of different type join."""
         for name, old, new in self.typing.edges.get((which, node), ()):
             before = self.variable(name, old)
             self.line(f"if {before} is not UNSET:")
@@ -128,7 +128,7 @@ class Writer(Emitter):
             self.indent -= 1
 
     def merge(self, variable: str, code: str, kind: types.Type) -> None:
-        code = self.meeting(code, kind)
+        code = self.joined(code, kind)
         assigned = self.operation("assign", variable, f"_m_{variable}", code)
         self.line(f"{variable}, _m_{variable} = {assigned}")
 
@@ -374,7 +374,7 @@ class Writer(Emitter):
         kind = types.none if node.value is None else self.typing.of[node.value]
         if not isinstance(kind, types.NoneType):
             code = self.operand(node.value, result)
-            given = [self.meeting(code, result)]
+            given = [self.joined(code, result)]
         else:
             if isinstance(node.value, ast.Call):
                 self.line(self.expression(node.value))

@@ -192,7 +192,7 @@ def _half(part: int, value):
     return np.array(value, np.float64)[..., None].view(np.int32)[..., part]
 
 
-def _from_halves(high, low):
+def _from_words(high, low):
     both = np.asarray(high, np.int64) << 32 | np.asarray(low, np.int64) & 0xFFFFFFFF
     return np.asarray(both).view(np.float64)
 
@@ -252,7 +252,7 @@ for _kind, _end in ((f8, ""), (f4, "f")):
 CALLS |= {
     "fast_sincosf": CALLS["sincosf"],
     "double2hiint": (partial(_half, 1), i4, (f8,)), "double2loint": (partial(_half, 0), i4, (f8,)),
-    "hiloint2double": (_from_halves, f8, (i4, i4)),
+    "hiloint2double": (_from_words, f8, (i4, i4)),
     "float2half_rn": (
         lambda x: np.asarray(x, np.float32).astype(np.float16).view(np.int16), types.int16, (f4,)
     ),

@@ -1,4 +1,4 @@
-"""The one way in which printed words are broken: no line over 80 columns, no word in two.
+"""How printed words are broken, here alone: no line over 80 columns, no word in two.
 
 A notebook's page, a terminal and a site all show 80 columns.
 """
@@ -26,9 +26,9 @@ def wrapped(text: object, indent: str = "", hanging: str = "  ") -> str:
     text : object
         What is printed; its lines keep the blanks that they begin with.
     indent : str
-        Put in front of every line.
+        Written in front of every line.
     hanging : str
-        Put in front of what a broken line goes on with, besides.
+        Written in front of what a broken line goes on with, besides.
     """
     return "\n".join(
         part for line in str(text).splitlines() for part in _broken(indent + line, hanging)

@@ -20,7 +20,7 @@ ROW, MARK_ROW, CODE = 0.2, 0.16, 0.45
 FIXED = 0.07  # width of a letter of code
 MOST_LETTERS = 52
 MOST_LINES = 45  # a longer kernel is shown without the lines that do nothing here
-FIGURES = 1.62  # room for the figures behind the longest bar
+FIGURES = 1.62  # how much wider than the longest bar, for the figures behind it
 HEAT = "#F7D9C4"
 
 

@@ -36,17 +36,17 @@ def title_of(sample: Sample, kernel: str, longest: int = 200) -> str:
     place = "" if sample.site.function == kernel else f" [in {sample.site.function}]"
     code = sample.site.code.removeprefix("cuda.")
     text = f"{place}: " if code.startswith("atomic.") else f"{place}: {sample.op}, "
-    meeting = max(sample.meetings.values())
+    lanes_of_one = max(sample.wanted.values())
     if sample.space == "shared" and sample.op == "atomic":
-        text += f"{plural(len(sample.meetings), 'address')} for {lanes}"
+        text += f"{plural(len(sample.wanted), 'address')} for {lanes}"
     else:
         unit = "sector" if sample.space == "global" else "wavefront"
         fewest = sample.amount <= sample.ideal
         best = "the fewest possible" if fewest else f"{sample.ideal:,} would do"
         text += f"{plural(sample.amount, unit)} for {lanes} ({best})"
-    if sample.op == "atomic" and meeting > 1:
+    if sample.op == "atomic" and lanes_of_one > 1:
         text = text.replace(" (the fewest possible)", "")
-        text += f"; up to {meeting} at one address"
+        text += f"; up to {lanes_of_one} at one address"
     return shortened(code, max(12, longest - len(text))) + text
 
 
@@ -178,13 +178,13 @@ class SectorPanel(Panel):
         numbers = list(self.sectors)
         breaks = sum(b - a > 1 for a, b in zip(numbers, numbers[1:], strict=False))
         self.gap = 0.22 if breaks <= 7 else 0.05
-        room = 32 * BOX
+        width = 32 * BOX
         self.sector_width = min(
-            (room - breaks * self.gap) / len(numbers), max(1, SECTOR // sample.pitch) * BOX
+            (width - breaks * self.gap) / len(numbers), max(1, SECTOR // sample.pitch) * BOX
         )
         total = len(numbers) * self.sector_width + breaks * self.gap
         self.left: dict[int, float] = {}  # of each sector
-        x = LEFT + (room - total) / 2
+        x = LEFT + (width - total) / 2
         for before, number in zip([None, *numbers], numbers, strict=False):
             if before is not None:
                 x += self.sector_width + (self.gap if number - before > 1 else 0)
@@ -219,7 +219,7 @@ class SectorPanel(Panel):
             pen.hatched(x, y, width, self.strip)
             frame = pen.box(x, y, width, self.strip, "none", INK, 0.9, zorder=3)
             frame.set_gid(f"sector {number}")
-        for found, meeting in sorted(sample.meetings.items()):
+        for found, lanes_of_one in sorted(sample.wanted.items()):
             byte = found * sample.pitch + sample.address
             wide = min(sample.size, SECTOR - byte % SECTOR) / SECTOR * width
             edged = 0.6 if element > 0.06 else 0
@@ -227,10 +227,10 @@ class SectorPanel(Panel):
             x, face, order = self._place(byte), self.colour[byte // SECTOR], 2 if edged else 4
             box = pen.box(x, y, wide, self.strip, face, PAPER, edged, zorder=order)
             box.set_gid(f"element {found}")
-            crowded = not self.compact and sample.op == "atomic" and meeting > 1
+            crowded = not self.compact and sample.op == "atomic" and lanes_of_one > 1
             if crowded and wide >= 2 * LETTER:
                 middle = x + wide / 2, y + self.strip / 2
-                pen.text(*middle, str(meeting), color=PAPER, weight="bold")
+                pen.text(*middle, str(lanes_of_one), color=PAPER, weight="bold")
         before = None
         for number, x in self.left.items():
             if before is not None and number - before > 1 and self.gap > 0.1:
@@ -253,7 +253,7 @@ class SectorPanel(Panel):
     @property
     def used(self) -> int:
         """Bytes that the lanes ask for, each once."""
-        return len(self.sample.meetings) * self.sample.size
+        return len(self.sample.wanted) * self.sample.size
 
     def caption(self) -> str:
         wanted = "written" if self.sample.op == "store" else "wanted"
@@ -261,7 +261,7 @@ class SectorPanel(Panel):
         text = f"frame: a sector · coloured: {wanted}, {self.used:,} bytes"
         if moved > self.used:
             text += f" · hatched: moved for nothing, {moved - self.used:,} bytes"
-        if self.sample.op == "atomic" and max(self.sample.meetings.values()) > 1:
+        if self.sample.op == "atomic" and max(self.sample.wanted.values()) > 1:
             text += " · figure: lanes in a queue"
         return text
 

@@ -2,10 +2,10 @@
 
 Hand-written promotion rules and NumPy's are wrong in dozens of pairs (``float32 * int64`` is
 float64 in Numba). The typing context of ``numba.cuda`` answers where that is installed; else core
-Numba's, with the few differences of CUDA's library put right.
+Numba's, with the few differences of CUDA's library corrected.
 
 Its rules take half a second to load, so answers about types of numbers are kept on disk. Only
-questions about numbers, put to functions of Python's and NumPy's own, are kept: nobody gives
+questions about numbers, asked of functions of Python's and NumPy's own, are kept: nobody gives
 these other answers. The file belongs to the versions of Numba, numba-cuda and Python, and to the
 text of what asks. It lies in the user's cache folder; WARPSIM_CACHE names another one, or is "off".
 Its first line is a digest of its name and the rest; a file that was damaged, or is another user's,

@@ -1,9 +1,9 @@
 """Static types of a kernel's variables and expressions, by Numba's own rules.
 
 Numba types a variable once for each of its *versions*: every assignment makes a new one, and where
-control flow joins, the versions that meet are unified. The same is done here on the syntax tree:
+control flow joins, the versions that arrive are unified. The same is done here on the syntax tree:
 types flow with the statements, a loop is repeated until its types stand still, and where two
-versions of different type meet, a conversion is noted for the edge.
+versions of different type join, a conversion is noted for the edge.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Typer(Expressions):
 
     # ------------------------------------------------------------------ joins
     def join(self, incoming: list[tuple[tuple[str, ast.AST], Environment | None]]):
-        """The environment where control flow meets; notes the conversions of each edge."""
+        """The environment where control flow joins; notes the conversions of each edge."""
         alive = [(edge, env) for edge, env in incoming if env is not None]
         if not alive:
             return None

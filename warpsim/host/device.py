@@ -38,7 +38,7 @@ class NoTime(RuntimeError):
 
 
 def copied(array: np.ndarray, what: str) -> np.ndarray:
-    """A copy on the device, in the same order; as Numba, only of memory in one piece.
+    """A copy on the device, in the same order; as Numba, only of contiguous memory.
 
     Raises
     ------
@@ -157,20 +157,20 @@ class DeviceNDArray:
         """Set the values from a host or device array of the same shape and dtype."""
         if ary.size == 0:
             return
-        self._in_one_piece(self._memory)
+        self._contiguous(self._memory)
         if not isinstance(ary, DeviceNDArray):
             self._check(ary, "copy_to_device", None)
             np.copyto(self._memory, np.reshape(ary, self.shape))
             now_set(self._memory)
             return
-        self._in_one_piece(ary._memory)
+        self._contiguous(ary._memory)
         self._check(ary, "copy_to_device", ary._memory.squeeze().strides)
         values = ary._memory.reshape(self.shape)
         np.copyto(self._memory, values)
         now_set(self._memory, values)
 
     @staticmethod
-    def _in_one_piece(memory: np.ndarray) -> None:
+    def _contiguous(memory: np.ndarray) -> None:
         """Refuse an array with gaps: a copy to or from it is one of bytes in a row."""
         if _has_gaps(memory):
             raise ValueError(NOT_CONTIGUOUS)
@@ -273,7 +273,7 @@ class DeviceNDArray:
         kinds = values.dtype.kind, part.dtype.kind
         if kinds[0] != kinds[1] and (of_dtype(values.dtype) is None or kinds[0] == "c"):
             raise TypeError(f"elements of {part.dtype} cannot be set to {values.dtype}")
-        self._in_one_piece(values)
+        self._contiguous(values)
         if values.ndim > part.ndim:
             raise ValueError(f"Can't assign {values.ndim}-D array to {part.ndim}-D self")
         for axis, (mine, size) in enumerate(zip(part.shape[::-1], values.shape[::-1])):

@@ -39,12 +39,12 @@ class Clusters(MBarriers):
     """What the lane program of one warp does with the blocks of its cluster."""
 
     def cluster_rank(self, site: int) -> int:
-        return self.turns.blocks.index(self.its)
+        return self.scheduler.blocks.index(self.its)
 
     def load4_cluster(self, array: Array, index, rank, site: int) -> tuple:
         """Four neighbours of the same array of another block of the cluster."""
         self.needs(HOPPER, "another block's shared memory", site)
-        its, here = self.turns.blocks[self.uniform(rank, site)], array.root
+        its, here = self.scheduler.blocks[self.uniform(rank, site)], array.root
         flat = its.memory[here.address : here.address + here.flat.nbytes].view(here.dtype)
         other = Array(flat, here.shape, here.strides, "shared", array.name)
         other.address, other.block_offset = here.address, here.block_offset
@@ -60,7 +60,7 @@ class Clusters(MBarriers):
 
 
 # ---------------------------------------------------------------------- code
-@instruction("literal", turns=True)
+@instruction("literal", by_warp=True)
 def cluster(n):
     """``cluster(n)``: n blocks side by side along x are one cluster; a literal, in the kernel."""
     needs_hopper("cluster")
@@ -76,13 +76,13 @@ def cluster(n):
     return generate
 
 
-@instruction(gives=i4, twin=Clusters.cluster_rank, turns=True)
+@instruction(gives=i4, twin=Clusters.cluster_rank, by_warp=True)
 def cluster_rank():
     """``cluster_rank()``: which block of its cluster this one is."""
     return Ptx("mov.u32 $0, %cluster_ctarank;")
 
 
-@instruction(twin="cluster_barrier", turns=True)
+@instruction(twin="cluster_barrier", by_warp=True)
 def cluster_barrier():
     """``cluster_barrier()``: all threads of a cluster's blocks wait, and see what was stored.
 
@@ -96,7 +96,7 @@ def cluster_barrier():
     )
 
 
-@instruction("floats index number", TYPES["f4x4"], twin=Clusters.load4_cluster, turns=True)
+@instruction("floats index number", TYPES["f4x4"], twin=Clusters.load4_cluster, by_warp=True)
 def load4_cluster(array, index, rank):
     """``load4_cluster(array, index, rank)``: four float32 of the same array of another block."""
     return Ptx(
@@ -106,20 +106,20 @@ def load4_cluster(array, index, rank):
     )
 
 
-@instruction("number number", twin="named_barrier", turns=True)
+@instruction("number number", twin="named_barrier", by_warp=True)
 def named_barrier(number, threads):
     """``named_barrier(id, threads)``: warps of so many threads in all wait; id from 1 to 15."""
     return Ptx("bar.sync $0, $1;", CONVERGENT)
 
 
-@instruction("literal", turns=True)
+@instruction("literal", by_warp=True)
 def setmaxnreg_dec(n):
     """``setmaxnreg_dec(n)``: a warpgroup's threads keep n registers each; a literal."""
     count = literal("setmaxnreg_dec", n, 24, 256, 8)
     return Ptx(f"setmaxnreg.dec.sync.aligned.u32 {count};", CONVERGENT)
 
 
-@instruction("literal", turns=True)
+@instruction("literal", by_warp=True)
 def setmaxnreg_inc(n):
     """``setmaxnreg_inc(n)``: a warpgroup's threads wait until they have n registers each."""
     count = literal("setmaxnreg_inc", n, 24, 256, 8)

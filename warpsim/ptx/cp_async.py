@@ -1,7 +1,7 @@
 """Asynchronous copies: from global to shared memory without a register between; needs 8.0.
 
 Before a copied element is touched, the thread that began the copy waits for it, and other threads
-meet it at a barrier after that: all else is a ``race``.
+synchronise with it after that: all else is a ``race``.
 
 Source: NVIDIA, PTX ISA, "Data movement and conversion instructions": cp.async.
 """
@@ -79,7 +79,7 @@ class AsyncCopies(Accesses):
                 to.root.pending = np.zeros(to.root.flat.size, np.int32)
             for e, value in enumerate(values):
                 elements = self.elements(to, uniform + e, varying)
-                if not self.meets_copy(to, elements, mask, site, "store"):
+                if not self.conflicts_with_copy(to, elements, mask, site, "store"):
                     self.look_for_races(to, elements, mask, site, "store", value)
                 to.root.pending[elements[mask.indices]] = self.base + site + 1
 

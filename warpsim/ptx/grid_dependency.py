@@ -1,7 +1,7 @@
 """Launches that begin before the one in front of them is done: programmatic dependent launch.
 
 A launch costs the GPU a microsecond or two after the last block before it has ended: blocks are
-brought to multiprocessors, barriers are made, tensor maps are read. A kernel that calls
+scheduled on multiprocessors, barriers are made, tensor maps are read. A kernel that calls
 `grid_dependency_wait` does all that meanwhile, and waits then: it is launched with the attribute of
 a programmatic dependent launch, behind another one.
 

@@ -1,6 +1,6 @@
 """How an instruction is declared: once, for Numba's compiler and the simulator.
 
->>> @instruction("barriers index number", twin=MBarriers.mbarrier_expect, turns=True)
+>>> @instruction("barriers index number", twin=MBarriers.mbarrier_expect, by_warp=True)
 ... def mbarrier_expect(barriers, index, size):
 ...     return Ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;")
 
@@ -42,10 +42,10 @@ GENERIC, GLOBAL, SHARED = 0, 1, 3  # address spaces
 LETTERS = {16: "h", 32: "r", 64: "l"}  # of inline PTX, for registers of so many bits
 CONVERGENT = ("convergent",)  # a warp's lanes make it together: it is not moved into a branch
 
-HALVES = (types.float16, bfloat16, types.uint16, types.int16)
+ELEMENTS_16 = (types.float16, bfloat16, types.uint16, types.int16)
 #: Types of the elements of an array that an instruction takes, by what `takes` calls it.
 ELEMENTS = {
-    "array": None, "halves": HALVES, "factor": (types.float16, bfloat16), "barriers": (u8,),
+    "array": None, "halves": ELEMENTS_16, "factor": (types.float16, bfloat16), "barriers": (u8,),
     "floats": (f4,), "words": (u4,),
 }  # fmt: skip
 TYPES = {
@@ -81,14 +81,14 @@ class Instruction:
     def __init__(
         self, function: Callable, takes: str, gives: Any = None, *,
         twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
-        turns: bool = False, writes: bool = False, tensor: int = 0, each: Callable | None = None,
+        by_warp: bool = False, writes: bool = False, tensor: int = 0, each: Callable | None = None,
         check: Callable | None = None, unknown: str = "",
     ):  # fmt: skip
         functools.update_wrapper(self, function)
         name = function.__name__
         self.takes, self.gives = takes.split(), gives
         self.twin = getattr(twin, "__name__", twin)
-        self.more, self.turns, self.writes, self.tensor = more or {}, turns, writes, tensor
+        self.more, self.by_warp, self.writes, self.tensor = more or {}, by_warp, writes, tensor
         self.each, self.check = each or _argument_by_argument, check
         self.unknown = (
             unknown or f"{name} takes an integer that is known when the kernel is compiled"
@@ -182,7 +182,7 @@ class Instruction:
 
     def code_of_call(self, emitter: Emitter, node: ast.Call) -> str:
         """Code of a call in a lane program."""
-        emitter.turns |= self.turns
+        emitter.by_warp |= self.by_warp
         if self.__name__ == "cluster":
             emitter.cluster = emitter.source.static(node.args[0])
         if self.twin is None:
@@ -228,8 +228,8 @@ def instruction(takes: str = "", gives: Any = None, **options: Any) -> Callable:
         where it is the scheduler's.
     more : mapping, optional
         What the method takes beside the arguments.
-    turns : bool
-        Its warps wait for each other, and take turns.
+    by_warp : bool
+        Its warps wait for each other, and run one after the other.
     writes : bool
         It writes to its first argument.
     tensor : int

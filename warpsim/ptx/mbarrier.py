@@ -75,11 +75,11 @@ class MBarriers:
     """What the lane program of one warp does with mbarriers."""
 
     its: Any  # the block
-    turns: Any
+    scheduler: Any
 
     def _agent(self, words: str) -> int:
         agent = self.its.clocks.new_agent()
-        self.turns.agents[agent] = words
+        self.scheduler.agents[agent] = words
         return agent
 
     def uniform(self, value, site: int) -> int:
@@ -157,7 +157,7 @@ class MBarriers:
         for address, name, number, to, lanes in self._chosen(
             array, index, site, size, -1 if rank is None else rank
         ):
-            its = self.its if to < 0 else self.turns.blocks[to]
+            its = self.its if to < 0 else self.scheduler.blocks[to]
             barrier = self._mbarrier(its, address, name, site)
             if barrier is None:
                 continue
@@ -202,7 +202,7 @@ class MBarriers:
     def ordered(
         self, its: Any, agent: int, step: int, places, site: int, writes: bool, what: str
     ) -> None:
-        """Note an access to a block's shared memory, and report what it may meet."""
+        """Note an access to a block's shared memory, and report what it conflicts with."""
         history = its.history
         if history is None:
             return
@@ -219,8 +219,8 @@ class MBarriers:
             self.found("race", self._unordered(clash, agent, writes, what), site, self.one_lane())
 
     def _unordered(self, clash: Conflict, agent: int, writes: bool, what: str) -> str:
-        """An access that meets an earlier one, in words."""
-        agents, line = self.turns.agents, self.sites[clash.site].line
+        """An access that conflicts with an earlier one, in words."""
+        agents, line = self.scheduler.agents, self.sites[clash.site].line
         asynchronous = clash.agent in agents
         who = agents.get(clash.agent, f"warp {clash.agent}")
         text = f"{'writes' if writes else 'reads'} {what}, which {who} (line {line}) "
@@ -238,39 +238,39 @@ class MBarriers:
 
 
 # ---------------------------------------------------------------------- code
-@instruction("barriers index number", twin=MBarriers.mbarrier_init, turns=True)
+@instruction("barriers index number", twin=MBarriers.mbarrier_init, by_warp=True)
 def mbarrier_init(barriers, index, count):
     """``mbarrier_init(barriers, i, count)``: a shared uint64 as a barrier; one thread does it."""
     needs_hopper("mbarrier_init")
     return Ptx("mbarrier.init.shared::cta.b64 [$0], $1;")
 
 
-@instruction(twin=MBarriers.fence_async, turns=True)
+@instruction(twin=MBarriers.fence_async, by_warp=True)
 def fence_mbarriers():
     """``fence_mbarriers()``: new barriers are seen by copies and by the cluster."""
     text = "fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;"
     return Ptx(text, CONVERGENT)
 
 
-@instruction(twin=MBarriers.fence_async, turns=True)
+@instruction(twin=MBarriers.fence_async, by_warp=True)
 def fence_async():
     """``fence_async()``: what this thread stored to shared memory is seen by wgmma and TMA."""
     return Ptx("fence.proxy.async.shared::cta;", CONVERGENT)
 
 
-@instruction("barriers index", twin=MBarriers.mbarrier_arrive, turns=True)
+@instruction("barriers index", twin=MBarriers.mbarrier_arrive, by_warp=True)
 def mbarrier_arrive(barriers, index):
     """``mbarrier_arrive(barriers, i)``: one of those whose arrival a phase waits for."""
     return Ptx("mbarrier.arrive.shared::cta.b64 _, [$0];")
 
 
-@instruction("barriers index number", twin=MBarriers.mbarrier_expect, turns=True)
+@instruction("barriers index number", twin=MBarriers.mbarrier_expect, by_warp=True)
 def mbarrier_expect(barriers, index, size):
     """``mbarrier_expect(barriers, i, bytes)``: arrive; the phase waits for so many bytes, too."""
     return Ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;")
 
 
-@instruction("barriers index number", twin=MBarriers.mbarrier_arrive_at, turns=True)
+@instruction("barriers index number", twin=MBarriers.mbarrier_arrive_at, by_warp=True)
 def mbarrier_arrive_at(barriers, index, rank):
     """``mbarrier_arrive_at(barriers, i, rank)``: at another block's; it hands over no stores."""
     return Ptx(
@@ -279,7 +279,7 @@ def mbarrier_arrive_at(barriers, index, rank):
     )
 
 
-@instruction("barriers index number", twin=MBarriers.mbarrier_wait, turns=True)
+@instruction("barriers index number", twin=MBarriers.mbarrier_wait, by_warp=True)
 def mbarrier_wait(barriers, index, parity):
     """``mbarrier_wait(barriers, i, parity)``: until the phase of that parity is over."""
     return Ptx(

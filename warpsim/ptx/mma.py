@@ -1,12 +1,12 @@
-"""Products of tensor cores by a warp, and what brings 16-bit matrices to its registers.
+"""Products of tensor cores by a warp, and loads of 16-bit matrices to its registers.
 
 ==============================  =================================================================
 `mma_f16`, `mma_f16_k8`         c + a b of float16, of depth 16 and 8 (8.0, 7.5)
 `mma_bf16`, `mma_tf32`          the same of bfloat16 and of TF32 (8.0)
 `ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
 `stmatrix4`                     registers to shared memory, not transposed (9.0)
-`pack_f16`, `pack_bf16`         two float32 to the two halves of a register
-`unpack_f16`, `unpack_bf16`     the two halves of a register to two float32
+`pack_f16`, `pack_bf16`         two float32 to the 16-bit parts of a register
+`unpack_f16`, `unpack_bf16`     the 16-bit parts of a register to two float32
 `split_halves`                  two float32 as two pairs of float16: upper and lower parts
 `round_tf32`                    a float32 rounded to TF32, 10 bits of fraction (8.0)
 ==============================  =================================================================
@@ -91,7 +91,7 @@ class TensorCores(Accesses):
     """What the running threads do with matrices in the registers of a warp."""
 
     def split_halves(self, x, y, site: int):
-        """Two float32 as two pairs of halves: upper parts, and what they leave."""
+        """Two float32 as two pairs of float16: upper parts, and what they leave."""
         pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
         upper = pair.astype(np.float16)
         lower = (pair - upper.astype(np.float32)).astype(np.float16)
@@ -391,7 +391,7 @@ def split_halves(x, y):
 
 
 def _pair(builder, x, y) -> Any:
-    """Two float32, rounded to halves, side by side."""
+    """Two float32, rounded to float16, side by side."""
     value = ir.Constant(ir.VectorType(ir.HalfType(), 2), ir.Undefined)
     for e, part in enumerate((x, y)):
         half = builder.fptrunc(part, ir.HalfType())

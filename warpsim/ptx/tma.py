@@ -4,7 +4,7 @@ A map is 128 bytes: where the matrix lies, its shape and strides, the box that o
 rows are swizzled in shared memory. It holds an address, so map and array are kept together. In a
 kernel it is an argument by value, in the constant memory of the launch, and only the kernel's own
 body can use it: `tma_load`. A kernel's maps are its **first** arguments, so
-that they lie at multiples of 64 bytes. `tma_prefetch` brings one to TMA before it is needed;
+that they lie at multiples of 64 bytes. `tma_prefetch` has TMA read one before it is needed;
 `same_start` compares two.
 
 Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
@@ -49,7 +49,7 @@ _TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # CUtensorMapDataType
 
 
 class CannotEncode(TypeError):
-    """A map whose address cannot be put in later: each needs a map of its own."""
+    """A map whose address cannot be written later: each needs a map of its own."""
 
 
 class TensorMapType(types.UniTuple):
@@ -279,7 +279,7 @@ class Box:
 
 @dataclass
 class Store:
-    """A TMA store under way."""
+    """A TMA store in flight."""
 
     copy: Callable
     lane: int
@@ -317,17 +317,17 @@ class Tma(MBarriers):
             address, name, *_ = self._chosen(bars, bar, site)[0]
             values = source.read(place)
             self._count_box(source, place, site, "load")
-            ranks = [None] if mask is None else range(len(self.turns.blocks))
+            ranks = [None] if mask is None else range(len(self.scheduler.blocks))
             several = 0 if mask is None else self.uniform(mask, site)
             for rank in ranks:
                 if rank is None or several >> rank & 1:
-                    its = self.its if rank is None else self.turns.blocks[rank]
+                    its = self.its if rank is None else self.scheduler.blocks[rank]
                     self._fly(its, address, name, source, start, values, what, site)
 
     def _fly(
         self, its, address: int, name: str, source: Box, start: int, values, what, site
     ) -> None:
-        """A box is under way to a block's shared memory."""
+        """A box is in flight to a block's shared memory."""
         barrier = self._mbarrier(its, address, name, site, asynchronous=True)
         if barrier is None:
             return
@@ -454,7 +454,7 @@ class Tma(MBarriers):
                 store.group = self.store_groups
 
     def wait_stores(self, most: int, site: int) -> None:
-        """Wait until at most so many groups of this thread's stores are under way."""
+        """Wait until at most so many groups of this thread's stores are in flight."""
         newest = self.store_groups - most
         for store in list(self.stores):
             mine = self.mask and self.mask.active[store.lane]
@@ -469,7 +469,7 @@ _LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::b
 _LOADED = "array index map corner barriers index"
 
 
-@instruction(_LOADED, twin=Tma.tma_load, turns=True)
+@instruction(_LOADED, twin=Tma.tma_load, by_warp=True)
 def tma_load(to, index, tensor, corner, barriers, number):
     """``tma_load(to, index, map, (row, column), barriers, i)``: begin to copy a box.
 
@@ -480,7 +480,7 @@ def tma_load(to, index, tensor, corner, barriers, number):
     return Ptx(f"{_LOAD} [$0], [$1, {{$2, $3}}], [$4];")
 
 
-@instruction(f"{_LOADED} number", twin=Tma.tma_load, turns=True)
+@instruction(f"{_LOADED} number", twin=Tma.tma_load, by_warp=True)
 def tma_load_multicast(to, index, tensor, corner, barriers, number, mask):
     """``tma_load_multicast(..., mask)``: the same to each block of the cluster with a bit in mask.
 
@@ -493,7 +493,7 @@ def tma_load_multicast(to, index, tensor, corner, barriers, number, mask):
     )
 
 
-@instruction("map corner array index", twin=Tma.tma_store, turns=True)
+@instruction("map corner array index", twin=Tma.tma_store, by_warp=True)
 def tma_store(tensor, corner, source, index):
     """``tma_store(map, (row, column), source, index)``: begin to copy a box from shared memory.
 
@@ -504,22 +504,22 @@ def tma_store(tensor, corner, source, index):
     return Ptx("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$0, {$1, $2}], [$3];")
 
 
-@instruction(twin=Tma.commit_stores, turns=True)
+@instruction(twin=Tma.commit_stores, by_warp=True)
 def commit_stores():
     """``commit_stores()``: the stores begun since the last call are one group."""
     return Ptx("cp.async.bulk.commit_group;", CONVERGENT)
 
 
-@instruction("literal", twin=Tma.wait_stores, turns=True)
+@instruction("literal", twin=Tma.wait_stores, by_warp=True)
 def wait_stores(most):
     """``wait_stores(n)``: until at most the newest n groups have not read their tile; a literal."""
     groups = literal("wait_stores", most, 0, 7)
     return Ptx(f"cp.async.bulk.wait_group.read {groups};", CONVERGENT)
 
 
-@instruction("map", turns=True)
+@instruction("map", by_warp=True)
 def tma_prefetch(tensor):
-    """``tma_prefetch(map)``: begin to bring the map itself to TMA; one thread does it."""
+    """``tma_prefetch(map)``: have TMA read the map itself; one thread does it."""
     return Ptx("prefetch.tensormap [$0];")
 
 

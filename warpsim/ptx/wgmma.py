@@ -9,7 +9,7 @@
 ==================================  =============================================================
 
 A box is 64 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the
-chunks of 16 bytes of its row r lie at chunk ^ (r % 8), so a column of chunks meets each bank once,
+chunks of 16 bytes of its row r lie at chunk ^ (r % 8), so a column of chunks is in each bank once,
 too. TMA writes boxes like that (`warpsim.ptx.TensorMap`), and wgmma reads them.
 
 Sums of a warpgroup, threads 128 w to 128 w + 127: ``sums[4 j + e]`` of lane l of its warp v is row
@@ -65,7 +65,7 @@ BOX = 64 * 128  # bytes of 64 rows of a box
 
 
 # ---------------------------------------------------------------------- in the simulator
-def chunks_of(start: int, first: int, rows: int, turned: bool) -> ndarray:
+def chunks_of(start: int, first: int, rows: int, mn_major: bool) -> ndarray:
     """Numbers of the chunks of 16 bytes of some rows of an operand, 64 deep; all is swizzled.
 
     Parameters
@@ -73,28 +73,28 @@ def chunks_of(start: int, first: int, rows: int, turned: bool) -> ndarray:
     start : int
         The operand's first byte.
     first, rows : int
-    turned : bool
+    mn_major : bool
         Whether neighbours lie along the rows' numbers (MN-major), in boxes of 64, not the depth.
 
     Returns
     -------
-    ndarray of int, (rows, 8) or, turned, (64, rows // 8)
+    ndarray of int, (rows, 8) or, mn_major, (64, rows // 8)
     """
-    return (start >> 4) + _chunks(first, rows, turned)
+    return (start >> 4) + _chunks(first, rows, mn_major)
 
 
 @lru_cache(maxsize=64)
-def _chunks(first: int, rows: int, turned: bool) -> ndarray:
-    if not turned:
+def _chunks(first: int, rows: int, mn_major: bool) -> ndarray:
+    if not mn_major:
         return swizzled(128 * np.arange(first, first + rows)[:, None] + 16 * np.arange(8)) >> 4
     along = 2 * np.arange(first, first + rows, 8)
     return swizzled(128 * np.arange(64)[:, None] + along // 128 * BOX + along % 128) >> 4
 
 
-def taken(memory: ndarray, chunks: ndarray, turned: bool) -> ndarray:
+def taken(memory: ndarray, chunks: ndarray, mn_major: bool) -> ndarray:
     """An operand as a matrix of uint16, (rows, 64)."""
     matrix = memory.reshape(-1, 16)[chunks].view(np.uint16).reshape(len(chunks), -1)
-    return matrix.T if turned else matrix
+    return matrix.T if mn_major else matrix
 
 
 def matrix_of(registers: ndarray) -> ndarray:
@@ -125,7 +125,7 @@ class Product(NamedTuple):
     """This warp's 16 rows of a wgmma product in flight."""
 
     left: ndarray | None  # the first factor, if it came in registers
-    operands: list[tuple[ndarray, bool]]  # chunks in shared memory, transposed or not
+    operands: list[tuple[ndarray, bool]]  # chunks in shared memory, mn_major or not
     bfloat: bool
     inputs: tuple | None  # sums to add to
     outputs: tuple[ndarray, ...]
@@ -144,7 +144,7 @@ class Hopper(Tma, Clusters, Sums):
         self.store_groups = self.made = 0
 
     def wgmma(
-        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_turned, b_turned, site
+        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_mn, b_mn, site
     ) -> tuple:
         """Begin a product of depth 64 by a warpgroup; this warp makes 16 of its 64 rows.
 
@@ -164,8 +164,8 @@ class Hopper(Tma, Clusters, Sums):
             return outputs
         self._together((*starts, columns), site)
         operands = (
-            (a, chunks_of(starts[0], 16 * (self.warp % 4), 16, a_turned), a_turned),
-            (b, chunks_of(starts[1], 0, columns, b_turned), b_turned),
+            (a, chunks_of(starts[0], 16 * (self.warp % 4), 16, a_mn), a_mn),
+            (b, chunks_of(starts[1], 0, columns, b_mn), b_mn),
         )
         return self._begin(sums, None, operands, outputs, 64, keep, bfloat, site)
 
@@ -291,10 +291,10 @@ def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[
 
 def _multiply(layout: str) -> Callable:
     """Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle."""
-    turned = layout == "tn", layout != "nt"  # whether neighbours lie along the sums, not the depth
+    mn_major = layout == "tn", layout != "nt"  # neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
-    steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in turned]
-    fixed = [1 << 62 | (1024 // 16) << 32 | (BOX // 16 if side else 1) << 16 for side in turned]
+    steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in mn_major]
+    fixed = [1 << 62 | (1024 // 16) << 32 | (BOX // 16 if side else 1) << 16 for side in mn_major]
 
     def generate(context, builder, signature, args):
         kind, array = signature.args[0], signature.args[1]
@@ -315,7 +315,7 @@ def _multiply(layout: str) -> Callable:
                 lines.append(f"add.s64 x, x, {steps[0]}; add.s64 y, y, {steps[1]};")
             lines.append(
                 f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {sums}, "
-                f"x, y, {'1' if k else 'p'}, 1, 1, {int(turned[0])}, {int(turned[1])};"
+                f"x, y, {'1' if k else 'p'}, 1, 1, {int(mn_major[0])}, {int(mn_major[1])};"
             )
         lines.append("wgmma.commit_group.sync.aligned; }")
         given = [*descriptors, (keep, "r")]
@@ -337,7 +337,7 @@ def _as_sums(sums, *_) -> types.Type:
     return sums
 
 
-def _shared(a_turned: bool, b_turned: bool) -> Callable:
+def _shared(a_mn: bool, b_mn: bool) -> Callable:
     """Declare a product, 64 deep, a group of its own; without `keep` the sums begin at 0.
 
     ``a[a_index]`` and ``b[b_index]`` are where the tiles begin, in a shared array of float16 or
@@ -347,7 +347,7 @@ def _shared(a_turned: bool, b_turned: bool) -> Callable:
     """
     return instruction(
         "sums factor index factor index number", _as_sums, check=_products, twin=Hopper.wgmma,
-        more={"a_turned": a_turned, "b_turned": b_turned}, turns=True,
+        more={"a_mn": a_mn, "b_mn": b_mn}, by_warp=True,
     )  # fmt: skip
 
 
@@ -386,7 +386,7 @@ def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
 
 
 @instruction("sums words factor index literal number", _as_sums, check=_in_registers,
-             twin=Hopper.wgmma_rn, turns=True)  # fmt: skip
+             twin=Hopper.wgmma_rn, by_warp=True)  # fmt: skip
 def wgmma_rn(sums, words, b, index, depth, keep):
     """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b, of 64 columns.
 
@@ -431,7 +431,7 @@ def _zeros(name: str, n: types.Type) -> str | None:
 
 
 @instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2), check=_zeros,
-             twin=Sums.wgmma_zeros, turns=True)  # fmt: skip
+             twin=Sums.wgmma_zeros, by_warp=True)  # fmt: skip
 def wgmma_zeros(n):
     """``sums = wgmma_zeros(n)``: zeros for n columns, a literal."""
     literal("wgmma_zeros", n, 8, 256, 8)
@@ -443,14 +443,14 @@ def wgmma_zeros(n):
     return generate
 
 
-@instruction("literal", twin=Hopper.wgmma_wait, turns=True)
+@instruction("literal", twin=Hopper.wgmma_wait, by_warp=True)
 def wgmma_wait(most):
     """``wgmma_wait(n)``: until at most the newest n products are in flight; a literal."""
     groups = literal("wgmma_wait", most, 0, 7)
     return Ptx(f"wgmma.wait_group.sync.aligned {groups};", CONVERGENT)
 
 
-@instruction("sums", _as_sums, twin=Hopper.wgmma_sums, turns=True)
+@instruction("sums", _as_sums, twin=Hopper.wgmma_sums, by_warp=True)
 def wgmma_sums(sums):
     """``sums = wgmma_sums(sums)``: wait for all products; their sums may be read then."""
 
@@ -461,7 +461,7 @@ def wgmma_sums(sums):
     return generate
 
 
-@instruction("floats sums", twin=Sums.unpack_sums, turns=True)
+@instruction("floats sums", twin=Sums.unpack_sums, by_warp=True)
 def unpack(array, sums):
     """``unpack(array, sums)``: ``array[i] = sums[i]``, a local array of float32."""
 

@@ -20,11 +20,11 @@ _UNORDERED = {
     "xor": np.bitwise_xor,
 }  # fmt: skip
 
-_one_at_a_time = threading.Lock()  # launches of several threads of the host may meet there
+_one_at_a_time = threading.Lock()  # for launches of several threads of the host
 
 
 class Atomics:
-    """``cuda.atomic``: threads that meet at an address go one after the other, by number."""
+    """``cuda.atomic``: threads that access one address go one after the other, by number."""
 
     def __init__(self, state: State, memory: Memory):
         self.state, self.memory = state, memory

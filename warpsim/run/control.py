@@ -169,7 +169,7 @@ class Control:
         )
 
     def unsigned(self, value):
-        """A uint64 that may meet another: two of Python's integers would meet as int64."""
+        """A uint64 that another may join: two of Python's integers would be joined as int64."""
         if type(value) is not int or self.state.mask.parent is None:
             return value
         return np.full(len(self.state.mask.active), value, np.uint64)

@@ -215,7 +215,7 @@ def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> No
 
 # ---------------------------------------------------------------------- arguments
 class Arguments:
-    """Arguments of a launch: their types, their values in the kernel, and the way back."""
+    """Arguments of a launch: their types, their values in the kernel, and results' copies."""
 
     def __init__(self, names: list[str], values: tuple = ()):
         self.names = names
@@ -500,7 +500,7 @@ def run_kernel(
     launch.signature, launch.program = kinds, program
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
-    if lanes.turns and blocks % lanes.cluster:
+    if lanes.by_warp and blocks % lanes.cluster:
         raise ValueError(f"{blocks:,} blocks are no whole clusters of {lanes.cluster}")
     if lanes.cooperative:
         check_cooperative(lanes.name, blocks, math.prod(block), gpu)
@@ -518,13 +518,13 @@ def run_kernel(
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
-    if counters is not None and not lanes.turns:
+    if counters is not None and not lanes.by_warp:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
-            if lanes.turns:
+            if lanes.by_warp:
                 run_clusters(launch, lanes, grid, block, taken.values)
-            for part in () if lanes.turns else launch.progress.parts(launch.name, blocks, chunk):
+            for part in () if lanes.by_warp else launch.progress.parts(launch.name, blocks, chunk):
                 lanes.run(Threads(launch, geometry(grid, block, *part)), *taken.values)
             starts = range(0, blocks, chunk)
             parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]

@@ -204,7 +204,7 @@ class Memory:
         return (flat[uniform:] if uniform else flat).take(full, mode=self.outside)
 
     def store(self, array: Array, index: tuple, value, site: int) -> None:
-        """Write the element of each active lane; of lanes that meet, the last one stays."""
+        """Write the element of each active lane; of lanes that write to one, the last one stays."""
         state = self.state
         if array.space == "constant":
             self.constant_store(array, site)
@@ -280,7 +280,7 @@ class Memory:
         else:
             address, shape = 0, (self.dynamic_shared // kind.itemsize,)
             size = max(1, shape[0])
-        spare = kind.names is not None  # room for fields that are arrays: see Elements
+        spare = kind.names is not None  # a spare element for fields that are arrays: see Elements
         flat = np.zeros(state.blocks * size + spare, kind)[: state.blocks * size]
         array = self._of_blocks(flat, shape, size, name)
         array.address = address
@@ -342,7 +342,7 @@ class Memory:
         return array
 
     def fill(self, array: Array) -> None:
-        """Put something into new memory of the kernel's own: nothing but the zeros in it."""
+        """Fill new memory of the kernel's own: here with nothing but the zeros in it."""
 
     # ------------------------------------------------------------------ views that differ by lane
     def varying_slice(self, array: Array, part: slice, size, site: int):

@@ -86,17 +86,19 @@ class Observer(Counting, Races, Unwritten):
             if self.is_written(root.written, uniform, mask, op):
                 return
         if op == "load" and root.shadow is not None:
-            if self.put_off_load(array, uniform, varying, mask):
+            if self.defer_load(array, uniform, varying, mask):
                 return
         elements = self.state.elements(array, uniform, varying)
-        if root.pending is not None and self.meets_copy(array, elements, mask, site, op):
+        if root.pending is not None and self.conflicts_with_copy(array, elements, mask, site, op):
             return
         if root.written is not None:
             self.watch_unwritten(array, elements, mask, site, op)
         if root.shadow is not None:
             self.look_for_races(array, elements, mask, site, op, value)
 
-    def meets_copy(self, array: Array, elements: ndarray, mask, site: int, op: str) -> bool:
+    def conflicts_with_copy(
+        self, array: Array, elements: ndarray, mask, site: int, op: str
+    ) -> bool:
         """Report an access to elements that an asynchronous copy has yet to fill."""
         state = self.state
         pending = array.root.pending[elements[mask.indices]]

@@ -64,7 +64,7 @@ def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, S
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
     known = {(one.array, one.function) for kind, one in launch.findings if kind == "race"}
     alike = {one for one in alike - differ if (one.array, one.function) not in known}
-    # what takes turns keeps no inputs; addresses would lead to memory that is the user's
+    # what runs warp by warp keeps no inputs; addresses would lead to memory that is the user's
     if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
         doubtful = {one for one in alike if not launch.is_settled(one)}
         differ |= doubtful and _on_other_data(launch, run, chunks, doubtful)
@@ -82,7 +82,7 @@ def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, S
 def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
     """Places among some at which it matters who stores last, once arguments are drawn anew.
 
-    Whole numbers may be addresses and sizes, with which nobody meets any more if they are drawn:
+    Whole numbers may be addresses and sizes, with which nobody races any more if they are drawn:
     floats are drawn alone first, then with each whole number or array of them, then with all.
     """
     inputs = launch.inputs
@@ -94,8 +94,8 @@ def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]
     choices = list(dict.fromkeys(choices))
     draws = [
-        (ORDER[(number + turn) % DRAWS], chosen)
-        for turn in range(DRAWS)
+        (ORDER[(number + repeat) % DRAWS], chosen)
+        for repeat in range(DRAWS)
         for number, chosen in enumerate(choices)
     ]
     threads = max(4096, sum(blocks * math.prod(block) for _, block, _, blocks in chunks))
@@ -172,7 +172,7 @@ def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.nd
     side = seed % 2 - 0.5
     near = np.concatenate([(1 + side / 2) * finite, finite - 2 * side, amid])
     whole = dtype.kind in "iu"
-    # each of them as often, if there is room: few elements that are chosen freely miss some
+    # each of them as often, if there are enough elements: few that are chosen freely miss some
     at, near = (
         random.permutation(np.resize(random.permutation(some), size))
         for some in (finite if whole else numbers, near)
@@ -242,7 +242,7 @@ class OtherElements(Elements):
 
 
 class OtherData(Threads):
-    """Threads that say nothing of what other data make them do, except where they meet."""
+    """Threads that say nothing of what other data make them do, except where they race."""
 
     Observer, Memory, Control = OtherObserver, SilentMemory, OtherControl
     Elements = OtherElements

@@ -49,7 +49,8 @@ class Ptx(AsyncCopies, TensorCores, Integers, Sums):
         self.constant_store = memory.constant_store
         self.count_access = self.observer.count_access
         self.look_for_races = self.observer.look_for_races
-        self.meets_copy, self.out_of_bounds = self.observer.meets_copy, self.observer.out_of_bounds
+        self.conflicts_with_copy = self.observer.conflicts_with_copy
+        self.out_of_bounds = self.observer.out_of_bounds
         self.copies: list[Any] = []
         self.groups: Any = 0
 

@@ -27,7 +27,7 @@ ndarray = np.ndarray
 BASE, *OTHERS = ("zeros", "wild", "opposite", "ones", "nan")
 
 #: Runs in which comparisons with the unwritten come out the other way than in the first.
-TURNED = ("opposite", "ones")
+INVERTED = ("opposite", "ones")
 
 #: What stands in elsewhere while one place is tried: 0 would hide what is multiplied with it.
 ELSEWHERE = "ones"
@@ -147,8 +147,8 @@ class Transcript:
 
     @property
     def compares(self) -> bool:
-        """Does this run keep its comparisons, or turn them?"""
-        return self.model is None or self.fill in TURNED
+        """Does this run keep its comparisons, or invert them?"""
+        return self.model is None or self.fill in INVERTED
 
     def keep_compared(self, place: tuple, active: ndarray, marks: ndarray):
         """Remember a comparison of the first run, or look it up: its threads and its marks."""
@@ -252,7 +252,7 @@ class ReplayObserver(SilentObserver):
             written[elements[mask.indices]] = True
 
     def _substitute(self, array: Array, elements: ndarray, mask: Mask, op: str) -> None:
-        """Put the stand-in into the unwritten elements that the tried place reads."""
+        """Write the stand-in to the unwritten elements that the tried place reads."""
         root, place = array.root, elements[mask.indices]
         place = place[~root.written[place]]
         if len(place):

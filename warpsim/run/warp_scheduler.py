@@ -1,7 +1,7 @@
-"""Warps that take turns: kernels whose warps wait for each other have no common step.
+"""Warps that run one at a time: kernels whose warps wait for each other have no common step.
 
 Each warp of a block, or of the blocks of a cluster, runs the lane program on its own, in a thread
-that alone goes on until the warp waits; then the next warp whose wait is over has its turn, always
+that alone goes on until the warp waits; then the next warp whose wait is over goes on, always
 in the same order. When all that are left wait, that is a deadlock, and is reported with lines:
 nothing here waits for a time.
 """
@@ -149,7 +149,7 @@ class Warp(Threads):
         self.its, self.number, self.scheduler = block, number, scheduler
         super().__init__(launch, geometry)
         self.observer.warp = self.memory.warp = self.control.warp = self
-        self.turn = threading.Semaphore(0)
+        self.goes_on = threading.Semaphore(0)
         self.ready: Callable[[], bool] | None = None
         self.waits: tuple[int, int, int, Callable[[], str]] | None = None
         self.ended = False
@@ -164,7 +164,7 @@ class Warp(Threads):
             return
         self.ready, self.waits = ready, (self.state.base, site, self.one_lane(), what)
         self.scheduler.back.release()
-        self.turn.acquire()
+        self.goes_on.acquire()
         if self.scheduler.over:
             raise _Over
         self.ready = self.waits = None
@@ -188,7 +188,7 @@ class WarpPtx(Hopper, Ptx):
 
     def __init__(self, warp: Warp):
         super().__init__(warp.state, warp.memory)
-        self.its, self.number, self.turns = warp.its, warp.number, warp.scheduler
+        self.its, self.number, self.scheduler = warp.its, warp.number, warp.scheduler
         self.pause, self.one_lane, self.learned = warp.pause, warp.one_lane, warp.learned
         self.named_barrier = warp.exchange.named_barrier
         self.cluster_barrier = warp.exchange.cluster_barrier
@@ -307,12 +307,12 @@ class WarpScheduler:
         finally:
             self.over = True
             for warp in self.warps:
-                warp.turn.release()
+                warp.goes_on.release()
             for thread in threads:
                 thread.join()
 
     def _one(self, warp: Warp, values: list[Any]) -> None:
-        warp.turn.acquire()
+        warp.goes_on.acquire()
         try:
             if not self.over:
                 with np.errstate(all="ignore"):
@@ -333,7 +333,7 @@ class WarpScheduler:
             for warp in left:
                 if warp.ready is None or warp.ready():
                     went = True
-                    warp.turn.release()
+                    warp.goes_on.release()
                     self.back.acquire()
                     if self.error is not None:
                         raise self.error
@@ -395,7 +395,7 @@ class WarpScheduler:
 
 
 def run_clusters(launch: Any, lanes: Any, grid: Dim3, block: Dim3, values: list[Any]) -> None:
-    """Run all blocks, cluster after cluster, their warps in turns; stop at a deadlock."""
+    """Run all blocks, cluster after cluster, their warps one at a time; stop at a deadlock."""
     blocks = math.prod(grid)
     if launch.counters is not None:
         launch.counters.barriers = np.zeros(blocks, np.int32)

@@ -189,7 +189,7 @@ class Shadow:
         return self.kinds[kind]
 
     def flush(self, clock: Clock) -> None:
-        """Enter the loads that were put off."""
+        """Enter the loads that were deferred."""
         for load in self.pending:
             self.of("load").add(clock, *load())
         self.pending.clear()
@@ -200,7 +200,7 @@ class Shadow:
         for accesses in self.kinds.values():
             accesses.settle(clock)
 
-    def put_off(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
+    def defer(self, clock: Clock, load: Callable[[], tuple[ndarray, ndarray]]) -> None:
         """A load that no store has to be compared with yet, and perhaps none will."""
         self.pending.append(load)
         if len(self.pending) > 64:

@@ -65,7 +65,7 @@ def bounds_cure(
         most = f"{array.name} is empty"
     if space in ("shared", "local"):
         return _in_a_tile(state, array, name, axis, values, outside, f"{excess}: {most}")
-    # an atomic at the thread's own index is none that a guard would mend: nobody meets there
+    # an atomic at the thread's own index is none that a guard would mend: it races with none
     counted = None if op == "atomic" else _counted(state, name, values)
     if counted is None:
         return f"`{name}` is {excess}: {most}"
@@ -191,14 +191,14 @@ BARRIERS = {
 def barrier_cure(state: Any, in_warp: bool) -> str:
     """Which barrier goes between two accesses that race.
 
-    That of the warp is enough where nobody else meets, anywhere in the launch, and where a block
+    That of the warp is enough where nobody else races, anywhere in the launch, and where a block
     has more warps than one: else it is chance that they are of one warp.
 
     Parameters
     ----------
     state : warpsim.run.state.State
     in_warp : bool
-        Whether all who meet there now are lanes of one warp.
+        Whether all that race there now are lanes of one warp.
     """
     found = state.launch.findings
     if in_warp and state.padded > 32:

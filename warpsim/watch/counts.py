@@ -204,7 +204,7 @@ class Counting:
             self._sample(count, key, array, uniform, varying, mask, 1)
             return
         size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
-        phase = (uniform * pitch + array.root.address) % 4  # whole words further other banks meet
+        phase = (uniform * pitch + array.root.address) % 4  # whole words further it is other banks
         passes, ideal, by_group = self.state.pattern(
             varying, mask, (size, pitch, phase, loads),
             lambda: self._wavefronts(varying, mask, size, pitch, phase, loads),

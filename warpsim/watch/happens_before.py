@@ -4,7 +4,7 @@ Each warp is an *agent*, and so is what it sets going and does not wait for: its
 stores and its wgmma products read and write shared memory on their own. A clock says, for each
 agent, up to which of its steps one has waited. Two accesses to a byte race if at least one writes
 and the later agent's clock does not cover the earlier one, in whatever order the warps ran here.
-A second clock covers what the asynchronous agents may see: ``fence_async`` brings it up to the
+A second clock covers what the asynchronous agents may see: ``fence_async`` advances it to the
 first.
 Source: NVIDIA, PTX ISA, "Memory Consistency Model" ("Causality Order", "Proxies"); Flanagan and
 Freund, "FastTrack: efficient and precise dynamic race detection" (2009).

@@ -43,8 +43,8 @@ class Races:
         if self.state.counters is not None:
             array.shadow = Shadow(size)
 
-    def put_off_load(self, array, uniform, varying, mask) -> bool:
-        """Whether a load can meet nothing: then where it was is only found out if need be."""
+    def defer_load(self, array, uniform, varying, mask) -> bool:
+        """Whether a load conflicts with nothing: then where it was is only found out if need be."""
         state = self.state
         root = array.root
         if root.place is not None or root.pending is not None or not root.shadow.is_only_read:
@@ -61,7 +61,7 @@ class Races:
                 return elements, threads
             return elements[mask.indices], threads[mask.indices]
 
-        root.shadow.put_off(state.launch.clock, load)
+        root.shadow.defer(state.launch.clock, load)
         return True
 
     def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
@@ -79,7 +79,7 @@ class Races:
             counts = array.space == "shared" or state.site(site).stored
             kinds = ("store", "atomic") if counts else ("store",)
             clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
-            shadow.put_off(clock, lambda: (elements, threads))
+            shadow.defer(clock, lambda: (elements, threads))
         elif op == "atomic":
             shadow.flush(clock)
             clash = self._clash(shadow, ("store",), clock, elements, threads)
@@ -95,7 +95,7 @@ class Races:
             self._report_race(array, op, site, *clash[1:])
 
     def _look_at_stores(self, array, own, elements, threads, site: int, value, mask) -> None:
-        """Keep stores that meet others unordered: whether it matters is asked later."""
+        """Keep stores that others conflict with: whether it matters is asked later."""
         state = self.state
         shadow, clock, disputes = array.root.shadow, state.launch.clock, state.launch.disputes
         stores = shadow.of("store")

@@ -93,7 +93,7 @@ class Sample:
         return dict(sorted(found.items()))
 
     @property
-    def meetings(self) -> Counter[int]:
+    def wanted(self) -> Counter[int]:
         """How many lanes want each element."""
         return Counter(int(element) for element in self.elements[self.active])
 

@@ -184,7 +184,7 @@ def test_the_last_warp_of_a_block_may_be_the_worst():
 def test_rows_of_a_two_dimensional_block_are_named_and_so_are_elements():
     report = traced_rows()
     sample = sample_of(report, "u[row, i]")
-    assert sample.amount == 16 and sample.meetings.most_common(1)[0][1] == 2
+    assert sample.amount == 16 and sample.wanted.most_common(1)[0][1] == 2
     words = texts(report.show(7))
     assert {"threadIdx.y = 0", "threadIdx.y = 1", "[0, 0]", "[15, 0]"} <= set(words)
     assert "u[row, i]: load, 16 sectors for 32 lanes (2 would do)" in words

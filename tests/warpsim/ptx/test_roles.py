@@ -46,11 +46,11 @@ def test_a_right_kernel_is_right_and_has_no_finding(steps, tiles):
 @pytest.fixture
 def in_any_order(monkeypatch):
     """Warps take turns in another order, by a seed."""
-    take_turns, random = WarpScheduler._schedule, np.random.default_rng(0)
+    schedule, random = WarpScheduler._schedule, np.random.default_rng(0)
 
-    def shuffled(turns):
-        turns.warps = [turns.warps[n] for n in random.permutation(len(turns.warps))]
-        return take_turns(turns)
+    def shuffled(scheduler):
+        scheduler.warps = [scheduler.warps[n] for n in random.permutation(len(scheduler.warps))]
+        return schedule(scheduler)
 
     monkeypatch.setattr(WarpScheduler, "_schedule", shuffled)
 
