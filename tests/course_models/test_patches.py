@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course_models.patches import WAYS, PatchEmbedding, gathered, sorted_rows
+from course_models.patches import WAYS, PatchEmbedding, gathered
 from warpsim.host import gpus
-
-ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
 
 
 @pytest.fixture(autouse=True)
@@ -74,20 +72,6 @@ def test_each_way_counts_what_it_does():
         "channels": (images.nbytes, 3 * tokens), "sorted": (rows, tokens),
         "streams": (rows, tokens), "kept": (images.nbytes, tokens), "gemm": (images.nbytes, tokens),
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("patch", [8, 4, 3])
-def test_rows_are_gathered_as_the_host_sorts_them(patch):
-    embedding, images, exact = some(patch=patch, side=4 * patch)
-    rows = cuda.to_device(np.full((len(exact), embedding.depth), np.nan, np.float16))
-    tokens = cuda.to_device(np.full(exact.shape, np.nan, np.float16))
-    (launch,) = gathered(cuda.to_device(images), rows, embedding.table, tokens, patch, 0, 3)
-    report = trace(launch.kernel, launch.grid, launch.block, *launch.arguments)
-    assert not ERRORS & {finding.kind for finding in report.findings}
-    wanted = sorted_rows(images, patch, embedding.tokens, embedding.depth)
-    assert np.array_equal(rows.copy_to_host(), wanted)
-    table = embedding.table.copy_to_host()
-    assert np.array_equal(tokens.copy_to_host(), np.tile(table, (len(images), 1)))
 
 
 def test_a_line_of_sixteen_pixels_is_one_sector():

@@ -28,14 +28,16 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import ArraySlot, name_of, workspace
 from course.kernels import softmax
-from course.kernels.arrays import Array, address_of, in_order
+from course.kernels.arrays import VECTOR, Array, address_of, in_order
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
 from course.kernels.gemm.half import HALF_TYPES
+from course.kernels.softmax.forward import RowProblem
 from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
+    Work,
     ceil_div,
     hopper_refusal,
     multiprocessors,
@@ -204,6 +206,36 @@ def _wgmma_refusal(p):
     return "" if p.stores_four else "needs an output that begins at a multiple of 8 bytes"
 
 
+def _scores_work(p):
+    heads, pairs = p.batch * p.heads, p.batch * p.heads * p.tokens**2
+    rows = RowProblem(heads * p.tokens, p.tokens, "float32", p.tokens % VECTOR == 0)
+    of_rows = softmax.LADDER[softmax.LADDER.best(rows)].work(rows).bytes
+    elements = 2 * pairs * p.size + pairs * p.size + heads * p.tokens * p.size
+    return Work(2 * elements + 4 * pairs * (1 + p.size) + of_rows, {})
+
+
+def _work(queries: int) -> Callable[[HeadsProblem], Work]:
+    """The work where a block has so many queries of a head, and reads all its keys and values."""
+
+    def work(p: HeadsProblem) -> Work:
+        matrices = 2 + 2 * ceil_div(p.tokens, queries)
+        return Work(2 * matrices * p.batch * p.heads * p.tokens * p.size, {})
+
+    return work
+
+
+def _wgmma_work(p):
+    """A box of queries has 64 rows, so behind an image those of the next one are read as well."""
+    config = config_for(p.tokens, p.batch * p.heads, multiprocessors())
+    parts = ceil_div(p.tokens, 64 * config.groups)
+    steps = 1 if config.held else ceil_div(p.tokens, config.keys)
+    queries = sum(
+        min(64 * config.groups * parts, images * p.tokens) for images in range(1, p.batch + 1)
+    )
+    rows = queries + p.batch * (p.tokens + 2 * parts * steps * config.box)
+    return Work(2 * SIZE * p.heads * rows, {})
+
+
 def _best(p):
     """The fastest that fits; the simulator takes longest for "wgmma"."""
     fast = ("wgmma", "online") if backend.gpu() is not None else ("online",)
@@ -211,10 +243,10 @@ def _best(p):
 
 
 LADDER = Ladder("attention", HeadsProblem.of, {
-    "scores": Step(_in_memory, _in_memory_refusal),
-    "fused": Step(_fused, _fused_refusal),
-    "online": Step(_online, _online_refusal, (8, 0)),
-    "wgmma": Step(by_warpgroups(), _wgmma_refusal, (9, 0)),
+    "scores": Step(_in_memory, _in_memory_refusal, work=_scores_work),
+    "fused": Step(_fused, _fused_refusal, work=_work(first_steps.QUERIES)),
+    "online": Step(_online, _online_refusal, (8, 0), _work(online.WARPS * online.ROWS)),
+    "wgmma": Step(by_warpgroups(), _wgmma_refusal, (9, 0), _wgmma_work),
 }, _best)  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
+from course.kernels.arrays import NUMBA_TYPES, Array, checked, in_order, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
@@ -41,14 +41,21 @@ from course.kernels.norm.backward_registers import (
     backward_config,
     backward_in_registers,
 )
-from course.kernels.norm.first_steps import Variant, merged_in_warp, moments_of, or_constant
+from course.kernels.norm.first_steps import (
+    RowConfig,
+    Variant,
+    merged_in_warp,
+    moments_of,
+    or_constant,
+)
 from course.kernels.norm.ladder import check_activation, check_rows
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice, round_up
 from course.kernels.warps import WARP, lanes_sum
 
 # --- the columns' sums, added up ------------------------------------------------------------------
 
 COLUMNS, DOWN = 32, 8  # threads of a block in x and y
+MOST_PARTS = 64  # of the rows, whose sums are added up
 SUMS_DOWN = 32  # in y, where nothing but sums is to be done: as many loads in flight as can be
 
 
@@ -222,6 +229,11 @@ class BackwardProblem(NamedTuple):
     variant: Variant
     parameters: bool
 
+    @property
+    def stored(self) -> int:
+        """Bytes of an element; those of gamma and beta are counted as many."""
+        return NUMBA_TYPES[self.variant.dtype].bitwidth // 8
+
     @classmethod
     def of(
         cls, dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array,
@@ -251,7 +263,7 @@ def _two_kernels(
     dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
 ) -> list[Launch]:  # fmt: skip
     rows, columns, variant, parameters = problem
-    parts = min(ceil_div(rows, DOWN), 64)
+    parts = min(ceil_div(rows, DOWN), MOST_PARTS)
     moments = workspace((rows, 2), np.float32)
     factors = (
         or_constant(gamma, 1, columns),
@@ -267,14 +279,19 @@ def _two_kernels(
     return found
 
 
+def _blocks(rows: int, config: RowConfig) -> int:
+    """How many blocks share the rows."""
+    most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    return min(ceil_div(rows, config.rows), most)
+
+
 def _registers(
     problem: BackwardProblem, dy: Array, x: Array, gamma: Array | None, beta: Array | None,
     dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
 ) -> list[Launch]:  # fmt: skip
     rows, columns, variant, parameters = problem
     config = backward_config(columns, variant.aligned)
-    most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
-    blocks = min(ceil_div(rows, config.rows), most)
+    blocks = _blocks(rows, config)
     some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)
     variant = replace(variant, unguarded=config.unguarded(columns, variant.aligned))
     kernel = backward_in_registers(config, variant, parameters)
@@ -290,10 +307,40 @@ def summed(some: Array, dgamma: Array, dbeta: Array) -> Launch:
     return Launch(column_sums, grid, (COLUMNS, SUMS_DOWN), (some, dgamma, dbeta))
 
 
+def _work_of_sums(problem: BackwardProblem, parts: int) -> int:
+    """Bytes of sums over `parts` of the rows: written, read, and the gradients; 0 without them."""
+    sums = 2 * parts * problem.columns * 4
+    return (2 * sums + 2 * problem.columns * problem.stored) * problem.parameters
+
+
+def _work_of_two_kernels(problem: BackwardProblem) -> Work:
+    """A moment, gamma and beta are loaded for each element; the second kernel has eight rows."""
+    rows, columns, variant, parameters = problem
+    parts, size = min(ceil_div(rows, DOWN), MOST_PARTS), problem.stored
+    factors = (size if variant.gamma else 4) + (size if variant.beta else 4)
+    of_rows = rows * columns * (6 * size + 2 * factors) + 8 * rows
+    of_columns = rows * columns * (2 * size + 8) + parts * DOWN * columns * factors
+    return Work(of_rows + of_columns * parameters + _work_of_sums(problem, parts), {})
+
+
+def _work_in_registers(problem: BackwardProblem) -> Work:
+    """Beyond the ends of rows, and beyond the last row, the last elements are loaded again."""
+    rows, columns, variant, _ = problem
+    config = backward_config(columns, variant.aligned)
+    loaded = round_up(rows, config.rows) * config.longest
+    active = variant.activation is not None
+    loads = (2 + (2 + active) * variant.gamma + active * variant.beta) * loaded
+    parts = _blocks(rows, config) * config.rows
+    return Work((loads + rows * columns) * problem.stored + _work_of_sums(problem, parts), {})
+
+
 BACKWARD = Ladder(
     "layer_norm_backward",
     BackwardProblem.of,
-    {"two kernels": Step(_two_kernels), "registers": Step(_registers, _too_long)},
+    {
+        "two kernels": Step(_two_kernels, work=_work_of_two_kernels),
+        "registers": Step(_registers, _too_long, work=_work_in_registers),
+    },
     best=lambda problem: "two kernels" if _too_long(problem) else "registers",
 )
 

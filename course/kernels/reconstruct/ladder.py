@@ -46,11 +46,13 @@ from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
+    Work,
     ceil_div,
     hopper_refusal,
     multiprocessors,
     round_up,
 )
+from course.kernels.warps import WARP
 from warpsim.ptx import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
@@ -161,6 +163,25 @@ def _strided_refusal(p):
 def same(kernel: Any) -> Callable[[bool], Any]:
     """Of a kernel that takes rows as they lie, whatever the distance between neighbours in one."""
     return lambda aligned: kernel
+
+
+def _work(
+    tile: tuple[int, int] = (1, 1), s_a_block: int = 0, clamped: bool = False
+) -> Callable[[ImageProblem], Work]:
+    """The work of blocks with a tile each, that read their rows of u and columns of vt once.
+
+    A value of s is loaded `s_a_block` times a block, or with each element of u; `clamped`: beyond
+    the edge the last row and column are loaded again.
+    """
+
+    def work(p: ImageProblem) -> Work:
+        down, across = ceil_div(p.rows, tile[0]), ceil_div(p.columns, tile[1])
+        rows, columns = (down * tile[0], across * tile[1]) if clamped else (p.rows, p.columns)
+        of_u, of_vt = rows * across, columns * down
+        loads = p.k * (of_u + of_vt + (s_a_block * down * across or of_u))
+        return Work(4 * max(p.images, 1) * (loads + p.rows * p.columns), {})
+
+    return work
 
 
 FEW = 64  # values of i up to which one warp splits a fragment
@@ -281,6 +302,7 @@ _SQUARE = (
     (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
 )  # fmt: skip
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
+_WARP_TILES = warp_tiles.WarpTileConfig()
 #: What multiplies fragments. In the ladder "tensor cores" is `THIN` where there are few singular
 #: values, and `OLDER` on GPUs before 8.0.
 SPLIT = {
@@ -311,17 +333,20 @@ def _best(p):
 
 
 LADDER = Ladder("reconstruct", ImageProblem.of, {
-    "original": tiles(same(reconstruct_original), x_walks="rows"),
-    "float32": tiles(same(reconstruct_float32), x_walks="rows"),
-    "naive": tiles(same(reconstruct_naive)),
-    "tiled": tiles(same(reconstruct_tiled), (TILE, TILE), (TILE, TILE)),
+    "original": tiles(same(reconstruct_original), x_walks="rows", work=_work()),
+    "float32": tiles(same(reconstruct_float32), x_walks="rows", work=_work()),
+    "naive": tiles(same(reconstruct_naive), work=_work()),
+    "tiled": tiles(same(reconstruct_tiled), (TILE, TILE), (TILE, TILE), work=_work((TILE, TILE))),
     "column": tiles(same(register_tiles.reconstruct_column),
-                    (_COLUMN[0] * _COLUMN[1] // register_tiles.COLUMN_RESULTS, 1), _COLUMN),
-    "square": tiles(same(register_tiles.reconstruct_square), *_SQUARE),
-    "wide": tiles(register_tiles.wide_tiles, *_SQUARE),
-    "buffered": tiles(register_tiles.double_buffered, *_SQUARE),
-    "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
-    "warp tiles": _with(warp_tiles.WarpTileConfig(), warp_tiles.warp_tiles),
+                    (_COLUMN[0] * _COLUMN[1] // register_tiles.COLUMN_RESULTS, 1), _COLUMN,
+                    work=_work(_COLUMN)),
+    "square": tiles(same(register_tiles.reconstruct_square), *_SQUARE, work=_work(_SQUARE[1])),
+    "wide": tiles(register_tiles.wide_tiles, *_SQUARE, work=_work(_SQUARE[1], WARP)),
+    "buffered": tiles(register_tiles.double_buffered, *_SQUARE, work=_work(_SQUARE[1], WARP)),
+    "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0),
+                          work=_work(_SQUARE[1], 1)),
+    "warp tiles": _with(_WARP_TILES, warp_tiles.warp_tiles,
+                        work=_work((_WARP_TILES.block_rows, 128), WARP, clamped=True)),
     "tensor cores": instead(instead(SPLIT["tensor cores"], THIN, _is_thin), OLDER, _is_old),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],

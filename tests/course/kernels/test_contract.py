@@ -10,11 +10,11 @@ import pytest
 
 import course.kernels
 import course_app.kernels
+import course_models
 from course import backend
 from course.backend import cuda
 from course.kernels.steps import Ladder
 from course_lessons.lesson13 import digits
-from course_models import training
 from tests.course.kernels.contract import calls, cases, make_call, typed, watched
 
 CASES = {case.name: case for case in cases()}
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("h200")
 def test_every_ladder_has_a_case():
     found = {
         value.function
-        for package in (course.kernels, course_app.kernels, training, digits)
+        for package in (course.kernels, course_app.kernels, course_models, digits)
         for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         for value in vars(importlib.import_module(one.name)).values()
         if isinstance(value, Ladder)

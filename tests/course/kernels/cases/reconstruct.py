@@ -27,6 +27,13 @@ def _right(arrays, k):
     return [Right((u * s) @ vt, (k + 2) * ((np.abs(u) * np.abs(s)) @ np.abs(vt)))]
 
 
+def _some(dtype):
+    """Tiles and a depth that are not filled."""
+    rows, k, columns = 130, 21, 136
+    shapes = {"u": (rows, k), "s": (k,), "vt": (k, columns)}
+    return Inputs({name: np.ones(shape) for name, shape in shapes.items()}, {"k": k})
+
+
 _U, _S, _VT = np.ones((6, 5), np.float32), np.ones(5, np.float32), np.ones((5, 5), np.float32)
 
 CASES = [
@@ -37,7 +44,7 @@ CASES = [
             "float32": 2.0**-24, "tensor cores": 2.0**-22, "warpgroups": 2.0**-22, "tf32": 2.0**-11,
         },
         layout="rows", converts=True, special=(np.nan,), sizes=("tiny", "odd", "fours", "long"),
- float64=("original",),
+        float64=("original",), work=_some,
         best=[(ImageProblem(48, 48, 9, 0, (9, 0)), "naive"),
               (ImageProblem(64, 64, 9, 3, (9, 0)), "warp tiles")],
         refused=[
