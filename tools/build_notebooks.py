@@ -166,7 +166,7 @@ def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
                 record_timing=False,
                 coalesce_streams=True,
                 resources={"metadata": {"path": str(folder or empty)}},
-                kernel_manager_class=_kernel_manager(),
+                kernel_manager_class=kernel_manager(),
                 on_cell_execute=before,
                 on_cell_executed=after,
             )
@@ -182,7 +182,7 @@ def execute(node: NotebookNode, folder: Path | None = None) -> list[float]:
     return seconds
 
 
-def _kernel_manager() -> type:
+def kernel_manager() -> type:
     """Return a kernel manager that runs this very Python, whatever `python3` a user registered."""
     import ipykernel.kernelspec
     import traitlets

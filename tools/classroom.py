@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 
 from course.files import write_whole
-from tools import address
+from tools import address, command
 from tools.notebooks import lessons, seals
 
 CONFIG = '''\
@@ -26,6 +26,8 @@ os.environ["COURSE_PROGRESS"] = "off"  # no student's verdict is your own
 
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "gpu"
+# a check that a student deleted is put back below its answer
+c.OverwriteCells.add_missing_cells = True
 # what students get in place of a solution, as in the course's own notebooks
 c.ClearSolutions.code_stub = {"python": "# your code here\\npass"}
 # seconds of a cell: a check stops an answer without an end by itself
@@ -82,6 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"classroom: {error}")
     print(f"{options.folder}: {len(made)} lessons in source/, nbgrader_config.py. Next, there:")
     print(f"  nbgrader generate_assignment {made[0].stem} --create")
+    print("When they are handed in, here: ", command("tools.precheck"), options.folder)
 
 
 if __name__ == "__main__":

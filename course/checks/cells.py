@@ -96,7 +96,7 @@ def _begins(info: Any) -> None:
     _cell[0] += 1
     space = shell().user_ns
     _before.clear()
-    _before.update((name, space.get(name, _MISSING)) for name, _ in _definitions(info.raw_cell))
+    _before.update((name, space.get(name, _MISSING)) for name in defined_names(info.raw_cell))
 
 
 def _ended(result: Any) -> None:
@@ -104,7 +104,7 @@ def _ended(result: Any) -> None:
     space = shell().user_ns
     magic = result.info.raw_cell.lstrip().startswith("%%")
     line = None if error is None or magic else _line(error, space)
-    for name, last in _definitions(result.info.raw_cell):
+    for name, last in defined_names(result.info.raw_cell).items():
         value = space.get(name, _MISSING)
         _stale.pop(name, None)
         if value is _MISSING or (error is not None and line is not None and line > last):
@@ -129,14 +129,18 @@ def _line(error: BaseException, space: dict[str, Any]) -> int | None:
     return trace.tb_lineno if trace is not None else None
 
 
-def _definitions(text: str) -> list[tuple[str, int]]:
-    """The names that a cell defines, each with the line where its last definition ends."""
+def defined_names(text: str) -> dict[str, int]:
+    """The names that a cell's text defines, each with the line where its last definition ends.
+
+    Of a text that is no Python those that look defined, at its end.
+    """
+    running = shell()
     body = re.sub(r"\A\s*%%.*", "", text)
     try:
-        tree = ast.parse(shell().transform_cell(body))
+        tree = ast.parse(running.transform_cell(body) if running is not None else body)
     except (SyntaxError, ValueError):
-        return [(one or other, sys.maxsize) for one, other in _DEFINED.findall(body)]
-    return list(dict(_bound(tree.body)).items())
+        return {one or other: sys.maxsize for one, other in _DEFINED.findall(body)}
+    return dict(_bound(tree.body))
 
 
 def _bound(nodes: Any, end: int = 0) -> Iterator[tuple[str, int]]:

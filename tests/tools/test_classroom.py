@@ -103,14 +103,22 @@ SCORES = {
     # right where one block is enough: in 3 of 5 cases; right and done by one thread; right
     "partly": {"fill-index": 1.2, "fix-the-guard": 0, "scale-add": 4},
     "full": POINTS,
+    # deleted a check, which nbgrader adds again; an answer does not run
+    "lost": {"fill-index": 4, "fix-the-guard": 0, "scale-add": 4},
     # wrote points in place of a check, which nbgrader puts back
     "cheat": {"fill-index": 0, "fix-the-guard": 0, "scale-add": 0},
 }
 
 
-def handed_in(released, edits=None, checks=None):
-    """Return the text of a released notebook with edited solutions, and other checks, in it."""
+def handed_in(released, edits=None, checks=None, lost=None):
+    """Return the text of a released notebook with edited solutions, and other checks, in it.
+
+    The check `lost` is deleted.
+    """
     node = nbformat.read(released, as_version=4)
+    names = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in node.cells]
+    if lost:
+        del node.cells[names.index(lost)]
     for cell in node.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
         exercise = name.removesuffix("-answer")
@@ -156,6 +164,11 @@ def graded(tmp_path_factory):
             },
         ),
         "full": handed_in(released, {name: {} for name in POINTS}),
+        "lost": handed_in(
+            released,
+            {**dict.fromkeys(POINTS, {}), "fix-the-guard": {"i < out": "i << < out"}},
+            lost="scale-add",
+        ),
         "cheat": handed_in(released, checks="scale-add"),
     }
     for student, text in texts.items():
