@@ -81,7 +81,7 @@ _MOMENTS = "count mean squares other_count other_mean other_squares"
 
 
 def _any_parts(rng):
-    level = 10.0 ** rng.integers(0, 9)
+    level = rng.choice([-1, 1]) * 10.0 ** rng.integers(0, 9)
     parts = []
     for _ in range(2):
         count = int(rng.choice([0, 1, extent(rng, 2, 3000), extent(rng, 2, 3000)]))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import covering, drawn, empty, normal, table, unit
+from course_lessons.cases import covering, drawn, empty, extent, fixed, normal, table, unit
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson16 import rivals
 from course_lessons.lesson16.judges import judge_launches
@@ -37,6 +37,11 @@ def _far_targets(rng):
     return np.float32([0, 0, 1, 0.25, 1, 0, 1, 1])
 
 
+def _any_logits(rng):
+    spread = 10.0 ** rng.integers(-1, 4)
+    return _logits(extent(rng, 1, 3000), spread, scale=np.float32(1 / rng.integers(1, 999)))
+
+
 def _bce(logits, targets, scale):
     e = np.exp(-np.abs(logits))
     return {
@@ -53,16 +58,16 @@ LessonKernel.declare(
     outputs=("values", "slopes"),
     reference=_bce,
     cases=[
-        _logits(128, 1),
-        _logits(1_003, 8, scale=np.float32(1 / 3)),
+        _logits(1_003, 8),
         Case(
             "logits as far out as 1,000",
             drawn(logits=_far, targets=_far_targets, scale=SCALE, values=empty(8), slopes=empty(8)),
             block=THREADS,
         ),
-        _logits(1, 1),
         _logits(4_096, 4, measured=True),
     ],
+    drawer=_any_logits,
+    drawn=6,
     tolerance=Tolerance(
         8, "a product, three sums, a logarithm", magnitude=lambda logits: 1 + np.abs(logits)
     ),
@@ -169,6 +174,11 @@ def _codes(size, blocks, seed=5, step=11, measured=False):
     return Case(name, arguments, block=32, grid=blocks, measured=measured)
 
 
+def _any_codes(rng):
+    seed, step = int(rng.integers(1 << 62)), int(rng.integers(1 << 30))
+    return _codes(extent(rng, 1, 20_000), extent(rng, 1, 12), seed, step)
+
+
 def _sample(mean, log_variance, counter):
     seed, step = map(int, counter)
     e = reference.noise(1, mean.size, step, seed)[0]
@@ -183,14 +193,13 @@ LessonKernel.declare(
     outputs=("z", "noise"),
     reference=_sample,
     cases=[
-        _codes(128, 1),
-        _codes(1_000, 8),
         _codes(1_000, 2),
         _codes(1_000, 12, seed=3 << 40, step=2),
         _codes(37, 1),
-        _codes(1, 1),
         _codes(4_096, 32, measured=True),
     ],
+    drawer=_any_codes,
+    drawn=8,
     tolerance=Tolerance(
         128,
         "fast logarithm and cosine of a GPU are good to 1e-5",
@@ -273,33 +282,35 @@ LessonKernel.declare(
 # --- a step of Adam -------------------------------------------------------------------------------
 
 
-def _weights(size, step=3, more=0, measured=False):
-    """Moments as they are after some steps; `more` blocks of threads that have no weight."""
+def _weights(size, step=3, more=0, rate=0.1, near=1.0, measured=False):
+    """Moments as they are after some steps; `more` blocks of threads that have no weight.
+
+    Beside gradients near 1e-7 epsilon counts.
+    """
+
+    def small(rng):
+        return np.float32(near) * rng.standard_normal(size, dtype=np.float32)
 
     def second(rng):
-        return rng.random(size, dtype=np.float32) * np.float32(0.1) + np.float32(0.01)
+        squares = rng.random(size, dtype=np.float32) * np.float32(0.1) + np.float32(0.01)
+        return squares * np.float32(near) ** 2
 
-    sizes = 0.1 / (1 - 0.9**step), 1 / (1 - 0.999**step)
+    sizes = rate / (1 - 0.9**step), 1 / (1 - 0.999**step)
     arguments = drawn(
-        w=normal(size), gradient=normal(size), first=normal(size), second=second,
+        w=normal(size), gradient=small, first=small, second=second,
         corrected=np.array(sizes, np.float32),
     )  # fmt: skip
     name = f"{size:,} weight{'s' * (size > 1)}, step {step}" + f", {more} blocks more" * (more > 0)
+    name += f", gradients near {near:g}" * (near < 1)
     grid = -(-size // THREADS) + more
     return Case(name, arguments, block=THREADS, grid=grid, measured=measured)
 
 
-def _tiny(size):
-    """Gradients beside which epsilon counts."""
-
-    def small(rng):
-        return np.float32(1e-7) * (rng.random(size, dtype=np.float32) - np.float32(1.2))
-
-    arguments = drawn(
-        w=normal(size), gradient=small, first=small, second=lambda rng: small(rng) ** 2,
-        corrected=np.array([0.1, 4], np.float32),
+def _any_weights(rng):
+    return _weights(
+        extent(rng, 1, 1500), step=extent(rng, 1, 5000), more=int(rng.integers(4)),
+        rate=10.0 ** rng.integers(-3, 1), near=float(rng.choice([99, 1, 1e-2, 1e-7])),
     )  # fmt: skip
-    return Case(f"{size} weights with gradients near 1e-7", arguments, block=THREADS)
 
 
 def _adam(w, gradient, first, second, corrected):
@@ -317,19 +328,19 @@ LessonKernel.declare(
     updated=("w", "first", "second"),
     reference=_adam,
     cases=[
-        _weights(256),
         _weights(1_000),
         _weights(256, step=1, more=3),
-        _tiny(100),
-        _weights(5, step=1000),
-        _weights(1),
+        _weights(100, near=1e-7),
         _weights(4_096, measured=True),
     ],
+    drawer=_any_weights,
+    drawn=6,
     tolerance=Tolerance(
         8,
-        "a dozen operations, of which the last adds a small step to a weight",
-        magnitude=lambda w, gradient, first, second: (
-            1 + np.abs(w) + np.abs(gradient) + np.abs(first) + gradient**2
+        "a dozen operations, of which the last adds a step to a weight",
+        magnitude=lambda w, gradient, first, second, corrected: (
+            1 + np.abs(w) + np.abs(gradient) + np.abs(first) + second + gradient**2
+            + np.abs(_adam(w, gradient, first, second, corrected)["w"] - w)
         ),
     ),
     forbidden={"float64", "negative-index", "uncoalesced"},
@@ -458,15 +469,14 @@ LessonKernel.declare(
     reference=_hidden,
     cases=[
         _layer(32, 32, 32),
-        _layer(32, 96, 64),
         _layer(13, 75, 37),
-        _layer(5, 3, 1),
-        _layer(1, 1, 1),
         _layer(64, 64, 96, measured=True),
     ],
+    drawer=lambda rng: _layer(*(extent(rng, 1, most) for most in (150, 300, 150))),
+    drawn=4,
     tolerance=Tolerance(
-        104,
-        "a product and a sum for each of up to 96 numbers, a bias and a slope",
+        310,
+        "a product and a sum for each of up to 300 numbers, a bias and a slope",
         magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
     ),
     forbidden={"float64", "negative-index", "bank-conflict"},
@@ -565,19 +575,6 @@ _IN_PLACE = (
     Work("new W", ("x", "g"), ("W",)),
     Work("new b", ("g",), ("b",)),
 )
-_TWICE = (
-    Work("first sum", ("x",), ("total",)),
-    Work("note", ("total",), ("history",)),
-    Work("second sum", ("z",), ("total",)),
-    Work("count", ("step",), ("step",)),
-    Work("report", ("total", "step"), ("line",)),
-)
-_OVERWRITTEN = (
-    Work("zeros", (), ("grid", "rest")),
-    Work("half", ("x",), ("grid",)),
-    Work("all", ("y",), ("grid",)),
-    Work("show", ("grid", "rest"), ("picture",)),
-)
 _TWO_READERS = (
     Work("move", ("x",), ("y",)),
     Work("look", ("y", "v"), ("z",)),
@@ -585,13 +582,18 @@ _TWO_READERS = (
     Work("change", ("g",), ("b", "v")),
     Work("tell", ("v",), ("c",)),
 )
-_LATE = (
-    Work("move x", ("x",), ("x",)),
-    Work("use v", ("v", "x"), ("a",)),
-    Work("change v", ("g",), ("v",)),
-    Work("use w", ("w",), ("c",)),
-    Work("change w", ("g",), ("w",)),
-)
+
+
+def _any_works(rng):
+    """Operations on few arrays, so that many read, or write, the same; on many, too."""
+    arrays = list("abcdefghijklmnop")[: extent(rng, 2, 16)]
+
+    def some(least):
+        most = min(4, len(arrays))
+        return tuple(map(str, rng.permutation(arrays)[: rng.integers(least, most)]))
+
+    works = [(f"work {n}", some(0), some(1)) for n in range(extent(rng, 1, 30))]
+    return fixed(f"{len(works)} operations on {len(arrays)} arrays", work=works)
 
 
 def _plain(works):
@@ -607,14 +609,12 @@ FunctionExercise.declare(
         "work",
         ("a layer, its gradient, its update, its next result", _plain(_TWO_LAYERS)),
         ("three that have nothing in common", _plain(_APART)),
-        ("one operation", _plain(_APART[:1])),
         ("bias and LeakyReLU in place, then an update", _plain(_IN_PLACE)),
-        ("a sum that is written twice", _plain(_TWICE)),
-        ("an array that three write before one reads it", _plain(_OVERWRITTEN)),
-        ("an array that is changed after its last reader", _plain(_LATE)),
         ("an array that is read late, then early, and changed after both", _plain(_TWO_READERS)),
         ("a VAE's step", _plain(STEP)),
     ),
+    drawer=_any_works,
+    drawn=40,
     hints={
         "raised": "`work` is a list of (name, reads, writes), where reads and writes are tuples of "
         "names. Keep the launches that you have so far as lists of these triples, and return the "
