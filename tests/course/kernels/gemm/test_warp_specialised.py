@@ -39,7 +39,7 @@ def remarks(kernel, kinds, target):
 
 
 @needs_hopper
-@pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.ROLES)
+@pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.WARP_SPECIALISED)
 def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
     kernel = warp_specialised.gemm(layout, element, shape, *epilogue)
     kinds = cases.of_warp_specialised(shape, layout, element)
