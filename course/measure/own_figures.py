@@ -117,7 +117,7 @@ def keep(subject: str, figures: Iterable[Figure], folder: Path | None = None) ->
     return write(path, header(gpu, None, "course.measure.own_figures.keep"), found.values())
 
 
-def figure_of(timing: Timing, kernel: str, shape: str = "", dtype: str = "float32") -> Figure:
+def figure_of(timing: Timing, kernel: str, shape: str = "") -> Figure:
     """A measured timing as a figure to keep; its name is the variant.
 
     Raises
@@ -129,6 +129,6 @@ def figure_of(timing: Timing, kernel: str, shape: str = "", dtype: str = "float3
         raise ValueError(f"{timing.name}: a {timing.source} is no figure of yours to keep")
     done = timing.teraflops * timing.median * 1e9
     return Figure(
-        kernel, timing.name, shape, dtype, "time", "ms", timing.median, timing.q1, timing.q3,
+        kernel, timing.name, shape, "float32", "time", "ms", timing.median, timing.q1, timing.q3,
         timing.n, timing.bytes, None if math.isnan(done) else done,
     )  # fmt: skip

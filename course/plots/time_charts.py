@@ -156,16 +156,14 @@ def samples(milliseconds: Sequence[float], title: str = "") -> Picture:
 
 
 def heat_maps(
-    maps: Mapping[str, tuple[Sequence[str], Sequence[str], np.ndarray]], unit: str = "ms"
+    maps: Mapping[str, tuple[Sequence[str], Sequence[str], np.ndarray]],
 ) -> Picture:
     """Draw times as heat maps side by side; the colour is the time / the best of its column.
 
     Parameters
     ----------
     maps : mapping of a title to (names of the rows, names of the columns, times)
-        Times of shape (rows, columns); NaN where nothing was measured.
-    unit : str
-        Of the times, for the caption.
+        Times [ms] of shape (rows, columns); NaN where nothing was measured.
     """
     tallest = max(len(rows) for rows, _, _ in maps.values())
     height = 1.0 + 0.3 * tallest
@@ -189,11 +187,11 @@ def heat_maps(
         axes.tick_params(length=0)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    text = f"rows: block; columns: size of the image; figures: {unit}; the darker, the more times "
+    text = "rows: block; columns: size of the image; figures: ms; the darker, the more times "
     text += "slower than the best of its column"
     picture.text(0.01, 0.06 / height, text, fontsize=SMALL, color=FAINT)
     return picture.described(
-        f"Times in {unit} of blocks over sizes, as maps. "
+        "Times in ms of blocks over sizes, as maps. "
         + listed(
             f"{title}: the best at {columns[-1]} is "
             f"{rows[int(np.nanargmin(np.asarray(times)[:, -1]))]}"

@@ -43,14 +43,14 @@ def _integer_32(value):
     return (i4, (i4,)) if isinstance(value, types.Integer) else None
 
 
-def _one_of(kinds: tuple[types.Type, ...], result: types.Type | None = None) -> Callable:
+def _one_of(kinds: tuple[types.Type, ...]) -> Callable:
     """A function that is declared for several types; Numba takes the one that fits best."""
 
     def signature(*arguments):
         chosen = best_signature(tuple((kind,) * len(arguments) for kind in kinds), arguments)
         if chosen is None:
             return None
-        return result or kinds[chosen], (kinds[chosen],) * len(arguments)
+        return kinds[chosen], (kinds[chosen],) * len(arguments)
 
     return signature
 

@@ -373,7 +373,7 @@ def attribute_type(kind: types.Type, name: str) -> types.Type | None:
 
 
 @cache
-def method_type(kind: types.Type, name: str, arguments: tuple[types.Type, ...] = ()) -> Any:
+def method_type(kind: types.Type, name: str) -> Any:
     """Result type of a method of a number, by Numba's rules; None if there is none."""
     bound = attribute_type(kind, name)
     if not isinstance(bound, types.BoundFunction):
@@ -381,15 +381,13 @@ def method_type(kind: types.Type, name: str, arguments: tuple[types.Type, ...] =
     context, override = _context()
     try:
         with override():
-            signature = context.resolve_function_type(bound, arguments, {})
+            signature = context.resolve_function_type(bound, (), {})
     except NumbaError:
         return None
     except Exception:
         # as in resolve: this one asks the driver for a device
         context = _core_cmath()
-        signature = context.resolve_function_type(
-            context.resolve_getattr(kind, name), arguments, {}
-        )
+        signature = context.resolve_function_type(context.resolve_getattr(kind, name), (), {})
     return None if signature is None else plain(signature.return_type)
 
 
