@@ -39,7 +39,7 @@ WIDTH = 6.4  # [inch]
 
 
 def time_bars(milliseconds: Mapping[str, float], title: str = "") -> Picture:
-    """Show times as bars from the slowest to the fastest, on a logarithmic axis with the figures.
+    """Show times as bars from the slowest to the fastest, from 0, with the figures.
 
     Parameters
     ----------
@@ -54,15 +54,12 @@ def time_bars(milliseconds: Mapping[str, float], title: str = "") -> Picture:
     height = picture.get_figheight()
     picture.subplots_adjust(left=0.22, right=0.95, bottom=0.45 / height, top=1 - 0.3 / height)
     axes.barh(names, times, color=BLUE, height=0.62)
-    axes.set_xscale("log")
-    low, high = min(times), max(times)
-    axes.set_xlim(low / 3, high * 4)
+    axes.set_xlim(0, 1.2 * max(times))
     for place, time in enumerate(times):
-        axes.text(time * 1.12, place, f"{time:.3g} ms", va="center")
-    axes.set_xlabel("time [ms], logarithmic")
+        axes.text(time + 0.012 * max(times), place, f"{time:.3g} ms", va="center")
+    axes.set_xlabel("time [ms]")
     axes.set_title(title, loc="left")
     style(axes, "x")
-    axes.xaxis.set_minor_formatter(NullFormatter())
     return picture.described(
         f"{title or 'Times'}: "
         + listed(f"{name} {time:.3g} ms" for name, time in ordered[::-1])

@@ -823,7 +823,7 @@ compare(by_processes)
 # <kbd>deepening</kbd> 10 minutes
 #
 # A time needs rules, or it says nothing. Yours: everything is called once before (no compilation in
-# the figure), then again and again for 0.2 seconds, at least three times. The median counts. The
+# the figure), then again and again for 0.1 seconds, at least three times. The median counts. The
 # size and the machine stand beside it.
 
 
@@ -884,7 +884,8 @@ plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 # %% [markdown]
 # Keep three things. First: from the slowest to the fastest program it is a factor of hundreds or
 # more, on one CPU. Whoever compares a GPU with three Python loops compares with nothing. Second:
-# the library's `@` and the compiled threads are far ahead of all others. Those are to be beaten.
+# at 512×512 the library's `@` and the compiled threads are far ahead. At 64×64 the threads are not:
+# starting them takes longer than the work. Those two are to be beaten, each at its size.
 
 # %% [markdown]
 # Third: is something else running? Then the programs that use all cores lose most: they wait for

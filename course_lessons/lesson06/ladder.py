@@ -37,6 +37,7 @@ from warpsim.host import gpus
 
 SHAPE = LADDER_SHAPE  # rows, columns, k: where `python -m course bench` times every step
 PEER = "cupy"  # the whole expression, its product by cuBLAS
+PRODUCT = "cuBLAS alone"  # the same without the scaling by s
 CAPABILITY = {"sm_75": "T4", "sm_90": "H200"}
 
 
@@ -188,7 +189,7 @@ class Table:
         rows, columns, k = SHAPE
         lines = [
             f"{rows} x {columns}, k = {k}, recorded on an {peer.gpu}, {peer.date}",
-            f"{'step':16}{'time':>10}{'TFLOP/s':>10}{'of cuBLAS':>11}{'registers':>11}",
+            f"{'step':16}{'time':>10}{'TFLOP/s':>10}{'of CuPy':>11}{'registers':>11}",
         ]
         for name in self.steps:
             figure = recorded(name, gpu=self.gpu)
@@ -199,9 +200,12 @@ class Table:
                 f"{name:16}{time_text(figure.median):>10}{figure.teraflops:10.3g}"
                 f"{of_peer(figure, self.gpu):11.1%}{facts(name).registers:11}"
             )
-        lines.append(
-            f"{'CuPy, cuBLAS':16}{time_text(peer.median):>10}{peer.teraflops:10.3g}{1:11.1%}"
-        )
+        for name, figure in (("CuPy", peer), ("cuBLAS alone", recorded(PRODUCT, gpu=self.gpu))):
+            if figure is not None:
+                lines.append(
+                    f"{name:16}{time_text(figure.median):>10}{figure.teraflops:10.3g}"
+                    f"{of_peer(figure, self.gpu):11.1%}"
+                )
         return "\n".join(lines)
 
     __repr__ = __str__

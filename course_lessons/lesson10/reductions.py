@@ -872,8 +872,8 @@ progress(10)
 #
 # - Additions at one address stand in line; fewer meetings, nearer to the threads, are faster.
 # - A shuffle reads another lane's register. All lanes named take part; guard loads, not shuffles.
-# - Between two blocks a number is safe to read only so: write, fence, counter; counter, fence,
-#   read.
+# - Between two blocks of one launch a number is safe to read only so: write, fence, counter;
+#   counter, fence, read. Or read it in a second launch.
 # - Online softmax: when a larger number comes, the sum is multiplied by exp(old − new).
 # - Whatever can be merged in any order can be reduced: sums, maxima, softmax pairs.
 # - A float32 sum stands still at 2²⁴ times what is added. Adding in parts keeps the digits.

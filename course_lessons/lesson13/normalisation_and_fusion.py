@@ -183,9 +183,10 @@ predict.answer("Swish: one kernel, times as fast as two", round(ratio, 2))
 # Nearly the ratio of the bytes, 2.5. (The first row has the course's simple kernels, a number a
 # thread. They stay below the roof; `wide`, below, takes four numbers at a time and does not.)
 #
-# **Now the publication** that this lesson repeats: students wrote these operations as CUDA C++ and
+# **Now the first version** of this lesson's work: students wrote these operations as CUDA C++ and
 # Triton kernels (Triton is a language for kernels within Python) and reported up to 1.87 times
-# PyTorch's speed for Swish (1.878, cut off). Their figures, at 2²⁰ elements, in ms:
+# PyTorch's speed for Swish (1.878, cut off). Their figures, at 2²⁰ elements, in ms, from
+# `data/original-activations.csv`:
 
 # %%
 published = plots.original()
@@ -281,9 +282,10 @@ predict.answer("mean from which mean(x²) - mean(x)² is useless, spread 1", use
 
 # %% [markdown]
 # Around 1,000 the squares are a million, and a float32 near a million is good to 0.06. Their
-# difference should be 1. So what is left of it is mostly rounding, a little later it is **below
-# zero**, and its root is NaN. This is *cancellation*: two large numbers that are nearly equal are
-# subtracted. Such kernels survive, because on test data with mean 0 they work.
+# difference should be 1, and is off by as much as a tenth. From 10,000 on, what is left of it is
+# mostly rounding: it can be **below zero**, and its root is NaN. This is *cancellation*: two large
+# numbers that are nearly equal are subtracted. Such kernels survive, because on test data with
+# mean 0 they work.
 #
 # (Two passes lose digits, too, but slowly: near 30,000 the numbers themselves are good to 0.002.)
 
@@ -729,8 +731,7 @@ calls = math.ceil(0.99 * first / (0.01 * later))
 predict.answer("calls until compilation is below 1%", calls, how="computed")
 
 # %% [markdown]
-# The publication's network timed its inference with such first calls in it. Compilation is not
-# inference. Warm up, then measure ([lesson 03](03_measuring_honestly.ipynb)).
+# Compilation is not inference. Warm up, then measure ([lesson 03](03_measuring_honestly.ipynb)).
 
 # %% [markdown]
 # ## 7 Store in float16, add in float32
@@ -806,7 +807,7 @@ for rows in (LONG_ROWS, SHORT_ROWS):
 # ```
 #
 # If the ratio of times is *below* that of the bytes, the fused kernel has the lower rate: it has a
-# slow half. Now take the publication's fused kernels apart, with that formula. Its figures in ms,
+# slow half. Now take the first version's fused kernels apart, with that formula. Its figures in ms,
 # for 4096×1024:
 
 # %%
@@ -910,9 +911,8 @@ for length in LENGTHS:
 # %% [markdown]
 # For LayerNorm alone `registers` and `torch.compile` are level (section 3). Both read x once from
 # memory. Both also ask the L2 cache to keep x longer than the results, so that results leave the
-# cache first (`load4_kept` in `warpsim.ptx`). An earlier `registers` did not ask,
-# and took 3% longer for rows of 4,096. How was that found? By reading the code that `torch.compile`
-# had made.
+# cache first (`load4_kept` in `warpsim.ptx`). How was that found? By reading the code that
+# `torch.compile` had made.
 
 # %% [markdown]
 # On **your own GPU** the next cell times the package's two ways. Without one it gives the bound.
@@ -992,7 +992,7 @@ print(f"at the roof it would be {backward / least_time:.2f} times as fast as it 
 #
 # <kbd>deepening</kbd> 20 minutes
 #
-# The publication put its GELU and Swish into a small network that reads handwritten digits. In a
+# A GELU and a Swish of one's own can go into a small network that reads handwritten digits. In a
 # **convolution** a pixel becomes a sum over itself and its eight neighbours, each times a weight of
 # its own: nine weights. Sixteen such sets of weights make 16 numbers of each pixel. (So in the
 # second convolution a sum has 9 · 16 = 144 weights.) A **Linear** multiplies by a matrix of weights
@@ -1139,7 +1139,7 @@ plots.efficiency_by_batch(figures)
 # and it is still below 6%. Speed-ups do not say that: one may be four times as fast and use a
 # twentieth.
 #
-# The publication timed this network's inference with first calls in the mean (section 6). How many
+# Remember section 6: how many
 # times too long is the mean of 100 calls of our one kernel, with the first one in it?
 
 # %%
@@ -1157,14 +1157,14 @@ predict.answer("mean with the first of 100 calls, times too long", round(mean / 
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# Four comparisons from one publication, each true as a measurement. As claims:
+# Three comparisons of the first version (`data/original-activations.csv`), and one of section 6:
 #
 # | what was said | what was compared | what it shows |
 # |---|---|---|
 # | 1.87 times on Swish | two kernels with one | bytes, not the kernel |
 # | fusion 1.4 to 1.6 times | 4 transfers with 2 | a slow half: 2 was there |
 # | times at 2²⁰ | kernels as short as launches | say the size and the clock |
-# | inference times | compilation within | the first call |
+# | a mean of 100 calls | compilation within | the first call |
 
 # %% [markdown]
 # Before you believe a speed-up, ask: the same bytes? The same function, to the same accuracy? The

@@ -1035,7 +1035,7 @@ predict.answer("barriers a tile, weights resident", barriers["resident"], how="c
 # Two, and they are needed: a code is a sum over five frames, so five warps must have written their
 # shares; and all five rebuild from the code that is made then. Everywhere else a warp waits for its
 # own lanes only: `syncwarp`. (The first tile of a block has two more: the weights are still
-# arriving, in three parts, while the first LayerNorm is computed.)
+# arriving, in three parts, while the first LayerNorm is computed. And one comes after the loop.)
 
 # %% [markdown]
 # ## 15 Loops that disappear

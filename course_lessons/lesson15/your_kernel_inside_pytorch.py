@@ -206,7 +206,7 @@ print("the view's memory is still there:", view, "and its owner:", view.base)
 # But how long is "as long as anybody uses it"? A launch returns at once, and the kernel runs later.
 # Python may let a temporary array go **before** the kernel has read it. Why does that go well?
 #
-# Because of the **stream**. The pool knows on which stream the memory was used. The
+# Because of the **stream**. The pool knows on which stream the memory was **allocated**. The
 # next owner writes on the same stream, so its writing comes after your kernel. Nothing is
 # overwritten too early, as long as all of it is on one stream.
 
@@ -216,8 +216,9 @@ print("the view's memory is still there:", view, "and its owner:", view.base)
 # <kbd>core</kbd> 20 minutes
 #
 # PyTorch and CuPy each have a **current stream**. What you call there is queued on it. Numba's
-# kernels go to the default stream, if you say nothing. That is the most common bug of kernels
-# inside PyTorch. Here it is, on a toy of which only the streams are left:
+# kernels go to the default stream, if you say nothing. As long as PyTorch uses the default stream,
+# too, all is in order. Inside `with torch.cuda.stream(side):` it is not. Here is that bug, on a toy
+# of which only the streams are left:
 
 
 # %%
@@ -446,7 +447,7 @@ print(f"on the GPU, 8192 x 8192: {large.median * 1e3:.0f} µs")
 #
 # **Autograd** is a list. Each function that is called writes down how to go back: given **dy**, the
 # gradient of its result, it returns the gradient of its input. At the end the list is walked from
-# the last to the first. Here it is in full, with two functions:
+# the last to the first. Here is one for a chain of two functions (in general it is a graph):
 
 
 # %%
@@ -836,8 +837,8 @@ predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 
 # %% [markdown]
 # An honest table. With few rows the **host** decides: PyTorch's way back is C++, ours is Python
 # that C++ calls, in another thread. With 8,192 rows the GPU decides, and ours moves fewer bytes:
-# the way back reads dy and x once, and applies GELU's slope in registers. In a graph no host is
-# left.
+# the way back reads dy and x once, and applies GELU's slope in registers. A graph of the whole step
+# leaves no host in it; here loss and optimiser stay eager.
 #
 # Compiled, PyTorch fuses LayerNorm and GELU by itself, and launches what it made from Python, too.
 # So the two are close.

@@ -917,7 +917,8 @@ pictures.epochs(epochs)
 
 # %% [markdown]
 # Half a minute, once: long kernels take long to compile. Who trains for a few epochs, and once, is
-# done sooner with plain PyTorch. "max-autotune" searches for four minutes, and chose worse.
+# done sooner with plain PyTorch. "max-autotune" searches for four minutes. It was recorded on an
+# H100, the rest on an H200, so its 118 ms beside 93.7 ms decide nothing.
 #
 # "fused, float32" uses plain cores. "fused, 3xTF32" uses tensor cores, which round factors to
 # **TF32**, 10 bits behind the point. It makes three such products for one, for the bits that one
@@ -972,7 +973,8 @@ figures = recorded("vae_micro", metric=None, gpu="H200")
 pictures.of_products(figures)
 
 # %% [markdown]
-# All stand far to the right of the ridge: operations decide. Now the other kernels, each by its
+# All stand far to the right of the ridge: not memory, but operations or what goes with them decide
+# (indices, loads of shared memory, launches: lesson 06's roofs). Now the other kernels, each by its
 # fastest step. What computes nothing has no place on a roofline: it stands below, by its bytes.
 
 # %%
@@ -1009,8 +1011,9 @@ pictures.two_roofs(points, right, wrong)
 # %% [markdown]
 # The wrong roof changes each percentage, and the **ridge**: a kernel between the two ridges goes
 # from "memory decides" to "operations decide". The points, their order and each speed-up stay. A
-# roof that is too low shows, since nothing can be above a roof. One that is too **high** does not
-# show: all kernels look slow, and somebody spends a week on one that is done.
+# roof that is too low shows, since nothing can be above a roof by more than its spread (1% here).
+# One that is too **high** does not show: all kernels look slow, and somebody spends a week on one
+# that is done.
 
 # %%
 progress(16)

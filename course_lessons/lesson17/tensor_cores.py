@@ -811,7 +811,8 @@ predict.answer("share of the clocks, wgmma of 64 x 256", busy, how="computed")
 #
 # How does it know where a tile lies? By a **descriptor**, 64 bits: the address, the distance from
 # one group of eight rows to the next, and the swizzle of section 10. For a tile at byte 2,048 whose
-# rows have 128 bytes, eight of them 1,024. (`leading` means nothing with such a swizzle.)
+# rows have 128 bytes, eight of them 1,024. (`leading` means nothing here, where rows lie along K
+# and have such a swizzle.)
 
 # %%
 bits = hopper.descriptor(2048, leading=16, stride=1024, swizzle="128 bytes")

@@ -886,8 +886,10 @@ check("product-by-rows", product_by_rows)
 #
 # `course_models.vit` is the whole at full size; it takes a trained ViT-B/16 of the libraries timm
 # or torchvision, too. It was timed on an NVIDIA H200 in float16, beside PyTorch with the same
-# weights: *eager*, a kernel for each operation, and *compiled*, which fuses some. Each ran in a
-# CUDA graph, by turns. How many times as fast is it as the best of PyTorch's, for 64 images?
+# weights: *eager*, a kernel for each operation, *compiled*, which fuses some, and *max-autotune*,
+# which also searches among products, for minutes. Its patches are rows of pixels for one product,
+# as ours: a convolution would take ten times as long. Each ran in a CUDA graph, by turns. How many
+# times as fast is it as the best of PyTorch's, for 64 images?
 
 # %%
 predict("64 images, times as fast as the best PyTorch", 1, within=1.2, no_effect=1)
@@ -895,7 +897,7 @@ predict("64 images, times as fast as the best PyTorch", 1, within=1.2, no_effect
 # %%
 print(machine.table_of_wholes())
 ours = machine.whole(64)
-peers = [machine.whole(64, name) for name in ("eager", "compiled")]
+peers = [machine.whole(64, name) for name in machine.PEERS]
 ratio = min(its.median for its in peers) / ours.median
 print(f"{ours.teraflops:.0f} TFLOP/s of products")
 predict.answer("64 images, times as fast as the best PyTorch", round(ratio, 2))
@@ -929,7 +931,7 @@ print(machine.table_of_parts(64))
 # With 64 images operations bind the products, as section 8 said. And here is the ladder of
 # attention for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels;
 # the last step is called "ours". Below it are the five ways of section 9, for eight images of 224 ×
-# 224 that lie on the host, by its clock; they were recorded on another GPU:
+# 224 that lie on the host, by its clock:
 
 # %%
 print(machine.table_of_attention())
@@ -1026,8 +1028,8 @@ progress(18)
 # - *"The online softmax is an approximation."* It is exact: the same terms, relative to another
 #   largest one.
 # - *"Only the total is corrected."* The sums of values are of the same past.
-# - *"Attention is slow because of its operations."* Below some thousand tokens it is what goes
-#   through memory.
+# - *"Attention is slow because of its operations."* That depends on what is stored: with the
+#   scores in memory their bytes bind, without them the tensor cores do from some 300 tokens on.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
 # - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights
 #   stay.

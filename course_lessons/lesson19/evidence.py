@@ -94,24 +94,26 @@ def factor_text(factor: float) -> str:
 
 
 def chart() -> Picture:
-    """Draw all factors, the largest on top, in the colours of the principles."""
+    """Draw all factors as points, the largest on top, in the colours of the principles."""
     ordered = sorted(changes(), key=lambda each: each.factor)
     picture = Picture(6.8, 0.9 + 0.27 * len(ordered))
     height = picture.get_figheight()
     axes = picture.subplots()
     picture.subplots_adjust(left=0.41, right=0.97, bottom=0.45 / height, top=1 - 0.1 / height)
     colours = [COLOURS[each.principle] for each in ordered]
-    axes.barh([each.what for each in ordered], [e.factor for e in ordered], color=colours)
+    places = range(len(ordered))
+    axes.scatter([each.factor for each in ordered], places, color=colours)
+    axes.set_yticks(places, [each.what for each in ordered])
     axes.set_xscale("log")
     axes.set_xlim(1, 8 * ordered[-1].factor)
     for place, each in enumerate(ordered):
-        axes.text(each.factor * 1.1, place, factor_text(each.factor), va="center")
+        axes.text(each.factor * 1.25, place, factor_text(each.factor), va="center")
     axes.set_xlabel("times as fast, logarithmic")
     axes.legend(handles=swatches(COLOURS), loc="lower right", frameon=False)
     style(axes, "x")
     said = "; ".join(f"{e.what}: {factor_text(e.factor)} ({e.principle})" for e in ordered[::-1])
     return picture.described(
-        f"What one change gave on an {ordered[0].before.gpu}, as bars. {said}."
+        f"What one change gave on an {ordered[0].before.gpu}, as points. {said}."
     )
 
 

@@ -144,8 +144,9 @@ predict(
 predict.answer("two warps of a block, each at an instruction of its own", "MIMD", how="computed")
 
 # %% [markdown]
-# NVIDIA calls a warp's way **SIMT**: you write what *one thread* does, and the hardware runs 32 in
-# step. Lanes that take another branch are masked, and wait. That is SIMD's cost with MIMD's way of
+# NVIDIA calls a warp's way **SIMT**: you write what *one thread* does, and the hardware issues one
+# instruction for all lanes of a warp that are active. Lanes that take another branch are masked
+# meanwhile. That is SIMD's cost with MIMD's way of
 # writing.
 #
 # | where | class |
@@ -233,10 +234,9 @@ check("what-to-mend", what_to_mend)
 # with k = 2048: eight times the work. Another table had a "slow-down" of 0.05×: that time was the
 # compiler's.
 #
-# How many times as fast as the CPU is the GPU, for the same work?
-#
 # Three things make a ratio fair: the first call is left out (or said to be in), one call in the
-# middle stands for all, and time is divided by the work.
+# middle stands for all, and time is divided by the work. How many times as fast as the CPU is the
+# GPU, for the same work?
 
 # %%
 predict("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", 0.045, within=1.5, no_effect=1)
@@ -282,8 +282,9 @@ predict.answer("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", rati
 #
 # <kbd>core</kbd> 10 minutes
 #
-# The course grew out of five projects that students and engineers published. Each worked hard, and
-# each told itself something that was not so.
+# The course grew out of five projects of students and engineers. Each worked hard, and each told
+# itself something that was not so. (Their reports are not linked here: the course knows them from
+# their authors' texts and tables alone. Times in quotation marks are theirs, not ours.)
 
 # %% [markdown]
 # First **the SVD** on a Tesla T4, its kernel:
@@ -535,7 +536,8 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 
 # %% [markdown]
 # (The recorded CUDA C++ loads four numbers a thread, too. CuPy's and numba-cuda-mlir's were not
-# recorded.) Memory binds, and memory does not know your language. What differs:
+# recorded.) Memory binds every kernel that asks for 16 bytes a thread, in any language. The kernel
+# printed above asks for 4, and reaches 59% of that. What differs:
 #
 # | | you decide | it decides |
 # |---|---|---|
@@ -589,12 +591,13 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # | bound | none | for the kernel | for the program, before measuring |
 # | steps | one large one | several | each predicted, one taken back with its reason |
 # | told | a figure without a sentence | what was done | what binds now, and why |
+# | fast | slower than before | nearer to the bound | 80% of the bound, or measured why not |
 #
-# Ten points.
+# Twelve points.
 
 # %% [markdown]
-# A program that is no faster, with all of this, has eight; one that is ten times as
-# fast without it has two.
+# A program that is no faster, with all of this, has ten; one that is ten times as fast without it
+# has two.
 
 # %% [markdown]
 # Three to begin with, if you have none: blur a thousand photographs; find each point's ten nearest

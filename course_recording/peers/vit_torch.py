@@ -52,7 +52,11 @@ def network(torch: ModuleType, shape: ViTShape, weights: Weights, device: str = 
             self.proj = nn.Conv2d(shape.channels, d, shape.patch, shape.patch)
 
         def forward(self, x):
-            return self.proj(x).flatten(2).transpose(1, 2)
+            """A product of rows of pixels: cuDNN's convolution takes ten times as long."""
+            n, side = shape.image // shape.patch, shape.patch
+            cells = x.view(-1, shape.channels, n, side, n, side).permute(0, 2, 4, 1, 3, 5)
+            rows = cells.reshape(len(x), n * n, shape.channels * side * side)
+            return functional.linear(rows, self.proj.weight.flatten(1), self.proj.bias)
 
     class VisionTransformer(nn.Module):
         def __init__(self):

