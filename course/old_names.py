@@ -52,7 +52,6 @@ HOMES = {
     "course_models.spectral": {
         "course_models.spectral": "FusedShape=FusedConfig SHAPES=CONFIGS shape_for=config_for",
     },
-    "course.kernels.gemm.float32": {"course.kernels.gemm.float32": "HIGH=BLOCK_Y"},
     "course_app.cluster": {"course_lessons.lesson12": "scaling"},
     "course.plots": {
         "course_lessons.lesson08.plots": "gantt gantts",

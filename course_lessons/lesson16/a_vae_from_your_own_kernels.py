@@ -974,7 +974,7 @@ pictures.of_products(figures)
 
 # %% [markdown]
 # All stand far to the right of the ridge: not memory, but operations or what goes with them decide
-# (indices, loads of shared memory, launches: lesson 06's roofs). Now the other kernels, each by its
+# (indices, loads of shared memory, launches). Now the other kernels, each by its
 # fastest step. What computes nothing has no place on a roofline: it stands below, by its bytes.
 
 # %%

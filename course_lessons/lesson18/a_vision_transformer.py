@@ -1025,11 +1025,10 @@ progress(18)
 # ## Common misconceptions
 #
 # - *"Halves halve the accuracy of sums."* They stop sums. Only what is stored may be a half.
-# - *"The online softmax is an approximation."* It is exact: the same terms, relative to another
-#   largest one.
-# - *"Only the total is corrected."* The sums of values are of the same past.
-# - *"Attention is slow because of its operations."* That depends on what is stored: with the
-#   scores in memory their bytes bind, without them the tensor cores do from some 300 tokens on.
+# - *"The online softmax is an approximation."* It has the same terms, relative to another largest.
+# - *"Only the total is corrected."* The sums of values have the same past.
+# - *"Attention is slow because of its operations."* With scores in memory bytes bind; without,
+#   from some 300 tokens on, tensor cores.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
 # - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights
 #   stay.

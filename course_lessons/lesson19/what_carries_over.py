@@ -582,16 +582,16 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # 5. **The end.** What binds now, and what the next step would be.
 
 # %% [markdown]
-# The rubric, for you and for whoever reads it:
+# The rubric:
 #
 # | | 0 | 1 | 2 |
 # |---|---|---|---|
 # | right | not tested | some inputs | float64, awkward sizes, each step |
 # | honest | first calls, other work | medians, machine named | and beside the best there is |
 # | bound | none | for the kernel | for the program, before measuring |
-# | steps | one large one | several | each predicted, one taken back with its reason |
+# | steps | one large one | several | each predicted, one taken back |
 # | told | a figure without a sentence | what was done | what binds now, and why |
-# | fast | slower than before | nearer to the bound | 80% of the bound, or measured why not |
+# | fast | slower | nearer to the bound | 80% of it, or why not |
 #
 # Twelve points.
 

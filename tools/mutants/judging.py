@@ -81,7 +81,7 @@ def made(name: str, operators: dict[str, Operator]) -> list[Answer]:
 
 
 def drawn(answers: list[Answer], most: int | None, seed: int) -> list[Answer]:
-    """So many of them, of each kind by turns."""
+    """So many of them, one kind after the other."""
     if most is None or len(answers) <= most:
         return answers
     rng, by_kind = random.Random(seed), {}

@@ -52,7 +52,7 @@ def commuted(of: Subject) -> Iterator[Change]:
 
 
 def _of_lists(node: ast.BinOp) -> bool:
-    """Whether lists or texts may be put together."""
+    """Whether lists or texts may be concatenated."""
     return any(
         isinstance(part, ast.List | ast.ListComp | ast.JoinedStr)
         or isinstance(getattr(part, "value", None), str)
