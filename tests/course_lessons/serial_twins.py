@@ -1,4 +1,6 @@
-"""Serial twins: for each kernel exercise a loop that computes the whole result, item by item.
+"""Serial twins: a loop that computes the whole result of a kernel, item by item.
+
+Of kernels whose threads work together; others are gone through as they are, by `tools.mutants`.
 
 An item is what can be computed alone: an element, a row, a pair of rows. Five answers come of each
 text, by who runs it from where in which steps. All of them are right in what they store.
@@ -92,7 +94,6 @@ def _in(text: str) -> str:
 _AGAIN, _IDLE = "every thread does all", "all read, one thread does all"
 _IN_PLACE = {_AGAIN: "the array is changed in place: what is done twice has another result"}
 _PIXEL = "r, c = j // out.shape[1], j % out.shape[1]\n"
-_SCALED = Twin("out.size", "out[j] = a * x[j] + y[j]", "x")
 _TRANSPOSED = Twin("out.size", _PIXEL + "out[r, c] = image[c, r]", "image")
 _PRODUCT = (
     _PIXEL
@@ -119,67 +120,7 @@ out[r, c] = total
 )
 
 
-def _added(result: str) -> Twin:
-    return Twin(
-        "x.size",
-        "mine += x[j]",
-        "x",
-        before="mine = float32(0)",
-        after=f"cuda.atomic.add({result}, 0, mine)",
-        alone=f"{result}[0] = mine",
-    )
-
-
 TWINS = {
-    "fill-index": Twin(
-        "out.size",
-        "out[j] = j",
-        "out",
-        without={_IDLE: "it has no input that all could read"},
-    ),
-    "fix-the-guard": Twin("out.size", "out[j] = x[j] + 1", "x"),
-    "scale-add": _SCALED,
-    "square-map": Twin("out.size", "out[j] = x[j] * x[j]", "x"),
-    "shift-right": Twin(
-        "out.size",
-        """
-        if j == 0:
-            out[j] = 0
-        else:
-            out[j] = x[j - 1]
-        """,
-        "x",
-    ),
-    "add-images": Twin("out.size", _PIXEL + "out[r, c] = a[r, c] + b[r, c]", "a"),
-    "rotate-image": Twin(
-        "out.size", _PIXEL + "out[r, c] = image[image.shape[0] - 1 - c, r]", "image"
-    ),
-    "strided-scale-add": _SCALED,
-    "to-grey": Twin(
-        "out.size",
-        _PIXEL + "out[r, c] = grey(rgb[r, c, 0], rgb[r, c, 1], rgb[r, c, 2])",
-        "rgb",
-        above="@cuda.jit(device=True)\ndef grey(r, g, b):\n"
-        "    return float32(0.299) * r + float32(0.587) * g + float32(0.114) * b\n\n",
-    ),
-    "histogram": Twin(
-        "counts.size",
-        """
-        found = 0
-        for n in range(values.size):
-            if values[n] == j:
-                found += 1
-        counts[j] = found
-        """,
-        "values",
-    ),
-    "reconstruct": _REBUILT,
-    "reconstruct-float32": _REBUILT,
-    "reconstruct-columns": _REBUILT,
-    "total-by-strides": _added("total"),
-    "one-layer": Twin("out.size", _PIXEL + "out[r, c] = column[r] * weight * row[c]", "column"),
-    "two-jobs": Twin("x.size", "squares[j] = x[j] * x[j]\nroots[j] = math.sqrt(y[j])", "x"),
-    "transpose-write": _TRANSPOSED,
     "reverse-blocks": Twin(
         "x.size",
         """
@@ -218,18 +159,6 @@ TWINS = {
     "square-tile": _REBUILT,
     "wide-tile": _REBUILT,
     "two-buffers": _REBUILT,
-    "rebuild-many": Twin(
-        "out.size",
-        """
-        n, pixel = j // (out.shape[1] * out.shape[2]), j % (out.shape[1] * out.shape[2])
-        r, c = pixel // out.shape[2], pixel % out.shape[2]
-        total = float32(0)
-        for layer in range(k):
-            total += u[n, r, layer] * s[n, layer] * vt[n, layer, c]
-        out[n, r, c] = total
-        """,
-        "u",
-    ),
     "warp-row-sum": Twin(
         "x.shape[0]",
         """
@@ -240,7 +169,14 @@ TWINS = {
         """,
         "x",
     ),
-    "sum-several": _added("out"),
+    "sum-several": Twin(
+        "x.size",
+        "mine += x[j]",
+        "x",
+        before="mine = float32(0)",
+        after="cuda.atomic.add(out, 0, mine)",
+        alone="out[0] = mine",
+    ),
     "softmax-online": Twin(
         "x.shape[0]",
         """
@@ -400,40 +336,6 @@ out[r, c] = gelu(total)
             "a spectrum is an item: of the few in a case each would have a thread",
         ),
     ),
-    "bce-of-logits": Twin(
-        "logits.size",
-        """
-        logit, x = logits[j], targets[j]
-        e = math.exp(-abs(logit))
-        values[j] = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
-        slopes[j] = scale * (float32(1) / (float32(1) + math.exp(-logit)) - x)
-        """,
-        "logits",
-    ),
-    "sample-code": Twin(
-        "(z.size + 3) // 4",
-        """
-        four = normal4(j, counter[1], counter[0])
-        for n in range(4):
-            place = 4 * j + n
-            if place < z.size:
-                noise[place] = four[n]
-                z[place] = mean[place] + math.exp(float32(0.5) * log_variance[place]) * four[n]
-        """,
-        "mean",
-    ),
-    "adam-step": Twin(
-        "w.size",
-        """
-        g, m, v = gradient[j], first[j], second[j]
-        m += float32(0.1) * (g - m)
-        v += float32(0.001) * (g * g - v)
-        w[j] -= corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
-        first[j], second[j] = m, v
-        """,
-        "gradient",
-        without=_IN_PLACE,
-    ),
     "product-epilogue": Twin(
         "out.size",
         _PIXEL
@@ -457,18 +359,6 @@ out[step, r, lane] = a[g + r % 2 * 8, 8 * step + r // 2 * 4 + q]
 """,
         "a",
         without=_ONE_WARP,
-    ),
-    "patch-rows": Twin(
-        "rows.size",
-        """
-        r, c = j // rows.shape[1], j % rows.shape[1]
-        across = images.shape[3] // patch
-        count = images.shape[2] // patch * across
-        y = r % count // across * patch + c % (patch * patch) // patch
-        x = r % count % across * patch + c % patch
-        rows[r, c] = images[r // count, c // (patch * patch), y, x]
-        """,
-        "images",
     ),
     "norm-of-halves": Twin(
         "x.shape[0]",

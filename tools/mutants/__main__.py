@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from course.checks.exercises import exercises, find_exercise
-from tools.mutants.judging import MUTANTS, REWRITES, Outcome, drawn, made, of_mutant, of_rewrite
+from tools.mutants.judging import MUTANTS, REWRITES, Outcome, made, of_mutant, of_rewrite
 
 MOST_BYTES = 8 << 30  # of a process's addresses: an answer that grows without end fails by that
 HEAD = f"{'exercise':28} {'made':>5} {'kinds':>5} {'killed':>6} {'equal':>6} {'judged':>6} "
@@ -81,7 +81,7 @@ def _of_exercise(task: tuple) -> tuple[str, list[Outcome], float]:
     start, outcomes = time.monotonic(), []
     for operators, fate in ((MUTANTS, of_mutant), (REWRITES, of_rewrite)):
         some = {k: operator for k, operator in operators.items() if not kinds or k in kinds}
-        outcomes += map(fate, drawn(made(name, some), most, seed))
+        outcomes += map(fate, made(name, some, most, seed))
     return name, outcomes, time.monotonic() - start
 
 

@@ -13,26 +13,30 @@ from course.checks.verdicts import Verdict
 from tools.mutants.subjects import indented
 
 
-def _statement_at(text: str, line: int) -> tuple[list[Any], int]:
-    """The statements of the suite in which a line of the function stands, and its place there."""
-    line += _start(text)
+def _statement_at(text: str, number: int) -> tuple[list[Any], int]:
+    """The statements of the suite in which a line stands, and its place there."""
     for node in ast.walk(ast.parse(text)):
         for name in ("body", "orelse"):
             suite = getattr(node, name, None)
             for place, one in enumerate(suite if isinstance(suite, list) else []):
                 head = one.lineno if hasattr(one, "body") else one.end_lineno
-                if one.lineno <= line <= head and not isinstance(one, ast.FunctionDef):
+                if one.lineno <= number + 1 <= head and not isinstance(one, ast.FunctionDef):
                     return suite, place
-    raise LookupError(f"line {line} of\n{text}")
+    raise LookupError(f"line {number} of\n{text}")
 
 
-def _start(text: str) -> int:
-    """How many lines stand above the last function's `def`."""
+def _line(text: str, verdict: Verdict) -> int:
+    """Which line of the text a verdict names, from 0: the code that it quotes may be a helper's."""
+    found = re.search(r"(?m)^Line (\d+): (.*)$", verdict.message)
+    if found is None:
+        return 0
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    return functions[-1].lineno - 1
+    lines, number = text.split("\n"), functions[-1].lineno + int(found[1]) - 2
+    quoted = [n for n, line in enumerate(lines) if found[2] in line]
+    return number if number in quoted or not quoted else quoted[0]
 
 
-def _on_the_line(text: str, line: int, old: str, new: str) -> str:
+def _on_the_line(text: str, number: int, old: str, new: str) -> str:
     """The text with one line changed.
 
     Raises
@@ -40,7 +44,7 @@ def _on_the_line(text: str, line: int, old: str, new: str) -> str:
     LookupError
         When the line has not what is replaced.
     """
-    lines, number = text.split("\n"), _start(text) + line - 1
+    lines = text.split("\n")
     if old not in lines[number]:
         raise LookupError(f"no {old!r} on {lines[number]!r}")
     lines[number] = lines[number].replace(old, new)
@@ -55,9 +59,9 @@ def _found(pattern: str, text: str) -> re.Match:
     return found
 
 
-def _guarded(text: str, line: int, said: str) -> str:
+def _guarded(text: str, number: int, said: str) -> str:
     """An `if` around the statement and those that follow it, as far as the next barrier."""
-    suite, place = _statement_at(text, line)
+    suite, place = _statement_at(text, number)
     condition = _found(r"`(?:if )?([^`]* < [^`:]*):?`", said)[1]
     last = place
     while last + 1 < len(suite) and "syncthreads" not in unparse(suite[last + 1]):
@@ -68,18 +72,17 @@ def _guarded(text: str, line: int, said: str) -> str:
     return "\n".join([*lines[:first], f"{' ' * margin}if {condition}:", inner, *lines[end:]])
 
 
-def _padded(text: str, line: int, said: str) -> str:
-    name, number = _found(r"banks of (\w+) \(pad its rows by (\w+) elements?\)", said).groups()
-    more = {"one": 1}.get(number) or int(number)
+def _padded(text: str, number: int, said: str) -> str:
+    name, more = _found(r"banks of (\w+) \(pad its rows by (\w+) elements?\)", said).groups()
     pattern = rf"({name} = cuda\.shared\.array\(\([^()]*, )(\w+)\)"
-    longer = f"PADDED_ROW = {_found(pattern, text)[2]} + {more}\n"  # a shape is a constant
-    return longer + re.sub(pattern, r"\g<1>PADDED_ROW)", text)
+    longer = f"{_found(pattern, text)[2]} + {1 if more == 'one' else more}"
+    return f"PADDED_ROW = {longer}\n" + re.sub(pattern, r"\g<1>PADDED_ROW)", text)
 
 
-def _with_a_barrier(text: str, line: int, said: str) -> str:
+def _with_a_barrier(text: str, number: int, said: str) -> str:
     """The barrier that the verdict names, in front of the line; outside of an `if`."""
     barrier = _found(r"put (cuda\.sync\w+\(\)) between", said)[1]
-    suite, place = _statement_at(text, line)
+    suite, place = _statement_at(text, number)
     lines, number = text.split("\n"), suite[place].lineno - 1
     while lines[number - 1].lstrip().startswith("if "):
         number -= 1
@@ -87,26 +90,26 @@ def _with_a_barrier(text: str, line: int, said: str) -> str:
     return "\n".join([*lines[:number], f"{margin}{barrier}", *lines[number:]])
 
 
-def _in_float32(text: str, line: int, said: str) -> str:
-    number = r"(?<![\w.\[(])(\d+\.\d+(?:e-?\d+)?|\d+)(?![\w.\]])"
-    old = text.split("\n")[_start(text) + line - 1]
+def _in_float32(text: str, number: int, said: str) -> str:
     if wide := re.search(r"(float64\(.*?\)) is float64 in Numba", said):
         return text.replace(wide[1], wide[1].replace("64", "32"))
-    new = re.sub(number, r"float32(\1)", old)
-    if "float32(" in new:
+    old = text.split("\n")[number]
+    bare = r"(?<![\w.\[(])(\d+\.\d+(?:e-?\d+)?|\d+)(?![\w.\]])"
+    new = re.sub(bare, r"float32(\1)", old.replace("float64(", "float32("))
+    if new != old:
         return text.replace(old, new, 1)
     name = _found(r"(\w+) \+=", old)[1]  # what is added to came in where it was set
     return re.sub(rf"(?m)^(\s*{name} = )([\d.]+)$", r"\1float32(\2)", text)
 
 
-def _returned(text: str, line: int, said: str) -> str:
+def _returned(text: str, number: int, said: str) -> str:
     return re.sub(r"(?m)^( *)(.+)\s*\Z", r"\1return \2\n", text)
 
 
-def _taken_by_index(text: str, line: int, said: str) -> str:
+def _taken_by_index(text: str, number: int, said: str) -> str:
     hint = said.partition("Hint: ")[2].partition(" stand")[0]
     for name in re.findall(r"`(\w+)`", hint):
-        text = _on_the_line(text, line, f" {name}", f" {name}[i]")
+        text = _on_the_line(text, number, f" {name} ", f" {name}[i] ")
     return text
 
 
@@ -145,13 +148,13 @@ def following(text: str, verdict: Verdict) -> str | None:
         When what is to be changed is not where the instruction says.
     """
     said = " ".join(str(verdict).split())
-    line = int((re.search(r"Line (\d+)", said) or [0, 0])[1])
+    number = _line(text, verdict)
     for words, old, new in REPLACED:
         if found := re.search(words, said):
             parts = found.groups()
-            return _on_the_line(text, line, old.format(*parts), new.format(*parts))
+            return _on_the_line(text, number, old.format(*parts), new.format(*parts))
     function = next((f for words, f in INSTRUCTIONS.items() if words in said), None)
-    return function(text, line, said) if function else None
+    return function(text, number, said) if function else None
 
 
 def followed(text: str, judged: Callable[[str], Verdict], times: int = 4) -> list[Verdict]:

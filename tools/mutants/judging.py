@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from course.checks.judging import judge
 from course.checks.simulating import references, values_of
 from course.checks.verdicts import Failure, NotStarted, Verdict, brief
 from tools.mutants import advice, kernels, naming, rewrites, values, wholes
+from tools.mutants.listed import ANSWERS
 from tools.mutants.subjects import Answer, Operator, subject
 
 
@@ -37,7 +39,7 @@ COSTS = {"who", "barriers", "libraries", "clamped-indices"}
 DIGITS = {"roundings", "types"}
 SECONDS = 10.0  # of a verdict; the slowest of a solution takes less than one
 SECONDS_APART = 10.0  # in which a survivor is compared with the solution
-FIRST_SEED, FEW, MANY = 1000, 20, 1000  # drawn cases in which it is compared
+FIRST_SEED, MANY = 1000, 1000  # drawn cases in which it is compared
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,9 @@ class Outcome:
     ----------
     answer : Answer
     fate : str
-        Of a mutant "killed", "survived", "equal" (answers as the solution does) or "judged" (passes
-        with other values than the solution's, by a judge); of a rewrite "passed" or "refused".
+        Of a mutant "killed", "survived", "equal" (answers as the solution does), "judged" (passes
+        with other values than the solution's, by a judge) or "listed"; of a rewrite "passed" or
+        "refused".
     verdict : Verdict or None
     said : str
         What tells it from the solution, or how often it was compared.
@@ -67,34 +70,37 @@ class Outcome:
     unhelped: str = ""
 
 
-def made(name: str, operators: dict[str, Operator]) -> list[Answer]:
-    """The answers that operators make of a solution, each text once."""
-    of, found = subject(name), {}
+def made(
+    name: str, operators: dict[str, Operator], most: int | None = None, seed: int = 0
+) -> list[Answer]:
+    """The answers that operators make of a solution, each text once; so many, kinds by turns.
+
+    Parameters
+    ----------
+    name : str
+        Of the exercise.
+    operators : dict
+        By the kind of what they make.
+    most : int, optional
+        All without it.
+    seed : int
+        By which they are drawn.
+    """
+    of, rng, found = subject(name), random.Random(seed), {}
+    turns = []
     for kind, operator in operators.items():
-        if operator in kernels.OPERATORS[:-1] and not of.is_kernel:
-            continue
-        for change in operator(of):
-            answer = of.answer(kind, change)
-            if answer is not None:
-                found.setdefault(answer.text, answer)
+        if of.is_kernel or operator not in kernels.OPERATORS[:-1]:
+            changes = list(operator(of))
+            if most is not None:
+                rng.shuffle(changes)
+            turns.append([(kind, change) for change in changes])
+    for kind, change in filter(None, chain.from_iterable(zip_longest(*turns))):
+        if most is not None and len(found) >= most:
+            break
+        answer = of.answer(kind, change)
+        if answer is not None:
+            found.setdefault(answer.text, answer)
     return [*found.values()]
-
-
-def drawn(answers: list[Answer], most: int | None, seed: int) -> list[Answer]:
-    """So many of them, one kind after the other."""
-    if most is None or len(answers) <= most:
-        return answers
-    rng, by_kind = random.Random(seed), {}
-    for answer in answers:
-        by_kind.setdefault(answer.kind, []).append(answer)
-    for some in by_kind.values():
-        rng.shuffle(some)
-    taken: list[Answer] = []
-    while len(taken) < most:
-        for some in by_kind.values():
-            if some and len(taken) < most:
-                taken.append(some.pop())
-    return taken
 
 
 @contextlib.contextmanager
@@ -139,10 +145,11 @@ def of_mutant(answer: Answer) -> Outcome:
     if verdict.status != "passed":
         found = naming.named(answer, verdict.message, verdict.kind)
         return Outcome(answer, "killed", verdict, "", found, _unhelped(exercise, answer, verdict))
+    for line, reason in ANSWERS.get((answer.exercise, answer.kind), {}).items():
+        if line in map(str.strip, answer.text.split("\n")):
+            return Outcome(answer, "listed", verdict, reason)
     if answer.kind in COSTS:
-        return Outcome(
-            answer, "survived", verdict, "it is refused for what it costs, or not at all"
-        )
+        return Outcome(answer, "survived", verdict, "by what it costs alone it can be refused")
     fate, said = _apart(exercise, answer)
     return Outcome(answer, fate, verdict, said)
 
@@ -193,8 +200,8 @@ def _apart(exercise: Exercise, answer: Answer) -> tuple[str, str]:
 def _drawn_cases(exercise: Exercise) -> Iterator[Exercise]:
     """The exercise with one case each: those drawn by seeds of their own."""
     if exercise.drawer is not None:
-        listed = replace(exercise, cases=[])
-        yield from (listed.seeded(seed, 1) for seed in range(FIRST_SEED, FIRST_SEED + MANY))
+        for seed in range(FIRST_SEED, FIRST_SEED + MANY):
+            yield replace(exercise, cases=[], first_seed=seed, drawn=1)
 
 
 def _wrong(one: Exercise, mutant: Any) -> str:

@@ -7,6 +7,8 @@ import re
 from ast import unparse
 from collections.abc import Iterator
 
+import numpy as np
+
 from tools.mutants.subjects import Change, Subject, indented, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
@@ -109,7 +111,11 @@ FLAT = {
     "+ cuda.blockDim.y * cuda.threadIdx.z))",
     "threads": "cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z",
 }
-_TOGETHER = re.compile(r"sync|shared\.array|warp|mma|fill|row_sum|tiles")
+
+
+def together(of: Subject) -> bool:
+    """Whether threads of a kernel work together, by barriers, shuffles or in functions it calls."""
+    return bool(re.search(r"sync|shared\.array|warp|mma|fill(_tile)?\(|row_sum|tiles", of.text))
 
 
 def who(of: Subject) -> Iterator[Change]:
@@ -120,8 +126,19 @@ def who(of: Subject) -> Iterator[Change]:
     """
     for condition, steps in WHO:
         again = condition == "if True:" and of.exercise.updated
-        if not again and not (steps and _TOGETHER.search(of.text)):
+        if not again and not (steps and together(of)):
             yield _gone_through(of, condition.format(**FLAT), steps.format(**FLAT))
+    inputs = [n for n, v in of.given.items() if np.ndim(v) and n not in _results(of)]
+    if inputs and not together(of):
+        places = ["{thread} % " + inputs[0] + ".shape[0]", *["0"] * (of.given[inputs[0]].ndim - 1)]
+        seen = f"_seen = {inputs[0]}[{', '.join(places)}]\n{WHO[0][0]}"
+        yield _gone_through(of, seen.format(**FLAT), WHO[0][1].format(**FLAT))
+
+
+def _results(of: Subject) -> list[str]:
+    """The solution's names of the arrays that a kernel writes."""
+    own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
+    return [own[name] for name in of.exercise.outputs + of.exercise.updated]
 
 
 def _gone_through(of: Subject, condition: str, steps: str) -> str:

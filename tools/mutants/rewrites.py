@@ -120,7 +120,7 @@ def temporaries(of: Subject) -> Iterator[Change]:
     """What is returned or stored has a name first."""
     edits = []
     for node in of.nodes(ast.Return, ast.Assign):
-        if node.value is None or isinstance(node.value, ast.Tuple | ast.Name | ast.Constant):
+        if node.value is None or isinstance(node.value, ast.Tuple | ast.Constant):
             continue
         if isinstance(node, ast.Return):
             edits.append((node, f"result = {unparse(node.value)}\nreturn result"))

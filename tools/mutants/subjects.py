@@ -9,12 +9,12 @@ import textwrap
 from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from course.checks.exercises import Exercise, KernelExercise
+from course.checks.exercises import Exercise, KernelExercise, find_exercise
 from course.checks.judging import IMPORTS
 from course_lessons.edits import Solution, solution
 
@@ -34,8 +34,6 @@ class Answer:
     Attributes
     ----------
     exercise, kind, text : str
-    lines : frozenset of int
-        The changed lines, counted from `def` = 1; none where the whole answer is another.
     instead : tuple of str
         What stands in the solution where something else stands here.
     """
@@ -43,8 +41,22 @@ class Answer:
     exercise: str
     kind: str
     text: str
-    lines: frozenset[int] = field(default=frozenset(), compare=False)
     instead: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def lines(self) -> set[int]:
+        """The lines of the function that are others than the solution's, from `def` = 1.
+
+        Where a line has gone, its neighbours count.
+        """
+        of, parsed = subject(self.exercise), ast.parse(self.text).body
+        start = next((n.lineno for n in parsed if getattr(n, "name", "") == of.whole.name), 1)
+        matched = difflib.SequenceMatcher(None, of.text.split("\n"), self.text.split("\n"), False)
+        found: set[int] = set()
+        for tag, _, _, first, last in matched.get_opcodes():
+            if tag != "equal":
+                found |= {first, first + 1} if first == last else set(range(first + 1, last + 1))
+        return {line - start + 1 for line in found}
 
     def define(self) -> Any:
         """The function or kernel itself, with the names of its lesson."""
@@ -147,7 +159,7 @@ class Subject:
             elif not isinstance(node, ast.arg):
                 new = f"({new})"
             text = text[:start] + new.encode() + text[end:]
-        return unparse(ast.parse(text)) + "\n"
+        return text.decode()
 
     def with_body(self, body: str, above: str = "") -> str:
         """The text with another body of its function, and something above it."""
@@ -162,39 +174,20 @@ class Subject:
 
     def answer(self, kind: str, change: Change) -> Answer | None:
         """The answer that a change makes; None where it changes nothing or breaks the text."""
-        edits = [] if isinstance(change, str) else [change] if isinstance(change, tuple) else change
+        edits = [change] if isinstance(change, tuple) else [] if isinstance(change, str) else change
         try:
-            tree = ast.parse(change if isinstance(change, str) else self.edited(edits))
+            text = change if isinstance(change, str) else self.edited(edits)
+            text = unparse(ast.parse(text)) + "\n"
         except SyntaxError:
             return None
-        text = unparse(tree) + "\n"
-        if text == self.text:
-            return None
         instead = tuple(unparse(node) for node, _ in edits)
-        return Answer(self.exercise.name, kind, text, self._changed(text), instead)
-
-    def _changed(self, text: str) -> frozenset[int]:
-        """The lines of the checked function that are others, counted from its `def` = 1.
-
-        Where a line has gone, its neighbours count.
-        """
-        parsed = ast.parse(text).body
-        whole = next((n for n in parsed if getattr(n, "name", "") == self.whole.name), None)
-        if not isinstance(whole, ast.FunctionDef):
-            return frozenset()
-        old, new = self.text.splitlines(), text.splitlines()
-        found: set[int] = set()
-        for tag, _, _, first, last in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
-            if tag == "delete":
-                found |= {first, first + 1}
-            elif tag != "equal":
-                found |= set(range(first + 1, last + 1))
-        return frozenset(line - whole.lineno + 1 for line in found)
+        return Answer(self.exercise.name, kind, text, instead) if text != self.text else None
 
     def define(self, text: str, where: str) -> Any:
         """Execute an answer's text with the names of the lesson and return the answer."""
         code = compile(text, "<answer>", "exec")
-        used, known = _names(ast.parse(text)), self.solution.names_in(code)
+        used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        known = self.solution.names_in(code)
         imports = [FURTHER[name] for name in sorted(used & FURTHER.keys() - known.keys())]
         names: dict[str, Any] = {"__name__": __name__, **known}
         exec("\n".join(imports), names)
@@ -204,20 +197,10 @@ class Subject:
         return names[self.solution.function]
 
 
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-_subjects: dict[str, Subject] = {}
-
-
+@cache
 def subject(name: str) -> Subject:
-    """The subject of an exercise, made once."""
-    from course.checks.exercises import find_exercise
-
-    if name not in _subjects:
-        _subjects[name] = Subject(find_exercise(name))
-    return _subjects[name]
+    """The subject of an exercise."""
+    return Subject(find_exercise(name))
 
 
 def suite(nodes: Iterable[ast.AST]) -> str:

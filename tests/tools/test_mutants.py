@@ -1,0 +1,189 @@
+"""The generator of mutants: what its operators make, and what becomes of every exercise's answers.
+
+A few answers of each exercise are judged, all of them with the slow tests.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from course.checks.exercises import exercises, find_exercise
+from course.checks.verdicts import Verdict
+from tools.mutants import __main__ as command
+from tools.mutants import judging, kernels
+from tools.mutants.judging import MUTANTS, REWRITES, made, of_mutant, of_rewrite
+from tools.mutants.listed import ANSWERS, EXERCISES
+from tools.mutants.naming import named
+from tools.mutants.subjects import subject
+
+#: Of each operator an exercise and a text that stands in one of the answers that it makes.
+MAKES = {
+    "frozen-arguments": ("energy-rank", "    share = 0.9\n    energy ="),
+    "frozen-sizes": ("scale-add", "if i < 8:"),
+    "limited-arguments": ("energy-rank", "share = min(share, 1.0)"),
+    "constants": ("fix-the-guard", "x[i] + (1 + 1)"),
+    "words": ("split-records", "('y', 'y', 'z')"),
+    "extremes": ("attend-online", "max(largest, scores.min())"),
+    "running-values": ("attend-online", "sums = factor + weights @ values"),
+    "terms": ("scale-add", "out[i] = a * x[i]\n"),
+    "axes": ("add-images", "row < out.shape[1] and"),
+    "roundings": ("scale-add", "out[i] = float32(float16(a * x[i] + y[i]))"),
+    "types": ("total-by-strides", "mine = float64(0)"),
+    "comparisons": ("scale-add", "if i <= out.size:"),
+    "arithmetic": ("scale-add", "a * x[i] - y[i]"),
+    "calls": ("count-sectors", "len(sectors)"),
+    "ranges": ("strided-scale-add", "range(cuda.grid(1), out.size - 1, cuda.gridsize(1))"),
+    "statements": ("crossing", "        pass\n        operations"),
+    "guards": ("scale-add", "i = cuda.grid(1)\n    out[i] ="),
+    "clamped-indices": ("scale-add", "i = min(i, out.size - 1)\n    out[i]"),
+    "barriers": ("reverse-blocks", "    pass\n    if t < count:\n        x[i]"),
+    "indices": ("add-images", "row, column = cuda.grid(2)"),
+    "strides": ("total-by-strides", "range(0, x.size, cuda.gridsize(1))"),
+    "who": ("scale-add", "out[i] = a * x[i] + y[i]\n"),
+    "libraries": ("clip", "@numba.vectorize(["),
+    "known-cases": ("fill-index", "if out.size == 8:"),
+    "limited-sizes": ("scale-add", "if out.size <= 1024:"),
+    "kept-results": ("psnr", "return _kept.setdefault(1, value)"),
+}
+REWRITTEN = {
+    "renamed": ("psnr", "np.log10(mean_squared_error_1)"),
+    "written-out": ("total-by-strides", "mine = mine + x[i]"),
+    "commuted": ("scale-add", "x[i] * a + y[i]"),
+    "flipped": ("scale-add", "if out.size > i:"),
+    "inverted": ("least-time", "'arithmetic' if not memory > arithmetic else 'memory'"),
+    "while-loops": ("total-by-strides", "while i < x.size:\n        mine += x[i]\n        i +="),
+    "guards": ("add-images", "if row < out.shape[0]:\n        if column <"),
+    "temporaries": ("scale-add", "out[i] = value_here"),
+    "mappings": ("scale-add", "i = cuda.gridsize(1) - 1 - cuda.grid(1)"),
+    "device-functions": ("scale-add", "out[i] = computed(a, i, x, y)"),
+    "conversions": ("count-sectors", "return converted(len(np.unique(sectors)))"),
+    "loops": ("left-to-do", "        if name not in done:\n            made.append(name)"),
+    "copies": ("psnr", "image = image.copy()"),
+    "references": ("energy-rank", "return the_reference(s=s, share=share)"),
+}
+
+
+@pytest.mark.parametrize("kind", MAKES)
+def test_an_operator_makes_mutants(kind):
+    exercise, text = MAKES[kind]
+    texts = [answer.text for answer in made(exercise, {kind: MUTANTS[kind]})]
+    assert any(text in each for each in texts), texts
+
+
+@pytest.mark.parametrize("kind", REWRITTEN)
+def test_an_operator_makes_rewrites(kind):
+    exercise, text = REWRITTEN[kind]
+    texts = [answer.text for answer in made(exercise, {kind: REWRITES[kind]})]
+    assert any(text in each for each in texts), texts
+
+
+def test_every_operator_is_looked_at():
+    assert MAKES.keys() == MUTANTS.keys() and REWRITTEN.keys() == REWRITES.keys()
+
+
+def answer(exercise, kind, old, new):
+    of = subject(exercise)
+    assert old in of.text
+    return of.answer(kind, of.text.replace(old, new))
+
+
+def test_a_mutant_that_fails_is_killed_and_one_that_does_not_end_is_stopped(monkeypatch):
+    outcome = of_mutant(answer("scale-add", "terms", " + y[i]", ""))
+    assert outcome.fate == "killed" and outcome.verdict.kind == "wrong-result"
+    monkeypatch.setattr(judging, "SECONDS", 0.3)
+    endless = answer("enough-streams", "statements", "streams += 1", "pass")
+    assert of_mutant(endless).verdict.kind == "endless-loop"
+
+
+def test_a_mutant_that_passes_is_held_against_the_solution_in_drawn_cases(monkeypatch):
+    monkeypatch.setattr(judging, "MANY", 40)
+    exercise = find_exercise("merge-softmax")
+    same = answer(exercise.name, "arithmetic", "total * factor +", "factor * total +")
+    assert of_mutant(same).fate == "equal"
+    few = replace(exercise, cases=exercise.cases[:1], drawn=0)
+    monkeypatch.setattr(subject(exercise.name), "exercise", few)
+    largest = f"largest = {float(few.arguments(0)['largest'])!r}"
+    frozen = answer(exercise.name, "frozen-arguments", "    both =", f"    {largest}\n    both =")
+    outcome = of_mutant(frozen)
+    assert outcome.fate == "survived" and "drawn by seed 1000" in outcome.said
+
+
+def test_what_only_costs_is_refused_or_survives(monkeypatch):
+    exercise = find_exercise("reverse-blocks")
+    without = answer(exercise.name, "barriers", "cuda.syncthreads()", "pass")
+    assert of_mutant(without).verdict.kind == "race"
+    passed = Verdict(exercise.name, "passed", "passed", "")
+    monkeypatch.setattr(judging, "judge", lambda exercise, answer: passed)
+    assert of_mutant(without).fate == "survived"
+
+
+def test_a_rewrite_passes_or_is_refused():
+    assert of_rewrite(answer("scale-add", "commuted", "a * x[i]", "x[i] * a")).fate == "passed"
+    assert of_rewrite(answer("scale-add", "commuted", "a * x[i]", "a")).fate == "refused"
+
+
+def test_a_few_are_drawn_of_each_kind_by_turns():
+    kinds = {each.kind for each in made("scale-add", MUTANTS)}
+    few = made("scale-add", MUTANTS, len(kinds) + 1, seed=3)
+    assert {each.kind for each in few} == kinds and len(few) == len(kinds) + 1
+    assert few == made("scale-add", MUTANTS, len(kinds) + 1, seed=3)
+    assert few != made("scale-add", MUTANTS, len(kinds) + 1, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "failure", "found"),
+    [
+        ("terms", "out[0] is 1\nLine 4: out[i] = x[i]", "wrong-result", "line"),
+        ("terms", "out[0] is 1\nLine 3: if i < n:", "wrong-result", ""),
+        ("terms", "That is what you get when y is left out.", "wrong-result", "cause"),
+        ("terms", "Hint: The formula is a * x[i] + y[i].", "wrong-result", "cause"),
+        ("barriers", "Thread (1, 0, 0) reads x[3]", "race", "cause"),
+        ("known-cases", "It is wrong.\nCase: of another size.", "wrong-result", "cause"),
+        ("statements", "`grid` is not defined", "typing", "cause"),
+        ("statements", "name 'x' is not defined", "typing", ""),
+    ],
+)
+def test_a_verdict_names_the_line_or_the_cause(kind, message, failure, found):
+    old = "i = cuda.grid(1)" if kind == "statements" else "a * x[i] + y[i]"
+    mutant = replace(answer("scale-add", kind, old, "0"), instead=(old,))
+    assert named(mutant, message, failure) == found
+
+
+@pytest.mark.parametrize("name", exercises(), ids="{}/".format)
+def test_every_exercise_has_mutants_of_several_kinds_and_rewrites(name):
+    mutants, rewrites = made(name, MUTANTS, 20), made(name, REWRITES, 5)
+    assert len(mutants) >= 10 and (len({each.kind for each in mutants}) >= 4 or name in EXERCISES)
+    assert len(rewrites) >= 3
+
+
+def test_few_are_listed_as_not_to_be_judged_and_what_is_listed_is_there():
+    assert len(EXERCISES.keys() | {name for name, _ in ANSWERS}) <= len(exercises()) / 20
+    for (name, kind), lines in ANSWERS.items():
+        texts = "".join(each.text for each in made(name, {kind: MUTANTS[kind]}))
+        assert all(line in texts and reason.strip() for line, reason in lines.items())
+
+
+GONE_THROUGH = [
+    name
+    for name in exercises()
+    if subject(name).is_kernel and not kernels.together(subject(name))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GONE_THROUGH, ids="{}/".format)
+def test_who_does_the_work_of_others_is_told_so(name):
+    """Of kernels whose threads work together that is asked by serial twins."""
+    for each in made(name, {"who": MUTANTS["who"]}):
+        assert of_mutant(each).verdict.kind == "not-parallel", each.difference()
+
+
+def test_the_command_prints_a_row_and_what_survived(capsys, monkeypatch):
+    chosen = ["scale-add", "--most", "3", "--processes", "1", "--kinds", "terms", "commuted"]
+    assert command.main(chosen) == 0
+    head, row, last = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["exercise", "made"]
+    assert row.split()[:4] == ["scale-add", "3", "1", "3"] and last.startswith("1 exercises")
+    passed = Verdict("scale-add", "passed", "passed", "")
+    monkeypatch.setattr(judging, "judge", lambda exercise, answer: passed)
+    assert command.main([*chosen, "--show"]) == 1
+    assert "survived" in capsys.readouterr().out
