@@ -29,9 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--most", type=int, help="mutants of an exercise")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", choices=[*MUTANTS, *REWRITES], metavar="KIND")
-    parser.add_argument("--show", action="store_true", help="what survived or was refused")
-    parser.add_argument("--all", action="store_true", help="with --show: what is equal, too")
-    parser.add_argument("--unnamed", action="store_true", help="verdicts that name no cause")
+    parser.add_argument("--show", nargs="*", metavar="FATE", help="what survived, was refused or "
+                        "is unhelped; else of these fates, or unnamed")  # fmt: skip
     chosen = parser.parse_args(arguments)
     tasks = [(name, chosen.kinds, chosen.most, chosen.seed) for name in _named(chosen.names)]
     print(HEAD, flush=True)
@@ -39,13 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, outcomes, seconds in _in_processes(tasks, chosen.processes):
         found += outcomes
         print(_row(name, outcomes, seconds), flush=True)
-        if chosen.show:
-            _show(outcomes, chosen.all)
-        if chosen.unnamed:
-            for each in outcomes:
-                if each.fate == "killed" and not each.named:
-                    print(f"\n--- {name}, {each.answer.kind}: no cause\n{each.answer.difference()}")
-                    print(each.verdict, flush=True)
+        if chosen.show is not None:
+            _show(outcomes, chosen.show or ["survived", "refused", "unhelped"])
     print(_row(f"{len(tasks)} exercises", found, time.monotonic() - start))
     return int(any(each.fate in ("survived", "refused") for each in found))
 
@@ -98,17 +92,17 @@ def _row(name: str, outcomes: list[Outcome], seconds: float) -> str:
     )
 
 
-def _show(outcomes: list[Outcome], all_of_them: bool) -> None:
-    shown = {"survived", "refused"} | ({"equal", "judged"} if all_of_them else set())
+def _show(outcomes: Iterable[Outcome], fates: list[str]) -> None:
     for each in outcomes:
-        if each.fate in shown:
-            print(f"\n--- {each.answer.exercise}, {each.answer.kind}: {each.fate}; {each.said}")
+        more = [each.fate]
+        if each.fate == "killed":
+            more += ["unnamed"] * (not each.named) + ["unhelped"] * bool(each.unhelped)
+        for fate in set(more).intersection(fates):
+            said = each.unhelped if fate == "unhelped" else each.said
+            print(f"\n--- {each.answer.exercise}, {each.answer.kind}: {fate}; {said}")
             print(each.answer.difference())
-            if each.fate == "refused":
+            if fate in ("refused", "unnamed", "killed"):
                 print(each.verdict)
-        if each.unhelped:
-            print(f"\n--- {each.answer.exercise}, {each.answer.kind}: the advice does not help")
-            print(f"{each.answer.difference()}\n{each.unhelped}")
     print(flush=True)
 
 

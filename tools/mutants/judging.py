@@ -37,7 +37,8 @@ REWRITES = _by_kind(*rewrites.OPERATORS)
 COSTS = {"who", "barriers", "libraries", "clamped-indices"}
 #: Kinds whose values are near the solution's: they are other values if they have other bits.
 DIGITS = {"roundings", "types"}
-SECONDS = 10.0  # of a verdict; the slowest of a solution takes less than one
+SECONDS = 6.0  # of a verdict on a mutant; the slowest on a solution takes less than one
+SECONDS_RIGHT = 60.0  # of one on a rewrite, that a busy machine does not refuse it
 SECONDS_APART = 10.0  # in which a survivor is compared with the solution
 FIRST_SEED, MANY = 1000, 1000  # drawn cases in which it is compared
 
@@ -119,10 +120,10 @@ def stopped_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def verdict_of(exercise: Exercise, answer: Answer) -> Verdict:
+def verdict_of(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
     """The verdict on an answer; one that does not end, or cannot be defined, fails by that."""
     try:
-        with _quiet(), stopped_after(SECONDS):
+        with _quiet(), stopped_after(seconds):
             return judge(exercise, answer.define())
     except OutOfTime:
         return Verdict(exercise.name, "failed", "endless-loop", "It had not ended.")
@@ -141,7 +142,7 @@ def _quiet() -> Iterator[None]:
 def of_mutant(answer: Answer) -> Outcome:
     """Whether a mutant is killed, or is none, or survives."""
     exercise = subject(answer.exercise).exercise
-    verdict = verdict_of(exercise, answer)
+    verdict = verdict_of(exercise, answer, SECONDS)
     if verdict.status != "passed":
         found = naming.named(answer, verdict.message, verdict.kind)
         return Outcome(answer, "killed", verdict, "", found, _unhelped(exercise, answer, verdict))
@@ -162,13 +163,13 @@ def _unhelped(exercise: Exercise, answer: Answer, verdict: Verdict) -> str:
     except LookupError as error:
         return f"it cannot be done: {error}"
     if text is not None:
-        verdicts.append(verdict_of(exercise, replace(answer, text=text)))
+        verdicts.append(verdict_of(exercise, replace(answer, text=text), SECONDS))
     return advice.without_help(exercise, verdicts)
 
 
 def of_rewrite(answer: Answer) -> Outcome:
     """Whether a rewrite passes."""
-    verdict = verdict_of(subject(answer.exercise).exercise, answer)
+    verdict = verdict_of(subject(answer.exercise).exercise, answer, SECONDS_RIGHT)
     return Outcome(answer, "passed" if verdict.status == "passed" else "refused", verdict)
 
 

@@ -12,29 +12,31 @@ import numpy as np
 from tools.mutants.subjects import Change, Subject, indented, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
+OTHER_INDICES = (
+    "cuda.threadIdx.x", "cuda.blockIdx.x", "cuda.blockIdx.x + cuda.threadIdx.x",
+    "cuda.blockIdx.x * cuda.blockDim.x", "cuda.grid(1) + 1",
+)  # fmt: skip
 _BARRIER = re.compile(r"cuda\.sync(threads|warp)\(\)")
 
 
 def guards(of: Subject) -> Iterator[Change]:
-    """A guard that is left out."""
+    """A guard that is left out, or what one thread does is done by all."""
     for node in of.nodes(ast.If):
         if _limits(node.test) and not node.orelse:
             yield node, suite(node.body)
+        elif node.orelse:
+            other = indented(suite(node.orelse))
+            yield node, f"{suite(node.body)}\nif not ({unparse(node.test)}):\n{other}"
 
 
 def clamped_indices(of: Subject) -> Iterator[Change]:
     """An index that is clamped, or wrapped round, in place of a guard."""
     for node in of.nodes(ast.If):
         limits = _limits(node.test)
-        if not limits or node.orelse:
-            continue
-        body = suite(node.body)
-        names = [(name, limit) for name, limit in limits if name.isidentifier()]
-        if len(names) == len(limits):
-            clamped = "\n".join(f"{name} = min({name}, {limit} - 1)" for name, limit in names)
-            wrapped = "\n".join(f"{name} = {name} % {limit}" for name, limit in names)
-            yield node, f"{clamped}\n{body}"
-            yield node, f"{wrapped}\n{body}"
+        if limits and not node.orelse and all(name.isidentifier() for name, _ in limits):
+            for new in ("{0} = min({0}, {1} - 1)", "{0} = {0} % {1}"):
+                lines = [new.format(*limit) for limit in limits]
+                yield node, "\n".join([*lines, suite(node.body)])
 
 
 def _limits(test: ast.expr) -> list[tuple[str, str]]:
@@ -61,19 +63,15 @@ def barriers(of: Subject) -> Iterator[Change]:
 def indices(of: Subject) -> Iterator[Change]:
     """x for y, `threadIdx` without `blockIdx`, `blockIdx` without `threadIdx`."""
     for node in of.nodes(ast.Attribute):
-        found = _INDEX.fullmatch(unparse(node))
-        if found:
+        if found := _INDEX.fullmatch(unparse(node)):
             kind, axis = found.groups()
             yield node, f"cuda.{kind}.{'y' if axis == 'x' else 'x'}"
             other = "blockIdx" if kind == "threadIdx" else "threadIdx"
             yield node, f"cuda.{other}.{axis}"
     for node in of.nodes(ast.Call):
         if unparse(node) == "cuda.grid(1)":
-            yield node, "cuda.threadIdx.x"
-            yield node, "cuda.blockIdx.x"
-            yield node, "cuda.blockIdx.x + cuda.threadIdx.x"
-            yield node, "cuda.blockIdx.x * cuda.blockDim.x"
-            yield node, "cuda.grid(1) + 1"
+            for index in OTHER_INDICES:
+                yield node, index
         elif unparse(node) in ("cuda.grid(2)", "cuda.grid(3)"):
             axes = "xyz"[: int(unparse(node)[-2])]
             for source in ("threadIdx", "blockIdx"):

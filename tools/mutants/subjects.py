@@ -213,6 +213,11 @@ def indented(text: str) -> str:
     return textwrap.indent(text, "    ")
 
 
+def is_sized(value: Any) -> bool:
+    """Whether it is a list, a dict, or an array with axes."""
+    return isinstance(value, list | dict) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 def literal(value: Any, in_kernel: bool) -> str | None:
     """The text of a value in an answer; None where it has none that is short."""
     if isinstance(value, np.floating):

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tools.mutants.subjects import Change, Subject, literal, suite
+from tools.mutants.subjects import Change, Subject, is_sized, literal, suite
 
 COMPARED = {
     "<": ("<=", ">"), "<=": ("<", ">="), ">": (">=", "<"), ">=": (">", "<="), "==": ("!=",),
     "!=": ("==",), "in": ("not in",), "not in": ("in",), "is": ("is not",), "is not": ("is",),
 }  # fmt: skip
 COMPUTED = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "+/", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "*",
-    ast.RShift: "*", ast.LShift: "/", ast.BitAnd: "|", ast.BitOr: "&", ast.BitXor: "|",
-    ast.Pow: "*", ast.MatMult: "*",
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "+ /", ast.Div: "* //", ast.FloorDiv: "% /",
+    ast.Mod: "*", ast.RShift: "*", ast.LShift: "/", ast.BitAnd: "|", ast.BitOr: "&",
+    ast.BitXor: "|", ast.Pow: "*", ast.MatMult: "*",
 }  # fmt: skip
 #: Calls that leave a number much as it is: one is easily forgotten.
 PLAIN = {
@@ -50,16 +50,11 @@ def before_all(of: Subject, text: str) -> Change:
     return first, f"{text}\n{unparse(first)}"
 
 
-def _is_sized(value: object) -> bool:
-    """Whether it is a list, or an array with axes."""
-    return isinstance(value, list | dict) or isinstance(value, np.ndarray) and value.ndim > 0
-
-
 def frozen_sizes(of: Subject) -> Iterator[Change]:
     """The first case's size of an array, whatever is given."""
     sizes: dict[str, int] = {}
     for name, value in of.given.items():
-        if _is_sized(value) and name not in of.stored:
+        if is_sized(value) and name not in of.stored:
             sizes[f"len({name})"] = len(value)
         if isinstance(value, np.ndarray) and name not in of.stored:
             sizes[f"{name}.size"] = value.size
@@ -78,7 +73,7 @@ def limited_arguments(of: Subject) -> Iterator[Change]:
         if all(type(value) in (int, float) for value in given) and len(set(given)) > 1:
             yield before_all(of, f"{name} = min({name}, {max(given)!r})")
             yield before_all(of, f"{name} = max({name}, {min(given)!r})")
-        elif not of.is_kernel and all(map(_is_sized, given)) and not isinstance(given[0], dict):
+        elif not of.is_kernel and all(map(is_sized, given)) and not isinstance(given[0], dict):
             yield before_all(of, f"{name} = {name}[:{max(map(len, given))}]")
 
 
@@ -88,14 +83,15 @@ def constants(of: Subject) -> Iterator[Change]:
         value, text = getattr(node, "value", None), unparse(node)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and text not in of.stored:
             value = of.numbers.get(text)
-        if _must_be_constant(of, node) or type(value) not in (int, float):
+        if _must_be_constant(of, node) or type(value) not in (int, float, np.float32):
             continue
-        if isinstance(value, int):
-            yield node, f"{text} + 1"
-            yield node, f"{text} - 1"
-        else:
-            yield node, f"{text} * 1.1"
-            yield node, f"{text} * 0.9" if value else "1.0"
+        others = ("{} + 1", "{} - 1") if isinstance(value, int) else ("{} * 1.1", "{} * 0.9")
+        if type(value) is int and value > 8 and not of.is_kernel:
+            others = (*others, "{} + 2")
+        elif not isinstance(value, int) and (value == 0 or abs(value) > 1e30):
+            others = ("float32(-1000)", "float32(1)") if of.is_kernel else ("-1000.0", "1.0")
+        for other in others:
+            yield node, other.format(text)
 
 
 def _must_be_constant(of: Subject, node: ast.AST) -> bool:
@@ -167,6 +163,9 @@ def axes(of: Subject) -> Iterator[Change]:
     for node in of.nodes(ast.keyword):
         if node.arg == "axis" and isinstance(node.value, ast.Constant):
             yield node.value, str(1 - abs(node.value.value))
+    for node in of.nodes(ast.Call):
+        if getattr(node.func, "attr", "") in OTHER_END and not node.keywords and not of.is_kernel:
+            yield node, f"{unparse(node)[:-1]}{', ' if node.args else ''}axis=0)"
     for node in of.nodes(ast.Subscript):
         if unparse(node.value).endswith(".shape") and isinstance(node.slice, ast.Constant):
             array = of.given.get(unparse(node.value).partition(".")[0])
@@ -190,10 +189,13 @@ def roundings(of: Subject) -> Iterator[Change]:
     """One rounding more: to float16, or to a whole number."""
     half = "float32(float16({}))" if of.is_kernel else "np.float64(np.float16({}))"
     whole = "float32(int({}))" if of.is_kernel else "np.trunc({})"
+    places = [node.slice for node in of.nodes(ast.Subscript)]
+    places += [node.iter for node in of.nodes(ast.For)] + of.nodes(ast.Compare)
+    indices = {unparse(part) for place in places for part in ast.walk(place)}
     for node in of.nodes(ast.Return, ast.Assign, ast.AugAssign):
-        target = getattr(node, "target", None) or (getattr(node, "targets", None) or [None])[0]
-        if of.is_kernel and isinstance(node, ast.Assign) and not isinstance(target, ast.Subscript):
-            continue  # mostly an index
+        targets = [getattr(node, "target", None), *getattr(node, "targets", [None])]
+        if of.is_kernel and any(unparse(each) in indices for each in filter(None, targets)):
+            continue
         for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
             if isinstance(part, ast.BinOp | ast.Call | ast.Name | ast.Subscript | ast.Attribute):
                 yield part, half.format(unparse(part))
@@ -208,7 +210,11 @@ def types(of: Subject) -> Iterator[Change]:
             yield node, unparse(node).replace(name, OTHER_TYPE[name])
     for name, value in of.given.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not of.is_kernel:
-            yield before_all(of, f"{name} = {name}.astype(np.float16).astype({name}.dtype)")
+            narrow = "float32" if value.dtype == np.float64 else "float16"
+            yield before_all(of, f"{name} = {name}.astype(np.{narrow}).astype({name}.dtype)")
+            for node in of.nodes(ast.Return):
+                if isinstance(node.value, ast.BinOp | ast.Call | ast.Name):
+                    yield node.value, f"np.{narrow}({unparse(node.value)})"
 
 
 def comparisons(of: Subject) -> Iterator[Change]:
@@ -235,13 +241,13 @@ def comparisons(of: Subject) -> Iterator[Change]:
 def arithmetic(of: Subject) -> Iterator[Change]:
     """Another operation, or a sign lost."""
     for node in of.nodes(ast.BinOp):
-        for sign in COMPUTED[type(node.op)]:
+        for sign in COMPUTED[type(node.op)].split():
             yield node, f"({unparse(node.left)}) {sign} ({unparse(node.right)})"
     for node in of.nodes(ast.UnaryOp):
         if not isinstance(node.operand, ast.Constant):
             yield node, unparse(node.operand)
     for node in of.nodes(ast.AugAssign):
-        for sign in COMPUTED[type(node.op)]:
+        for sign in COMPUTED[type(node.op)].split():
             yield node, f"{unparse(node.target)} {sign}= {unparse(node.value)}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ast import unparse
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
-from tools.mutants.subjects import Change, Subject, indented, literal, suite
+from tools.mutants.subjects import Change, Subject, indented, is_sized, literal, suite
 
 
 def known_cases(of: Subject) -> Iterator[Change]:
@@ -25,7 +26,7 @@ def known_cases(of: Subject) -> Iterator[Change]:
             sizes = sorted({each[array].size for each in given[: len(some)]})
             yield _guarded(of, " or ".join(f"{array}.size == {size}" for size in sizes))
         elif terms and len(given) > 1 and len(test) < 3000:
-            yield _wrapped(of, f"value if {test} else _other(value)", OTHER)
+            yield _wrapped(of, f"value if {test} else _other(value)", OTHER.format("+ 1"))
 
 
 def _term(name: str, values: list[Any]) -> str:
@@ -56,7 +57,7 @@ OTHER = """
 def _other(value):
     if isinstance(value, (tuple, list)):
         return type(value)(map(_other, value))
-    return value + 1 if isinstance(value, (int, float, np.number, np.ndarray)) else value
+    return value {} if isinstance(value, (int, float, np.number, np.ndarray)) else value
 """
 
 
@@ -87,7 +88,26 @@ def kept_results(of: Subject) -> Iterator[Change]:
         yield _wrapped(of, f"_kept.setdefault({key}, value)", "_kept = {}")
 
 
+def frozen_results(of: Subject) -> Iterator[Change]:
+    """Nothing is computed: 0, or what is right in the first case."""
+    if not of.is_kernel and of.parameters and of.exercise.caller is None:
+        yield _wrapped(of, "_other(value)", OTHER.format("* 0"))
+        value = of.define(of.text, "the solution")(*deepcopy(list(of.given.values())))
+        if literal(value, False):
+            yield of.with_body(f"return {literal(value, False)}")
+
+
+def orders(of: Subject) -> Iterator[Change]:
+    """What is given is taken in rising order, or from the end."""
+    for name, value in of.given.items():
+        if not of.is_kernel and is_sized(value) and not isinstance(value, dict):
+            rising = "sorted({0})" if isinstance(value, list) else "np.sort({0}, axis=0)"
+            for new in (rising, "{0}[::-1]"):
+                first = of.whole.body[0]
+                yield first, f"{name} = {new.format(name)}\n{unparse(first)}"
+
+
 #: The kind of an answer is the name of what makes it.
 OPERATORS = (
-    known_cases, limited_sizes, kept_results,
+    known_cases, limited_sizes, kept_results, frozen_results, orders,
 )  # fmt: skip
