@@ -1,7 +1,10 @@
 """What a verdict tells a student to do is done to the letter: the answer must get further.
 
-How instructions are followed stands in tools/mutants/advice.py, which follows them on mutants, too.
+How they are followed stands in tools/mutants/advice.py, which follows them on mutants, too; here
+are those to slips of learners.
 """
+
+import re
 
 import pytest
 
@@ -9,7 +12,7 @@ from course.checks import check
 from course.checks.exercises import exercises
 from course_lessons.edits import edited, solution
 from tests.course_lessons.wrong_answers.solutions import define
-from tools.mutants.advice import followed, without_help
+from tools.mutants.advice import INSTRUCTIONS, following, on_the_line, without_help
 
 HERE = {"__name__": __name__}
 
@@ -62,6 +65,35 @@ FAULTY = [
 ]  # fmt: skip
 
 
+def _taken_by_index(text, number, found):
+    for name in re.findall(r"`(\w+)`", found[1]):
+        text = on_the_line(text, number, f" {name} ", f" {name}[i] ")
+    return text
+
+
+SLIPS = (
+    (r"write `and` instead of &", " & ", " and "),
+    (r"Compare each number by itself: (.*?\.shape\[1\])\..* Line \d+: .*?(\(.*?\) < \w+\.shape)",
+     "{1}", "{0}"),
+    (r"(\w+\.shape) is a tuple of sizes.* compare with (\w+\.shape\[0\])", "{0}", "{1}"),
+    (r"goes through cuda.shared.array", lambda text, *_: text.replace("cuda.local", "cuda.shared")),
+    (r"Store the value where", "return ", "out[i] = "),
+    (r"Hint: (.*) stands? for a whole array here", _taken_by_index),
+    (r"It has no `return`", lambda text, *_: re.sub(r"(?m)^( *)(.+)\s*\Z", r"\1return \2\n", text)),
+)  # fmt: skip
+
+
+def followed(text, judged, times=4):
+    """The verdicts on a text and on what their instructions make of it, until there is none."""
+    verdicts = [judged(text)]
+    while verdicts[-1].status != "passed" and len(verdicts) <= times:
+        text = following(text, verdicts[-1], (*INSTRUCTIONS, *SLIPS))
+        if text is None:
+            break
+        verdicts.append(judged(text))
+    return verdicts
+
+
 def judged(exercise):
     """What judges a text that stands in the place of an exercise's solution."""
     return lambda text: check(exercise, define(text, exercise, f"{exercise} as told", HERE))
@@ -72,7 +104,7 @@ def judged(exercise):
 )
 def test_an_instruction_that_is_followed_leads_further(exercise, edit):
     text = edited(solution(exercise).source, edit.items(), exercise)
-    verdicts = followed(text, judged(exercise), times=4)
+    verdicts = followed(text, judged(exercise))
     assert verdicts[0].status == "failed" and len(verdicts) > 1, verdicts[0]
     assert without_help(exercises()[exercise], verdicts) == ""
     assert verdicts[-1].status == "passed" or len(verdicts) < 5, verdicts[-1]

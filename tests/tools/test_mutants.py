@@ -43,6 +43,8 @@ MAKES = {
     "libraries": ("clip", "@numba.vectorize(["),
     "known-cases": ("fill-index", "if out.size == 8:"),
     "limited-sizes": ("scale-add", "if out.size <= 1024:"),
+    "frozen-results": ("psnr", "_other(value)\n"),
+    "orders": ("fair-ratio", "old = sorted(old)"),
     "kept-results": ("psnr", "return _kept.setdefault(1, value)"),
 }
 REWRITTEN = {

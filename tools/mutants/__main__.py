@@ -15,10 +15,8 @@ from course.checks.exercises import exercises, find_exercise
 from tools.mutants.judging import MUTANTS, REWRITES, Outcome, made, of_mutant, of_rewrite
 
 MOST_BYTES = 8 << 30  # of a process's addresses: an answer that grows without end fails by that
-HEAD = f"{'exercise':28} {'made':>5} {'kinds':>5} {'killed':>6} {'equal':>6} {'judged':>6} "
-HEAD += (
-    f"{'SURVIVED':>8} {'rewrites':>8} {'REFUSED':>7} {'named':>6} {'UNHELPED':>8} {'seconds':>7}"
-)
+FATES = ("killed", "equal", "judged", "listed", "survived", "passed", "refused")
+HEAD = ("exercise", "made", "kinds", *FATES, "named", "unhelped", "seconds")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,15 +24,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="exercises or numbers of lessons; all by itself")
     parser.add_argument("--seed", type=int, default=0, help="by which --most are drawn")
-    parser.add_argument("--most", type=int, help="mutants of an exercise")
+    parser.add_argument("--most", type=int, help="mutants, and rewrites, of an exercise")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", choices=[*MUTANTS, *REWRITES], metavar="KIND")
-    parser.add_argument("--show", nargs="*", metavar="FATE", help="what survived, was refused or "
-                        "is unhelped; else of these fates, or unnamed")  # fmt: skip
+    words = "survived, refused, unhelped by itself; others are unnamed and the table's"
+    parser.add_argument("--show", nargs="*", metavar="FATE", help=f"answers as text: {words}")
     chosen = parser.parse_args(arguments)
-    tasks = [(name, chosen.kinds, chosen.most, chosen.seed) for name in _named(chosen.names)]
-    print(HEAD, flush=True)
+    meant = {find_exercise(name).name for name in chosen.names if not name.isdigit()}
+    lessons = {int(name) for name in chosen.names if name.isdigit()}
+    names = [
+        n for n, e in exercises().items() if not chosen.names or n in meant or e.lesson in lessons
+    ]
+    print(_line(*HEAD), flush=True)
     found, start = [], time.monotonic()
+    tasks = [(name, chosen.kinds, chosen.most, chosen.seed) for name in names]
     for name, outcomes, seconds in _in_processes(tasks, chosen.processes):
         found += outcomes
         print(_row(name, outcomes, seconds), flush=True)
@@ -44,18 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(each.fate in ("survived", "refused") for each in found))
 
 
-def _named(names: Iterable[str]) -> list[str]:
-    """The exercises that are meant, in the order of the lessons."""
-    meant = set()
-    for name in names:
-        if name.isdigit():
-            meant |= {each.name for each in exercises().values() if each.lesson == int(name)}
-        else:
-            meant.add(find_exercise(name).name)
-    return [name for name in exercises() if name in meant or not meant]
-
-
-def _in_processes(tasks: list, processes: int) -> Iterable[tuple[str, list[Outcome], float]]:
+def _in_processes(tasks: list[tuple], processes: int) -> Iterable[tuple[str, list[Outcome], float]]:
     if processes < 2 or len(tasks) < 2:
         yield from map(_of_exercise, tasks)
         return
@@ -81,23 +73,24 @@ def _of_exercise(task: tuple) -> tuple[str, list[Outcome], float]:
 
 def _row(name: str, outcomes: list[Outcome], seconds: float) -> str:
     fates = Counter(each.fate for each in outcomes)
-    mutants = [each.answer for each in outcomes if each.answer.kind in MUTANTS]
-    kinds = len({answer.kind for answer in mutants})
+    kinds = Counter(each.answer.kind for each in outcomes if each.fate not in ("passed", "refused"))
     named = sum(bool(each.named) for each in outcomes) / max(fates["killed"], 1)
     unhelped = sum(bool(each.unhelped) for each in outcomes)
-    return (
-        f"{name:28} {len(mutants):5} {kinds:5} {fates['killed']:6} {fates['equal']:6} "
-        f"{fates['judged']:6} {fates['survived']:8} {fates['passed']:8} {fates['refused']:7} "
-        f"{named:6.0%} {unhelped:8} {seconds:7.1f}"
+    counts = [fates[fate] for fate in FATES]
+    return _line(
+        name, kinds.total(), len(kinds), *counts, f"{named:.0%}", unhelped, f"{seconds:.1f}"
     )
+
+
+def _line(name: str, *cells: object) -> str:
+    return f"{name:28}" + "".join(f"{cell!s:>9}" for cell in cells)
 
 
 def _show(outcomes: Iterable[Outcome], fates: list[str]) -> None:
     for each in outcomes:
-        more = [each.fate]
-        if each.fate == "killed":
-            more += ["unnamed"] * (not each.named) + ["unhelped"] * bool(each.unhelped)
-        for fate in set(more).intersection(fates):
+        more = {each.fate, "unhelped" * bool(each.unhelped)}
+        more |= {"unnamed" * (each.fate == "killed" and not each.named)}
+        for fate in more.intersection(fates):
             said = each.unhelped if fate == "unhelped" else each.said
             print(f"\n--- {each.answer.exercise}, {each.answer.kind}: {fate}; {said}")
             print(each.answer.difference())

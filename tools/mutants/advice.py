@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from ast import unparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from course.checks.exercises import Exercise
@@ -36,110 +36,80 @@ def _line(text: str, verdict: Verdict) -> int:
     return number if number in quoted or not quoted else quoted[0]
 
 
-def _on_the_line(text: str, number: int, old: str, new: str) -> str:
-    """The text with one line changed.
-
-    Raises
-    ------
-    LookupError
-        When the line has not what is replaced.
-    """
+def on_the_line(text: str, number: int, old: str, new: str) -> str:
+    """The text with a line changed; raises LookupError where the line has not what is replaced."""
     lines = text.split("\n")
     if old not in lines[number]:
         raise LookupError(f"no {old!r} on {lines[number]!r}")
-    lines[number] = lines[number].replace(old, new)
+    whole = r"(?<!\w)" * old[0].isalnum() + re.escape(old) + r"(?!\w)" * old[-1].isalnum()
+    lines[number] = re.sub(whole, lambda found: new, lines[number])
     return "\n".join(lines)
 
 
-def _found(pattern: str, text: str) -> re.Match:
-    """Where a pattern is in a text; raises LookupError where it is not."""
-    found = re.search(pattern, text)
-    if found is None:
-        raise LookupError(f"nothing like {pattern!r} in {text!r}")
-    return found
-
-
-def _guarded(text: str, number: int, said: str) -> str:
+def _guarded(text: str, number: int, found: re.Match) -> str:
     """An `if` around the statement and those that follow it, as far as the next barrier."""
     suite, place = _statement_at(text, number)
-    condition = _found(r"`(?:if )?([^`]* < [^`:]*):?`", said)[1]
     last = place
     while last + 1 < len(suite) and "syncthreads" not in unparse(suite[last + 1]):
         last += 1
-    lines = text.split("\n")
-    first, end, margin = suite[place].lineno - 1, suite[last].end_lineno, suite[place].col_offset
+    lines, margin = text.split("\n"), " " * suite[place].col_offset
+    first, end = suite[place].lineno - 1, suite[last].end_lineno
     inner = indented("\n".join(lines[first:end]))
-    return "\n".join([*lines[:first], f"{' ' * margin}if {condition}:", inner, *lines[end:]])
+    return "\n".join([*lines[:first], f"{margin}if {found[1]}:", inner, *lines[end:]])
 
 
-def _padded(text: str, number: int, said: str) -> str:
-    name, more = _found(r"banks of (\w+) \(pad its rows by (\w+) elements?\)", said).groups()
-    pattern = rf"({name} = cuda\.shared\.array\(\([^()]*, )(\w+)\)"
-    longer = f"{_found(pattern, text)[2]} + {1 if more == 'one' else more}"
-    return f"PADDED_ROW = {longer}\n" + re.sub(pattern, r"\g<1>PADDED_ROW)", text)
+def _padded(text: str, number: int, found: re.Match) -> str:
+    shape = rf"({found[1]} = cuda\.shared\.array\(\([^()]*, )(\w+)\)"
+    if (row := re.search(shape, text)) is None:
+        raise LookupError(f"no rows of {found[1]} in\n{text}")
+    more = 1 if found[2] == "one" else found[2]
+    return f"PADDED_ROW = {row[2]} + {more}\n" + re.sub(shape, r"\g<1>PADDED_ROW)", text)
 
 
-def _with_a_barrier(text: str, number: int, said: str) -> str:
+def _with_a_barrier(text: str, number: int, found: re.Match) -> str:
     """The barrier that the verdict names, in front of the line; outside of an `if`."""
-    barrier = _found(r"put (cuda\.sync\w+\(\)) between", said)[1]
     suite, place = _statement_at(text, number)
     lines, number = text.split("\n"), suite[place].lineno - 1
     while lines[number - 1].lstrip().startswith("if "):
         number -= 1
-    margin = re.match(" *", lines[number])[0]
-    return "\n".join([*lines[:number], f"{margin}{barrier}", *lines[number:]])
+    margin = " " * (len(lines[number]) - len(lines[number].lstrip()))
+    return "\n".join([*lines[:number], margin + found[1], *lines[number:]])
 
 
-def _in_float32(text: str, number: int, said: str) -> str:
-    if wide := re.search(r"(float64\(.*?\)) is float64 in Numba", said):
-        return text.replace(wide[1], wide[1].replace("64", "32"))
+def _in_float32(text: str, number: int, found: re.Match) -> str:
     old = text.split("\n")[number]
-    bare = r"(?<![\w.\[(])(\d+\.\d+(?:e-?\d+)?|\d+)(?![\w.\]])"
+    bare = r"(?<![\w.\[(])(?<!e-)(\d+\.?\d*e-?\d+|\d+\.\d+|\d+)(?![\w.\]])"
     new = re.sub(bare, r"float32(\1)", old.replace("float64(", "float32("))
-    if new != old:
-        return text.replace(old, new, 1)
-    name = _found(r"(\w+) \+=", old)[1]  # what is added to came in where it was set
-    return re.sub(rf"(?m)^(\s*{name} = )([\d.]+)$", r"\1float32(\2)", text)
+    name = re.search(r"(\w+) \+=", old)
+    if new == old and name:  # what is added to came in where it was set
+        return re.sub(rf"(?m)^(\s*{name[1]} = )([\d.]+)$", r"\1float32(\2)", text)
+    return text.replace(old, new, 1)
 
 
-def _returned(text: str, number: int, said: str) -> str:
-    return re.sub(r"(?m)^( *)(.+)\s*\Z", r"\1return \2\n", text)
+def _of_float32(text: str, number: int, found: re.Match) -> str:
+    return re.sub(rf"(\b{found[1]} = .*)float64", r"\1float32", text)
 
 
-def _taken_by_index(text: str, number: int, said: str) -> str:
-    hint = said.partition("Hint: ")[2].partition(" stand")[0]
-    for name in re.findall(r"`(\w+)`", hint):
-        text = _on_the_line(text, number, f" {name} ", f" {name}[i] ")
-    return text
-
-
-#: What an instruction looks like, what is replaced on the line it names and by what: {0} is what
-#: the first group of it has.
-REPLACED = (
+#: An instruction; and what follows it, or what is replaced on the line that it names and by what:
+#: {0} is what the first group has.
+Instruction = tuple[str, Callable[[str, int, re.Match], str]] | tuple[str, str, str]
+INSTRUCTIONS: tuple[Instruction, ...] = (
+    (r"(?:guard it with|let only) `(?:if )?([^`]* < [^`:]*):?`", _guarded),
     (r"`([^`]+)` is one too large: the last index", "{0}", "{0} - 1"),
     (r"`(\w+)` counts .* index it with (cuda\.threadIdx\.\w)", "[{0}", "[{1}"),
-    (r"write `and` instead of &", " & ", " and "),
-    (r"Compare each number by itself: (.*?\.shape\[1\])\..* Line \d+: .*?(\(.*?\) < \w+\.shape)",
-     "{1}", "{0}"),
-    (r"(\w+\.shape) is a tuple of sizes.* compare with (\w+\.shape\[0\])", "{0}", "{1}"),
-    (r"Store the value where", "return ", "out[i] = "),
+    (r"banks of (\w+) \(pad its rows by (\w+) elements?\)", _padded),
+    (r"put (cuda\.sync\w+\(\)) between the two", _with_a_barrier),
+    (r"the elements of (\w+) are float64", _of_float32),
+    (r"float64 operations: .*?float64\((.*?)\) is float64", "float64({0})", "float32({0})"),
+    (r"float64 operations: ", _in_float32),
     (r"use cuda.atomic.add, or give.* Line \d+: (\w+)\[(.+)\] \+= (.+?) Case: ",
      "{0}[{1}] += {2}", "cuda.atomic.add({0}, {1}, {2})"),
 )  # fmt: skip
-#: The words of an instruction, and what follows it.
-INSTRUCTIONS: dict[str, Callable[[str, int, str], str]] = {
-    "guard it with `if": _guarded,
-    "let only `": _guarded,
-    "pad its rows by": _padded,
-    "between the two": _with_a_barrier,
-    "float64 operations: ": _in_float32,
-    "goes through cuda.shared.array": lambda text, *_: text.replace("cuda.local.", "cuda.shared."),
-    "for a whole array here": _taken_by_index,
-    "It has no `return`": _returned,
-}
 
 
-def following(text: str, verdict: Verdict) -> str | None:
+def following(
+    text: str, verdict: Verdict, instructions: Iterable[Instruction] = INSTRUCTIONS
+) -> str | None:
     """The text after the instruction in its verdict; None where there is none.
 
     Raises
@@ -147,35 +117,13 @@ def following(text: str, verdict: Verdict) -> str | None:
     LookupError
         When what is to be changed is not where the instruction says.
     """
-    said = " ".join(str(verdict).split())
-    number = _line(text, verdict)
-    for words, old, new in REPLACED:
+    said, number = " ".join(str(verdict).split()), _line(text, verdict)
+    for words, *how in instructions:
         if found := re.search(words, said):
-            parts = found.groups()
-            return _on_the_line(text, number, old.format(*parts), new.format(*parts))
-    function = next((f for words, f in INSTRUCTIONS.items() if words in said), None)
-    return function(text, number, said) if function else None
-
-
-def followed(text: str, judged: Callable[[str], Verdict], times: int = 4) -> list[Verdict]:
-    """The verdicts on a text and on what its instructions make of it, until there is none.
-
-    Parameters
-    ----------
-    text : str
-    judged : callable
-        Takes a text, returns its verdict.
-    times : int
-        How many instructions are followed.
-    """
-    verdicts = [judged(text)]
-    while verdicts[-1].status != "passed" and len(verdicts) <= times:
-        after = following(text, verdicts[-1])
-        if after is None:
-            break
-        text = after
-        verdicts.append(judged(text))
-    return verdicts
+            if callable(how[0]):
+                return how[0](text, number, found)
+            return on_the_line(text, number, *(part.format(*found.groups()) for part in how))
+    return None
 
 
 def without_help(exercise: Exercise, verdicts: Sequence[Verdict]) -> str:
@@ -188,12 +136,10 @@ def without_help(exercise: Exercise, verdicts: Sequence[Verdict]) -> str:
         said = ""
         if after.kind in ("typing", "raised"):
             said = "the instruction breaks the answer"
-        elif after.status != "passed":
-            earlier = _number(exercise, after) < _number(exercise, before)
-            if after.message.split("\n")[:2] == before.message.split("\n")[:2]:
-                said = "nothing has changed"
-            elif after.kind == before.kind and earlier:
-                said = "it fails earlier"
+        elif after.message.split("\n")[:2] == before.message.split("\n")[:2]:
+            said = "nothing has changed"
+        elif after.kind == before.kind and _number(exercise, after) < _number(exercise, before):
+            said = "it fails earlier"
         if said:
             return f"{said}: after\n{before}\ncame\n{after}"
     return ""

@@ -26,13 +26,10 @@ from tools.mutants import advice, kernels, naming, rewrites, values, wholes
 from tools.mutants.listed import ANSWERS
 from tools.mutants.subjects import Answer, Operator, subject
 
-
-def _by_kind(*operators: Operator) -> dict[str, Operator]:
-    return {operator.__name__.replace("_", "-"): operator for operator in operators}
-
-
-MUTANTS = _by_kind(*values.OPERATORS, *kernels.OPERATORS, *wholes.OPERATORS)
-REWRITES = _by_kind(*rewrites.OPERATORS)
+OPERATORS = (*values.OPERATORS, *kernels.OPERATORS, *wholes.OPERATORS)
+#: What makes mutants and what makes rewrites, by the kind of what it makes.
+MUTANTS: dict[str, Operator] = {each.__name__.replace("_", "-"): each for each in OPERATORS}
+REWRITES: dict[str, Operator] = {e.__name__.replace("_", "-"): e for e in rewrites.OPERATORS}
 #: Kinds that store what the solution stores: who does it, and in which order, must be refused.
 COSTS = {"who", "barriers", "libraries", "clamped-indices"}
 #: Kinds whose values are near the solution's: they are other values if they have other bits.
@@ -54,7 +51,7 @@ class Outcome:
         Of a mutant "killed", "survived", "equal" (answers as the solution does), "judged" (passes
         with other values than the solution's, by a judge) or "listed"; of a rewrite "passed" or
         "refused".
-    verdict : Verdict or None
+    verdict : Verdict
     said : str
         What tells it from the solution, or how often it was compared.
     named : str
@@ -65,7 +62,7 @@ class Outcome:
 
     answer: Answer
     fate: str
-    verdict: Verdict | None
+    verdict: Verdict
     said: str = ""
     named: str = ""
     unhelped: str = ""
@@ -74,39 +71,29 @@ class Outcome:
 def made(
     name: str, operators: dict[str, Operator], most: int | None = None, seed: int = 0
 ) -> list[Answer]:
-    """The answers that operators make of a solution, each text once; so many, kinds by turns.
+    """The answers that operators make of an exercise's solution, each text once.
 
-    Parameters
-    ----------
-    name : str
-        Of the exercise.
-    operators : dict
-        By the kind of what they make.
-    most : int, optional
-        All without it.
-    seed : int
-        By which they are drawn.
+    With `most` so many of them, drawn by the seed, the kinds by turns.
     """
-    of, rng, found = subject(name), random.Random(seed), {}
-    turns = []
+    of, rng, turns = subject(name), random.Random(seed), []
     for kind, operator in operators.items():
         if of.is_kernel or operator not in kernels.OPERATORS[:-1]:
             changes = list(operator(of))
             if most is not None:
                 rng.shuffle(changes)
             turns.append([(kind, change) for change in changes])
+    found: dict[str, Answer] = {}
     for kind, change in filter(None, chain.from_iterable(zip_longest(*turns))):
         if most is not None and len(found) >= most:
             break
-        answer = of.answer(kind, change)
-        if answer is not None:
+        if answer := of.answer(kind, change):
             found.setdefault(answer.text, answer)
     return [*found.values()]
 
 
 @contextlib.contextmanager
-def stopped_after(seconds: float) -> Iterator[None]:
-    """Raise `OutOfTime` in the main thread, even where it waits for a lock."""
+def _stopped_after(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTime` in the main thread, even where it waits for a lock; nothing is printed."""
 
     def stop(number: int, frame: Any) -> None:
         raise OutOfTime
@@ -114,63 +101,58 @@ def stopped_after(seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where an answer took the first
     try:
-        yield
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
-def verdict_of(exercise: Exercise, answer: Answer, seconds: float) -> Verdict:
+def verdict_of(answer: Answer, seconds: float = SECONDS_RIGHT) -> Verdict:
     """The verdict on an answer; one that does not end, or cannot be defined, fails by that."""
     try:
-        with _quiet(), stopped_after(seconds):
-            return judge(exercise, answer.define())
+        with _stopped_after(seconds):
+            return judge(subject(answer.exercise).exercise, answer.define())
     except OutOfTime:
-        return Verdict(exercise.name, "failed", "endless-loop", "It had not ended.")
+        return Verdict(answer.exercise, "failed", "endless-loop", "It had not ended.")
     except (Exception, SystemExit) as error:
-        return Verdict(exercise.name, "failed", "raised", f"It is no answer: {error!r}")
+        return Verdict(answer.exercise, "failed", "raised", f"It is no answer: {error!r}")
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            yield
+def of_rewrite(answer: Answer) -> Outcome:
+    """Whether a rewrite passes."""
+    verdict = verdict_of(answer)
+    return Outcome(answer, "passed" if verdict else "refused", verdict)
 
 
 def of_mutant(answer: Answer) -> Outcome:
     """Whether a mutant is killed, or is none, or survives."""
-    exercise = subject(answer.exercise).exercise
-    verdict = verdict_of(exercise, answer, SECONDS)
-    if verdict.status != "passed":
+    verdict = verdict_of(answer, SECONDS)
+    if not verdict:
         found = naming.named(answer, verdict.message, verdict.kind)
-        return Outcome(answer, "killed", verdict, "", found, _unhelped(exercise, answer, verdict))
+        return Outcome(answer, "killed", verdict, "", found, _unhelped(answer, verdict))
     for line, reason in ANSWERS.get((answer.exercise, answer.kind), {}).items():
         if line in map(str.strip, answer.text.split("\n")):
             return Outcome(answer, "listed", verdict, reason)
     if answer.kind in COSTS:
         return Outcome(answer, "survived", verdict, "by what it costs alone it can be refused")
-    fate, said = _apart(exercise, answer)
+    fate, said = _apart(subject(answer.exercise).exercise, answer)
     return Outcome(answer, fate, verdict, said)
 
 
-def _unhelped(exercise: Exercise, answer: Answer, verdict: Verdict) -> str:
+def _unhelped(answer: Answer, verdict: Verdict) -> str:
     """How the instruction of a verdict, done to the letter, leads a mutant no further."""
-    verdicts = [verdict]
     try:
         text = advice.following(answer.text, verdict)
     except LookupError as error:
         return f"it cannot be done: {error}"
-    if text is not None:
-        verdicts.append(verdict_of(exercise, replace(answer, text=text), SECONDS))
-    return advice.without_help(exercise, verdicts)
-
-
-def of_rewrite(answer: Answer) -> Outcome:
-    """Whether a rewrite passes."""
-    verdict = verdict_of(subject(answer.exercise).exercise, answer, SECONDS_RIGHT)
-    return Outcome(answer, "passed" if verdict.status == "passed" else "refused", verdict)
+    after = [] if text is None else [verdict_of(replace(answer, text=text), SECONDS)]
+    return advice.without_help(subject(answer.exercise).exercise, [verdict, *after])
 
 
 def _apart(exercise: Exercise, answer: Answer) -> tuple[str, str]:
@@ -179,36 +161,26 @@ def _apart(exercise: Exercise, answer: Answer) -> tuple[str, str]:
     mutant, right = answer.define(), of.define(of.text, f"{answer.exercise}, the solution")
     judged = getattr(exercise, "judge", None) is not None
     start, compared, other = time.monotonic(), 0, 0
-    for one in _drawn_cases(exercise):
+    for seed in range(FIRST_SEED, FIRST_SEED + MANY if exercise.drawer is not None else 0):
         if time.monotonic() - start > SECONDS_APART:
             break
-        compared += 1
-        difference = ""
-        if answer.kind in DIGITS or judged:
-            difference = _other_bits(one, mutant, right)
-        if difference and judged or not (answer.kind in DIGITS or judged):
-            other += judged
-            difference = _wrong(one, mutant)
+        one = replace(exercise, cases=[], first_seed=seed, drawn=1)
+        by_bits = judged or answer.kind in DIGITS
+        difference = _other_bits(one, mutant, right) if by_bits else _wrong(one, mutant)
+        if difference and judged:
+            difference, other = _wrong(one, mutant), other + 1
         if difference:
             return "survived", f"{one.cases[0].name}: {difference}"
+        compared += 1
     if other:
         return "judged", f"other values in {other} of {compared} cases, all of which pass"
-    return (
-        ("equal", f"in {compared} drawn cases") if compared else ("survived", "it draws no cases")
-    )
-
-
-def _drawn_cases(exercise: Exercise) -> Iterator[Exercise]:
-    """The exercise with one case each: those drawn by seeds of their own."""
-    if exercise.drawer is not None:
-        for seed in range(FIRST_SEED, FIRST_SEED + MANY):
-            yield replace(exercise, cases=[], first_seed=seed, drawn=1)
+    return "equal" if compared else "survived", f"equal in {compared} drawn cases"
 
 
 def _wrong(one: Exercise, mutant: Any) -> str:
     """What the check has against a mutant in a case; "" where nothing."""
     try:
-        with _quiet(), stopped_after(SECONDS):
+        with _stopped_after(SECONDS):
             if not isinstance(one, KernelExercise):
                 call_once(one, 0, mutant)
                 return ""
@@ -227,7 +199,7 @@ def _other_bits(one: Exercise, mutant: Any, right: Any) -> str:
     """What a mutant returns or stores that is not to the bit the solution's; "" where nothing."""
     run = values_of if isinstance(one, KernelExercise) else value_of
     try:
-        with _quiet(), stopped_after(SECONDS):
+        with _stopped_after(SECONDS):
             got, wanted = deepcopy(run(one, 0, mutant)), run(one, 0, right)
     except (Exception, SystemExit, OutOfTime) as error:
         return f"it fails: {error}"

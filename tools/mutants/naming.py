@@ -42,20 +42,14 @@ CAUSE = re.compile(
 
 
 def named(answer: Answer, message: str, kind: str) -> str:
-    """ "line" or "cause" where a verdict on a mutant names it, else "".
-
-    Parameters
-    ----------
-    answer : Answer
-    message, kind : str
-        Of the verdict.
-    """
+    """ "line" or "cause" where a verdict's message on a mutant, or its kind, names it, else ""."""
     line = re.search(r"(?m)^Line (\d+)", message)
     if line and int(line[1]) in answer.lines:
         return "line"
     if kind in FAILURES.get(answer.kind, "").split() or CAUSE.search(" ".join(message.split())):
         return "cause"
-    if answer.kind in LATER and f"Case: {_first_case(answer)}" not in message:
+    first = subject(answer.exercise).exercise.cases[0].name
+    if answer.kind in LATER and f"Case: {first}" not in message:
         return "cause"
     if kind in ("typing", "raised", "endless-loop"):
         names = {name for text in answer.instead for name in re.findall(r"[a-z_]\w+", text)}
@@ -63,7 +57,3 @@ def named(answer: Answer, message: str, kind: str) -> str:
     bare = re.sub(r"[\s()]", "", message)
     wanted = (re.sub(r"[\s()]", "", text.rpartition("= ")[2]) for text in answer.instead)
     return "cause" if any(len(text) > 2 and text in bare for text in wanted) else ""
-
-
-def _first_case(answer: Answer) -> str:
-    return subject(answer.exercise).exercise.cases[0].name
