@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import dis
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from course.checks.exercises import Exercise
 from course.checks.verdicts import Failure
 from warpsim.core.words import count
 from warpsim.run.kernel import Kernel
@@ -35,6 +39,9 @@ CLEANED = (
     (r"Function\(<(?:built-in )?function (\w+)[^>]*>\)", r"\1"),
     (r"'(\w+)\.\d+'", r"'\1'"),
 )
+# Modules that judge answers.
+JUDGING = re.compile(r"course\.checks\b|course_lessons\.lesson\d\d\.\w*(exercises|judges)$")
+READING = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions that read a global name
 # Classes of ufuncs that run on the GPU: numba.cuda's, and the simulator's.
 GPU_UFUNCS = {"CUDAUFuncDispatcher", "CUDAGeneralizedUFunc", "Vectorized", "GeneralisedUfunc"}
 CANNOT_COMPILE = "Numba cannot compile this: "
@@ -218,6 +225,58 @@ def ufunc_fault(answer: Any) -> str | None:
         f"{name} {what}; this exercise asks for a ufunc that runs on the GPU. Write "
         "@cuda.vectorize([...]) with its signatures on the line above def, and nothing else there."
     )
+
+
+def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
+    """Raise Failure("borrowed") where an answer is, or calls, what judges it.
+
+    Followed are the global names and closures of the answer and of functions beside it.
+    """
+    function = plain_function(answer)
+    known = (exercise.reference, getattr(exercise, "judge", None), *exercise.solved_by)
+    solutions = {id(plain_function(each)): each for each in known if each is not None}
+    left, seen = [("Your answer", answer)], set()
+    while left:
+        name, value = left.pop()
+        own = plain_function(value)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        module = value.__name__ if isinstance(value, ModuleType) else _module_of(own or value)
+        if JUDGING.match(module) or id(own) in solutions:
+            is_it = "is" if value is answer else f"uses `{name}`, which is"
+            kind = "part of what judges it" if JUDGING.match(module) else "a solution of the course"
+            raise Failure(
+                "borrowed",
+                f"Your answer {is_it} {kind}: write what the exercise asks for yourself.",
+            )
+        if own is not None and (value is answer or own.__globals__ is function.__globals__):
+            left += names_in_reach(own).items()
+
+
+def _module_of(value: Any) -> str:
+    of_value = getattr(value, "__module__", None) or type(value).__module__
+    return of_value if isinstance(of_value, str) else ""
+
+
+def names_in_reach(function: FunctionType) -> dict[str, Any]:
+    """The values of the global names and closures that a function's code reads, by name."""
+    codes, read, attributes = [function.__code__], set(), set()
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        read |= {each.argval for each in dis.get_instructions(code) if each.opname in READING}
+        attributes |= set(code.co_names)
+    found = {name: function.__globals__[name] for name in read & function.__globals__.keys()}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it has no value yet
+            found[name] = cell.cell_contents
+    modules = {name: value for name, value in found.items() if isinstance(value, ModuleType)}
+    modules |= {name: sys.modules[name] for name in attributes & sys.modules.keys()}
+    for name, module in modules.items():
+        if module.__name__.partition(".")[0].startswith("course"):
+            parts = vars(module)
+            found |= {f"{name}.{each}": parts[each] for each in attributes & parts.keys()}
+    return found
 
 
 def check_parameters(function: Callable[..., Any], expected: tuple[str, ...]) -> None:

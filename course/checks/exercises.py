@@ -161,11 +161,13 @@ class Exercise:
 
     `mistakes` tell a learner where wrong values come from, by sentences that end "That is what you
     get when ...": each computes what a typical slip gives (`mistaken` says in which two forms).
-    `points` are what it is worth in a class (`course.checks.grading`).
+    `points` are what it is worth in a class (`course.checks.grading`). What an answer may not call,
+    being a solution that the course has, are the `reference` and the functions of `solved_by`.
 
     An answer is tried in the `cases` that are listed, then in `drawn` more by the `drawer`, which
     takes a `numpy.random.Generator` and returns a `Case` of other sizes and values each time. The
-    seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them.
+    seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them. `anew`:
+    the same cases have other random values, which shows what an answer kept of an earlier call.
     """
 
     name: str
@@ -177,9 +179,11 @@ class Exercise:
     hints: Mapping[str, str] = field(default_factory=dict)
     mistakes: Mapping[str, Any] = field(default_factory=dict)
     points: int = 2
+    solved_by: Sequence[Callable[..., Any]] = ()
     drawer: Callable[[np.random.Generator], Case] | None = None
     drawn: int = 3
     first_seed: int = 0
+    anew: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cases", self._with_drawn())
@@ -241,7 +245,7 @@ class Exercise:
         """Arguments of case `number`; the same values on every call and machine."""
         case = self.cases[number]
         stream = [number] if case.seed is None else [case.seed, 1]
-        seed = [zlib.crc32(self.name.encode()), *stream]
+        seed = [zlib.crc32(self.name.encode()), *stream, *[2] * self.anew]
         return case.arguments(np.random.default_rng(seed))
 
     def mistaken(self, mistake: Any, number: int) -> Any:

@@ -20,7 +20,14 @@ from course.checks import answers, trials
 from course.checks.comparing import NoValue, compare, is_wholly
 from course.checks.exercises import FunctionExercise, call_with_named
 from course.checks.simulating import simulated_twin
-from course.checks.trials import all_cases, copied, from_finding, inputs_unchanged, named_case
+from course.checks.trials import (
+    all_cases,
+    copied,
+    from_finding,
+    inputs_unchanged,
+    named_case,
+    with_other_values,
+)
 from course.checks.verdicts import Failure, NotStarted, brief
 from warpsim import ERRORS, KernelError
 from warpsim.core.masks import EndlessLoop
@@ -39,6 +46,7 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
         fault = answers.ufunc_fault(answer)
     if fault:
         raise Failure("not-a-function", fault)
+    answers.refuse_borrowed(answer, exercise)
     answers.check_parameters(answer, exercise.parameters)
     function = answers.plain_function(answer)
     twin = simulated_twin(function) if backend.gpu() is not None and function else None
@@ -49,6 +57,9 @@ def judge_function(exercise: FunctionExercise, answer: Any) -> str:
                 _call_on_gpu(exercise, number, answer)
             else:
                 call_once(exercise, number, answer)
+    with with_other_values(exercise) as anew:
+        if anew is not None:
+            call_once(*anew, answer)
     return all_cases(exercise)
 
 

@@ -44,6 +44,7 @@ from course.checks.trials import (
     inputs_unchanged,
     launch_configuration,
     named_case,
+    with_other_values,
 )
 from course.checks.verdicts import Failure, NotStarted
 from warpsim.core.words import count
@@ -59,6 +60,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     if fault:
         raise Failure("not-a-kernel", fault)
     function = answers.plain_function(answer)
+    answers.refuse_borrowed(answer, exercise)
     answers.check_parameters(function, exercise.parameters)
     reports, faults = [], []
     for number in range(len(exercise.cases)):
@@ -84,6 +86,9 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
         with named_case(exercise, number):
             if fault:
                 raise _not_parallel(fault, reports[number])
+    with with_other_values(exercise) as anew:
+        if anew is not None:
+            _compare_again(*anew, answer)
     text = all_cases(exercise)
     if backend.gpu() is not None and is_gpu_kernel(answer) and _runs_here(exercise):
         for number in range(len(exercise.cases)):
@@ -91,6 +96,13 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
                 _launch_on_gpu(exercise, number, answer)
         # The name of the GPU stays out: a verdict reads the same on every machine.
     return text
+
+
+def _compare_again(exercise: KernelExercise, number: int, answer: Any) -> None:
+    expected = references(exercise, exercise.arguments(number))
+    arguments = prepared(exercise, number, expected)
+    simulated(exercise, number, answer, arguments, untraced)
+    _compare_results(exercise, number, arguments, expected, None)
 
 
 def _for_all_warps(exercise: KernelExercise, number: int, answer: Any, failure: Failure) -> None:

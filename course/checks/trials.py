@@ -7,6 +7,7 @@ import io
 import threading
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,31 @@ def named_case(exercise: Exercise, number: int) -> Iterator[None]:
         yield
     except Failure as failure:
         failure.case = failure.case or describe_case(exercise, number)
+        raise
+
+
+@contextlib.contextmanager
+def with_other_values(exercise: Exercise) -> Iterator[tuple[Exercise, int] | None]:
+    """The exercise with other values, and its first case that has such; None where none has.
+
+    A failure in there says that the answer was right with the values before.
+    """
+    anew = replace(exercise, anew=True, mistakes={})
+    numbers = range(len(exercise.cases))
+    differs = (n for n in numbers if not _same(exercise.arguments(n), anew.arguments(n)))
+    number = next(differs, None)
+    if number is None:
+        yield None
+        return
+    try:
+        with named_case(anew, number):
+            yield anew, number
+    except Failure as failure:
+        failure.message = (
+            "Right, and wrong when this case comes again with other values. Something is kept "
+            f"between calls: a result, or a sum that does not begin anew. {failure.message}"
+        )
+        failure.hint = "Compute all from the arguments; keep nothing in names outside the function."
         raise
 
 

@@ -31,6 +31,7 @@ COSTS = (
 FAILURES = (
     "not-a-kernel",
     "not-a-function",
+    "borrowed",
     "wrong-arguments",
     "typing",
     "raised",

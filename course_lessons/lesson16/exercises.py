@@ -7,7 +7,7 @@ from course_lessons.cases import covering, drawn, empty, extent, fixed, normal, 
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson16 import rivals
 from course_lessons.lesson16.judges import judge_launches
-from course_lessons.lesson16.toy_launches import STEP, Work
+from course_lessons.lesson16.toy_launches import STEP, Work, fewest
 from course_models.vae import reference
 
 THREADS = 128
@@ -605,6 +605,7 @@ FunctionExercise.declare(
     lesson=16,
     title="As few launches as the order allows",
     judge=judge_launches,
+    solved_by=(fewest,),
     cases=table(
         "work",
         ("a layer, its gradient, its update, its next result", _plain(_TWO_LAYERS)),

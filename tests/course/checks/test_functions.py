@@ -1,13 +1,14 @@
 """Typical wrong functions get the verdict that helps; right ones pass."""
 
 import dataclasses
+import re
 
 import numba
 import numpy as np
 import pytest
 
 from course.checks import check, exercises, functions
-from course.checks.exercises import Case, FunctionExercise, launch_covers
+from course.checks.exercises import Case, FunctionExercise, find_exercise, launch_covers
 from course.checks.verdicts import Failure
 from tests.course.checks.sample_exercises import failed, samples  # noqa: F401
 from tests.texts import body_of
@@ -309,3 +310,70 @@ def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
         raise SystemExit("done")
 
     failed(check("sum", leave), "raised", "SystemExit", "done")
+
+
+# --- what an answer may not lean on
+
+
+_KEPT: dict = {}
+
+
+def test_a_result_kept_by_shape_is_refused_and_a_table_by_value_is_not():
+    def kept(x):
+        return _KEPT.setdefault(x.shape, x / 2)
+
+    with pytest.raises(Failure) as told:
+        functions.judge_function(halved(np.float32), kept)
+    says = "Right, and wrong when this case comes again with other values. Something is kept"
+    assert says in told.value.message
+    assert len(_KEPT) == 1
+
+    def remembered(x):
+        return _KEPT.setdefault(x.tobytes(), x / 2)
+
+    functions.judge_function(halved(np.float32), remembered)
+
+
+def by_find_exercise(x):
+    return find_exercise("sample").reference(x)
+
+
+def by_its_name(x):
+    return _helper(x)
+
+
+def _helper(x):
+    return _solution(x)
+
+
+def _solution(x):
+    return x / 2
+
+
+def by_a_closure(solution=_solution):
+    return lambda x: solution(x) if x.size else _solution(x)
+
+
+def by_an_import(x):
+    from course.checks.exercises import find_exercise as found
+
+    return found("sample").reference(x)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (by_find_exercise, "uses `find_exercise`, which is part of what judges it"),
+        (by_an_import, "find_exercise`, which is part of what judges it"),
+        (by_its_name, "uses `_solution`, which is a solution of the course"),
+        (by_a_closure(), "uses `solution`"),
+        (_solution, "Your answer is a solution of the course"),
+    ],
+)
+def test_the_courses_own_solution_is_no_answer(answer, words):
+    exercise = dataclasses.replace(halved(np.float32), solved_by=(_solution,))
+    with pytest.raises(Failure, match=re.escape(words)) as told:
+        functions.judge_function(exercise, answer)
+    assert told.value.kind == "borrowed"
+    if answer is by_its_name:
+        functions.judge_function(halved(np.float32), answer)

@@ -511,3 +511,18 @@ def test_every_error_of_the_simulator_has_its_turn():
 
     assert set(simulating.ERRORS) == simt.ERRORS
     assert set(verdicts.FAILURES) >= simt.ERRORS
+
+
+def test_results_kept_in_an_array_of_the_module_are_refused():
+    exercise = dataclasses.replace(SQUARE, cases=SQUARE.cases[:1])
+    squares = np.float32(exercise.arguments(0)["x"]) ** 2
+
+    @cuda.jit
+    def square(out, x):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = squares[i]
+
+    with pytest.raises(Failure) as told:
+        kernels.judge_kernel(exercise, square)
+    assert "wrong when this case comes again with other values" in told.value.message

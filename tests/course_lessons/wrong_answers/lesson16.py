@@ -308,6 +308,10 @@ right({"w_tile[i, n]\n        cuda.syncthreads()": (
 
 wrong, right = answers_to("order-the-launches")
 APART = "set(writes) & {*others_reads, *others_writes} or set(reads) & {*others_writes}"
+wrong("borrowed", "uses `fewest`, which is a solution of the course")(
+    "numbers = fewest(work)\n"
+    "return [[w[0] for w, n in zip(work, numbers) if n == k] for k in sorted(set(numbers))]"
+)
 wrong("wrong-result", "A race in launch 1", "'d_y' needs a later launch")(
     "return [[name for name, _, _ in work]]"
 )

@@ -4,6 +4,7 @@ import numpy as np
 from numba import float32, int32, uint32
 
 from course import cuda
+from course_lessons.lesson17.hopper import tile_of
 from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_sums
 from tests.course_lessons.wrong_answers import answers_to
 from warpsim.ptx import mma_f16, mma_f16_k8, split_halves
@@ -247,6 +248,10 @@ def tile_of_chunks(a, out):
 
 wrong, right = answers_to("tile-order")
 wrong("wrong-shape|wrong-result", "two whole numbers|(row, column)")("return number")
+wrong("borrowed", "uses `hopper.tile_of`, which is a solution of the course")(
+    "return hopper.tile_of(number, down, across, band)"
+)
+wrong("borrowed", "Your answer is a solution of the course")(tile_of)
 wrong("raised", "ZeroDivisionError")(
     {"high = min(band, down - whole * band)": "high = down % band"}
 )
