@@ -281,6 +281,8 @@ class KernelExercise(Exercise):
     barriers : str
         Why a block passes no more of them than in the solution; "" where it may. One more is let
         go: at the end, or before a loop.
+    own_element : bool
+        Whether a thread may do all that there is to do for one element of the first result.
     helped : str
         Why the kernel calls a device function, for the learner; "" where it need not.
     cancels : mapping of sentence -> callable
@@ -299,6 +301,7 @@ class KernelExercise(Exercise):
     limits: Sequence[Limit] = ()
     counted: Sequence[Counted] = ()
     barriers: str = ""
+    own_element: bool = False
     helped: str = ""
     cancels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     gpu: str = "T4"

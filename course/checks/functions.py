@@ -10,7 +10,9 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -299,6 +301,8 @@ def _compare_values(
         values = np.asarray(got)
     except ValueError:  # lists of unequal lengths, a number beside an array
         values = np.array(None)
+    if values.dtype == object and all(isinstance(each, Real | Decimal) for each in values.flat):
+        values = values.astype(np.float64)  # Fraction and others that are exact
     if values.dtype.kind not in "fiubc":
         kind = type(got).__name__
         raise Failure("wrong-result", f"{name} is a {kind}, not numbers: {brief(got, 80)}.")

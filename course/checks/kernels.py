@@ -36,7 +36,7 @@ from course.checks.simulating import (
     untraced,
     values_of,
 )
-from course.checks.spread import Fault, Work, spread_fault
+from course.checks.spread import Fault, Work, spread_fault, stores_once
 from course.checks.trials import (
     all_cases,
     copied,
@@ -273,6 +273,11 @@ def _compare_results(
         )
 
 
+def _size(exercise: KernelExercise, number: int) -> int:
+    """How many elements the first result of a case has."""
+    return exercise.arguments(number)[(exercise.outputs + exercise.updated)[0]].size
+
+
 @cache
 def _work_of_model(exercise: KernelExercise, model: Any, number: int) -> Work:
     return Work.of(simulated(exercise, number, model, _arguments(exercise, number)))
@@ -282,6 +287,8 @@ def _spread_fault(exercise: KernelExercise, number: int, report: Any) -> Fault |
     """A few threads do what was meant for all, or each thread does everything; or None."""
     model = exercise.model()
     if model is None:
+        return None
+    if exercise.own_element and stores_once(report, _size(exercise, number)):
         return None
     return spread_fault(Work.of(report), _work_of_model(exercise, model, number))
 
@@ -314,9 +321,8 @@ def _judge_barriers(exercise: KernelExercise, reports: list[Any]) -> None:
 def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
     measured = [n for n, case in enumerate(exercise.cases) if case.measured]
     if not measured:
-        first_result = (exercise.outputs + exercise.updated)[0]
         listed = [n for n, case in enumerate(exercise.cases) if case.seed is None]
-        sizes = [exercise.arguments(n)[first_result].size for n in listed]
+        sizes = [_size(exercise, n) for n in listed]
         measured = [int(np.argmax(sizes))]
     for number, report in enumerate(reports):
         with named_case(exercise, number):
@@ -357,7 +363,7 @@ def _judge_limit(exercise: KernelExercise, number: int, limit: Limit, report: An
     first_result = (exercise.outputs + exercise.updated)[0]
     base = {
         "request": total.requests,
-        "element": exercise.arguments(number)[first_result].size,
+        "element": _size(exercise, number),
         "launch": 1,
         "thread": 1,
     }[limit.per]

@@ -60,6 +60,12 @@ class Fault:
     of_few: bool
 
 
+def stores_once(report: Any, elements: int) -> bool:
+    """Whether as many threads as there are elements store, and each of them once."""
+    stores = report.by_thread(*_STORES)
+    return int(stores.sum()) == int((stores > 0).sum()) == elements
+
+
 def spread_fault(own: Work, right: Work) -> Fault | None:
     """What is wrong with who does the work of an answer; None where it is as in the solution."""
     few_blocks = 0 < TIMES * own.stores.any(1).sum() < right.stores.any(1).sum()

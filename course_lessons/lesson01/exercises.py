@@ -289,6 +289,7 @@ LessonKernel.declare(
     lesson=1,
     title="Count how often each value occurs",
     updated=("counts",),
+    own_element=True,  # a thread a bin
     reference=lambda counts, values: counts + np.bincount(values, minlength=counts.size),
     cases=[
         _values(40, bins=4, grid=2, block=32),

@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numba
 import numpy as np
@@ -310,6 +312,17 @@ def test_an_answer_that_quits_ends_nothing_else(monkeypatch):
         raise SystemExit("done")
 
     failed(check("sum", leave), "raised", "SystemExit", "done")
+
+
+@pytest.mark.parametrize("number", [Fraction, Decimal])
+def test_exact_numbers_are_numbers(number):
+    cases = [Case("an eighth", lambda rng: {"n": 8})]
+    exercise = FunctionExercise(
+        name="part", lesson=99, title="", cases=cases, reference=lambda n: 1 / n
+    )
+    functions.judge_function(exercise, lambda n: number(1) / number(n))
+    with pytest.raises(Failure, match=r"result is 0.25, right is 0.125\."):
+        functions.judge_function(exercise, lambda n: 2 * number(1) / number(n))
 
 
 # --- what an answer may not lean on

@@ -316,3 +316,15 @@ wrong("not-parallel", "one warp does the work")(
     "    for i in range(values.size):\n        if values[i] == bin_number:\n"
     "            counts[bin_number] += 1"
 )
+
+
+@right
+@cuda.jit
+def histogram_by_a_thread_a_bin(counts, values):
+    b = cuda.grid(1)
+    if b < counts.size:
+        n = 0
+        for i in range(values.size):
+            if values[i] == b:
+                n += 1
+        counts[b] += n

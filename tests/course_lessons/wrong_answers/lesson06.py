@@ -1,5 +1,7 @@
 """Wrong answers to the exercises of lesson 06 as students write them, and unusual right ones."""
 
+from fractions import Fraction
+
 import numpy as np
 from numba import float32
 
@@ -18,6 +20,11 @@ ACROSS = SQUARE // SIDE
 wrong, right = answers_to("shared-reads")
 wrong("wrong-result", "2 whatever the tile|product of every pair")("return 2.0")
 right({"(rows + columns) / (rows * columns)": "1 / columns + 1 / rows"})
+
+
+@right
+def shared_reads_as_a_fraction(rows, columns):
+    return Fraction(rows + columns, rows * columns)
 
 
 # --- smallest-block --------------------------------------------------------------------------

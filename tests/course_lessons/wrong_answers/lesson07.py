@@ -26,6 +26,7 @@ def busy_by_merging(spans):
     return sum(end - start for start, end in merged)
 
 
+right("spans = list(spans)\nspans.sort()\nreturn busy_by_merging(spans)")
 wrong("input-modified", "belongs to the caller")("spans.sort()\nreturn busy_by_merging(spans)")
 wrong("wrong-result", "result is 5, right is 5.5")(
     "return len({t for start, end in spans for t in range(int(start), int(end))})"
