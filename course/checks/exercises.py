@@ -137,7 +137,8 @@ class Counted:
         A device function or an instruction of `warpsim.ptx`, by name: calls by all threads. "mma":
         products on tensor cores, of 16 x 8 x 16 each. "barriers": of the block with the most.
     times : callable
-        Takes the arguments it names, returns how often: one number, or the least and the most.
+        Takes the arguments it names, and `threads` of the launch; returns how often: one number, or
+        the least and the most.
     why : str
         A sentence for the learner.
     """

@@ -5,11 +5,11 @@ What takes too long is stopped: a loop without an end must not hang a notebook.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from numbers import Real
@@ -19,7 +19,7 @@ import numpy as np
 
 from course import backend
 from course.checks import answers, trials
-from course.checks.comparing import NoValue, compare, is_wholly
+from course.checks.comparing import NoValue, compare, is_wholly, wrong_elements
 from course.checks.exercises import FunctionExercise, call_with_named
 from course.checks.simulating import simulated_twin
 from course.checks.trials import (
@@ -140,9 +140,12 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         for sentence, mistake in exercise.mistakes.items()
     }
     got = _on_host(result)
-    is_cause = partial(_is_cause, exercise, number, _OtherCases(exercise, answer))
+    others = _OtherCases(exercise, answer)
+    is_cause = partial(_is_cause, exercise, number, others)
+    elsewhere = partial(_wrong_elsewhere, exercise, number, others)
+    compared = partial(_compare_values, exercise, "the result", got, expected, before)
     try:
-        _compare_values(exercise, "the result", got, expected, before, mistaken, is_cause)
+        compared(mistaken, is_cause, elsewhere)
     except Failure as failure:
         if failure.kind != "wrong-result" or not isinstance(expected, (tuple, list, dict)):
             raise
@@ -151,7 +154,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
         if not likely:
             raise
         order = likely | mistaken
-        _compare_values(exercise, "the result", got, expected, before, order, is_cause)
+        compared(order, is_cause, elsewhere)
 
 
 class _OtherCases:
@@ -208,6 +211,32 @@ def _is_cause(
         if not is_wholly(got, given):
             return False
     return True
+
+
+def _wrong_elsewhere(
+    exercise: FunctionExercise, number: int, others: _OtherCases, keys: tuple[Any, ...] = ()
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """What an answer returns, what is right, and where it is wrong, in other cases that fail."""
+    for other in range(len(exercise.cases)):
+        arguments = exercise.arguments(other)
+        with contextlib.suppress(Exception, SystemExit, OutOfTime):  # another fault
+            if other == number:
+                continue
+            got, right = others.value(other), call_with_named(exercise.reference, arguments)
+            for key in keys:
+                got, right = got[key], right[key]
+            got, right = np.asarray(got), np.asarray(right)
+            wrong = wrong_elements(got, right, _allowed(exercise, arguments, right))
+            if wrong.any():
+                yield got, right, wrong
+
+
+def _allowed(exercise: FunctionExercise, arguments: Mapping[str, Any], right: np.ndarray) -> Any:
+    """How far an answer may be off, in digits of the type that is declared, or given."""
+    rounded = exercise.dtype or _rounded(arguments)
+    return (
+        exercise.tolerance.allowed(arguments, right, rounded) if right.dtype.kind in "fc" else 0.0
+    )
 
 
 def _called(
@@ -285,12 +314,14 @@ def _compare_values(
     arguments: Mapping[str, Any],
     mistaken: Mapping[str, Callable[[], Any]],
     is_cause: Callable[..., bool],
+    elsewhere: Callable[..., Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
             wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
             where, of_part = f"{name}[{key!r}]", partial(_of_part, is_cause, key)
-            _compare_values(exercise, where, part, right, arguments, wrongs, of_part)
+            there = partial(_there, elsewhere, key)
+            _compare_values(exercise, where, part, right, arguments, wrongs, of_part, there)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -317,16 +348,16 @@ def _compare_values(
             "wrong-dtype",
             f"{name} has the type {values.dtype}, right is {np.dtype(exercise.dtype)}.",
         )
-    rounded = exercise.dtype or _rounded(arguments)
     compare(
         "result" if name == "the result" else name,
         values,
         right,
-        exercise.tolerance.allowed(arguments, right, rounded) if right.dtype.kind in "fc" else 0.0,
+        _allowed(exercise, arguments, right),
         mistakes=mistaken,
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
         is_cause=is_cause,
+        others=elsewhere,
     )
 
 
@@ -342,6 +373,10 @@ def _rounded(arguments: Mapping[str, Any]) -> np.dtype:
 
 def _of_part(is_cause: Callable[..., bool], key: Any, sentence: str, keys: tuple = ()) -> bool:
     return is_cause(sentence, (key, *keys))
+
+
+def _there(elsewhere: Callable[..., Any], key: Any, keys: tuple = ()) -> Any:
+    return elsewhere((key, *keys))
 
 
 def _part(whole: Callable[[], Any], key: Any) -> Any:
@@ -382,7 +417,7 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
-@contextmanager
+@contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise `OutOfTime` in what is inside when it takes longer.
 

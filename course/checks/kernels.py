@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -232,6 +232,21 @@ def _is_cause(
     return True
 
 
+def _wrong_elsewhere(
+    exercise: KernelExercise, number: int, stored: Callable | None, name: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """What an answer stores, what is right, and where it is wrong, in the other cases that fail."""
+    for other in range(len(exercise.cases)):
+        if other == number or stored is None:
+            continue
+        with contextlib.suppress(Failure):  # another fault
+            results = {name: stored(other)[name]}
+            right = references(exercise, exercise.arguments(other))[name]
+            wrong = _wrong(exercise, other, results, {name: right})[name]
+            if wrong.any():
+                yield results[name], right, wrong
+
+
 def _compare_results(
     exercise: KernelExercise,
     number: int,
@@ -266,6 +281,7 @@ def _compare_results(
             atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
             is_cause=partial(_is_cause, exercise, number, stored, name),
+            others=partial(_wrong_elsewhere, exercise, number, stored, name),
             cancels={
                 sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)
                 for sentence, where in exercise.cancels.items()
@@ -344,8 +360,11 @@ def _judge_costs(exercise: KernelExercise, reports: list[Any]) -> None:
 def _judge_counts(exercise: KernelExercise, number: int, report: Any, *, few: bool) -> None:
     """Raise Failure("limit") where what is taught is done too seldom, or else too often."""
     named = {"mma": ("product", " on tensor cores"), "barriers": ("barrier", "")}
+    arguments = exercise.arguments(number)
+    launch = launch_configuration(exercise, exercise.cases[number], arguments)
+    given = {"threads": int(np.prod(launch[0]) * np.prod(launch[1])), **arguments}
     for counted in exercise.counted:
-        times = np.atleast_1d(call_with_named(counted.times, exercise.arguments(number)))
+        times = np.atleast_1d(call_with_named(counted.times, given))
         found, bound = counted.count(report), times[0] if few else times[-1]
         if found < bound if few else found > bound:
             noun, more = named.get(counted.what, ("call", f" of {counted.what}"))

@@ -45,7 +45,8 @@ def only(index, value=99.0, source=MATRIX):
         (3 * VECTOR, VECTOR, "3 times the right one"),
         (VECTOR + 0.25, VECTOR, "0.25 more than"),
         (0 * VECTOR, VECTOR, "Every element is 0"),
-        (only((0, 3)), MATRIX, "Only elements on the border"),
+        (np.pad(MATRIX[1:-1, 1:-1], 1), MATRIX, "Only elements on the border"),
+        (np.round(VECTOR, 2), VECTOR, "rounded to two digits"),
         (VECTOR * (1 + 1e-9), VECTOR, "Close: the largest error"),
     ],
 )
@@ -65,10 +66,39 @@ def test_right_square_part_only_is_recognised():
     assert "Only the square part, 5 x 5, is right" in message(got, TALL)
 
 
-def test_too_little_change_names_atomics_unless_they_were_used():
+def test_too_little_change_is_no_lost_update_since_that_would_be_a_race():
     before, right, got = np.zeros(3, int), np.array([5, 7, 2]), np.array([1, 7, 1])
-    assert "cuda.atomic.add" in message(got, right, before=before)
+    assert "\n" not in message(got, right, before=before)
     assert "more values than threads" in message(got, right, before=before, atomics=True)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        (VECTOR * 0.9998, VECTOR),
+        (VECTOR + 1e-3, VECTOR),
+        (only((0, 3)), MATRIX),
+        (np.vstack([MATRIX[:-1], 99 * MATRIX[-1:]]), MATRIX),
+    ],
+)
+def test_what_could_be_many_things_is_not_explained(got, expected):
+    assert "\n" not in message(got, expected)
+
+
+def test_how_values_look_must_hold_in_all_cases_that_fail():
+    wrong = np.ones(300, bool)
+    same, other = (5 * VECTOR, VECTOR, wrong), (VECTOR + 1, VECTOR, wrong)
+    assert "3 times the right one" in message(3 * VECTOR, VECTOR, others=lambda: [same])
+    assert "\n" not in message(3 * VECTOR, VECTOR, others=lambda: [same, other])
+
+
+def test_a_single_number_is_a_multiple_where_it_is_the_same_in_all_cases():
+    one, four, nine = (np.array(n) for n in (1.0, 4.0, 9.0))
+    wrong = np.array(True)
+    told = message(four, one, others=lambda: [(4 * nine, nine, wrong)])
+    assert "It is 4 times the right one." in told
+    for others in ([], [(nine, four, wrong)]):
+        assert "times" not in message(four, one, others=lambda found=others: found)
 
 
 def test_where_nothing_is_added_nobody_hears_of_atomics():
