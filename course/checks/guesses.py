@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from course.checks.written_numbers import asked, written
+from course.checks.written_numbers import COMPARED, asked, written
 
 EXACT = 1e-9  # relative: two computed floats are the same figure
 UNCHANGED = 0.03  # relative: what is nearer than this to "no effect" is none
@@ -24,6 +24,10 @@ _SYNONYMS = {
     "yes": ("true", "yep", "yeah", "sure"),
     "no": ("false", "nope", "never"),
 }
+_NO_EFFECT = {
+    "none", "no", "nothing", "no effect", "no difference", "no change", "unchanged", "same",
+    "equal", "the same", "as fast", "equally fast", "alike",
+}  # fmt: skip
 _SEPARATORS = (r";", r",\s+|\s+and\s+", r",|\band\b", r"[,/]", r"\s+")
 
 
@@ -107,14 +111,19 @@ class Rule:
                 return values if self.numbers > 1 else values[0]
         return None
 
-    def has_unit(self, guess: Any) -> bool:
-        """Whether a guess is a number with a unit, which the question may not name yet."""
+    def may_have_unit(self, guess: Any) -> bool:
+        """Whether a guess is a number and words behind it, which the answer's unit may explain."""
         found = written(guess) if isinstance(guess, str) and self.numbers == 1 else None
-        return not self.choices and found is not None and found.unit is not None
+        if self.choices or found is None or found.is_range and self.exact:
+            return False
+        return bool(found.unit or found.rest) and not found.rest & COMPARED
 
     def _number(self, part: Any, question: str, unit: str) -> float | None:
-        if self.exact and isinstance(part, str) and (found := written(part)) and found.is_range:
-            return None
+        if isinstance(part, str):
+            if self.no_effect is not None and part.strip(" .!").lower() in _NO_EFFECT:
+                return float(self.no_effect)
+            if self.exact and (found := written(part)) and found.is_range:
+                return None
         return read_number(part, question, unit)
 
     def judged(self, guess: Any, truth: Any) -> str:

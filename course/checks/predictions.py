@@ -32,7 +32,7 @@ class Prediction(ShownInItsCell):
             put = f"Put {asked} in place of the dots{example}{terms}."
             return f"○ {self.question}: no prediction yet. {put}"
         guess = rule.read(self.value, self.question) if rule else self.value
-        if guess is None and not (rule and rule.has_unit(self.value)):
+        if guess is None and not (rule and rule.may_have_unit(self.value)):
             return f"○ {self.question}: {misread(self.value, rule)}."
         said = shown(guess if guess is not None else self.value)  # its unit is that of the answer
         if rule and not rule.choices and isinstance(self.value, str) and said != self.value.strip():

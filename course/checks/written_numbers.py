@@ -39,33 +39,44 @@ _SMALL |= {
     )
 }
 _SMALL |= dict.fromkeys(("none", "no", "nothing", "nil", "never"), 0)
-_SMALL |= {"once": 1, "twice": 2, "double": 2, "thrice": 3, "triple": 3, "quadruple": 4}
+_MULTIPLES = {
+    "once": 1,
+    "twice": 2,
+    "double": 2,
+    "doubled": 2,
+    "thrice": 3,
+    "triple": 3,
+    "quadruple": 4,
+}
 _LARGE = {
-    "dozen": 12, "thousand": 1e3, "million": 1e6, "mio": 1e6, "mln": 1e6, "billion": 1e9,
-    "bn": 1e9, "trillion": 1e12,
+    "dozen": 12, "hundred": 100, "thousand": 1e3, "million": 1e6, "mio": 1e6, "mln": 1e6,
+    "billion": 1e9, "bn": 1e9, "trillion": 1e12,
 }  # fmt: skip
 _PARTS = {
     "half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6,
     "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "sixteenth": 16, "hundredth": 100,
     "thousandth": 1000, "millionth": 1e6,
 }  # fmt: skip
+_COUNTED = {*_LARGE, *_PARTS}
 _ABOUT = re.compile(
-    r"(?:about|around|roughly|approximately|approx\.?|ca\.?|circa|some|nearly|almost|maybe|perhaps|"
-    r"probably|exactly|only|just|over|i think|i guess|i'd say|it is|it's|by|at|a factor of|factor|"
-    r"~|≈|≃|=|:)\s*"
+    r"(?:(?:about|around|roughly|approximately|approx|ca|circa|some|somewhere|nearly|almost|maybe|"
+    r"perhaps|probably|exactly|only|just|over|i think|i guess|i'd say|it is|it's|by|at|"
+    r"(?:a )?factor(?: of)?)\b\.?|[~≈≃=:])\s*"
 )
-_AFTER = re.compile(r"(?:[\s,]*(?:\bor so|\bmaybe|\bi think|\bi guess|-?ish\b|[.!?]))+$")
+_AFTER = re.compile(r"(?:[\s,]*(?:\bor so|\bat all|\bmaybe|\bi think|\bi guess|-?ish\b|[.!?]))+$")
 # words behind a number that say nothing about it
 _IDLE = set("a an the of as in for per each times time fold x fast long much many it its".split())
-_COMPARED = set("more less fewer faster slower longer shorter higher lower larger smaller".split())
+COMPARED = set("more less fewer faster slower longer shorter higher lower larger smaller".split())
 
 _PLAIN = r"(?:\d{1,3}(?:[,_' \u202f]\d{3})+(?![\d,])(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _OPERATOR = r"\s*(?:\*\*|\^|[*/÷·⋅+]|\s-\s|[x×](?=\s*10\s*(?:\^|\*\*)))\s*"
-_NUMBER = re.compile(rf"[-+]?{_PLAIN}(?:{_OPERATOR}[-+]?{_PLAIN})*|[-+]?\binf(?:init[ey])?\b")
+_NUMBER = re.compile(
+    rf"[-+]?{_PLAIN}(?:{_OPERATOR}[-+]?{_PLAIN})*|[-+]?\binf(?:init(?:e|y|ely))?\b"
+)
 _RANGE = (
     re.compile(r"(?:between|from)\s+(.+?)\s+(?:and|to)\s+(.+)"),
     re.compile(r"(.+?)\s*(?:\.\.+|…|\bto\b)\s*(.+)"),
-    re.compile(rf"({_PLAIN}[^-\d]*?)\s*(?<![e*^])-\s*({_PLAIN}.*)"),
+    re.compile(rf"([x×]?{_PLAIN}[^-\d]*?)\s*(?<![e*^])-\s*([x×]?{_PLAIN}.*)"),
 )
 _OPERATIONS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -141,7 +152,8 @@ def unit_of(text: str) -> Unit | None:
     if text in ("%", "percent", "per cent", "pct"):
         return SHARE
     text, rate = re.subn(r"\s*(?:/\s*|\bper |\ba )(?:s|sec|second)$|(?<=flop)s$", "", text)
-    text = re.sub(r"(?<=[a-z]{4})s$", "", text)
+    text = re.sub(r"(?<=[a-z]{3})s$", "", text)
+    text = re.sub(r"^([nmuµ])sec$", r"\1s", text)
     if rate == 0 and (time := _WORDS_OF_TIME.get(text, text)) in _SECONDS:
         return Unit("s", _SECONDS[time])
     for word, letter in _WORDS_OF_PREFIXES.items():
@@ -165,6 +177,7 @@ def _plain(text: str) -> str:
     text = re.sub("[‐-―−]", "-", text.lower()).replace("μ", "µ").replace("∞", "inf")
     text = re.sub(r"^minus\s+", "-", text.strip(" ()[]\"'"))
     text = re.sub(r"^0,(?=\d+\b)", "0.", text)
+    text = re.sub(r"(?<=\d) (?=\d{1,2}/\d)", "+", text)  # 3 1/2
     text = re.sub(r"(?<=\d) (?:out of|of|in) (?=\d)", "/", text)
     while found := _ABOUT.match(text):
         text = text[found.end() :]
@@ -182,15 +195,21 @@ def _single(text: str) -> Written | None:
         if value is not None and (name in _LARGE or name in _PARTS):
             value *= _LARGE[name] if name in _LARGE else 1 / _PARTS[name]
             part, rest = name in _PARTS, rest[word.end() :]
+    elif re.search(r"\d", text):
+        return None
     else:
         value, part, rest = _in_words(_tokens(text))
+        if value is None and re.match("an? ", text) and unit_of(text.split(" ", 1)[1]):
+            value, rest = 1, text.split(" ", 1)[1]  # a second
     if value is None or re.search(r"[\d*^=<>±|]", rest):
         return None
     words = rest.strip(" .").split()
+    while part and words and words[0] in ("a", "an", "of"):  # half a second
+        del words[0]
     for count in range(min(len(words), 3), 0, -1):
         if unit := unit_of(" ".join(words[:count])):
             behind = set(_tokens(" ".join(words[count:])))
-            if unit == SHARE and behind & _COMPARED:  # "50% faster" is no half
+            if unit == SHARE and behind & COMPARED:  # "50% faster" is no half
                 return None
             return Written(value, unit, frozenset(behind - _IDLE), is_part=part)
     return Written(value, None, frozenset(set(_tokens(rest)) - _IDLE), is_part=part)
@@ -217,24 +236,27 @@ def _in_words(words: list[str]) -> tuple[float | None, bool, str]:
         single = word.removesuffix("s")
         if word in ("a", "an") and ({following, following.removesuffix("s")} & _COUNTED):
             current += not place
-        elif word in _SMALL or word.removesuffix("fold") in _SMALL:
-            current += _SMALL[word.removesuffix("fold")]
+        elif word in _MULTIPLES:
+            current, part = current + _MULTIPLES[word], True
+        elif word.removesuffix("fold") in _SMALL:
+            small, before = _SMALL[word.removesuffix("fold")], words[place - 1] if place else ""
+            if before in _SMALL and not (_SMALL[before] >= 20 and small < 10):
+                break  # "two, four"
+            current += small
         elif word == "hundred":
             current = (current or 1) * 100
         elif single in _LARGE:
             total, current, part = total + (current or 1) * _LARGE[single], 0, False
         elif single in _PARTS or word in ("halves", "halved"):
-            piece = 1 / _PARTS.get(single, 2)
+            size = 1 / _PARTS.get(single, 2)
             mixed = place > 1 and "and" in words[place - 2 : place]
-            current = current + piece if mixed else (current or 1) * piece
+            current = current + size if mixed else (current or 1) * size
             part = not mixed
-        elif not (word == "and" and place and following in {"a", "an", *_SMALL, *_PARTS}):
-            break
+        elif word != "and" or not place or following not in ("a", "an", *_PARTS):
+            if word != "and" or words[place - 1] not in _LARGE or following not in _SMALL:
+                break
         place += 1
     return (total + current if place else None), part, " ".join(words[place:])
-
-
-_COUNTED = {"hundred", *_LARGE, *_PARTS}
 
 
 def _computed(text: str) -> float | None:

@@ -171,6 +171,12 @@ def test_an_effect_has_a_sign_and_is_not_none(guess, measured, words):
     assert verdict_of(guess, measured, **RATIO) == words
 
 
+@pytest.mark.parametrize("guess", ["none", "No effect.", "the same", "unchanged"])
+def test_no_effect_may_be_said_in_words(guess):
+    assert verdict_of(guess, 1.01, **RATIO) == "✓ within a factor of 1.5"
+    assert verdict_of(guess, 0, exact=True) == ("✓ exactly" if guess == "none" else "")
+
+
 def test_no_effect_need_not_be_one():
     assert verdict_of(14.5, 27, within=2, no_effect=14.5).startswith("✗ 14.5 would be no effect")
     assert verdict_of(20, 27, within=2, no_effect=14.5) == "✓ within a factor of 2"
@@ -286,6 +292,9 @@ def test_a_unit_that_only_the_answer_names_is_converted_there(predictor):
     assert "you predict 305 µs;" in predictor("a launch", "305 µs", within=2).sentence
     assert predictor.answer("a launch", 0.3, "ms").predicted == 0.305
     assert "Your guess" in predictor.answer("a launch", 3, "blocks").note
+    assert "you predict 10 layers;" in predictor("k for 30 dB", "10 layers", within=2).sentence
+    assert predictor.answer("k for 30 dB", 10, "layers").verdict == "✓ exactly"
+    assert "not a number" in predictor("times faster", "2 times slower", within=2).sentence
 
 
 def test_a_range_is_its_middle_and_never_exact(predictor):
