@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # the package of this clone is tested, by kernels and subprocesses as well
     search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in search if part)
+    os.environ["COURSE_PROGRESS"] = "off"  # while tests are collected, too
     config.option.loadscopereorder = False  # as pytest_collection_modifyitems orders them
     if getattr(config.option, "nbval", False):
         _start_kernels_again()
