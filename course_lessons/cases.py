@@ -29,6 +29,16 @@ def table(names: str, *rows: tuple[Any, ...]) -> list[Case]:
     return [fixed(name, **dict(zip(names.split(), row, strict=True))) for name, *row in rows]
 
 
+def of_values(names: str, title: str) -> Callable[..., Case]:
+    """A function that makes a case of such values, in that order; the title shows them."""
+
+    def case(*values: Any, name: str = title) -> Case:
+        named = dict(zip(names.split(), values, strict=True))
+        return fixed(name.format(**named), **named)
+
+    return case
+
+
 def drawn(**makers: Any) -> Callable[[np.random.Generator], dict[str, Any]]:
     """Arguments of a case: made by a maker below, in this order, or values as they are."""
     return lambda rng: {
@@ -90,3 +100,11 @@ def extent(rng: np.random.Generator, low: int, high: int) -> int:
         step = int(rng.choice([32, 1 << size.bit_length()]))
         size = round(size / step) * step + int(rng.integers(-1, 2))
     return min(max(size, low), high)
+
+
+def block_of_two(rng: np.random.Generator) -> tuple[int, int]:
+    """Threads along x and y of a block, for a drawn case; neither is four times the other.
+
+    So who takes x for the row spreads the work about as well as who takes it for the column.
+    """
+    return tuple((extent(rng, 1, 10) * rng.integers(1, 4, 2)).tolist())
