@@ -5,17 +5,33 @@ import numpy as np
 from course.checks.comparing import first, shown
 from course.checks.exercises import Case, FunctionExercise, Tolerance, launch_covers
 from course.checks.verdicts import Failure, NotStarted
-from course_lessons.cases import drawn, empty, fixed, integers, normal, uniform, unit, zeros
+from course_lessons.cases import (
+    block_of_two,
+    covering,
+    drawn,
+    empty,
+    extent,
+    fixed,
+    integers,
+    normal,
+    uniform,
+    unit,
+)
 from course_lessons.edits import LessonKernel
-from course_lessons.lesson00.exercises import scale_add_case
+from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
 from warpsim.core.words import count
 
 # --- square-map: one thread, one element ----------------------------------------------------------
 
 
-def _numbers(n, block):
-    arguments = drawn(out=empty(n), x=uniform(1, 5, n))
-    return Case(count(n, "element"), arguments, block=block)
+def _numbers(n, block, spare=0, low=1):
+    arguments = drawn(out=empty(n), x=uniform(low, 5, n))
+    return Case(count(n, "element"), arguments, block=block, grid=-(-n // block) + spare)
+
+
+def _some_numbers(rng):
+    spare = int(rng.integers(3))
+    return _numbers(extent(rng, 1, 3000), extent(rng, 1, 300), spare, low=-5)
 
 
 LessonKernel.declare(
@@ -24,10 +40,8 @@ LessonKernel.declare(
     title="Square every element",
     outputs=("out",),
     reference=lambda x: x * x,
-    cases=[
-        _numbers(n, block=block)
-        for n, block in ((8, 8), (512, 128), (1003, 128), (1, 32), (97, 32))
-    ],
+    cases=[_numbers(n, block=block) for n, block in ((512, 128), (1031, 128), (1, 32))],
+    drawer=_some_numbers,
     tolerance=Tolerance(1, "one float32 product rounds once"),
     forbidden={"uncoalesced"},
     hints={
@@ -43,12 +57,18 @@ LessonKernel.declare(
 
 # --- launch-1d: how many blocks? ------------------------------------------------------------------
 
+
+def _elements(n):
+    return fixed(count(n, "element"), n=n)
+
+
 FunctionExercise.declare(
     name="launch-1d",
     lesson=1,
     title="Enough blocks, and none too many",
     judge=launch_covers(lambda n: (n,)),
-    cases=[fixed(count(n, "element"), n=n) for n in (1024, 1000, 1025, 1, 1_000_003)],
+    cases=[_elements(n) for n in (1024, 1000, 1025, 1)],
+    drawer=lambda rng: _elements(extent(rng, 2, 2**31)),
     hints={
         "wrong-result": "Divide and round up: (n + threads - 1) // threads. "
         "Return the grid first, then the block."
@@ -63,9 +83,8 @@ LessonKernel.declare(
     title="Move every element one place to the right",
     outputs=("out",),
     reference=lambda x: np.concatenate([np.zeros(1), x[:-1]]),
-    cases=[
-        _numbers(n, block=block) for n, block in ((8, 8), (128, 32), (1, 32), (203, 64), (500, 64))
-    ],
+    cases=[_numbers(n, block=block) for n, block in ((8, 8), (1, 32), (1031, 128))],
+    drawer=_some_numbers,
     forbidden={"negative-index"},
     hints={
         "negative-index": "For i = 0, x[i - 1] is x[-1], the last element, as in NumPy. "
@@ -86,9 +105,19 @@ LessonKernel.declare(
 # --- add-images: two axes, x along the columns ----------------------------------------------------
 
 
-def _two_images(*shape, block=(16, 16), measured=False):
+def _two_images(*shape, block=(16, 16), grid=None, measured=False):
     arguments = drawn(out=empty(*shape), a=normal(*shape), b=normal(*shape))
-    return Case(f"{shape[0]} x {shape[1]}", arguments, block=block, measured=measured)
+    return Case(f"{shape[0]} x {shape[1]}", arguments, block, grid, measured=measured)
+
+
+def _in_two_axes(case):
+    """A drawer of such cases: any image, any block, a grid that covers it whichever way x walks."""
+
+    def drawer(rng):
+        rows, columns, block = extent(rng, 1, 70), extent(rng, 1, 70), block_of_two(rng)
+        return case(rows, columns, block=block, grid=covering(max(rows, columns), block))
+
+    return drawer
 
 
 LessonKernel.declare(
@@ -100,10 +129,9 @@ LessonKernel.declare(
     cases=[
         _two_images(16, 16),
         _two_images(13, 37),
-        _two_images(37, 13, block=(8, 4)),
-        _two_images(1, 5),
         _two_images(64, 96, block=(32, 4), measured=True),
     ],
+    drawer=_in_two_axes(_two_images),
     tolerance=Tolerance(1, "one float32 sum rounds once"),
     forbidden={"uncoalesced"},
     hints={
@@ -122,9 +150,9 @@ LessonKernel.declare(
 # --- rotate-image: out has another shape than the input -------------------------------------------
 
 
-def _rotation(rows, columns, block=(16, 16)):
+def _rotation(rows, columns, block=(16, 16), grid=None):
     arguments = drawn(out=empty(columns, rows), image=unit(rows, columns))
-    return Case(f"{rows} x {columns}", arguments, block=block)
+    return Case(f"{rows} x {columns}", arguments, block, grid)
 
 
 LessonKernel.declare(
@@ -135,11 +163,9 @@ LessonKernel.declare(
     reference=lambda image: np.rot90(image, -1),
     cases=[
         _rotation(3, 5, block=(8, 8)),
-        _rotation(16, 16),
-        _rotation(37, 13, block=(8, 4)),
-        _rotation(1, 7),
-        _rotation(50, 64, block=(32, 4)),
+        _rotation(61, 23, block=(8, 4)),
     ],
+    drawer=_in_two_axes(_rotation),
     hints={
         "out-of-bounds": "row and column belong to out here: guard them with out.shape. "
         "The image's last row is image.shape[0] - 1, not image.shape[0].",
@@ -163,13 +189,13 @@ LessonKernel.declare(
     reference=lambda a, x, y: a * x + y,
     cases=[
         scale_add_case(24, grid=2, block=4),
-        scale_add_case(1000, grid=2, block=32),
-        scale_add_case(1003, grid=3, block=64),
-        scale_add_case(1003, grid=6, block=32),
+        scale_add_case(1031, grid=6, block=32),
         scale_add_case(5, grid=2, block=32),
-        scale_add_case(257, grid=1, block=1),
     ],
-    tolerance=Tolerance(2, "one float32 product and one sum, each of which rounds once"),
+    drawer=lambda rng: scale_add_case(
+        extent(rng, 1, 2000), extent(rng, 1, 200), grid=extent(rng, 1, 9), low=-3
+    ),
+    tolerance=SCALE_ADD_ROUNDING,
     forbidden={"uncoalesced"},
     hints={
         "unwritten-output": "Each thread must go on: from i by steps of cuda.gridsize(1), "
@@ -184,9 +210,9 @@ LessonKernel.declare(
 # --- clip: a ufunc --------------------------------------------------------------------------------
 
 
-def _clip_case(name, shape):
-    low, high = (np.full(shape, value, np.float32) for value in (0.25, 0.75))
-    return Case(name, drawn(x=uniform(-1, 2, *shape), low=low, high=high))
+def _clip_case(*shape):
+    low, high = uniform(-0.5, 0.5, *shape), uniform(0.5, 1.5, *shape)
+    return Case(" x ".join(map(str, shape)), drawn(x=uniform(-2, 3, *shape), low=low, high=high))
 
 
 def _judge_clip(result, x, low, high):
@@ -225,11 +251,8 @@ FunctionExercise.declare(
     title="A ufunc that cuts off what is too dark or too bright",
     judge=_judge_clip,
     runs="gpu-ufunc",
-    cases=[
-        _clip_case("7 numbers", (7,)),
-        _clip_case("13 x 37", (13, 37)),
-        _clip_case("1,003 numbers", (1003,)),
-    ],
+    cases=[_clip_case(1003), _clip_case(13, 37)],
+    drawer=lambda rng: _clip_case(*(extent(rng, 1, 30) for _ in range(rng.integers(1, 4)))),
     hints={
         "wrong-result": "Inside a ufunc x, low and high are single numbers. Two ifs do it.",
         "typing": "Inside a ufunc x, low and high are single numbers: no index, no x.size.",
@@ -241,9 +264,9 @@ FunctionExercise.declare(
 _WEIGHTS = np.array([0.299, 0.587, 0.114])
 
 
-def _colours(rows, columns, block=(16, 16)):
-    arguments = drawn(out=empty(rows, columns), rgb=unit(rows, columns, 3))
-    return Case(f"{rows} x {columns} x 3", arguments, block=block)
+def _colours(rows, columns, block=(16, 16), grid=None):
+    arguments = drawn(out=empty(rows, columns), rgb=uniform(0, 2, rows, columns, 3))
+    return Case(f"{rows} x {columns} x 3", arguments, block, grid)
 
 
 LessonKernel.declare(
@@ -255,9 +278,8 @@ LessonKernel.declare(
     cases=[
         _colours(4, 4, block=(4, 4)),
         _colours(13, 37),
-        _colours(37, 13, block=(8, 4)),
-        _colours(1, 5),
     ],
+    drawer=_in_two_axes(_colours),
     tolerance=Tolerance(8, "three float32 weights, three products and two sums, each rounds"),
     forbidden={"float64"},
     helped="But no function of yours is called. Let a device function take red, green and blue and "
@@ -279,9 +301,16 @@ LessonKernel.declare(
 # --- histogram: many threads, one counter ---------------------------------------------------------
 
 
-def _values(n, bins, grid, block):
-    arguments = drawn(counts=zeros(bins, dtype=np.int32), values=integers(0, bins, n))
+def _values(n, bins, grid, block, before=1, filled=None):
+    """A case with less than `before` in each bin already; values lie in those `filled`, or all."""
+    arguments = drawn(counts=integers(0, before, bins), values=integers(0, filled or bins, n))
     return Case(f"{count(n, 'value')}, {bins} bins", arguments, block=block, grid=grid)
+
+
+def _some_values(rng):
+    n, bins, block = extent(rng, 1, 2000), extent(rng, 1, 300), extent(rng, 1, 300)
+    grid = -(-n // block) + int(rng.integers(3))
+    return _values(n, bins, grid, block, before=1000, filled=int(rng.integers(1, bins + 1)))
 
 
 LessonKernel.declare(
@@ -294,9 +323,8 @@ LessonKernel.declare(
     cases=[
         _values(40, bins=4, grid=2, block=32),
         _values(1000, bins=10, grid=8, block=128),
-        _values(997, bins=256, grid=8, block=128),
-        _values(1, bins=3, grid=1, block=32),
     ],
+    drawer=_some_values,
     hints={
         "wrong-result": "Each thread that has a value adds 1, in one atomic step, "
         "to the counter of this value: cuda.atomic.add(counts, index, 1).",
@@ -306,11 +334,11 @@ LessonKernel.declare(
         "values.size. The index into counts is values[i], not i.",
     },
     mistakes={
-        "the values are added up instead of counted": lambda counts, values: np.bincount(
-            values, weights=values, minlength=counts.size
+        "the values are added up instead of counted": lambda counts, values: (
+            counts + np.bincount(values, weights=values, minlength=counts.size)
         ),
         "every bin is counted at most once, because updates are lost": lambda counts, values: (
-            np.minimum(np.bincount(values, minlength=counts.size), 1)
+            counts + np.minimum(np.bincount(values, minlength=counts.size), 1)
         ),
     },
 )

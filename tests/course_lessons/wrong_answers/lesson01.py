@@ -17,7 +17,7 @@ wrong("unwritten-output", "out[128]", "blockIdx.x * blockDim.x + threadIdx.x")(
 )
 wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({".x * cuda.blockDim": ""})
 wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({"blockDim": "gridDim"})
-wrong("out-of-bounds", "1,003 elements", "x[1003]")({"i < out.size": "True"})
+wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
 wrong("wrong-result", "when x is doubled")({"] * x": "] + x"})
 wrong("wrong-result", "the index is squared")({"x[i] * x[i]": "i * i"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
