@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise
-from course_lessons.cases import fixed, table
+from course_lessons.cases import extent, of_values
 from course_lessons.edits import edits
 from course_lessons.lesson03 import judges
 from course_lessons.lesson03.toy_gpu import ToyGPU
@@ -21,6 +21,13 @@ def _toy(name, **facts):
     return Case(name, arguments)
 
 
+def _some_toy(rng):
+    work = 10 ** rng.uniform(-0.5, 2)
+    facts = {"launch": work * rng.uniform(0.002, 0.04), "compiling": rng.uniform(0, 2000)}
+    queued, turn = rng.uniform(0, 500), int(rng.integers(10))
+    return _toy(f"a kernel of {work:.3g} ms", work=work, queued=queued, turn=turn, **facts)
+
+
 FunctionExercise.declare(
     name="time-a-launch",
     lesson=3,
@@ -33,6 +40,7 @@ FunctionExercise.declare(
             "a kernel of 0.3 ms, compiled in 2 s", work=0.3, launch=0.01, compiling=2000.0, turn=7
         ),
     ],
+    drawer=_some_toy,
     hints={
         "raised": "launch(), synchronize() and clock() take no arguments; clock() gives "
         "seconds. statistics.median takes a list."
@@ -42,16 +50,22 @@ FunctionExercise.declare(
 # --- copy what is needed ------------------------------------------------------------------------
 
 
-def _factors(rows, columns, k, order="C"):
+def _factors(rows, columns, k, order="C", dtype=np.float64):
     least = min(rows, columns)
 
     def arguments(rng):
-        u = np.asarray(rng.standard_normal((rows, least)), order=order)
-        s = np.sort(rng.random(least))[::-1].copy()
-        return {"u": u, "s": s, "vt": rng.standard_normal((least, columns)), "k": k}
+        u = np.asarray(rng.standard_normal((rows, least)), dtype, order)
+        s = np.sort(rng.random(least, dtype))[::-1].copy()
+        return {"u": u, "s": s, "vt": rng.standard_normal((least, columns), dtype), "k": k}
 
     kind = "" if order == "C" else ", u column by column in memory"
     return Case(f"{rows} x {columns}, k = {k}{kind}", arguments)
+
+
+def _some_factors(rng):
+    rows, columns = rng.integers(1, 120, 2).tolist()
+    k = int(rng.integers(1, min(rows, columns) + 1))
+    return _factors(rows, columns, k, rng.choice(["C", "F"]), rng.choice([np.float32, np.float64]))
 
 
 FunctionExercise.declare(
@@ -61,11 +75,11 @@ FunctionExercise.declare(
     judge=judges.judge_factors,
     cases=[
         _factors(8, 8, 3),
-        _factors(13, 37, 5),
-        _factors(29, 11, 11),
+        _factors(13, 37, 1),
         _factors(16, 23, 4, order="F"),
-        _factors(5, 3, 1),
     ],
+    drawer=_some_factors,
+    drawn=16,
     hints={
         "raised": "np.ascontiguousarray(part, dtype=np.float32) makes an array of that type "
         "whose elements lie side by side."
@@ -78,6 +92,15 @@ FunctionExercise.declare(
 def _rates(rows, columns, k, milliseconds):
     moved = 4 * (rows * k + k + k * columns + rows * columns)
     return moved / milliseconds * 1e-6, 2 * rows * columns * k / moved
+
+
+_report = of_values("rows columns k milliseconds", "{rows} x {columns}, k = {k}, {milliseconds} ms")
+
+
+def _some_report(rng):
+    rows, columns = extent(rng, 1, 20000), extent(rng, 1, 20000)
+    k = extent(rng, 1, min(rows, columns))
+    return _report(rows, columns, k, float(f"{10 ** rng.uniform(-3, 2):.3g}"))
 
 
 FunctionExercise.declare(
@@ -136,15 +159,9 @@ FunctionExercise.declare(
             k / moved -> k / milliseconds * 1e-6
     """),
     ),
-    cases=[
-        fixed(f"{m} x {n}, k = {k}, {ms} ms", rows=m, columns=n, k=k, milliseconds=ms)
-        for m, n, k, ms in (
-            (2048, 2048, 256, 2.0),
-            (1000, 700, 50, 0.5),
-            (64, 64, 1, 0.003),
-            (8, 6, 4, 0.002),
-        )
-    ],
+    cases=[_report(1000, 700, 50, 0.5), _report(8, 6, 4, 0.02)],
+    drawer=_some_report,
+    drawn=16,
     hints={
         "wrong-result": "Bytes: k columns of u, k numbers of s, k rows of vt, and the image, 4 "
         "bytes each. GB/s are bytes / seconds / 10⁹. Operations: two for each pixel and layer."
@@ -157,6 +174,29 @@ FunctionExercise.declare(
 def _least(bytes, operations, bandwidth, rate):
     memory, arithmetic = bytes / bandwidth * 1e-6, operations / rate * 1e-9
     return max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic"
+
+
+_kernel = of_values(
+    "bytes operations bandwidth rate",
+    "{bytes:,} bytes and {operations:,} operations, {bandwidth:g} GB/s and {rate} TFLOP/s",
+)
+
+
+def _some_gpu(rng):
+    """Its bandwidth [GB/s] and rate [TFLOP/s]."""
+    return round(10 ** rng.uniform(1.3, 4.3), 1), round(10 ** rng.uniform(0, 2.5), 1)
+
+
+def _some_work(rng, bandwidth, rate):
+    """Bytes and operations that take about equally long, a few times as long, or no operations."""
+    moved = extent(rng, 2000, 2**36)
+    ridge = rate * 1e3 / bandwidth
+    return moved, int(moved * ridge * 4 ** rng.uniform(-1, 1)) * bool(rng.integers(3))
+
+
+def _some_kernel(rng):
+    gpu = _some_gpu(rng)
+    return _kernel(*_some_work(rng, *gpu), *gpu)
 
 
 FunctionExercise.declare(
@@ -195,14 +235,13 @@ FunctionExercise.declare(
         """),
         words=("memory", "arithmetic"),
     ),
-    cases=table(
-        "bytes operations bandwidth rate",
-        ("an image on a T4", 20_972_544, 2_147_483_648, 320.0, 8.1),
-        ("a copy on an H200", 536_870_912, 0, 4220.0, 59.7),
-        ("a sum of squares on a T4", 4_000_000, 2_000_000, 320.0, 8.1),
-        ("a softmax on a T4", 134_217_728, 167_772_160, 320.0, 8.1),
-        ("a large product on an H200", 805_306_368, 1_099_511_627_776, 4220.0, 59.7),
-    ),
+    cases=[
+        _kernel(20_972_544, 2_147_483_648, 320.0, 8.1, name="an image on a T4"),
+        _kernel(536_870_912, 0, 4220.0, 59.7, name="a copy on an H200"),
+        _kernel(134_217_728, 167_772_160, 320.0, 8.1, name="a softmax on a T4"),
+    ],
+    drawer=_some_kernel,
+    drawn=16,
     hints={
         "wrong-result": "Bytes take bytes / (bandwidth · 10⁹) seconds, operations take "
         "operations / (rate · 10¹²) seconds. Both go on at the same time, so the longer one "
@@ -213,6 +252,7 @@ FunctionExercise.declare(
 
 # --- impossible figures -------------------------------------------------------------------------
 
+_OF_A_T4 = [("sum", 4_194_304, 1_048_576, 0.0137)]
 _OF_AN_H200 = [
     ("copy", 536_870_912, 0, 0.138),
     ("better copy", 536_870_912, 0, 0.1235),
@@ -223,25 +263,32 @@ _OF_AN_H200 = [
     ("image of 16 layers", 67_633_216, 536_870_912, 0.0195),
     ("fast image", 20_972_544, 2_147_483_648, 0.004),
 ]
-_OF_A_T4 = [
-    ("transpose", 33_554_432, 0, 0.131),
-    ("one image", 20_972_544, 2_147_483_648, 0.21),
-    ("a slow image", 20_972_544, 2_147_483_648, 52.9),
-    ("gelu", 8_388_608, 10_485_760, 0.0647),
-    ("softmax", 134_217_728, 167_772_160, 0.2),
-]
+
+_figures = of_values(
+    "figures bandwidth rate", "figures of a GPU with {bandwidth:g} GB/s and {rate} TFLOP/s"
+)
+
+
+def _some_figures(rng):
+    gpu, figures = _some_gpu(rng), []
+    for number in range(rng.integers(16)):
+        work = _some_work(rng, *gpu)
+        milliseconds = _least(*work, *gpu)[0] * np.exp(0.5 * rng.normal())
+        figures.append((f"kernel {number}", *work, float(milliseconds)))
+    return _figures(figures, *gpu)
+
 
 FunctionExercise.declare(
     name="impossible-figures",
     lesson=3,
     title="Which figure is impossible?",
     judge=judges.judge_figures,
-    cases=table(
-        "figures bandwidth rate",
-        ("figures of an H200", _OF_AN_H200, 4220.0, 59.7),
-        ("figures of a T4", _OF_A_T4, 320.0, 8.1),
-        ("figures of a T4, all possible", [("sum", 4_194_304, 1_048_576, 0.0137)], 320.0, 8.1),
-    ),
+    cases=[
+        _figures(_OF_AN_H200, 4220.0, 59.7, name="figures of an H200"),
+        _figures(_OF_A_T4, 320.0, 8.1, name="figures of a T4, all possible"),
+    ],
+    drawer=_some_figures,
+    drawn=16,
     hints={
         "raised": "Each of the figures is a tuple: `for name, bytes, operations, milliseconds "
         "in figures:`. And least_time returns two values: the time is `least_time(...)[0]`."
@@ -250,15 +297,21 @@ FunctionExercise.declare(
 
 # --- a block that fills the multiprocessor ------------------------------------------------------
 
+_of_a_thread = of_values(
+    "registers shared", "{registers} registers and {shared} bytes of shared memory a thread"
+)
+
+
 FunctionExercise.declare(
     name="fullest-block",
     lesson=3,
     title="Choose a block by occupancy",
     judge=judges.judge_block,
-    cases=[
-        fixed(f"{r} registers and {s} bytes of shared memory a thread", registers=r, shared=s)
-        for r, s in ((44, 0), (70, 0), (40, 150), (24, 200), (32, 100), (255, 8))
-    ],
+    cases=[_of_a_thread(*asked) for asked in ((44, 0), (70, 0), (24, 200), (32, 113))],
+    drawer=lambda rng: _of_a_thread(
+        int(rng.integers(16, 256)), int(rng.integers(2) * rng.integers(4, 400))
+    ),
+    drawn=16,
     hints={
         "raised": 'occupancy("H200", block, registers, shared_bytes) takes the bytes of a '
         "whole block: `shared * block`. A block that cannot start has 0 warps; sizes go up to "
@@ -269,9 +322,14 @@ FunctionExercise.declare(
 # --- the crossing -------------------------------------------------------------------------------
 
 
+def _work_of(n):
+    """Operations, and bytes that are copied."""
+    return 2 * n * n * (n // 8), 4 * ((2 * n + 1) * (n // 8) + n * n)
+
+
 def _crossing(sizes, cpu, gpu, link, start):
     for n in sizes:
-        operations, copied = 2 * n * n * (n // 8), 4 * ((2 * n + 1) * (n // 8) + n * n)
+        operations, copied = _work_of(n)
         if start + copied / link * 1e-6 + operations / gpu * 1e-6 < operations / cpu * 1e-6:
             return n
     return 0
@@ -280,19 +338,38 @@ def _crossing(sizes, cpu, gpu, link, start):
 _DOUBLED = [64 * 2**i for i in range(8)]
 _DENSE = [*range(64, 8193, 16)]  # so that nearly every mistake lands elsewhere
 
+_sizes = of_values(
+    "sizes cpu gpu link start",
+    "{cpu:g} and {gpu:g} GFLOP/s, copies at {link:g} GB/s, {start:g} ms to start",
+)
+
+
+def _some_sizes(rng):
+    """At one size CPU and GPU are equal but for a millionth: what is wrong moves the crossing."""
+    n, step = extent(rng, 64, 9000), int(rng.integers(1, 20))
+    cpu = round(10 ** rng.uniform(0, 3.5), 1)
+    gpu = round(cpu * 10 ** rng.uniform(0.2, 2), 1)
+    operations, copied = _work_of(n)
+    gained = operations / (cpu * 1e6) - operations / (gpu * 1e6)
+    start = round(gained * rng.uniform(0.1, 0.9), 4)
+    link = copied / (gained - start) * 1e-6 * (1 + rng.choice([-1e-6, 1e-6]))
+    before = min(int(rng.integers(1, 30)), (n - 8) // step)
+    sizes = range(n - step * before, n + step * int(rng.integers(1, 30)), step)
+    return _sizes([*sizes], cpu, gpu, link, start)
+
+
 FunctionExercise.declare(
     name="crossing",
     lesson=3,
     title="Where the GPU begins to win",
     reference=_crossing,
-    cases=table(
-        "sizes cpu gpu link start",
-        ("8 cores, sizes in steps of 16", _DENSE, 300.0, 8000.0, 5.0, 0.35),
-        ("16 cores and a slow kernel, pageable", _DOUBLED, 900.0, 1080.0, 6.0, 0.3),
-        ("16 cores and a better kernel, pinned", _DOUBLED, 900.0, 8000.0, 50.0, 0.2),
-        ("one core", _DOUBLED, 5.0, 1000.0, 50.0, 0.2),
-        ("a slow link", _DOUBLED, 500.0, 50000.0, 1.0, 0.05),
-    ),
+    cases=[
+        _sizes(_DENSE, 300.0, 8000.0, 5.0, 0.35, name="8 cores, sizes in steps of 16"),
+        _sizes(_DOUBLED, 900.0, 1080.0, 6.0, 0.3, name="16 cores and a slow kernel, pageable"),
+        _sizes(_DOUBLED, 5.0, 1000.0, 50.0, 0.2, name="one core"),
+    ],
+    drawer=_some_sizes,
+    drawn=16,
     hints={
         "wrong-result": "k = n // 8. Operations: 2 n² k, and n² is n ** 2. Bytes over the "
         "link: 4 (2 n k + k + n²). GFLOP/s are 10⁹ a second, so operations / (rate · 10⁶) are "

@@ -51,6 +51,8 @@ class ToyGPU:
     spans : list of Span
         What took place, in the order in which it was asked for.
     launches : int
+    over : set of int
+        How many had been launched when somebody read the clock and none of them was running.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ToyGPU:
         self._now = 0.0
         self._done = queued * 1e-3  # when the GPU has worked off its queue
         self.spans: list[Span] = []
+        self.over: set[int] = set()
         if queued:
             self.spans.append(Span("GPU", "other", 0.0, self._done))
 
@@ -78,6 +81,8 @@ class ToyGPU:
                 "the clock was read a million times: the loop does not end, because only launches, "
                 "waiting and reading make the clock go on"
             )
+        if self._now >= self._done:
+            self.over.add(self.launches)
         self._now += READING
         return self._now
 

@@ -273,7 +273,7 @@ wrong("wrong-result", "the intensity has no time in it")(
     "moved = 2 * rows * columns * k / milliseconds / 1e6\n"
     "return needed_bytes(rows, columns, k) / milliseconds / 1e6, moved"
 )
-wrong("wrong-result", "10 is rounded")(
+wrong("wrong-result", "6 is rounded")(
     "moved = effective(needed_bytes(rows, columns, k), 2 * rows * columns * k, "
     "milliseconds)\n"
     "return tuple(map(round, moved))"
@@ -507,7 +507,7 @@ wrong("wrong-result", "There is a size that gives 40")(
 wrong("wrong-result", "There is a size that gives 40")(
     "return min(1024, 65536 // registers // 32 * 32)"
 )
-wrong("wrong-result", "There is a size that gives 48")(
+wrong("wrong-result", "There is a size that gives 36")(
     {
         "def warps(threads": "best = warps\n    for threads in range(64, 1025, warps",
         'return occupancy("H200", threads': "if warps_of(threads",
