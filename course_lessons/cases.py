@@ -24,6 +24,12 @@ def fixed(name: str, **values: Any) -> Case:
     return Case(name, lambda rng: deepcopy(values))
 
 
+def told(**values: Any) -> Case:
+    """A case of values that its name tells, as of those that are drawn."""
+    lists = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+    return fixed(", ".join(f"{name} = {value}" for name, value in lists.items()), **values)
+
+
 def table(names: str, *rows: tuple[Any, ...]) -> list[Case]:
     """A case for each row: its name, then a value for each of the arguments' names."""
     return [fixed(name, **dict(zip(names.split(), row, strict=True))) for name, *row in rows]
@@ -108,3 +114,18 @@ def block_of_two(rng: np.random.Generator) -> tuple[int, int]:
     So who takes x for the row spreads the work about as well as who takes it for the column.
     """
     return tuple((extent(rng, 1, 10) * rng.integers(1, 4, 2)).tolist())
+
+
+def places(rng: np.random.Generator, lanes: int = 32) -> np.ndarray:
+    """Where the lanes of a warp read, for a drawn case: in rows of any pitch, or anywhere."""
+    across = np.arange(lanes) % extent(rng, 1, lanes)
+    down = np.arange(lanes) // (across.max() + 1)
+    first, step, pitch = int(rng.integers(300)), extent(rng, 1, 40), extent(rng, 1, 5000)
+    found = [down * pitch + across, down + step * across, rng.integers(0, pitch + 200, lanes)]
+    return first + rng.permutation(found[rng.integers(3)])
+
+
+def sides(rng: np.random.Generator, *most: int) -> list[int]:
+    """Rows and columns up to these, for a drawn case: one of any extent, others of a half on."""
+    free = rng.integers(len(most))
+    return [extent(rng, 1 if side == free else -(-m // 2), m) for side, m in enumerate(most)]

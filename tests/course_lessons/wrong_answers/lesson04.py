@@ -9,7 +9,7 @@ wrong("wrong-shape", "Return one number")("return np.unique(indices * itemsize /
 wrong("raised", "Line 3")({"unique": "uniqe"})
 right("return len({int(sectors) * itemsize // 32 for sectors in indices})")
 right(
-    "sectors = np.zeros(1_000, dtype=bool)\nsectors[(indices * itemsize) >> 5] = True\n"
+    "sectors = np.zeros(100_000, dtype=bool)\nsectors[(indices * itemsize) >> 5] = True\n"
     "return sectors.sum()"
 )
 
