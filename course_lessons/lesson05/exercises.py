@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, factors, uniform, unit
+from course_lessons.cases import drawn, empty, extent, factors, places, sides, table, told, uniform
 from course_lessons.edits import LessonKernel, edits
 from warpsim.core.words import count
 
@@ -31,7 +31,9 @@ LessonKernel.declare(
     title="Reverse each block's elements, in place",
     updated=("x",),
     reference=_reversed_pieces,
-    cases=[_to_reverse(n) for n in (64, 192, 100, 1, 400)],
+    cases=[_to_reverse(n) for n in (64, 192, 100, 400)],
+    drawer=lambda rng: _to_reverse(extent(rng, 20, 1000)),
+    drawn=6,
     hints={
         "race": "Everybody puts an element into the buffer, then all wait at "
         "cuda.syncthreads(), then everybody takes an element out of it. Each block keeps to "
@@ -78,7 +80,8 @@ LessonKernel.declare(
     title="Blur with a halo",
     outputs=("out",),
     reference=lambda x: np.convolve(np.pad(x, RADIUS), np.ones(WINDOW), "valid") / WINDOW,
-    cases=[_to_blur(64), _to_blur(1003), _to_blur(66), _to_blur(1), _to_blur(1024, True)],
+    cases=[_to_blur(1003), _to_blur(5), _to_blur(1024, True)],
+    drawer=lambda rng: _to_blur(extent(rng, 1, 700)),
     tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
     forbidden={"float64", "negative-index", "bank-conflict"},
     limits=[Limit("global", "load", "lanes", "element", 1.25, _HALO_ONCE)],
@@ -109,8 +112,6 @@ LessonKernel.declare(
         the halo on the right is not that of this block: place t + 67 holds x[i + 64]
             RADIUS + place
             -> RADIUS + place - (BLOCK - RADIUS if place >= BLOCK + RADIUS else 0)
-        the window ends one element too early
-            t + WINDOW -> t + WINDOW - 1
         the window begins three places too early: place t of the tile holds element i - 3 already
             t, t + WINDOW -> t - RADIUS, t + RADIUS + 1
         the border is repeated outside of x; zeros stand there
@@ -135,6 +136,11 @@ def _factors(rows, columns, values, k, measured=False):
     return Case(f"{rows} x {columns}, k = {k}", arguments, (TILE, TILE), grid, measured=measured)
 
 
+def _any_factors(rng):
+    k = int(rng.integers(1, 51, 2).max())
+    return _factors(*sides(rng, 90, 90), k + int(rng.choice([0, 7])), k)
+
+
 _TILES_ONLY = (
     "Load u, s and vt only where you fill the tiles, once a round, one place of each tile a "
     "thread, neighbours in x beside each other in memory; the inner loop reads nothing but the two "
@@ -149,18 +155,15 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
     cases=[
-        _factors(16, 16, 16, 16),
         _factors(16, 16, 48, 32),
-        _factors(32, 16, 20, 5),
-        _factors(13, 37, 24, 19),
+        _factors(32, 16, 20, 1),
         _factors(41, 17, 33, 33),
-        _factors(5, 3, 1, 1),
-        _factors(1, 1, 4, 2),
         _factors(64, 96, 32, 32, measured=True),
     ],
+    drawer=_any_factors,
     tolerance=Tolerance(
-        40,
-        "two products and a sum for each of up to 33 singular values",
+        50,
+        "two products and a sum for each of up to 50 singular values",
         magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
     ),
     forbidden={"float64", "bank-conflict", "negative-index"},
@@ -192,8 +195,6 @@ LessonKernel.declare(
     mistakes=edits(r"""
         s is left out
             * s[start + x] ->
-        s is multiplied in twice
-            * s[start + x] -> * s[start + x] * s[start + x]
         the last tile reads past k
             start + x < k -> start + x < s.size
             start + y < k -> start + y < s.size
@@ -220,10 +221,6 @@ LessonKernel.declare(
             start + y < k -> start + y < k and row < out.shape[0]
         start counts tiles: the index is start * TILE + x, not start + x
             0, k, TILE -> -(-k // TILE)
-        start counts the whole tiles: the index is start * TILE + x, and a part of a tile may follow
-            0, k, TILE -> k // TILE
-        the rows of vt are counted along x: place [y, x] holds row start + y
-            vt[start + y -> vt[start + x
         every round fills the same tile: start is missing in the index
             u[row, start + x] * s[start + x] -> u[row, x] * s[x]
             vt[start + y, col] -> vt[y, col]
@@ -239,12 +236,18 @@ def _to_sum(n, threads, measured=False):
     return Case(count(n, "element"), arguments, threads, blocks, 4 * threads, measured)
 
 
+def _any_sums(rng):
+    threads = 2 ** int(rng.integers(4, 9))
+    return _to_sum(extent(rng, 1, 6 * threads), threads)
+
+
 def _sums(x, out):
     """The sums of equal pieces of x; the threads of a block follow from the sizes."""
     threads = next(n for n in (16, 32, 64, 128, 256) if -(-len(x) // n) == len(out))
     return np.add.reduceat(x, np.arange(0, len(x), threads))
 
 
+_IN_SHARED_MEMORY = "Add up in shared memory: device memory gets one number a block."
 _HALF_EACH = "Let many threads add at once: in each round, half as many as in the round before."
 
 LessonKernel.declare(
@@ -256,15 +259,17 @@ LessonKernel.declare(
     cases=[
         _to_sum(64, threads=64),
         _to_sum(1000, threads=128),
-        _to_sum(100, threads=32),
-        _to_sum(1, threads=16),
         _to_sum(1024, threads=256, measured=True),
     ],
+    drawer=_any_sums,
     tolerance=Tolerance(
         256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(x, out)
     ),
     forbidden={"float64", "negative-index"},
-    limits=[Limit("shared", "load", "requests", "launch", 512, _HALF_EACH)],
+    limits=[
+        Limit("shared", "load", "requests", "launch", 512, _HALF_EACH),
+        Limit("global", "atomic", "lanes", "element", 1, _IN_SHARED_MEMORY),
+    ],
     hints={
         "race": "All threads wait after filling the buffer, and again after every round. In a "
         "round only the threads with t < step add: nobody writes what another one reads. "
@@ -298,26 +303,23 @@ LessonKernel.declare(
 # --- bank-wavefronts: a plain function ------------------------------------------------------------
 
 
-def _addresses(name, words):
-    return Case(name, lambda rng: {"words": np.array(words(np.arange(32), rng))})
-
+_LANE = np.arange(32)
 
 FunctionExercise.declare(
     name="bank-wavefronts",
     lesson=5,
     title="Wavefronts of one request",
     reference=lambda words: np.bincount(np.unique(words) % 32).max(),
-    cases=[
+    cases=table(
+        "words",
         # first a case in which no two of the mistakes below come to the same figure
-        _addresses("12 x 8 threads, a column of 12 x 12", lambda t, rng: 12 * (t % 12)),
-        _addresses("lane t reads word t", lambda t, rng: t),
-        _addresses("lane t reads word 2 * t", lambda t, rng: 2 * t),
-        _addresses("all lanes read word 40", lambda t, rng: 0 * t + 40),
-        _addresses("a column of 32 x 32", lambda t, rng: 32 * t + 5),
-        _addresses("a column of 32 x 33", lambda t, rng: 33 * t + 5),
-        _addresses("16 x 16 threads, a column of 16 x 16", lambda t, rng: 16 * (t % 16)),
-        _addresses("random words", lambda t, rng: rng.integers(0, 200, 32)),
-    ],
+        ("12 x 8 threads, a column of 12 x 12", 12 * (_LANE % 12)),
+        ("all lanes read word 40", 0 * _LANE + 40),
+        ("a column of 32 x 32", 32 * _LANE + 5),
+        ("a column of 32 x 33", 33 * _LANE + 5),
+    ),
+    drawer=lambda rng: told(words=places(rng)),
+    drawn=6,
     hints={
         "wrong-result": "The bank of a word is word % 32. One bank gives one word at a time, "
         "to any number of lanes. So: how many different words does the busiest bank have?",
@@ -334,10 +336,6 @@ FunctionExercise.declare(
             return len(np.unique(words))
         words // 32 is taken for the bank; that is the row, words % 32 is the bank
             % -> //
-        bytes are taken for words: a bank holds words of 4 bytes
-            unique(words) -> unique(4 * words)
-        you count the conflicts: the first wavefront is missing
-            return {} - 1
     """),
 )
 
@@ -345,7 +343,7 @@ FunctionExercise.declare(
 
 
 def _to_transpose(rows, columns, measured=False):
-    arguments = drawn(out=empty(columns, rows), image=unit(rows, columns))
+    arguments = drawn(out=empty(columns, rows), image=uniform(1, 5, rows, columns))
     grid = (-(-columns // 32), -(-rows // 32))
     return Case(f"{rows} x {columns}", arguments, (32, 32), grid, measured=measured)
 
@@ -391,13 +389,11 @@ for _name, _title, _forbidden in (
         outputs=("out",),
         reference=lambda image: image.T,
         cases=[
-            _to_transpose(32, 32),
             _to_transpose(64, 64),
             _to_transpose(33, 70),
-            _to_transpose(5, 40),
-            _to_transpose(1, 1),
             _to_transpose(64, 96, measured=True),
         ],
+        drawer=lambda rng: _to_transpose(*sides(rng, 130, 130)),
         forbidden=_forbidden | {"float64", "negative-index"},
         limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,

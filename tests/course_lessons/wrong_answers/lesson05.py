@@ -207,7 +207,7 @@ wrong("barrier-divergence", "Guard the loads and the last store")(
         )
     }
 )
-wrong("barrier-divergence", "32 x 16, k = 5")(
+wrong("barrier-divergence", "32 x 16, k = 1")(
     {"vt_tile[y, x] = 0": "    cuda.syncthreads()", ", col]\n": ", col]\n    "}
 )
 wrong("uninitialised-read", "Threads without a pixel fill, too")(
@@ -298,7 +298,7 @@ wrong("race", "vt_tile[0, 0]", "Two barriers")(
     {":\n            vt_tile": " and start + y < k\n        vt_tile"},
     {"col]\n        cuda.syncthreads()": "col] if inside else float32(0)"},
 )
-wrong("out-of-bounds", "13 x 37", "start + x < k")({"and start +": "and"})
+wrong("out-of-bounds", "41 x 17", "start + x < k")({"and start +": "and"})
 right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y, col]"})
 right(
     {"cuda.syncthreads()\n    if": "now = 1 - now\n    if"},
@@ -460,7 +460,7 @@ wrong("race", "total[0]", "cuda.syncthreads()", base=sums_without_a_start)(
 )
 wrong(
     "uninitialised-read",
-    "1 element, grid 1, block 16",
+    "block 16",
     "lane 16, which the block does not have",
     base=sums_by_shuffles,
 )(
