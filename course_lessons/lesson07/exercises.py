@@ -6,7 +6,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.checks.verdicts import brief
-from course_lessons.cases import table
+from course_lessons.cases import places, table, told
 from course_lessons.edits import edits
 from course_lessons.lesson07 import suspects
 
@@ -20,6 +20,14 @@ def _union(spans):
         total += max(0.0, end - max(start, until))
         until = max(until, end)
     return total
+
+
+def _any_spans(rng, apart=False):
+    """Up to 7 spans in any order, in quarters of a millisecond; they may touch."""
+    times = rng.integers(0, 80, (int(rng.integers(8)), 2)) / 4
+    if apart:
+        times = np.sort(times, axis=None).reshape(-1, 2)
+    return [tuple(span) for span in rng.permutation(np.sort(times)).tolist()]
 
 
 def _by_pairs(spans):
@@ -37,15 +45,13 @@ FunctionExercise.declare(
     reference=_union,
     cases=table(
         "spans",
-        ("two spans apart", [(0.0, 1.0), (3.0, 5.0)]),
         ("two that overlap, and one", [(0.0, 4.0), (3.0, 5.0), (7.0, 7.5)]),
         ("one inside another", [(0.0, 10.0), (2.0, 3.0), (4.0, 5.5)]),
         ("not in order", [(6.0, 7.25), (0.0, 2.0), (1.0, 3.0)]),
-        ("two that touch", [(1.0, 2.0), (2.0, 4.0)]),
-        ("the same one twice", [(1.5, 2.5), (1.5, 2.5)]),
-        ("three at once", [(0.0, 4.0), (1.0, 6.0), (2.0, 6.5)]),
         ("no span at all", []),
     ),
+    drawer=lambda rng: told(spans=_any_spans(rng)),
+    drawn=6,
     tolerance=MILLISECONDS,
     hints={
         "wrong-result": "Sort the spans by their starts. Remember the latest end that you have "
@@ -68,8 +74,6 @@ FunctionExercise.declare(
             max(until, end) -> end
         you take the spans as they come; sort them first
             sorted(spans) -> spans
-        you take the longest span alone
-            return max((end - start for start, end in spans), default=0.0)
         you take the first span alone, as if `return` stood inside the loop
             first: spans = spans[:1]
     """)
@@ -77,6 +81,7 @@ FunctionExercise.declare(
 )
 
 # --- two rows of the timeline ---------------------------------------------------------------------
+
 
 FunctionExercise.declare(
     name="together",
@@ -88,12 +93,12 @@ FunctionExercise.declare(
     cases=table(
         "first second",
         ("one inside another", [(0.0, 10.0)], [(2.0, 3.0), (5.0, 9.0)]),
-        ("half of each", [(0.0, 2.0)], [(1.0, 4.0)]),
-        ("one after the other", [(0.0, 2.0)], [(3.0, 4.0)]),
         ("several against several", [(0.0, 3.0), (4.0, 8.0)], [(2.0, 5.0), (7.0, 9.0)]),
         ("as many, but not in pairs", [(5.0, 6.0), (0.0, 1.0)], [(0.5, 2.0), (5.5, 7.0)]),
         ("an empty row", [(0.0, 1.0)], []),
     ),
+    drawer=lambda rng: told(first=_any_spans(rng, apart=True), second=_any_spans(rng, apart=True)),
+    drawn=6,
     tolerance=MILLISECONDS,
     hints={
         "wrong-result": "Two spans share the time from the later of the starts to the earlier "
@@ -115,24 +120,15 @@ FunctionExercise.declare(
         each
             for a in first: -> for a, b in zip(first, second):
             for b in second: -> if True:
-        you take the time in which at least one of the two was busy
-            return sum(end - start for start, end in first + second) - {}
         you take the earlier start and the later end; it is the other way round
             min(a[1], b[1]) - max(a[0], b[0]) -> max(a[1], b[1]) - min(a[0], b[0])
-        you count a span only if it lies wholly inside one of the other row
-            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
-            -> (b[1] - b[0]) * (a[0] <= b[0] and b[1] <= a[1])
-        you take away the sign of a negative time; spans that do not meet share nothing
-            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
-            -> abs(min(a[1], b[1]) - max(a[0], b[0]))
-        you add up how long each was busy
-            return sum(end - start for start, end in first + second)
     """),
 )
 
 # --- what a load costs in L1 ----------------------------------------------------------------------
 
 _LANE = np.arange(32)
+
 
 FunctionExercise.declare(
     name="lines-of-a-load",
@@ -141,15 +137,13 @@ FunctionExercise.declare(
     reference=lambda elements: len(np.unique(elements // 32)),
     cases=table(
         "elements",
-        ("all the same", _LANE * 0 + 77),
         ("every sixth", _LANE * 6 + 64),
         ("32 neighbours", _LANE),
-        ("32 rows of 4096", _LANE * 4096),
-        ("16 rows of 1000, 2 lanes each", _LANE % 16 * 1000 + _LANE // 16),
         ("neighbours that start at 24", _LANE + 24),
-        ("backwards", 95 - _LANE),
-        ("two places far apart", _LANE % 2 * 100_000 + _LANE // 16),
+        ("32 rows of 4096", _LANE * 4096),
     ),
+    drawer=lambda rng: told(elements=places(rng)),
+    drawn=6,
     hints={
         "wrong-result": "A line is 128 bytes, 32 numbers. Element e lies in line e // 32. How "
         "many different lines do the 32 lanes name?",
@@ -167,25 +161,21 @@ FunctionExercise.declare(
             elements // -> (elements - elements[0]) //
         you count different numbers, not lines
             // 32 ->
-        you count 128 numbers for a line; it has 128 bytes
-            32 -> 128
         you count every line between the first and the last, whether it is touched or not
             return int(elements.max() // 32 - elements.min() // 32) + 1
         you count one for each lane; lanes that name the same line share it
             return len(elements)
-        you divide the numbers by 32, wherever they lie
-            return -(-len(np.unique(elements)) // 32)
-        you count one line too few
-            return {} - 1
     """),
 )
 
 # --- what binds a kernel --------------------------------------------------------------------------
 
 
-def _light(name, sm, memory):
-    """A case of the two percentages of a kernel's speed of light."""
-    return Case(f"{name}: SM {sm}%, memory {memory}%", lambda rng: {"sm": sm, "memory": memory})
+def _any_light(rng):
+    """Two different percentages; every second one is just at 60, or beside it."""
+    near = rng.integers(599, 602, 2)
+    sm, memory = np.where(rng.random(2) < 0.5, near, rng.choice(1000, 2, replace=False)) / 10
+    return told(sm=float(sm), memory=float(memory)) if sm != memory else _any_light(rng)
 
 
 ENOUGH = 60.0  # percent, from which on the larger throughput has the word, see profile.NEAR_A_ROOF
@@ -230,17 +220,16 @@ FunctionExercise.declare(
     lesson=7,
     title="What binds a kernel",
     judge=_judge_limiter,
-    cases=[
-        _light("a copy", 12.0, 91.0),
-        _light("much arithmetic", 85.0, 40.0),
-        _light("both low", 31.0, 22.0),
-        _light("both high", 78.0, 74.0),
-        _light("both high, memory higher", 62.0, 93.0),
-        _light("just under", 59.9, 59.5),
-        _light("just enough", 20.0, 60.0),
-        _light("the first just enough", 60.0, 8.0),
-        _light("nothing but waiting", 3.0, 45.0),
-    ],
+    cases=table(
+        "sm memory",
+        ("a copy", 12.0, 99.9),
+        ("much arithmetic", 99.9, 40.0),
+        ("just under", 59.9, 59.5),
+        ("just enough", 20.0, 60.0),
+        ("the first just enough", 60.0, 8.0),
+    ),
+    drawer=_any_light,
+    drawn=10,
     hints={
         "wrong-result": "First ask whether either is at least 60: if neither is, the kernel is "
         "'waiting'. Else the larger one has the word: 'compute' or 'memory'."
@@ -252,9 +241,15 @@ FunctionExercise.declare(
 NOT_WAITING = ("selected", "not_selected")
 
 
-def _states(name, **clocks):
-    """A case of the clocks between two instructions of a warp, by state."""
-    return Case(name, lambda rng: {"clocks": dict(clocks)})
+WAITING = ("barrier", "long_scoreboard", "math_pipe_throttle", "mio_throttle", "wait")
+
+
+def _any_states(rng):
+    """Different amounts of `selected`, some kinds of waiting and often `not_selected`, mixed."""
+    waiting = rng.choice(WAITING, int(rng.integers(1, len(WAITING) + 1)), replace=False)
+    states = rng.permutation(["selected", *NOT_WAITING[int(rng.integers(1, 3)) :], *waiting])
+    amounts = (1 + rng.permutation(80)[: len(states)]) / 8
+    return told(clocks=dict(zip(states.tolist(), amounts.tolist(), strict=True)))
 
 
 def _main_stall(clocks):
@@ -307,11 +302,12 @@ FunctionExercise.declare(
     title="What a warp waits for most",
     judge=_judge_stall,
     cases=[
-        _states("memory", selected=1.0, not_selected=0.5, long_scoreboard=9.5, wait=1.0),
-        _states("many ready warps", selected=1.0, not_selected=8.0, barrier=2.0, wait=1.0),
-        _states("not in order", barrier=0.25, selected=1.0, mio_throttle=2.5, wait=0.25),
-        _states("issuing nearly always", selected=1.0, not_selected=0.25, wait=0.75),
+        told(clocks={"selected": 1.0, "not_selected": 0.5, "long_scoreboard": 9.5, "wait": 1.0}),
+        told(clocks={"selected": 1.0, "not_selected": 8.0, "barrier": 2.0, "wait": 1.0}),
+        told(clocks={"selected": 1.0, "not_selected": 0.25, "wait": 0.75}),
     ],
+    drawer=_any_states,
+    drawn=6,
     hints={
         "wrong-result": "Leave out 'selected' and 'not_selected'. Of the others take the one "
         "with the most clocks, and divide its clocks by the sum of all, those two included.",

@@ -187,7 +187,7 @@ def judge(answer: Any) -> str | None:
         return f"Nothing is said of {missing[0]}: there are {', '.join(LETTERS)}."
     for letter in LETTERS:
         said = given[letter]
-        word = chosen(said, CHOICES) if isinstance(said, str) else None
+        word = chosen(said, CHOICES) if isinstance(said, str) and said not in LETTERS else None
         if word is None:
             return f"{brief(said)} of {letter} is none of the words: {listed(CHOICES)}."
         if word != _SUSPECTS[letter][3]:
