@@ -1,11 +1,9 @@
 """Exercises of lesson 06: tiles in registers, two buffers; reads, bytes, registers, banks."""
 
-from functools import partial
-
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, factors, fixed
+from course_lessons.cases import drawn, empty, extent, factors, sides, told
 from course_lessons.edits import Edit, LessonKernel, edits
 from course_lessons.lesson06 import lanes, rivals
 
@@ -24,6 +22,19 @@ def _factors(rows, columns, values, k, tile, measured=False):
     return Case(f"{rows} x {columns}, k = {k}", arguments, threads, grid, measured=measured)
 
 
+def _any_factors(tile, most, multiple=1):
+    """A drawer of images a little beyond two tiles a side; columns and k are multiples."""
+
+    def drawer(rng):
+        rows, columns = sides(rng, 9 * tile[0] // 4, 9 * tile[1] // 4)
+        columns, k = (
+            -(-n // multiple) * multiple for n in (columns, int(rng.integers(1, most, 2).max()))
+        )
+        return _factors(rows, columns, k + multiple * int(rng.choice([0, 3])), k, tile)
+
+    return drawer
+
+
 def _reconstruction(u, s, vt, k, first=0):
     return (u[:, first:k] * s[first:k]) @ vt[first:k]
 
@@ -31,7 +42,6 @@ def _reconstruction(u, s, vt, k, first=0):
 def _mistakes(depth):
     return {
         "s is left out": lambda u, s, vt, k: u[:, :k] @ vt[:k],
-        "s is multiplied in twice": lambda u, s, vt, k: (u[:, :k] * s[:k] ** 2) @ vt[:k],
         "the last tile reads past k": lambda u, s, vt, k: _reconstruction(
             u, s, vt, min(-(-k // depth) * depth, len(s))
         ),
@@ -70,8 +80,8 @@ _EXCHANGED = "a goes with the rows, m, b with the columns, n; you exchanged them
 
 
 TOLERANCE = Tolerance(
-    48,
-    "two products and a sum for each of up to 40 singular values",
+    50,
+    "two products and a sum for each of up to 50 singular values",
     magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 HINTS = {
@@ -125,14 +135,11 @@ _rebuilding(
     title="Step 5: a column of results in each thread",
     cases=[
         _factors(2, 330, 4, 2, COLUMN),
-        _factors(64, 64, 8, 8, COLUMN),
         _factors(64, 64, 40, 32, COLUMN),
-        _factors(128, 64, 20, 5, COLUMN),
-        _factors(13, 37, 24, 19, COLUMN),
-        _factors(70, 65, 12, 11, COLUMN),
-        _factors(1, 1, 4, 2, COLUMN),
+        _factors(70, 65, 12, 9, COLUMN),
         _factors(128, 128, 32, 32, COLUMN, measured=True),
     ],
+    drawer=_any_factors(COLUMN, 50),
     forbidden={"float64", "negative-index"},
     limits=_limits(
         32,
@@ -156,12 +163,10 @@ _rebuilding(
     title="Step 6: a square of results in each thread",
     cases=[
         _factors(2, 515, 4, 2, SQUARE),
-        _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE, measured=True),
-        _factors(13, 37, 24, 19, SQUARE),
-        _factors(129, 131, 8, 5, SQUARE),
-        _factors(1, 1, 4, 2, SQUARE),
+        _factors(256, 256, 24, 17, SQUARE),
     ],
+    drawer=_any_factors(SQUARE, 24),
     forbidden={"float64", "negative-index"},
     limits=_limits(
         16,
@@ -186,12 +191,10 @@ _rebuilding(
     title="Step 7: four numbers at a time, and no conflict",
     cases=[
         _factors(2, 516, 8, 4, SQUARE),
-        _factors(128, 128, 8, 8, SQUARE),
         _factors(128, 128, 20, 16, SQUARE, measured=True),
-        _factors(13, 36, 24, 20, SQUARE),
-        _factors(130, 132, 8, 4, SQUARE),
-        _factors(1, 4, 4, 4, SQUARE),
+        _factors(130, 132, 16, 12, SQUARE),
     ],
+    drawer=_any_factors(SQUARE, 24, multiple=4),
     forbidden={"float64", "negative-index", "bank-conflict"},
     limits=_limits(
         16,
@@ -231,20 +234,18 @@ _rebuilding(
 TILE = 16
 
 
-_to_buffer = partial(_factors, tile=(TILE, TILE, (TILE, TILE)))
+BUFFERED = TILE, TILE, (TILE, TILE)
 
 _rebuilding(
     name="two-buffers",
-    rivals=rivals.of_step("tiled", (TILE, TILE, (TILE, TILE))),
+    rivals=rivals.of_step("tiled", BUFFERED),
     title="Two buffers, one barrier a round",
     cases=[
-        _to_buffer(16, 16, 16, 16),
-        _to_buffer(16, 16, 48, 32),
-        _to_buffer(16, 32, 64, 64),
-        _to_buffer(13, 37, 24, 19),
-        _to_buffer(41, 17, 40, 33),
-        _to_buffer(5, 3, 1, 1),
+        _factors(16, 16, 48, 32, BUFFERED),
+        _factors(40, 37, 36, 33, BUFFERED),
+        _factors(5, 3, 4, 1, BUFFERED),
     ],
+    drawer=_any_factors(BUFFERED, 50),
     forbidden={"float64", "negative-index"},
     barriers="With two buffers one barrier a round does it: what is filled and what is read are "
     "never the same buffer.",
@@ -272,20 +273,14 @@ _rebuilding(
 # --- counting: reads, bytes, registers, banks -----------------------------------------------------
 
 
-def _numbers(**values):
-    """A case of a function that takes numbers."""
-    return fixed(", ".join(f"{key} = {value}" for key, value in values.items()), **values)
-
-
 FunctionExercise.declare(
     name="shared-reads",
     lesson=6,
     title="Reads of shared memory for a product",
     reference=lambda rows, columns: (rows + columns) / (rows * columns),
-    cases=[
-        _numbers(rows=rows, columns=columns)
-        for rows, columns in ((1, 1), (4, 16), (8, 1), (8, 8), (1, 32))
-    ],
+    cases=[told(rows=rows, columns=columns) for rows, columns in ((4, 16), (8, 1), (8, 8), (1, 32))],
+    drawer=lambda rng: told(rows=int(rng.integers(1, 65)), columns=int(rng.integers(1, 65))),
+    drawn=6,
     tolerance=Tolerance(4, "a sum, a product and a quotient"),
     hints={
         "wrong-result": "For each i the thread reads one number for each of its rows and one "
@@ -296,18 +291,21 @@ FunctionExercise.declare(
             return rows + columns
         you divide the products by the reads; turn it round
             return rows * columns / (rows + columns)
-        you count one read in all; every row and every column needs one
-            return 1 / (rows * columns)
         you divide before you add: put rows + columns in brackets
             (rows + columns) -> rows + columns
         you divide with //, which cuts off: take /
             ) / ( -> ) // (
-        you count only the rows' numbers
-            return 1 / columns
         you count only the columns' numbers
             return 1 / rows
     """),
 )
+
+
+def _any_gpu(rng):
+    """A ridge at a multiple of 16 or beside it; eighths divide exactly."""
+    memory, beside = 500 * int(rng.integers(1, 17)), float(rng.choice([-0.125, 0, 0.125]))
+    teraflops = memory / 250 * int(rng.integers(1, 12)) + beside
+    return told(gigabytes_per_second=memory, teraflops=teraflops)
 
 
 FunctionExercise.declare(
@@ -318,12 +316,13 @@ FunctionExercise.declare(
         -(-4000 * teraflops / gigabytes_per_second // 16) * 16
     ),
     cases=[
-        _numbers(gigabytes_per_second=320, teraflops=8.1),
-        _numbers(gigabytes_per_second=1000, teraflops=16.0),
-        _numbers(gigabytes_per_second=4201, teraflops=59.7),
-        _numbers(gigabytes_per_second=2039, teraflops=19.5),
-        _numbers(gigabytes_per_second=4000, teraflops=1.0),
+        told(gigabytes_per_second=320, teraflops=8.1),
+        told(gigabytes_per_second=8000, teraflops=288.125),
+        told(gigabytes_per_second=4201, teraflops=59.7),
+        told(gigabytes_per_second=4000, teraflops=1.0),
     ],
+    drawer=_any_gpu,
+    drawn=10,
     hints={
         "wrong-result": "For each i the block loads 2 * side numbers of 4 bytes and makes "
         "side * side products, 2 operations each. Operations / bytes must reach the ridge, "
@@ -334,8 +333,6 @@ FunctionExercise.declare(
             return 4 * ridge
         you round down, so that the memory still binds
             return 4 * ridge // 16 * 16
-        you go a step too far where a side fits exactly
-            return 4 * ridge // 16 * 16 + 16
         you count one byte for each number instead of 4
             side / 4 -> side
         you count one operation for a product; with its addition it is two
@@ -353,15 +350,24 @@ def _largest_square(registers, other):
     return side
 
 
+def _any_registers(rng):
+    """As many as a square needs, or one less, or any number."""
+    other, side = extent(rng, 1, 100), int(rng.integers(1, 20))
+    needed = side**2 + 2 * side + other
+    registers = rng.choice([needed - 1, needed, other + extent(rng, 1, 400)])
+    return told(registers=int(registers), other=other)
+
+
 FunctionExercise.declare(
     name="largest-square",
     lesson=6,
     title="The largest square that fits the registers",
     reference=_largest_square,
     cases=[
-        _numbers(registers=registers, other=other)
-        for registers, other in ((120, 40), (128, 40), (255, 40), (64, 32), (119, 40), (41, 40))
+        told(registers=registers, other=other)
+        for registers, other in ((120, 40), (128, 40), (41, 40))
     ],
+    drawer=_any_registers,
     hints={
         "wrong-result": "A square of side n needs n * n registers for its sums, n for the "
         "numbers of u and n for those of vt. Count n up as long as that and `other` fit.",
@@ -377,8 +383,6 @@ FunctionExercise.declare(
             2 * (n + 1) -> n + 1
         you leave out the other registers
             + other ->
-        you return n * n instead of n
-            return {} ** 2
     """),
 )
 
@@ -402,7 +406,9 @@ FunctionExercise.declare(
     lesson=6,
     title="A pitch without conflicts",
     reference=_free,
-    cases=[_numbers(least=least) for least in (128, 64, 32, 100, 102, 257)],
+    cases=[told(least=least) for least in (128, 100, 102)],
+    drawer=lambda rng: told(least=int(rng.integers(1, 600))),
+    drawn=6,
     hints={
         "wrong-result": "Lane l writes word l % 2 * 4 * pitch + l // 2. Try the pitches from "
         "`least` on that are multiples of 4, until no two different words of the 32 are in one "
@@ -413,8 +419,6 @@ FunctionExercise.declare(
             return -(-least // 4) * 4
         you add one, as for the transpose; but then most rows begin at no multiple of 4
             return least + 1
-        you return the padding, not the pitch
-            return {} - least
     """)
     | {"you go on to the second pitch without conflicts": lambda least: _free(_free(least) + 1)},
 )

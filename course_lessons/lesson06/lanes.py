@@ -23,9 +23,14 @@ def _lane_by_lane(answer, arguments):
     return np.array(found)
 
 
-def _eight(first):
-    lanes = np.arange(first, first + 8)
-    return Case(f"lanes {first} to {first + 7}", lambda rng: {"lane": lanes.copy()})
+def _half(first):
+    lanes = np.arange(first, first + 16)
+    return Case(f"lanes {first} to {first + 15}", lambda rng: {"lane": lanes.copy()})
+
+
+def _in_any_order(rng):
+    lanes = rng.permutation(32)[:8]
+    return Case(f"lanes {lanes.tolist()}", lambda rng: {"lane": lanes.copy()})
 
 
 #: The fields of its declaration.
@@ -35,7 +40,8 @@ EXERCISE = {
     "title": "Which row and column a lane has",
     "reference": _place,
     "caller": _lane_by_lane,
-    "cases": [_eight(first) for first in (0, 8, 16, 24)],
+    "cases": [_half(0), _half(16)],
+    "drawer": _in_any_order,
     "hints": {
         "wrong-result": "First the place among the lanes, 4 down and 8 across, then times 4. Lane "
         "1 stands below lane 0, lane 2 to the right of lane 0, and lane 8 behind the first eight, "
@@ -60,17 +66,11 @@ EXERCISE = {
             4 * down, 4 * across -> 8 * down, 8 * across
         the lower half begins again at the top: from lane 16 on there are 2 rows of lanes more
             lane // 16 * 2 + lane % 2 -> lane % 2
-        every second lane is not moved down: lane 1 stands below lane 0
-            lane // 16 * 2 + lane % 2 -> lane // 16 * 2
-        the columns go on beyond the tile: after 8 across they begin again, % 8
-            lane // 2 % 8 -> lane // 2
         the lower half is 1 row of lanes lower: the upper one has 2
             lane // 16 * 2 + -> lane // 16 +
         the column goes on with each lane, not with every second one
             lane // 2 % 8 -> lane % 8
         you divide with /: // rounds down, so that lanes share a row
             lane // 16 * 2 -> lane / 16 * 2
-        each eight lanes begin at the left again: only a half of the warp does
-            lane // 2 % 8 -> lane // 2 % 4
     """),
 }
