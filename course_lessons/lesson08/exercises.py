@@ -55,6 +55,7 @@ FunctionExercise.declare(
         ("all three 7 ms", 7.0, 7.0, 7.0),
         ("1, 1.5 and 2 ms", 1.0, 1.5, 2.0),
         ("0.25, 7 and 0.5 ms", 0.25, 7.0, 0.5),
+        ("3 ms of copies in alone", 3.0, 0.0, 0.0),
     ),
     drawer=_times,
     drawn=12,
@@ -104,8 +105,8 @@ def _packing(rows, columns, k, dtype=np.float32):
 
 
 def _drawn_packing(rng):
-    rows, columns = extent(rng, 1, 70), extent(rng, 1, 70)
-    k = extent(rng, 1, min(rows, columns))
+    rows, columns = extent(rng, 1, 90), extent(rng, 9, 90)
+    k = int(rng.choice([1, rng.integers(1, min(rows, columns) + 1), min(rows, columns)]))
     return _packing(rows, columns, k, rng.choice([np.float32, np.float64]))
 
 
@@ -120,7 +121,7 @@ FunctionExercise.declare(
         _packing(8, 12, 3, np.float64),
     ],
     drawer=_drawn_packing,
-    drawn=8,
+    drawn=12,
     hints={
         "raised": "u[:, :k].ravel() are its numbers row by row, rows · k of them. A slice of "
         "the buffer has as many: buffer[start : start + rows * k] = ...",
@@ -213,10 +214,11 @@ def pays(kernels, launch, capture, replay, node):
 
 def _graph(rng):
     """Costs in quarters, whose sums are exact; equal after whole runs, or never paid, in some."""
-    kernels, runs = extent(rng, 1, 300), extent(rng, 1, 2000)
-    launch, node = rng.integers(8, 80) / 4, rng.integers(1, 8) / 4
-    saved = rng.choice([-0.25, 0, rng.integers(1, 50) / 4, kernels * (launch - node) / 2])
-    replay = kernels * (launch - node) - saved
+    kernels, runs = extent(rng, 1, 300), extent(rng, 1, 9000)
+    launch, node = rng.integers(8, 80) / 4, rng.choice([0, 0.25, 1.5])
+    least = kernels * (launch - node)  # that a replay may cost and save nothing
+    saved = rng.choice([rng.integers(-1, 8) / 4, 0, least / 2, least * 15 / 16])
+    replay = least - saved
     capture = abs(saved) * runs + rng.choice([0, 0.125, 7 / 64])
     given = dict(zip("launch capture replay node".split(), (launch, capture, replay, node)))
     given = {name: float(value) for name, value in given.items()}
@@ -235,7 +237,7 @@ FunctionExercise.declare(
         ("equal at 10 runs", 20, 5.0, 800.0, 10.0, 0.5),
     ),
     drawer=_graph,
-    drawn=12,
+    drawn=30,
     hints={
         "wrong-result": "Launches cost runs · kernels · launch. The graph costs capture, once, "
         "and runs · (replay + kernels · node). The first whole number of runs with which the "

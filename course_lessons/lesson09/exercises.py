@@ -43,9 +43,9 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
 
 
 def _drawn_stack(rng):
-    values, blocks = extent(rng, 1, 40), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
+    values, blocks = extent(rng, 9, 40), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
     sizes = extent(rng, 1, 9), extent(rng, 1, 40), extent(rng, 1, 70), values
-    return _stack(*sizes, extent(rng, 1, values), blocks[rng.integers(4)])
+    return _stack(*sizes, int(rng.integers(1, values)), blocks[rng.integers(4)])
 
 
 def _layers(u, s, vt, k):
@@ -71,7 +71,7 @@ LessonKernel.declare(
         "two products and a sum for each of k singular values",
         magnitude=lambda u, s, vt, k: k * _layers(np.abs(u), s, np.abs(vt), k),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "store", "lanes", "element", 1, "Store each pixel once, at the end."),
         Limit("global", "load", "lanes", "element", 24, _ONE_EACH),
@@ -133,10 +133,11 @@ _MACHINES = {
 
 def _stages(rng):
     names = rng.permutation(["decode", "factorise", "rebuild", "write"])[: rng.integers(1, 5)]
-    return fixed(
-        count(len(names), "stage"),
-        stages={str(name): (float(10 ** rng.uniform(-2, 2)), extent(rng, 1, 70)) for name in names},
-    )
+    times = (10 ** (rng.uniform(-5, 2) + rng.uniform(0, 1.5, len(names)))).tolist()
+    stages = {
+        str(name): (time, extent(rng, 1, 70)) for name, time in zip(names, times, strict=True)
+    }
+    return fixed(count(len(names), "stage"), stages=stages)
 
 
 FunctionExercise.declare(
@@ -355,8 +356,8 @@ def _shop(images, workers, room, looks=""):
 
 
 def _drawn_shop(rng):
-    looks, workers = ("lead", 1) if rng.random() < 0.5 else ("together", extent(rng, 1, 9))
-    return _shop(extent(rng, 20, 70), workers, extent(rng, 1, 9), looks)
+    looks, workers = ("lead", 1) if rng.random() < 0.3 else ("together", extent(rng, 2, 9))
+    return _shop(extent(rng, 50, 99), workers, extent(rng, 1, 9), looks)
 
 
 WATCHED = partial(call_watched, seconds=SECONDS)
@@ -375,6 +376,7 @@ FunctionExercise.declare(
         _shop(10, 2, 3, "pause"),
     ],
     drawer=_drawn_shop,
+    drawn=4,
     hints={
         "deadlock": "Each worker ends at a None of its own: put as many as there are workers, "
         "after the last item. Start the workers first (start, not run; target=worker without "

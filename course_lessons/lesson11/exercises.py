@@ -17,9 +17,9 @@ from warpsim.core.words import count
 
 def _products(rng):
     """Products of two rows of any lengths: alike, orthogonal, or nearly so, in some."""
-    a, b = (10 ** rng.uniform(-6, 6, 2)).tolist()
+    a, b = (10 ** rng.uniform(-4, 8, 2)).tolist()
     b = float(rng.choice([a, b], p=[0.25, 0.75]))
-    cosine = rng.choice([0, 1e-9, 1e-3, rng.random()], p=[0.1, 0.2, 0.2, 0.5]) * rng.choice([-1, 1])
+    cosine = rng.choice([0, 1e-9, 1e-3, *rng.random(3)]) * rng.choice([-1, 1])
     g = float(cosine) * math.sqrt(a * b)
     return fixed(f"a = {a:.3g}, b = {b:.3g}, g = {g:.3g}", a=a, b=b, g=g)
 
@@ -38,7 +38,7 @@ FunctionExercise.declare(
         fixed("nearly orthogonal", a=1.0, b=3.0, g=1e-9),
     ],
     drawer=_products,
-    drawn=12,
+    drawn=20,
     hints={
         "raised": "With g = 0 the rows are orthogonal already, and tau would divide by 0: "
         "return (1.0, 0.0) first. With a = b tau is 0, and nothing may be divided by it."
@@ -212,7 +212,7 @@ LessonKernel.declare(
         _round(1, 6, 7),
         _round(1, 4, 32, orthogonal=True),
         _round(1, 4, 32, small=True),
-        _round(3, 8, 96, measured=True),
+        _round(6, 8, 96, measured=True),
     ],
     drawer=_drawn_round,
     tolerance=Tolerance(
@@ -368,7 +368,7 @@ LessonKernel.declare(
         _to_sweep(1, 8, 32, 4),
         _to_sweep(2, 10, 32, 2),
         _to_sweep(1, 32, 32, 8),
-        _to_sweep(3, 16, 32, 8, measured=True),
+        _to_sweep(6, 8, 32, 4, measured=True),
     ],
     drawer=_drawn_sweep,
     tolerance=Tolerance(
@@ -382,9 +382,9 @@ LessonKernel.declare(
               "memory: copy the matrix to shared memory, and rotate there."),
         Limit("global", "store", "lanes", "element", 1, "Each number goes back once, after the "
               "last round."),
-        Limit("global", "load", "requests", "launch", 2 * 3 * 16, "All threads of a block "
+        Limit("global", "load", "requests", "launch", 2 * 6 * 8, "All threads of a block "
               "copy, 32 neighbouring numbers a warp and request."),
-        Limit("global", "store", "requests", "launch", 2 * 3 * 16, "All threads of a block "
+        Limit("global", "store", "requests", "launch", 2 * 6 * 8, "All threads of a block "
               "copy back, 32 neighbouring numbers a warp and request."),
     ],
     hints={

@@ -25,7 +25,7 @@ def _bytes(plan, images, batch, factors, back, passes):
 
 
 def _plan(rng):
-    batch, batches = extent(rng, 1, 70), extent(rng, 1, 40)
+    batch, batches = extent(rng, 1, 300), extent(rng, 1, 40)
     images = batch * batches - int(rng.choice([0, rng.integers(batch)]))
     plan = str(rng.choice(["send", "keep", "make"]))
     factors, back, passes = extent(rng, 1, 300_000), extent(rng, 1, 300_000), extent(rng, 1, 9)
@@ -45,7 +45,7 @@ FunctionExercise.declare(
         ("made there, the last batch is shorter", "make", 1003, 25, 102600, 8, 1),
     ),
     drawer=_plan,
-    drawn=12,
+    drawn=20,
     hints={
         "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
         "64 bytes for each batch, once (make). Back: `back` for each image in each pass.",
@@ -109,10 +109,6 @@ def _arrivals(name, sums):
     return Case(name, arguments)
 
 
-def _many_sizes(rng):
-    return rng.choice([-1, 1], 97) * 10.0 ** rng.uniform(-3, 3, 97)
-
-
 def _opposites(rng):
     """Some with their opposite, some twice: neither an order by size nor a set is enough."""
     pairs, single = (10.0 ** rng.uniform(0, 0.8, 40) for _ in range(2))
@@ -127,9 +123,13 @@ def _cancelling(rng):
 
 
 def _drawn_arrivals(rng):
-    size = extent(rng, 1, 300)
-    kinds = [_many_sizes, _opposites, _cancelling, lambda rng: rng.random(size)]
-    return _arrivals("other batches", kinds[rng.integers(4)])
+    """Numbers of all sizes, of one size, or one of the above."""
+    size, least = extent(rng, 1, 300), rng.choice([-3, 0])
+
+    def many(rng):
+        return rng.choice([-1, 1], size) * 10.0 ** rng.uniform(least, 3, size)
+
+    return _arrivals("other batches", [many, many, _opposites, _cancelling][rng.integers(4)])
 
 
 FunctionExercise.declare(
@@ -145,7 +145,7 @@ FunctionExercise.declare(
         _arrivals("large ones that cancel", _cancelling),
     ],
     drawer=_drawn_arrivals,
-    drawn=8,
+    drawn=12,
     hints={
         "wrong-result": "Bring the sums into an order that is always the same, that of the "
         "batches' numbers, and add them one after the other.",
@@ -160,9 +160,9 @@ FunctionExercise.declare(
 
 
 def _queue(rng):
-    """Sixteenths of a ms, whose sums are exact, rising, falling, or with a long one somewhere."""
+    """Parts of a ms, whose sums are exact, rising, falling, or with a long one somewhere."""
     size, workers = extent(rng, 1, 70), extent(rng, 1, 16)
-    times = rng.integers(1, 80, size) / 16
+    times = rng.integers(1, 999, size) / 256
     if rng.random() < 0.3:
         times = np.sort(times)[:: rng.choice([-1, 1])]
     times[rng.choice([0, size // 2, size - 1])] *= rng.choice([1, 16])
@@ -183,7 +183,7 @@ FunctionExercise.declare(
         ("more workers than batches", [1.5, 2.5], 5),
     ),
     drawer=_queue,
-    drawn=12,
+    drawn=20,
     tolerance=Tolerance(64, "a dozen sums", magnitude=lambda milliseconds: sum(milliseconds)),
     hints={
         "wrong-result": "A list with the time at which each worker is free, at first 0 for "
@@ -337,13 +337,13 @@ FunctionExercise.declare(
 
 def _batch(rng):
     """A number of images that is whole where the share is half, and all sums exact."""
-    images, share = extent(rng, 1, 3000), float(rng.choice([0.5, rng.uniform(0.01, 0.9)]))
-    image = int(rng.integers(1, 3000)) / 256
+    images, shares = extent(rng, 1, 3000), (0.5, 10 ** rng.uniform(-3, -0.3), rng.uniform(0.5, 0.9))
+    share = float(rng.choice(shares))
+    image = 2.0 ** int(rng.integers(-12, 7))
     more = 0 if share == 0.5 else rng.uniform(0.05, 0.95)
     cost = float((images - more) * image * share / (1 - share))
-    return fixed(
-        f"{100 * share:.3g}% for {count(images, 'image')}", image=image, cost=cost, share=share
-    )
+    name = f"{100 * share:.3g}% for {count(images, 'image')}"
+    return fixed(name, image=image, cost=cost, share=share)
 
 
 FunctionExercise.declare(
@@ -361,7 +361,7 @@ FunctionExercise.declare(
         ("one image is enough", 50.0, 0.5, 0.05),
     ),
     drawer=_batch,
-    drawn=12,
+    drawn=20,
     hints={
         "wrong-result": "A batch of n images takes cost + n * image ms. Which n makes cost / "
         "(cost + n * image) at most `share`? Solve it for n and round up. (If you count: quick "

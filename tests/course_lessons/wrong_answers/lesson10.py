@@ -313,12 +313,12 @@ wrong("wrong-result", "exp(old largest - new largest)")(
 wrong("wrong-result", "before either is changed")(
     {"other_total =": "largest = max(largest, other)\n            other_total ="}
 )
-wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
+wrong("not-parallel", "of 256 threads do the work", "its 32 lanes share the columns")(
     {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:", "range(5)": "range(0)"},
     {"range(lane, x.shape[1], 32):\n            value": "range(x.shape[1]):\n            value"},
     {"range(lane, x.shape[1], 32):\n            out": "range(x.shape[1]):\n            out"},
 )
-wrong("not-parallel", "of 256 threads do the work", "The 32 lanes of a warp share")(
+wrong("not-parallel", "of 256 threads do the work", "its 32 lanes share the columns")(
     {"largest)": "other)", ", 32):\n            out": "):\n                out"},
     {
         "largest = new\n        for column": "for column",
@@ -360,7 +360,7 @@ wrong("wrong-result", "LOWEST")(
     {"max(largest, value)": "float32(0)", "max(largest, other)": "float32(0)"},
 )
 wrong("wrong-result", "is a power relative to LOWEST")({"value - new": "value - largest"})
-wrong("unwritten-output", "not lane 0 alone")(
+wrong("unwritten-output", "writes all of its columns")(
     {"other - new)": "other - new)\n        if lane == 0:"},
     {"largest = new\n        for column": "for column"},
     {":\n            out": ":\n                out"},

@@ -196,7 +196,7 @@ wrong("wrong-result", "the whole time, the cost included")(
     "return math.ceil(cost / (share * image))"
 )
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
-wrong("wrong-result", "go on *while*")({"image)": "image) <= share"})
+wrong("wrong-result", "go on *while*")({"cost >": "cost <="})
 wrong("wrong-result", "returns None", "give the loop no end")(
     "for images in range(1, 10_000):\n    if cost <= share * (cost + images * image):\n"
     "        return images"
