@@ -37,8 +37,8 @@ FunctionExercise.declare(
 
 
 def _times(rng):
-    """Whole numbers times a power of two, whose sums are exact; some 0, some alike."""
-    times = rng.integers(0, 9, 3)
+    """Sums of powers of two, whose sums are exact; some 0, some alike, or nearly so."""
+    times = rng.integers(0, 9, 3) + rng.choice([0, 2.0**-9], 3)
     times[rng.integers(3)] += 1
     copy_in, kernel, copy_out = (times * 2.0 ** rng.integers(-9, 7)).tolist()
     name = f"{copy_in:g}, {kernel:g} and {copy_out:g} ms"
@@ -214,12 +214,12 @@ def pays(kernels, launch, capture, replay, node):
 
 def _graph(rng):
     """Costs in quarters, whose sums are exact; equal after whole runs, or never paid, in some."""
-    kernels, runs = extent(rng, 1, 300), extent(rng, 1, 9000)
+    kernels, runs = extent(rng, 1, 300), extent(rng, 1, 9000) - 1
     launch, node = rng.integers(8, 80) / 4, rng.choice([0, 0.25, 1.5])
     least = kernels * (launch - node)  # that a replay may cost and save nothing
-    saved = rng.choice([rng.integers(-1, 8) / 4, 0, least / 2, least * 15 / 16])
+    saved = rng.choice([rng.integers(-4, 5) / 4, least / 64, least / 2, least * 15 / 16])
     replay = least - saved
-    capture = abs(saved) * runs + rng.choice([0, 0.125, 7 / 64])
+    capture = abs(saved) * (runs + rng.choice([0, 2.0**-7, 0.75]))
     given = dict(zip("launch capture replay node".split(), (launch, capture, replay, node)))
     given = {name: float(value) for name, value in given.items()}
     return fixed(count(kernels, "kernel"), kernels=kernels, **given)
@@ -284,7 +284,7 @@ _OTHER_ORDER = [
 
 
 def _cells(rng):
-    """Cells that count and print; saved is that, or what another order gave, or a part of it."""
+    """Cells that count and print; saved is that, or what another order gave, but a letter."""
     kinds = ["b += {0}\nprint(b)", "print(b, {0})", "b = {0}", "c = b\nprint(c + {0})"]
     sources = ["print([name for name in globals() if len(name) == 1])", "b = c = 3"]
     sources += [kind.format(rng.integers(2, 90)) for kind in rng.choice(kinds, extent(rng, 1, 20))]
@@ -293,8 +293,9 @@ def _cells(rng):
     texts, names = [""] * n, {}
     for place in order:
         texts[place] = printed(sources[place], names)
-    cut = rng.integers(n)
-    texts[cut] = texts[cut][rng.integers(2) :]
+    place = rng.integers(n)
+    text = texts[place]
+    texts[place] = [text, "1" + text, text[1:], text[:-2] + text[-1:]][rng.integers(4)]
     return fixed(count(n, "cell"), cells=[*zip(sources, texts, strict=True)])
 
 
@@ -309,7 +310,7 @@ FunctionExercise.declare(
         ("a cell that was run three times", _OTHER_ORDER),
     ),
     drawer=_cells,
-    drawn=12,
+    drawn=20,
     hints={
         "raised": "cells is a list of pairs: for place, (source, saved) in enumerate(cells). "
         "names = {} comes before the loop, so that the cells share it."

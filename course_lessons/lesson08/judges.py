@@ -216,8 +216,8 @@ def _wrong_part(
             if other != name and np.array_equal(found[: values.size], values[: found.size]):
                 order = ": the order is u, s, vt" if other in parts else ""
                 return f"Where {name} belongs stands {other}{order}."
-        return f"The {where} are not {name}, row by row: the first is {found[0]:.4g}, " + (
-            f"right is {right[0]:.4g}."
+        return f"The {where} are not {name}, row by row: the first is {found[0]:.9g}, " + (
+            f"right is {right[0]:.9g}."
             if found[0] != right[0]
             else f"and so it should be, but others differ. Did you cut {name} before ravel()?"
         )
