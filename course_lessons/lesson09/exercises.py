@@ -217,9 +217,9 @@ def _journal(rng):
     numbers = rng.permutation(extent(rng, 3, 40)).tolist()
     names = [f"my {number}" if number % 3 == 0 else str(number) for number in numbers]
     done = rng.permutation(names).tolist()
-    cut, gone = rng.integers(len(names) + 1), rng.integers(len(names))
-    piece = done[cut - 1][: rng.integers(4)]
-    del names[gone]
+    cut = rng.integers(len(names))
+    piece = done[cut][: rng.integers(4)]
+    del names[rng.integers(len(names))]
     return fixed(count(len(names), "name"), names=names, journal="\n".join([*done[:cut], piece]))
 
 
@@ -323,6 +323,10 @@ def judge_workers(answer: Any, items: Workshop, work: Any, workers: int, room: i
                 "join, until all have ended?"
             )
         return f"{wanted}: the list has {count(len(results), 'result')}, some are no image's."
+    if shop.calls != shop.images:
+        return (
+            f"{wanted}: work was called {count(shop.calls, 'time')}, once for each item is right."
+        )
     if threading.get_ident() in shop.threads or (shop.alone and len(shop.threads) < workers):
         return (
             f"{wanted}: only {count(len(shop.threads), 'thread')} did the work. Start {workers}, "
@@ -478,7 +482,7 @@ def _bench(name, images, bad):
 
 
 def _drawn_bench(rng):
-    images, kinds = extent(rng, 1, 20), (OSError, ValueError, MemoryError, ZeroDivisionError)
+    images, kinds = extent(rng, 4, 30), (OSError, ValueError, MemoryError, ZeroDivisionError)
     bad = rng.choice(images, rng.integers(images + 1), replace=False).tolist()
     errors = {number: kinds[number % 4](f"number {number} is broken") for number in bad}
     return _bench(f"{count(images, 'image')}, {len(bad)} of them bad", images, errors)
@@ -504,6 +508,7 @@ FunctionExercise.declare(
         ),
     ],
     drawer=_drawn_bench,
+    drawn=8,
     hints={
         "raised": "An exception must not leave the loop: try: ... except Exception as error: "
         "... around the call of work, inside the loop. And look for None before you unpack.",

@@ -28,7 +28,7 @@ def _plan(rng):
     batch, batches = extent(rng, 1, 300), extent(rng, 1, 40)
     images = batch * batches - int(rng.choice([0, rng.integers(batch)]))
     plan = str(rng.choice(["send", "keep", "make"]))
-    factors, back, passes = extent(rng, 1, 300_000), extent(rng, 1, 300_000), extent(rng, 1, 9)
+    factors, back, passes = extent(rng, 1, 10**7), extent(rng, 1, 10**7), extent(rng, 1, 9)
     given = {"plan": plan, "images": images, "batch": batch}
     return fixed(plan, **given, factors=factors, back=back, passes=passes)
 
@@ -340,7 +340,7 @@ def _batch(rng):
     images, shares = extent(rng, 1, 3000), (0.5, 10 ** rng.uniform(-3, -0.3), rng.uniform(0.5, 0.9))
     share = float(rng.choice(shares))
     image = 2.0 ** int(rng.integers(-12, 7))
-    more = 0 if share == 0.5 else rng.uniform(0.05, 0.95)
+    more = 0 if share == 0.5 else rng.choice([0.03, 0.5, 0.97])
     cost = float((images - more) * image * share / (1 - share))
     name = f"{100 * share:.3g}% for {count(images, 'image')}"
     return fixed(name, image=image, cost=cost, share=share)
