@@ -113,7 +113,7 @@ FunctionExercise.declare(
         ("both are empty", 0, 0.0, 0.0, 0, 0.0, 0.0),
     ),
     drawer=_any_parts,
-    drawn=20,
+    drawn=40,
     tolerance=Tolerance(64, "a handful of products and sums"),
     hints={
         "wrong-result": "both = count + other_count, difference = other_mean - mean. The mean "
@@ -191,7 +191,7 @@ LessonKernel.declare(
         _rows(8, 64, eps=0.25),
         _rows(5, 100, spread=3, middle=-2),
         _rows(2, 250, middle=4000),
-        _rows(16, 128, measured=True),
+        _rows(24, 128, measured=True),
     ],
     drawer=_any_rows,
     drawn=6,
@@ -207,7 +207,7 @@ LessonKernel.declare(
     limits=[
         Limit("global", "load", "lanes", "element", 3, "x is read once and stays in values: "
               "one number of x, one of gamma, one of beta for each of out."),
-        Limit("global", "load", "requests", "launch", 3 * 64, ALL_LANES.format("lanes share a "
+        Limit("global", "load", "requests", "launch", 3 * 96, ALL_LANES.format("lanes share a "
               "row")),
         Limit("global", "store", "lanes", "element", 1, "Write each number once, at the end."),
         Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import table
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson17 import hopper, judges
 
@@ -12,14 +12,23 @@ AMPERE = "A100"  # the oldest GPU that has m16n8k16
 # --- a number in two halves -----------------------------------------------------------------------
 
 
-def _to_split(name, scale):
-    return Case(name, lambda rng: {"x": (scale * rng.uniform(-1, 1, (9, 7))).astype(np.float32)})
+def _to_split(name, scale, largest=None, shape=(9, 7)):
+    """Numbers up to a scale; one of them, somewhere, may be set."""
+
+    def arguments(rng):
+        x = (scale * rng.uniform(-1, 1, shape)).astype(np.float32)
+        if largest is not None:
+            x.flat[rng.choice([0, x.size // 2, x.size - 1])] = largest
+        return {"x": x}
+
+    return Case(name, arguments)
 
 
-def _with_a_large_negative(rng):
-    x = rng.uniform(-1, 1, (9, 7)).astype(np.float32)
-    x[3, 4] = -5000
-    return {"x": x}
+def _any_to_split(rng):
+    scale = 2.0 ** rng.integers(-20, 25)
+    largest = scale * rng.choice([-1, 1]) * rng.choice([1, 0.9999999, 5000, rng.uniform(1, 2)])
+    shape = extent(rng, 1, 70), extent(rng, 1, 70)
+    return _to_split(f"{shape}, up to {largest:.8g}, others to {scale:g}", scale, largest, shape)
 
 
 FunctionExercise.declare(
@@ -29,11 +38,13 @@ FunctionExercise.declare(
     judge=judges.split,
     cases=[
         _to_split("numbers up to 1", 1.0),
-        _to_split("numbers up to 8,000", 8e3),
         _to_split("numbers up to a millionth", 1e-6),
         _to_split("numbers up to 10 millions", 1e7),
-        Case("-5,000 among numbers up to 1", _with_a_large_negative),
+        _to_split("-5,000 among numbers up to 1", 1.0, -5000),
+        _to_split("the largest just below 1", 1.0, 0.99999),
     ],
+    drawer=_any_to_split,
+    drawn=20,
     hints={
         "raised": "np.frexp(largest) gives a number below 1 and an exponent: "
         "largest = number * 2**exponent. Take 2.0 ** (14 - exponent)."
@@ -89,6 +100,7 @@ LessonKernel.declare(
         _product("a numbered, ones on b's diagonal", _numbered_a),
         _product("whole numbers up to 9", _whole),
     ],
+    drawer=lambda rng: _product("other whole numbers", _whole),
     tolerance=WHOLE,
     forbidden=NO_FLOAT64,
     limits=[Limit("global", "load", "lanes", "thread", 12, OWN_SHARE)],
@@ -138,10 +150,6 @@ LessonKernel.declare(
             out[g, k], out[g, k + 1] = c[0], c[1] -> out[g, k], out[g, k + 1] = c[2], c[3]
             out[g + 8, k], out[g + 8, k + 1] = c[2], c[3]
             -> out[g + 8, k], out[g + 8, k + 1] = c[0], c[1]
-        the last two sums are exchanged: column 2 q is first
-            = c[2], c[3] -> = c[3], c[2]
-        the first two sums are exchanged: column 2 q is first
-            = c[0], c[1] -> = c[1], c[0]
         rows and columns of b are exchanged: b[k, column], and its column is g
             pair(b[k, g], b[k + 1, g]) -> pair(b[g, k], b[g, k + 1])
             pair(b[k + 8, g], b[k + 9, g]) -> pair(b[g + 8, k], b[g + 8, k + 1])
@@ -178,7 +186,9 @@ LessonKernel.declare(
     title="16 x 16 sums by a warp, along all of k",
     outputs=("out",),
     reference=lambda a, b: a @ b,
-    cases=[_tiles(16, 16, 16), _tiles(16, 16, 80), _tiles(32, 48, 48, measured=True)],
+    cases=[_tiles(16, 16, 80), _tiles(32, 48, 48, measured=True)],
+    drawer=lambda rng: _tiles(*map(int, 16 * rng.integers(1, (6, 6, 13)))),
+    drawn=5,
     tolerance=WHOLE,
     forbidden=NO_FLOAT64,
     limits=[
@@ -231,8 +241,6 @@ LessonKernel.declare(
         of b, a lane takes the columns of its sums, 2 q: its column of b is g
             share_of_b(b, k, column + g) -> share_of_b(b, k, column + 2 * q)
             share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + 8 + 2 * q)
-        every second step is left out: a step has 16 of k
-            range(0, a.shape[1], 16) -> range(0, a.shape[1], 32)
         every block takes the first rows of a: they begin at row + g
             share_of_a(a, row + g, k) -> share_of_a(a, g, k)
         every block takes the first columns of b: they begin at column + g
@@ -241,10 +249,6 @@ LessonKernel.declare(
         left and right are exchanged
             column + 2 * q, left -> column + 2 * q, right
             column + 8 + 2 * q, right -> column + 8 + 2 * q, left
-        the last step is left out
-            range(0, a.shape[1], 16) -> range(0, a.shape[1] - 16, 16)
-        the first step is left out
-            range(0, a.shape[1], 16) -> range(16, a.shape[1], 16)
     """),
 )
 
@@ -259,6 +263,11 @@ def _reals(name, low, high):
     return _product(name, make)
 
 
+def _any_reals(rng):
+    most = 10.0 ** rng.uniform(0, 3)
+    return _reals(f"numbers up to {most:.4g}", 0.5, most)
+
+
 LessonKernel.declare(
     name="split-product",
     lesson=17,
@@ -266,6 +275,7 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda a, b: a @ b,
     cases=[_reals("numbers from 1 to 2", 1, 2), _reals("numbers up to 200", 0.5, 200)],
+    drawer=_any_reals,
     tolerance=Tolerance(
         4, "each factor to 2^-23, lower times lower left out", lambda a, b: np.abs(a) @ np.abs(b)
     ),
@@ -294,10 +304,6 @@ LessonKernel.declare(
             c = mma_f16(c, lower_a, upper_b) -> pass
         the largest part is missing: upper_a times upper_b
             c = mma_f16(c, upper_a, upper_b) -> pass
-        upper_a times upper_b is added twice
-            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, upper_b)
-        upper_a times lower_b is added twice
-            c = mma_f16(c, lower_a, upper_b) -> c = mma_f16(c, upper_a, lower_b)
     """),
 )
 
@@ -340,8 +346,8 @@ LessonKernel.declare(
     reference=_fragments,
     cases=[
         _words("words numbered", lambda rng: np.arange(512).reshape(16, 32)),
-        _words("any words", lambda rng: rng.integers(0, 2**32, (16, 32))),
     ],
+    drawer=lambda rng: _words("any words", lambda rng: rng.integers(0, 2**32, (16, 32))),
     forbidden={"float64", "negative-index"},
     limits=[
         Limit("global", "load", "sectors", "request", 4, WHOLE_ROWS),
@@ -384,6 +390,17 @@ LessonKernel.declare(
 # --- the order of tiles ---------------------------------------------------------------------------
 
 
+def _any_tile(rng):
+    down, across = extent(rng, 1, 150), extent(rng, 1, 150)
+    number, band = int(rng.integers(down * across)), extent(rng, 1, down + 9)
+    if rng.random() < 0.5:  # in the last band, or near it
+        number = down * across - 1 - number % (band + 1)
+    return fixed(
+        f"tile {number:,} of {down} x {across}, bands of {band}",
+        number=number, down=down, across=across, band=band,
+    )  # fmt: skip
+
+
 FunctionExercise.declare(
     name="tile-order",
     lesson=17,
@@ -391,18 +408,13 @@ FunctionExercise.declare(
     reference=hopper.tile_of,
     cases=table(
         "number down across band",
-        ("the first tile", 0, 12, 12, 4),
         ("tile 1: the one below", 1, 12, 12, 4),
-        ("tile 5, in the second column", 5, 12, 12, 4),
-        ("tile 47, the last of the first band", 47, 12, 12, 4),
         ("tile 48, the first of the second band", 48, 12, 12, 4),
-        ("tile 100 of 99 x 4, bands of 8", 100, 99, 4, 8),
-        ("tile 395, the last of 99 x 4, bands of 8", 395, 99, 4, 8),
-        ("tile 385, in a last band of 3 rows", 385, 99, 4, 8),
-        ("tile 17, bands of 1: row by row", 17, 5, 7, 1),
-        ("tile 17, one band: column by column", 17, 5, 7, 5),
+        ("tile 395, the last, in a band of 3 rows", 395, 99, 4, 8),
         ("tile 17, a band higher than the result", 17, 5, 7, 64),
     ),
+    drawer=_any_tile,
+    drawn=20,
     hints={
         "wrong-result": "A whole band has band * across tiles: divmod(number, band * across) is "
         "the band and the place in it. In it tiles go down first: place % high rows down, place // "

@@ -158,7 +158,7 @@ def tile_counted_down(a, b, out):
         out[row, column + 8 + 2 * q + n], out[row + 8, column + 8 + 2 * q + n] = two[n], two[2 + n]
 
 
-wrong("limit", "no product on tensor cores; 2 are needed")(
+wrong("limit", "no product on tensor cores; 10 are needed")(
     "row, column = 16 * cuda.blockIdx.y, 16 * cuda.blockIdx.x\n"
     "for n in range(cuda.threadIdx.x, 256, 32):\n    total = float32(0)\n"
     "    for k in range(a.shape[1]):\n"
