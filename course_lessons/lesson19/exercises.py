@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import FunctionExercise
-from course_lessons.cases import table
+from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import edits
 
 # --- fair-ratio: warm, in the middle, for the same work -------------------------------------------
@@ -13,6 +13,22 @@ def _fair_ratio(old, new, old_work, new_work):
     return (np.median(old[1:]) / old_work) / (np.median(new[1:]) / new_work)
 
 
+def _any_times(rng):
+    """The first call may be the slowest or the fastest; some of the others are disturbed."""
+
+    def times():
+        found = rng.uniform(1, 9) * rng.uniform(0.9, 1.1, extent(rng, 2, 40))
+        found[rng.random(len(found)) < 0.3] *= rng.uniform(1, 20)
+        return [float(its) for its in found.round(3)]
+
+    old, new = times(), times()
+    old_work, new_work = extent(rng, 1, 5000), extent(rng, 1, 5000)
+    return fixed(
+        f"{len(old)} calls of {old_work}, {len(new)} of {new_work}",
+        old=old, new=new, old_work=old_work, new_work=new_work,
+    )  # fmt: skip
+
+
 FunctionExercise.declare(
     name="fair-ratio",
     lesson=19,
@@ -20,12 +36,11 @@ FunctionExercise.declare(
     reference=_fair_ratio,
     cases=table(
         "old new old_work new_work",
-        ("the same work", [90.0, 8.0, 8.2, 8.1], [250.0, 2.0, 2.1, 2.4, 1.9], 100, 100),
         ("a quarter of the work", [40.0, 7.0, 7.3, 7.1], [160.0, 53.0, 52.0, 54.0], 256, 1024),
-        ("one call was disturbed", [9.0, 4.0, 90.0, 4.1, 4.2], [30.0, 2.0, 2.2, 2.1], 10, 20),
-        ("the new one is slower", [3.0, 1.0, 1.1, 1.3], [5.0, 2.0, 2.5, 2.2], 7, 3),
-        ("another order", [50.0, 6.0, 2.0, 9.0, 4.0, 5.0], [70.0, 3.0, 1.0, 8.0], 1, 4),
+        ("one call was disturbed", [9.0, 4.0, 90.0, 95.0, 4.1], [30.0, 2.0, 2.2, 2.1], 10, 20),
     ),
+    drawer=_any_times,
+    drawn=20,
     hints={
         "wrong-result": "Leave the first call out, take the median of the others, divide by the "
         "work; then how many of the new fit into one of the old?",
@@ -54,8 +69,6 @@ FunctionExercise.declare(
         the best calls are taken; the course compares medians
             np.median(old -> np.min(old
             np.median(new -> np.min(new
-        the difference is returned, not the ratio
-            old_time / new_time -> old_time - new_time
         """),
 )
 
@@ -69,6 +82,24 @@ def _what_to_mend(now, possible, overlapped):
     return after[best], best
 
 
+_STAGES = (
+    {"read": 2.0, "factorise": 6.0, "rebuild": 5.0, "write": 3.0},
+    {"read": 1.5, "factorise": 4.5, "rebuild": 0.5, "write": 1.0},
+)
+
+
+def _any_stages(rng):
+    names = ("read", "decode", "copy in", "kernel", "copy out", "encode", "write", "send", "log")
+    stages = rng.permutation(names)[: rng.integers(1, len(names) + 1)].tolist()
+    now = {stage: rng.uniform(1, 20) for stage in stages}
+    possible = {stage: rng.random() * now[stage] for stage in stages}
+    overlapped = bool(rng.integers(2))
+    return fixed(
+        f"{len(stages)} stages" + ", overlapped" * overlapped,
+        now=now, possible=possible, overlapped=overlapped,
+    )  # fmt: skip
+
+
 FunctionExercise.declare(
     name="what-to-mend",
     lesson=19,
@@ -76,34 +107,13 @@ FunctionExercise.declare(
     reference=_what_to_mend,
     cases=table(
         "now possible overlapped",
-        (
-            "one after the other",
-            {"read": 2.0, "factorise": 6.0, "rebuild": 5.0, "write": 3.0},
-            {"read": 1.5, "factorise": 4.5, "rebuild": 0.5, "write": 1.0},
-            False,
-        ),
-        (
-            "the same, overlapped",
-            {"read": 2.0, "factorise": 6.0, "rebuild": 5.0, "write": 3.0},
-            {"read": 1.5, "factorise": 4.5, "rebuild": 0.5, "write": 1.0},
-            True,
-        ),
-        (
-            "the longest cannot be mended",
-            {"copy in": 20.0, "kernel": 9.0, "copy out": 4.0},
-            {"copy in": 19.0, "kernel": 0.1, "copy out": 3.9},
-            False,
-        ),
-        (
-            "overlapped, and it cannot be mended",
-            {"copy in": 20.0, "kernel": 9.0, "copy out": 4.0},
-            {"copy in": 19.0, "kernel": 0.1, "copy out": 3.9},
-            True,
-        ),
-        ("two stages", {"a": 1.0, "b": 8.0}, {"a": 0.1, "b": 2.0}, True),
+        ("one after the other", *_STAGES, False),
+        ("the same, overlapped", *_STAGES, True),
         ("two are worth the same", {"write": 4.0, "read": 4.0}, {"write": 1.0, "read": 1.0}, False),
         ("the largest factor", {"a": 1.0, "b": 8.0}, {"a": 0.01, "b": 6.0}, False),
     ),
+    drawer=_any_stages,
+    drawn=20,
     hints={
         "wrong-result": "Try each stage alone: put its possible time in the place of its time now, "
         "and work out the whole program: the sum of all stages, or the longest where they overlap.",
@@ -115,13 +125,8 @@ FunctionExercise.declare(
             max if overlapped else sum -> sum
         the longest stage decides, though they run one after the other: add them up
             max if overlapped else sum -> max
-        the two kinds of program are mixed up
-            max if overlapped else sum -> sum if overlapped else max
         all stages are mended at once; mend one
             {**now, stage: possible[stage]} -> possible
-        the worst choice is returned
-            after < least -> after > least
-            float("inf") -> -1
         what is saved is returned, not what is left
             return least, best -> return whole(now.values()) - least, best
         the time of the stage is returned, not that of the whole program

@@ -323,7 +323,7 @@ wrong("float64", "write float32(0.5)")({"float32(0.5)": "0.5"})
 wrong("out-of-bounds", "At the edges blocks stick out")(
     {"if row < out.shape[0] and column < out.shape[1]": "if column < out.shape[1]"}
 )
-wrong("limit", "until then it is in a register|need not read back")(
+wrong("wrong-result|limit", "narrower type|until then it is in a register|need not read back")(
     {
         "z = total + float32(bias[column])": "out[row, column] = total + float32(bias[column])\n"
         "        z = float32(out[row, column])"
