@@ -11,7 +11,7 @@ def rng():
 
 @pytest.fixture(scope="module")
 def compiled_once():
-    """Numba meets a kernel and its device functions once for all targets of a file."""
+    """Numba compiles a kernel and its device functions once for all targets of a file."""
     from course.compiler.together import compiled_together
 
     with compiled_together():

@@ -8,7 +8,7 @@ from warpsim import cuda
 
 
 def function_of(text: str, name: str, environment: dict) -> FunctionType:
-    """The last function that a piece of source defines, with its source known to ``inspect``."""
+    """The last function that a source defines, with its source known to ``inspect``."""
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     namespace, tree = dict(environment), ast.parse(text)

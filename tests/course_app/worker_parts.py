@@ -1,4 +1,4 @@
-"""Programs that tests put into the processes that work on images, and what they look at there."""
+"""Programs that tests run in the processes that work on images, and what they look at there."""
 
 import os
 import time

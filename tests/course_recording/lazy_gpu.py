@@ -1,6 +1,6 @@
 """A GPU that does everything as late and in as odd an order as streams and events allow.
 
-Copies and launches are put into their streams' queues; what runs next is drawn by lot from the
+Copies and launches are queued in their streams; what runs next is drawn by lot from the
 queues' heads. A program that forgot to wait for something gets a wrong result for some seeds.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Array:
-    """An array on the device; copies to and from it happen when their turn comes."""
+    """An array on the device; copies to and from it happen when they are drawn."""
 
     def __init__(self, gpu, values):
         self.gpu, self.values = gpu, values
@@ -31,12 +31,12 @@ class Array:
         return Array(self.gpu, self.values.reshape(*shape))
 
     def copy_to_device(self, host, stream=0):
-        self.gpu.put(stream, lambda: np.copyto(self.values, host), "in")
+        self.gpu.queue(stream, lambda: np.copyto(self.values, host), "in")
 
     def copy_to_host(self, host=None, stream=0):
         if host is None:
             host = np.full(self.shape, np.nan, self.dtype)
-        self.gpu.put(stream, lambda: np.copyto(host, self.values), "out")
+        self.gpu.queue(stream, lambda: np.copyto(host, self.values), "out")
         return host
 
 
@@ -49,11 +49,11 @@ class Event:
     def record(self, stream=0):
         self.recorded += 1
         count = self.recorded
-        self.gpu.put(stream, lambda: setattr(self, "passed", count), "event")
+        self.gpu.queue(stream, lambda: setattr(self, "passed", count), "event")
 
     def wait(self, stream=0):
         count = self.recorded
-        self.gpu.put(stream, None, "wait", lambda: self.passed >= count)
+        self.gpu.queue(stream, None, "wait", lambda: self.passed >= count)
 
     def synchronize(self):
         while self.passed < self.recorded:
@@ -72,7 +72,7 @@ class Kernel:
                 left = u.values[..., :k].astype(float) * s.values[..., None, :k]
                 out.values[...] = left @ vt.values[..., :k, :]
 
-            self.gpu.put(configuration[2], work, "kernel")
+            self.gpu.queue(configuration[2], work, "kernel")
 
         return launch
 
@@ -89,7 +89,7 @@ class LazyGPU:
         self.queues[stream.number] = []
         return stream
 
-    def put(self, stream, work, what, when=lambda: True):
+    def queue(self, stream, work, what, when=lambda: True):
         """Queue work; without a stream wait for everything, do it, and return."""
         if stream == 0:
             self.synchronize()

@@ -115,7 +115,7 @@ def bench(monkeypatch, tmp_path):
     return Bench("vit", ROOFS, say=lambda _: None, folder=tmp_path)
 
 
-def test_parts_go_to_streams_by_turns_and_the_host_waits_once_for_each():
+def test_parts_are_spread_over_streams_and_the_host_waits_once_for_each():
     torch = Torch()
     vit_streams.Fed(torch, Model(torch), 24).go(2)
     done = [line for line in torch.log if "made" not in line]

@@ -391,7 +391,7 @@ def test_each_name_of_a_face_can_be_loaded(package):
 
 @pytest.mark.parametrize("package", faces())
 def test_no_name_of_a_face_is_that_of_another_module(package):
-    # importing the module would put it in the name's place
+    # importing the module would replace the name by it
     for name, home in faces()[package].items():
         whole = f"{package}.{name}"
         assert whole not in files() or home == whole, f"{whole} is a module; the name is in {home}"

@@ -35,7 +35,7 @@ assert data_path("README.md").is_file()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The wheel's files, as pip puts them into a folder."""
+    """The wheel's files, as pip installs them in a folder."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, lessons.ROOT]
     done = subprocess.run(build, capture_output=True, text=True, check=False)

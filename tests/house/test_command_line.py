@@ -630,7 +630,7 @@ def test_an_image_that_does_not_fit_into_memory_is_refused_before(photos, tmp_pa
     assert "choose a smaller size" in err and not (tmp_path / "out").exists()
 
 
-def test_the_handler_of_ctrl_c_is_put_back(capfd, photos, tmp_path):
+def test_the_handler_of_ctrl_c_is_restored(capfd, photos, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     status, out, _ = call(capfd, "reconstruct", photos / "head.png", "--k", 3, "--out", tmp_path)
     assert status == 0 and out.endswith("grid.png, quality.csv, 1 image\n")

@@ -188,7 +188,7 @@ def test_kernels_import_what_contributing_says():
             assert given, f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_the_files_whose_tests_are_put_in_order_are_there():
+def test_the_files_whose_tests_are_ordered_are_there():
     for name in conftest.SPREAD | conftest.OF_EXERCISES | conftest.IN_SMALL_PARTS:
         assert (ROOT / "tests" / f"{name}.py").is_file(), name
 
@@ -421,8 +421,8 @@ def test_the_wheel_works_by_itself_and_holds_the_data(tmp_path):
     found = python("-c", "from course.files import data_path; print(data_path('README.md'))")
     assert Path(found.strip()).is_relative_to(tmp_path / "site")
     python("-m", "course", "lessons", "mine")
-    brought = {path.name: path.read_bytes() for path in (tmp_path / "mine").glob("*.ipynb")}
-    assert brought == {path.name: path.read_bytes() for path in notebooks}
+    copied = {path.name: path.read_bytes() for path in (tmp_path / "mine").glob("*.ipynb")}
+    assert copied == {path.name: path.read_bytes() for path in notebooks}
     assert "installed by pip" in python("-m", "course", "doctor")
 
 

@@ -128,7 +128,7 @@ def test_the_first_cell_installs_the_course_and_what_is_missing_and_touches_noth
     assert "1.0" in told and "2.0" in told
     assert versions == ["course 2.0", "absent 3.0", "preinstalled 1.0"]
 
-    # in one process: what 2.0 brought and 1.0 does not, what both bring, and what is someone else's
+    # in one process: what 2.0 has and 1.0 has not, what both have, and what is someone else's
     more = machine.course("3.0", {"gone/__init__.py": "", "both/__init__.py": "version = 3"})
     assert machine.first_cell(more).returncode == 0
     imported = machine.first_cell(

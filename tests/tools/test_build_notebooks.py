@@ -126,7 +126,7 @@ def test_nbgrader_finds_what_is_answered_and_what_is_graded(lesson):
         assert [cell.metadata.tags for cell, mark in zip(node.cells, marks, strict=True) if mark]
 
 
-def test_a_folded_answer_has_room_below_it(lesson):
+def test_a_folded_answer_has_space_below_it(lesson):
     for kind in ("notebooks", "solutions"):
         text = "".join(cell.source for cell in build_notebooks.notebook(lesson, kind, WHERE).cells)
         assert 'Why? <details style="margin-bottom: 1em"><summary>Answer</summary>Because.' in text

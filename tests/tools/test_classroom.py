@@ -105,7 +105,7 @@ SCORES = {
     "full": POINTS,
     # deleted a check, which nbgrader adds again; an answer does not run
     "lost": {"fill-index": 4, "fix-the-guard": 0, "scale-add": 4},
-    # wrote points in place of a check, which nbgrader puts back
+    # wrote points in place of a check, which nbgrader restores
     "cheat": {"fill-index": 0, "fix-the-guard": 0, "scale-add": 0},
 }
 

@@ -37,7 +37,7 @@ def fill(root):
 
 
 def change_the_lesson(root, text="It squares numbers."):
-    """Write another version of the lesson, as `git pull` brings one."""
+    """Write another version of the lesson, as `git pull` fetches one."""
     lesson = root / "course_lessons/lesson00/sample.py"
     lesson.write_text(LESSON.replace("It squares.", text))
     (root / "notebooks" / NAME).unlink()
@@ -317,7 +317,7 @@ def test_work_is_ignored_by_git():
 # --- where the course came from pip ---------------------------------------------------------------
 
 
-def test_the_command_lessons_brings_all_notebooks_and_never_writes_over_work(tmp_path, capsys):
+def test_the_command_lessons_copies_all_notebooks_and_never_writes_over_work(tmp_path, capsys):
     folder = tmp_path / "new" / "mine"
     assert main(["lessons", str(folder)]) == 0
     said = capsys.readouterr().out

@@ -40,7 +40,7 @@ def test_finds_the_float64_sum_of_the_original_and_none_in_the_others(target):
     assert total.count("arithmetic") == total.count("conversion") == total.instructions["add.f64"]
     assert set(total.instructions) == {"add.f64", "cvt.f64.f32"}
     every = [name for line in facts.float64_lines for name in line.instructions]
-    assert every.count("cvt.rn.f32.f64") == 1  # the way back to float32
+    assert every.count("cvt.rn.f32.f64") == 1  # the conversion to float32
     assert compiled(ladder.reconstruct_float32, FACTORS, target).float64_lines == ()
     assert compiled(ladder.reconstruct_naive, FACTORS, target).float64_lines == ()
 
@@ -317,13 +317,13 @@ def test_loads_and_stores_are_as_wide_as_the_elements(dtype, width):
 
 @needs_compiler
 def test_grid_synchronisation_and_float16_arithmetic_are_linked():
-    def halves(x):
+    def in_float16(x):
         i = cuda.grid(1)
         x[i] = x[i] * x[i]
         cuda.cg.this_grid().sync()
         x[i] = x[i] + x[i]
 
-    assert compiled(halves, (np.zeros(4, np.float16),)).registers > 0
+    assert compiled(in_float16, (np.zeros(4, np.float16),)).registers > 0
 
 
 @needs_compiler

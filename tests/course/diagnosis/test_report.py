@@ -216,11 +216,11 @@ def test_without_compilers_the_doctor_says_what_to_install_and_sees_no_problem(m
     probe = report["compilers"]
     assert probe.status == "absent"
     assert probe.detail == "compiling a kernel needs NVIDIA's compilers, and NVRTC is not here"
-    brings = "brings them; everything else works without them."
-    assert probe.advice == f'python -m pip install -e ".[compile]" {brings}'
+    what = "brings them; everything else works without them."
+    assert probe.advice == f'python -m pip install -e ".[compile]" {what}'
     monkeypatch.setattr(installed, "_ROOT", Path("/nowhere"))
     wheels = doctor()["compilers"].advice
-    assert "-e" not in wheels.split() and wheels.endswith(brings)
+    assert "-e" not in wheels.split() and wheels.endswith(what)
     assert '"nvidia-cuda-nvrtc==13.0.*" "nvidia-nvvm==13.0.*"' in wheels
 
 

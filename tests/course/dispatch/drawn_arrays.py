@@ -172,8 +172,8 @@ class Quantity(np.ndarray):
 def spread(values: np.ndarray, steps: list[int], offset: int = 0) -> np.ndarray:
     """The values in memory where the neighbours along each axis lie so many elements apart."""
     sizes = [offset + max(1, n) * abs(step) for n, step in zip(values.shape, steps, strict=True)]
-    room = np.full(sizes, 7, values.dtype)
-    part = room[tuple(slice(offset, None, abs(step)) for step in steps)]
+    memory = np.full(sizes, 7, values.dtype)
+    part = memory[tuple(slice(offset, None, abs(step)) for step in steps)]
     part = part[tuple(slice(0, n) for n in values.shape)]
     part = part[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
     part[...] = values
@@ -181,8 +181,8 @@ def spread(values: np.ndarray, steps: list[int], offset: int = 0) -> np.ndarray:
 
 
 def _unaligned(values: np.ndarray) -> np.ndarray:
-    room = np.zeros(values.nbytes + 1, np.uint8)
-    found = np.ndarray(values.shape, values.dtype, room, 1)
+    memory = np.zeros(values.nbytes + 1, np.uint8)
+    found = np.ndarray(values.shape, values.dtype, memory, 1)
     found[...] = values
     return found
 
@@ -331,14 +331,14 @@ def _root(array: np.ndarray) -> np.ndarray:
 
 def _placed(arrays: list[Any]) -> list[Any]:
     """Arrays on the device, with the same strides, those of one memory in one memory there."""
-    rooms: dict[int, Any] = {}
+    memories: dict[int, Any] = {}
     placed = []
     for array in arrays:
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
             placed.append(array)
             continue
         root = _root(array)
-        flat = rooms.setdefault(
+        flat = memories.setdefault(
             id(root), cuda.to_device(np.array(root, copy=True).ravel("K").view(np.uint8))
         )
         start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]

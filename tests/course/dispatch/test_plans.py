@@ -188,7 +188,7 @@ def test_graphs_of_pytorch_have_workspaces_of_their_own():
     sums = [layer_norm_backward(x, x)[2].clone() for x in given]  # plans are made
     totals = [reduce.reduction(x).item() for x in given]
     captured, results = [], []
-    for x in given:  # captured in turn, on the stream that PyTorch captures on
+    for x in given:  # captured one after the other, on the stream that PyTorch captures on
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(20):

@@ -80,7 +80,7 @@ def test_unknown_photograph_names_those_that_exist():
 # --- modes (others: test_drawn_pictures.py) -------------------------------------------------------
 
 
-def test_transparent_palette_is_put_on_the_background(tmp_path):
+def test_transparent_palette_is_drawn_over_the_background(tmp_path):
     picture = Image.new("P", (4, 4), 0)
     picture.putpalette([0, 0, 0, 255, 255, 255])
     picture.save(tmp_path / "clear.png", transparency=0)

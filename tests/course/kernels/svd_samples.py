@@ -69,7 +69,7 @@ def special(rng, n):
     }
 
 
-def room(solver_shape, k=None):
+def factors_of(solver_shape, k=None):
     """Memory on the GPU for factors."""
     batch, m, n = solver_shape
     k = k or min(m, n)
@@ -79,7 +79,7 @@ def room(solver_shape, k=None):
 
 def solved(solver, a):
     """Factors of a by a solver, on the host, whose memory was poisoned."""
-    factors = room(a.shape)
+    factors = factors_of(a.shape)
     for factor in factors:
         factor.copy_to_device(np.full(factor.shape, np.nan, np.float32))
     solver(cuda.to_device(a), *factors)

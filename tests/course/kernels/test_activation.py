@@ -79,7 +79,7 @@ def test_the_tanh_formula_differs_from_gelu_as_its_docstring_says():
     assert "4.8e-4, near |x| = 2.7" in " ".join(kernels.gelu_tanh.py_func.__doc__.split())
 
 
-def test_swish_in_two_kernels_moves_five_halves_of_the_bytes(rng):
+def test_swish_in_two_kernels_moves_two_and_a_half_times_the_bytes(rng):
     x = rng.normal(0, 2, 1024).astype(np.float32)
     s, y, z = (np.empty_like(x) for _ in range(3))
     two = [trace(kernels.each(kernels.sigmoid), 4, 256, x, s)]

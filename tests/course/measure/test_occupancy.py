@@ -36,7 +36,9 @@ def test_programming_guide_blocks_of_one_warp_fill_half_of_compute_capability_10
 
 
 @pytest.mark.parametrize(("registers", "blocks", "warps"), [(64, 2, 32), (65, 1, 16)])
-def test_programming_guide_one_register_more_halves_the_blocks(registers, blocks, warps):
+def test_programming_guide_with_one_register_more_there_are_half_as_many_blocks(
+    registers, blocks, warps
+):
     # CUDA C++ Programming Guide, "Multiprocessor Level": 64 registers and blocks of 512 threads
     # (there for 6.x, whose register file is the same): two blocks, or one with 65 registers
     result = occupancy((7, 0), 512, registers)

@@ -240,9 +240,9 @@ def test_the_multiply_add_kernel_does_the_operations_that_are_counted():
     seeds = np.linspace(0, 1, 256, dtype=np.float32)
     out = np.full(1, np.float32(7))
 
-    def operations(turns):
+    def operations(steps):
         half, more = np.float32(0.5), np.float32(1.5)
-        report = trace(multiply_add, 2, 64, out, seeds, turns, half, more)
+        report = trace(multiply_add, 2, 64, out, seeds, steps, half, more)
         assert report.operations["float64"] == 0
         return report.operations["float32"]
 

@@ -59,8 +59,8 @@ def test_without_a_queue_the_same_kernel_would_seem_to_take_its_launch(gpu):
 def test_a_head_start_that_was_too_short_is_tried_again(gpu):
     kernel = gpu.kernel(cold=2e-6, warm=2e-6, cost=20e-6)
     # told that launching is nearly free, the clock must find out that it is not
-    turns = itertools.repeat(lambda: kernel(np.zeros(1)))
-    samples, hidden = clock_of(gpu).samples(turns, 8, 1e-3, together=40)
+    calls = itertools.repeat(lambda: kernel(np.zeros(1)))
+    samples, hidden = clock_of(gpu).samples(calls, 8, 1e-3, together=40)
     assert hidden
     assert samples == pytest.approx([2e-3] * 8, rel=1e-3)
 
@@ -203,7 +203,7 @@ def test_a_copy_of_a_slice_keeps_strides_alignment_and_values(gpu):
         assert (twin.address - given.address) % event_clock.ALIGNMENT == 0
 
 
-def test_copies_leave_room_in_the_memory(gpu):
+def test_copies_leave_a_part_of_the_memory(gpu):
     big = gpu.to_device(np.zeros(1 << 20, np.uint8))
     assert len(sets(gpu, big, l2=1 << 30, free=3 << 20)) == 3
     assert len(sets(gpu, big, l2=1 << 30, free=1000)) == 1

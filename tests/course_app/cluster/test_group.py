@@ -138,7 +138,7 @@ def test_a_part_of_the_workers_works_alone(group):
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_batches_are_taken_as_there_is_room(group, ahead):
+def test_batches_are_taken_as_buffers_are_free(group, ahead):
     taken = 0
 
     def batches():

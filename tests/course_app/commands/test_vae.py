@@ -144,7 +144,7 @@ def test_a_real_signal_waits_for_the_end_of_a_step(own, capsys, monkeypatch):
     assert Training.load("vae/training.npz").step == 5
 
 
-def test_what_is_put_off_comes_afterwards():
+def test_an_interruption_that_waits_comes_afterwards():
     with pytest.raises(KeyboardInterrupt), stopping.stoppable():
         with stopping.uninterrupted():
             threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()

@@ -19,7 +19,7 @@ from PIL import Image
 from course.images.reading import UnreadableImage, load_image
 
 LUMA = np.array([0.299, 0.587, 0.114])
-TURNS = {
+ORIENTATIONS = {
     1: lambda a: a,
     2: lambda a: a[:, ::-1],
     3: lambda a: a[::-1, ::-1],
@@ -157,7 +157,7 @@ def a_tiff(rng):
     bound = EIGHT_BITS if photometric == 2 and kind == 1 and bits in (1, 2, 4, 8) else EXACT
     if photometric == 5:
         bound = 1.01 / 255 if bits == 8 else 2 / 65535  # red, green and blue are rounded, too
-    turn = int(rng.integers(1, 9))
+    orientation = int(rng.integers(1, 9))
     compression = int(rng.choice([1, 1, 5, 8, 32946, 32773, 50000, 34925]))
     if bits == 1 and count == 1 and not extras:
         compression = int(rng.choice([1, 5, 2, 3, 4]))
@@ -174,7 +174,8 @@ def a_tiff(rng):
     tags |= {
         256: (4, [columns]), 257: (3, [rows]), 258: (3, [bits] * shape[2]),
         259: (3, [compression]), 277: (3, [shape[2]]), 284: (3, [planar]),
-        339: (3, [kind] * shape[2]), 274: (3, [turn]), 317: (3, [predictor]), 266: (3, [fill]),
+        339: (3, [kind] * shape[2]), 274: (3, [orientation]), 317: (3, [predictor]),
+        266: (3, [fill]),
     }  # fmt: skip
     if extras:
         tags[338] = (3, extras)
@@ -185,7 +186,7 @@ def a_tiff(rng):
     words = (
         f"TIFF {order} {rows}x{columns} photometric {photometric} kind {kind} bits {bits} extras "
         f"{extras} planar {planar} compression {compression} predictor {predictor} fill {fill} "
-        f"tile {tile} strip {strip} turn {turn}"
+        f"tile {tile} strip {strip} orientation {orientation}"
     )
     damage = str(
         rng.choice(["", "count", "none", "half", "say", "cut", "nan"], p=[0.7] + [0.05] * 6)
@@ -229,7 +230,7 @@ def a_tiff(rng):
         content = cut_off(rng, content)
     words += f" {'BigTIFF ' * wide}pages {pages} {damage}"
     sound = not damage and bits != 24  # over whose order of bytes programs differ
-    return Drawn(content, TURNS[turn](grey), bound, words, sound)
+    return Drawn(content, ORIENTATIONS[orientation](grey), bound, words, sound)
 
 
 def parts_of(samples, planar, tile, strip):
@@ -303,16 +304,16 @@ def tiff_file(tags, coded, order, wide, pages, tiled, without):
     for page in range(pages):
         start = head + len(out)
         links.append(start)
-        room = struct.calcsize("<" + offset)
-        after = start + (8 if wide else 2) + len(tags) * (20 if wide else 12) + room
+        size_of_link = struct.calcsize("<" + offset)
+        after = start + (8 if wide else 2) + len(tags) * (20 if wide else 12) + size_of_link
         entries, behind = b"", b""
         for code, (kind, values) in sorted(tags.items()):
             if page and code == 262:
                 values = [1 - min(values[0], 1)]
             value = struct.pack(f"{order}{len(values)}{formats[kind]}", *values)
             entries += struct.pack(order + entry, code, kind, len(values) // (1 + (kind == 5)))
-            if len(value) <= room:
-                entries += value.ljust(room, b"\0")
+            if len(value) <= size_of_link:
+                entries += value.ljust(size_of_link, b"\0")
             else:
                 entries += struct.pack(order + offset, after + len(behind))
                 behind += value + b"\0" * (len(value) % 2)
@@ -361,9 +362,9 @@ def a_png(rng):
     grey = grey if alpha is None else over(grey, alpha)
     if rng.random() < 0.3:
         chunks = chunk(b"gAMA", struct.pack(">I", 100000)) + chunks
-    turn = int(rng.integers(1, 9)) if rng.random() < 0.3 else 1
-    exif = b"MM\0*\0\0\0\x08\0\x01" + struct.pack(">HHIHHI", 274, 3, 1, turn, 0, 0)
-    chunks += chunk(b"eXIf", exif) * (turn > 1)
+    orientation = int(rng.integers(1, 9)) if rng.random() < 0.3 else 1
+    exif = b"MM\0*\0\0\0\x08\0\x01" + struct.pack(">HHIHHI", 274, 3, 1, orientation, 0, 0)
+    chunks += chunk(b"eXIf", exif) * (orientation > 1)
     laced = int(rng.random() < 0.3)
     lines = b"".join(
         filtered(rng, packed(part.reshape(len(part), -1), bits), max(1, bits * count // 8))
@@ -381,10 +382,10 @@ def a_png(rng):
         content = cut_off(rng, content)
     words = (
         f"PNG {rows}x{columns} type {kind} bits {bits} alpha {alpha is not None} laced {laced} "
-        f"turn {turn} {damage}"
+        f"orientation {orientation} {damage}"
     )
     bound = EIGHT_BITS if colours and bits < 16 else EXACT
-    return Drawn(content, TURNS[turn](grey), bound, words, not damage)
+    return Drawn(content, ORIENTATIONS[orientation](grey), bound, words, not damage)
 
 
 def png_file(columns, rows, bits, kind, lines, chunks=b"", laced=0, where=0.5):
@@ -471,8 +472,8 @@ def a_lossy(rng):
     if mode == "L":
         rgb, grey = rgb[..., 0], rgb[..., 0] / 255
     image = Image.fromarray(rgb).convert("RGB" if mode == "CMYK" and name != "JPEG" else mode)
-    turn, exif = int(rng.integers(1, 9)), Image.Exif()
-    exif[0x0112] = turn
+    orientation, exif = int(rng.integers(1, 9)), Image.Exif()
+    exif[0x0112] = orientation
     more = {"JPEG": {"quality": 100, "subsampling": 0}, "WEBP": {"lossless": True}}.get(
         name, {"compression": "jpeg", "quality": 100}
     )
@@ -490,8 +491,8 @@ def a_lossy(rng):
         content = content[: int(rng.integers(begin, (begin + len(content)) // 2 + 1))] + b"\xff\xd9"
     else:
         damage = ""
-    words = f"{name} {rows}x{columns} {mode} turn {turn} {damage}"
-    return Drawn(content, TURNS[turn](grey), 4 / 255, words, not damage)
+    words = f"{name} {rows}x{columns} {mode} orientation {orientation} {damage}"
+    return Drawn(content, ORIENTATIONS[orientation](grey), 4 / 255, words, not damage)
 
 
 def a_palette(rng):

@@ -1,4 +1,4 @@
-"""Drawn faults, damage, control groups and folders for `reconstruct`, each with its oracle.
+"""Drawn faults, damage, control groups and folders for `reconstruct`, and what is right for each.
 
     python -m tests.course_app.pipeline.drawn_pipeline faults 300 [FIRST SEED]
 
@@ -122,7 +122,7 @@ class FakeHand:
     close = stop
 
 
-class FakeCrew:
+class FakeWorkers:
     """Processes that are played."""
 
     def __init__(self):
@@ -185,7 +185,7 @@ def machine(mode, faults):
         mock.patch.object(results, "write_grid", draw_quickly),
         mock.patch.object(capacity, "WORTH_PROCESSES", math.inf if "alone" in mode else 0),
         mock.patch.object(capacity, "WORTH_A_PROCESS", 1e-9),
-        mock.patch.object(pipeline, "Workers", FakeCrew),
+        mock.patch.object(pipeline, "Workers", FakeWorkers),
         mock.patch.object(line, "OnGpu", FakeGpu),
         mock.patch.object(line, "gpus_cuda", lambda: SimpleNamespace(gpus=gpus)),
     ]
@@ -361,7 +361,7 @@ def changed_node(draw, content):
 
 
 def damage_file(draw, file, elsewhere):
-    """Cut a file, change bytes or a node of it, or put something else in its place."""
+    """Cut a file, change bytes or a node of it, or replace it by something else."""
     content = bytearray(file.read_bytes())
     how = draw.choice(("cut", "flip", "flip", "node", "node", "insert", "link", "odd"))
     if how == "node" and file.suffix in (".json", ".jsonl"):
@@ -390,7 +390,7 @@ def damage_file(draw, file, elsewhere):
 
 
 def planted(draw, out, elsewhere, folder):
-    """Put a stranger's unfinished run into a folder, with links and names that lead elsewhere."""
+    """Plant a stranger's unfinished run in a folder, with links and names that lead elsewhere."""
     place = out / f".unfinished-{draw.randrange(9)}planted"
     place.mkdir()
     name = draw.choice(("../elsewhere/holiday", str(elsewhere / "holiday"), "mine", "..", "\0"))

@@ -148,21 +148,21 @@ def test_a_buffer_takes_its_memory_when_it_is_used(shared):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM, errno.EFBIG])
 def test_where_memory_is_scarce_there_are_fewer_buffers_two_at_least(shared, monkeypatch, number):
     layout = Layout(9, 4, (64, 64), 2)
-    a_buffer, room = layout.bytes // 9, [0]
+    a_buffer, free = layout.bytes // 9, [0]
 
     def fallocate(descriptor, start, count):
-        room[0] -= count
-        if room[0] < 0:
+        free[0] -= count
+        if free[0] < 0:
             raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
     shared.begin(layout)
     for buffers in (9, 3, 2):
-        room[0] = buffers * a_buffer
+        free[0] = buffers * a_buffer
         assert [shared.reserve(buffer) for buffer in range(min(9, buffers + 1))] == (
             [True] * buffers + [False] * (buffers < 9)
         )
-    room[0] = a_buffer
+    free[0] = a_buffer
     assert shared.reserve(0)
     with pytest.raises(MemoryError, match="no room for 0 MiB of memory that.*smaller --batch"):
         shared.reserve(1)

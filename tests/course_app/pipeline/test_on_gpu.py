@@ -160,7 +160,7 @@ def test_memory_that_ends_in_the_middle_of_a_stack_is_halved_too(stack, monkeypa
 
 
 @pytest.mark.parametrize("most", [5, 2])
-def test_images_of_other_sizes_are_brought_to_this_one(stack, most):
+def test_images_of_other_sizes_are_resized_to_this_one(stack, most):
     """8-bit levels of any size beside images that have the right one."""
     rng = np.random.default_rng(1)
     layout = Layout(1, 5, SHAPE, 2)
@@ -414,7 +414,7 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
-def test_several_processes_take_turns_at_a_gpu(folder, tmp_path, simulated, begun, monkeypatch):
+def test_several_processes_share_a_gpu(folder, tmp_path, simulated, begun, monkeypatch):
     """Its stacks go to all of them, and the results are those of one."""
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
     monkeypatch.setattr(capacity, "feeders_for", lambda gpus: 3)

@@ -134,8 +134,8 @@ def test_scan_lines_are_read_as_the_pixels(shape):
 
 
 def test_levels_are_rounded_half_to_even_and_clipped():
-    halves = (np.arange(255, dtype=np.float32) + np.float32(0.5)) / np.float32(255)
-    levels = np.concatenate([halves, [-1, -1e-9, 1 + 1e-6, 7]]).astype(np.float32)
+    midpoints = (np.arange(255, dtype=np.float32) + np.float32(0.5)) / np.float32(255)
+    levels = np.concatenate([midpoints, [-1, -1e-9, 1 + 1e-6, 7]]).astype(np.float32)
     levels = np.tile(levels, (7, 1))
     assert np.array_equal(decoded(quality.scan_lines(levels)), rounded(levels))
     lines, _ = image_quality.quality_of(levels[None], levels[None])

@@ -92,8 +92,8 @@ def die(count, moment):
                 os._exit(99)
             return written
 
-    for room in (files, journal, resuming):
-        room.open = lambda path, mode, **options: Dying(path, mode)
+    for module in (files, journal, resuming):
+        module.open = lambda path, mode, **options: Dying(path, mode)
     for name in ("replace", "unlink", "rmdir"):
         setattr(os, name, dies(getattr(os, name)))
 
@@ -381,7 +381,7 @@ def test_other_images_altogether_are_refused(folder, tmp_path):
     assert contents(out) == before
 
 
-def test_a_run_that_is_under_way_is_not_resumed(folder, tmp_path, whole):
+def test_a_run_that_still_works_is_not_resumed(folder, tmp_path, whole):
     out = tmp_path / "out"
     interrupted(folder, out)
     with alone_in(out):

@@ -273,7 +273,7 @@ def test_an_interruption_ends_all_processes_and_can_be_resumed(
     before = contents(out)
     report = rebuild(folder, out, workers=2, resume=True)
     assert report.kept == 3 and contents(out) == whole
-    assert {name for name in before if "journal" in name}  # it was a run that was under way
+    assert {name for name in before if "journal" in name}  # it was a run that still worked
 
 
 def test_where_something_is_refused_after_processes_began_none_is_left(folder, tmp_path, begun):

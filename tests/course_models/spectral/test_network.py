@@ -263,7 +263,7 @@ def test_a_gpu_is_asked_for_more_shared_memory_in_the_words_of_both_numba_cudas(
         prepared._allow(SimpleNamespace(handle=7), 3, 90_000)
 
 
-# --- the front door ------------------------------------------------------------------------------
+# --- the entry point -----------------------------------------------------------------------------
 
 
 def test_arrays_on_the_gpu_stay_there(weights):
@@ -386,7 +386,7 @@ def test_spectra_are_the_same_for_a_seed_and_levels_are_relative_to_their_frame(
         spectra(-1, 1)
 
 
-def test_area_under_curve_counts_pairs_with_ties_as_halves():
+def test_area_under_curve_counts_pairs_with_ties_as_one_half():
     rng = np.random.default_rng(1)
     scores, faulty = rng.integers(0, 6, 60).astype(float), rng.random(60) < 0.4
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[faulty] for b in scores[~faulty]]

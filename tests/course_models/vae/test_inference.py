@@ -65,8 +65,8 @@ def test_samples_are_those_of_their_seed(vae):
 
 def test_numpys_numbers_and_weights_of_any_order_do(vae, x):
     assert np.array_equal(vae.sample(np.int64(2), np.uint8(7)), vae.sample(2, 7))
-    for turn in (np.asfortranarray, lambda its: its[::-1].copy()[::-1]):
-        other = VAE(vae.shape, {name: turn(its) for name, its in vae.weights.items()})
+    for reordered in (np.asfortranarray, lambda its: its[::-1].copy()[::-1]):
+        other = VAE(vae.shape, {name: reordered(its) for name, its in vae.weights.items()})
         assert np.array_equal(other.reconstruct(x), vae.reconstruct(x))
 
 

@@ -112,7 +112,7 @@ def test_a_training_goes_on_with_the_same_bits(tmp_path):
             assert np.array_equal(its, getattr(rest.training(), which)[name]), (which, name)
 
 
-def test_losses_are_read_before_their_room_is_full(monkeypatch):
+def test_losses_are_read_before_their_memory_is_full(monkeypatch):
     monkeypatch.setattr(fused, "HISTORY", 4)
     shape = VAEShape(4, 4, 4)
     training, images = Training.begun(shape, batch=4), images_of(shape, 20)
@@ -138,9 +138,9 @@ def test_all_that_blocks_wait_for_is_written(shape, batch):
     """On a GPU a block waits for each number: for one that nobody writes, for ever."""
     trainer = FusedTrainer(Training.begun(shape, batch=batch), images_of(shape, 3 * batch))
     for step in range(3):
-        halves = trainer._between.copy_to_host().reshape(2, -1)
-        assert np.all(halves[step % 2] == MISSING)  # the half of the step that comes
-        assert step == 0 or not np.any(halves[1 - step % 2] == MISSING)
+        buffers = trainer._between.copy_to_host().reshape(2, -1)
+        assert np.all(buffers[step % 2] == MISSING)  # the half of the step that comes
+        assert step == 0 or not np.any(buffers[1 - step % 2] == MISSING)
         trainer.run(1)
 
 

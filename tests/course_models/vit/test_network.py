@@ -196,7 +196,7 @@ def test_what_is_apart_is_what_the_epilogue_does(columns):
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def test_buffers_that_live_together_do_not_meet_and_others_do():
+def test_buffers_that_live_together_do_not_overlap_and_others_do():
     rng = np.random.default_rng(5)
     for _ in range(30):
         names = [f"b{n}" for n in range(12)]

@@ -13,7 +13,7 @@ from course_lessons.lesson13.profile import CASES, COLUMNS, ROWS, predicted, tra
 from course_recording.profiling import record_profile
 
 ELEMENTS = ROWS * COLUMNS
-WIDE = ELEMENTS // (32 * 4)  # requests that bring each of the elements once, 16 bytes a lane
+WIDE = ELEMENTS // (32 * 4)  # requests that load each of the elements once, 16 bytes a lane
 SIMULATED = pytest.mark.skipif(backend.gpu() is not None, reason="simulated where there is no GPU")
 
 

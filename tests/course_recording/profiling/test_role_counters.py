@@ -33,10 +33,10 @@ def traced(case):
 
 
 def zeros(method, rows, columns, depth):
-    """Pieces of 32 bytes that TMA fills with zeros: L1 counts them as if they came from L2."""
+    """Sectors of 32 bytes that TMA fills with zeros: L1 counts them as if they came from L2."""
     sides = {"tma": (128, 256), "roles": (64, 64)}[method]
     high, wide = -(-rows // sides[0]), -(-columns // sides[1])
-    beyond, inside = 0, wide * high * sum(sides)  # the last tiles of roles begin further in
+    beyond, inside = 0, wide * high * sum(sides)  # the last tiles of "roles" begin further in
     if method == "tma":
         beyond = wide * (high * sides[0] - rows) + high * (wide * sides[1] - columns)
         inside = wide * rows + high * columns

@@ -61,7 +61,7 @@ def bench(monkeypatch):
         return 1.0
 
     clock = SimpleNamespace(
-        wall=wall, now=lambda: next(ticks), warm_up=lambda turns: next(turns)(),
+        wall=wall, now=lambda: next(ticks), warm_up=lambda calls: next(calls)(),
         cuda=SimpleNamespace(synchronize=lambda: None),
     )  # fmt: skip
     monkeypatch.setattr(event_clock, "clock", lambda: clock)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(backend.gpu() is not None, reason="on a GPU the bench itself runs")
 
 
-def test_both_networks_take_turns_and_have_the_same_losses(monkeypatch):
+def test_both_networks_alternate_and_have_the_same_losses(monkeypatch):
     small = {"INPUTS": 12, "HIDDEN": 16, "CLASSES": 3, "ROUNDS": 2, "STEPS": 2, "COMPARED": 3}
     for name, value in small.items():
         monkeypatch.setattr(training, name, value)

@@ -183,7 +183,7 @@ def test_the_rule_fits_the_minutes_that_a_reviewer_took():
     assert 135 <= minutes <= 150 + 5
 
 
-def test_written_puts_the_rules_minutes_everywhere(lesson):
+def test_written_has_the_rules_minutes_everywhere(lesson):
     amiss = with_deepening().replace("</kbd> 10", "</kbd> 45").replace(BOTH, "# Core: 7 minutes.")
     right = sections.written(amiss)
     assert found_in(lesson, right) == []
@@ -321,7 +321,7 @@ def test_a_tracks_lessons_are_listed(numbers, said):
 @pytest.mark.parametrize(
     ("minutes", "said"), [(10, "½ h"), (30, "½ h"), (60, "1 h"), (215, "3½ h")]
 )
-def test_a_tracks_time_is_said_in_halves_of_an_hour(minutes, said):
+def test_a_tracks_time_is_said_in_half_hours(minutes, said):
     assert tracks.hours(minutes) == said
 
 

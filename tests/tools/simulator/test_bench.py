@@ -48,7 +48,7 @@ def test_growth_is_measured_and_kept(tmp_path, monkeypatch):
     assert plain.startswith("- plain: ") and "µs for a statement of 256 threads" in traced
 
 
-def test_launches_are_timed_in_another_process_and_by_turns(capsys):
+def test_launches_are_timed_in_another_process_and_interleaved(capsys):
     worker = bench.started(bench.ROOT, "--work")
     out, _ = worker.communicate("odd-even sort, plain:1\nnaive, traced:2\n")
     assert worker.returncode == 0 and all(0.1 < float(line) < 5e3 for line in out.split())

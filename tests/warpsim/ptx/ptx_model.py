@@ -208,7 +208,7 @@ class Machine:
 
 
 def set_register(registers: dict, name: str, kind: str, size: int, raw: int) -> None:
-    """Put the bits of a number into a register, which may be wider."""
+    """Write the bits of a number to a register, which may be wider."""
     if name.startswith("%f"):
         registers[name] = float_of(raw & ((1 << size) - 1), size)
         return

@@ -1,4 +1,4 @@
-"""A product whose warps have roles; tests break it line by line."""
+"""A warp-specialised product; tests break it line by line."""
 
 import numpy as np
 from numba import float32, int32, uint64

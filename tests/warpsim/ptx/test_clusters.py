@@ -1,4 +1,4 @@
-"""Blocks of a cluster: arrivals at each other's barriers, tiles that one copy brings to both.
+"""Blocks of a cluster: arrivals at each other's barriers, tiles that one copy loads to both.
 
 `test_clusters_on_gpu` runs the right ones on a GPU.
 """
@@ -22,8 +22,8 @@ from warpsim.ptx import (
     tma_load_multicast,
 )
 
-PIECE = 64 * 64  # elements
-TWO = 2 * PIECE
+BOX = 64 * 64  # elements
+TWO = 2 * BOX
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +58,8 @@ def arrivals(lanes=2, together=True):
     return kernel
 
 
-def casts(mask=3, size=4 * PIECE, met=True, together=True):
-    """Each of two blocks brings a piece of a to both."""
+def casts(mask=3, size=4 * BOX, met=True, together=True):
+    """Each of two blocks loads a box of a to both."""
 
     @cuda.jit
     def kernel(a, out):
@@ -77,7 +77,7 @@ def casts(mask=3, size=4 * PIECE, met=True, together=True):
             cuda.syncthreads()
         if t == 0:
             mbarrier_expect(bars, 0, size)
-            tma_load_multicast(tiles, rank * PIECE, a, (rank * 64, 0), bars, 0, mask)
+            tma_load_multicast(tiles, rank * BOX, a, (rank * 64, 0), bars, 0, mask)
         mbarrier_wait(bars, 0, 0)
         for n in range(t, TWO, 64):
             out[rank, n] = tiles[n]
@@ -108,15 +108,15 @@ def test_blocks_arrive_at_each_others_barriers():
 def test_a_tile_goes_to_both_blocks_and_is_read_once():
     report, kinds, given, got = cast()
     assert not kinds and all((row == given).all() for row in got)
-    assert report.total("global", "load").bytes == 2 * 2 * PIECE
-    assert report.total("shared", "store").bytes == 2 * 2 * 2 * PIECE
+    assert report.total("global", "load").bytes == 2 * 2 * BOX
+    assert report.total("shared", "store").bytes == 2 * 2 * 2 * BOX
 
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
         ({"mask": 1}, "deadlock"),
-        ({"size": 2 * PIECE}, "race"),
+        ({"size": 2 * BOX}, "race"),
         ({"met": False}, "race"),  # who initialises, and who copies to it
     ],
 )

@@ -119,10 +119,10 @@ def test_packing_rounds_to_the_nearest_and_to_even():
     ties = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -3.1415927, 1e-40, np.inf, 65520, 3e38]
     x = np.array(ties, np.float32)
     with np.errstate(over="ignore"):
-        halves = x.astype(np.float16)
+        upper = x.astype(np.float16)
     words, back = np.zeros((4, 2), np.uint32), np.zeros(8, np.float32)
     traced(kernel, 4, x, words, back)
-    assert np.array_equal(words[:, 0], halves.view(np.uint32))
+    assert np.array_equal(words[:, 0], upper.view(np.uint32))
     assert back[:3].tolist() == [1, 1 + 2 * 2**-7, 1 + 2**-7]
     assert np.all(np.abs(back[3] - x[3]) <= 2**-7)
     assert back[5] == np.inf
@@ -188,7 +188,7 @@ def warpgroup(layout, element, columns):
 
 
 def place(row, column):
-    """Where an element of a piece lies, in the 128-byte swizzle."""
+    """Where an element of a box lies, in the 128-byte swizzle."""
     return 64 * row + (column // 8 ^ row % 8) * 8 + column % 8
 
 

@@ -60,20 +60,20 @@ def only(report, kind, line=None, words=()):
 
 
 def written(body, parameters="x"):
-    """A kernel of these lines, which may call all pieces."""
-    pieces = {name: getattr(ptx, name) for name in ptx.__all__}
-    return cuda.jit(body_of(parameters, body, float32=float32, **pieces))
+    """A kernel of these lines, which may call all instructions."""
+    instructions = {name: getattr(ptx, name) for name in ptx.__all__}
+    return cuda.jit(body_of(parameters, body, float32=float32, **instructions))
 
 
 def mover(count, spelled=int64):
     """A kernel that copies ``count`` elements a thread, and every element's successor's sum."""
-    take, put = LOAD[count], STORE[count]
+    read, write = LOAD[count], STORE[count]
 
     @cuda.jit
     def move(x, out, n):
         i = spelled(cuda.grid(1) * count)
         if i + count <= n:
-            put(out, i, take(x, i))
+            write(out, i, read(x, i))
 
     return move
 
@@ -106,7 +106,7 @@ def test_any_integer_is_an_index(spelled):
 
 def test_indices_of_several_axes_and_kinds():
     @cuda.jit
-    def turn(x, y, out):
+    def rotated(x, y, out):
         i, t = cuda.blockIdx.x, cuda.threadIdx.x
         place = (i, uint32(t // 3), int32(t % 3 * 4))
         a, b, c, d = load4(x, place)
@@ -114,7 +114,7 @@ def test_indices_of_several_axes_and_kinds():
         store4(out, (i, t // 3, t % 3 * 4), (d, c * e, b, a + f))
 
     x, y, out = numbers(2, 5, 12), numbers(5, 6), np.zeros((2, 5, 12), np.float32)
-    report = trace(turn, 2, 15, x, y, out)
+    report = trace(rotated, 2, 15, x, y, out)
     assert not errors(report)
     four, two = x.reshape(2, 5, 3, 4), y.reshape(5, 3, 2)
     wanted = np.stack(
@@ -219,10 +219,10 @@ def test_constant_arrays_can_be_loaded():
     np.testing.assert_array_equal(out, np.tile(table, 16))
 
 
-def test_pieces_are_named_as_they_are_called():
+def test_instructions_are_named_as_they_are_called():
     @cuda.jit(device=True)
-    def through(take, put, x, out, i):
-        put(out, i, take(x, i))
+    def through(read, write, x, out, i):
+        write(out, i, read(x, i))
 
     @cuda.jit
     def passed(x, out):
@@ -250,7 +250,7 @@ def test_random_accesses_are_right_or_in_error(seed):
     dtype = random.choice(
         (np.float32, np.int8, np.float64) if count < 4 else (np.float32, np.int16)
     )
-    take, put, ndim = LOAD[count], STORE[count], int(random.integers(1, 4))
+    read, write, ndim = LOAD[count], STORE[count], int(random.integers(1, 4))
     shape = tuple(int(n) for n in random.integers(4, 14, ndim))
     whole = numbers(*shape, dtype=dtype, seed=seed)
     start = [int(random.integers(0, 4)) for _ in shape]
@@ -269,11 +269,11 @@ def test_random_accesses_are_right_or_in_error(seed):
         t = cuda.grid(1)
         if t < index.shape[1]:
             if ndim == 1:
-                put(out, t * count, take(x, index[0, t]))
+                write(out, t * count, read(x, index[0, t]))
             elif ndim == 2:
-                put(out, t * count, take(x, (index[0, t], index[1, t])))
+                write(out, t * count, read(x, (index[0, t], index[1, t])))
             else:
-                put(out, t * count, take(x, (index[0, t], index[1, t], index[2, t])))
+                write(out, t * count, read(x, (index[0, t], index[1, t], index[2, t])))
 
     kinds, wanted = set(), np.zeros((threads, count), dtype)
     for t, place in enumerate(index.T.tolist()):
@@ -304,7 +304,7 @@ def test_random_accesses_are_right_or_in_error(seed):
 @pytest.mark.parametrize("pattern", ["rows", "columns", "broadcast", "few", "reversed"])
 def test_counts_as_an_access_of_one_wide_element(dtype, count, same_as, pattern):
     """Eight bytes in two or four parts cost what one element of eight bytes costs."""
-    take, put = LOAD[count], STORE[count]
+    read, write = LOAD[count], STORE[count]
 
     @cuda.jit
     def by_parts(x, out, places):
@@ -312,9 +312,9 @@ def test_counts_as_an_access_of_one_wide_element(dtype, count, same_as, pattern)
         t = cuda.grid(1)
         if places[t] >= 0:
             i = places[t] * count
-            values = take(x, i)
-            put(tile, i, values)
-            put(out, i, take(tile, i))
+            values = read(x, i)
+            write(tile, i, values)
+            write(out, i, read(tile, i))
 
     @cuda.jit
     def whole(x, out, places):
@@ -433,17 +433,17 @@ def test_what_is_stored_outside_is_dropped_as_a_whole():
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_no_index_counts_from_the_end(count):
-    take, put = LOAD[count], STORE[count]
+    read, write = LOAD[count], STORE[count]
 
     @cuda.jit
     def before(x, out):
         i = (cuda.threadIdx.x - 1) * count
-        put(out, i + count, take(x, i))
+        write(out, i + count, read(x, i))
 
     @cuda.jit
     def into(x, out):
         i = (cuda.threadIdx.x - 1) * count
-        put(out, i, take(x, i + count))
+        write(out, i, read(x, i + count))
 
     x, out = numbers(32 * count), np.zeros(32 * count, np.float32)
     finding = bad(before, x, out)
@@ -586,7 +586,7 @@ def test_the_last_axis_must_be_contiguous():
     np.testing.assert_array_equal(out, numbers(8, 8)[:, 3])
 
 
-def test_stores_through_pieces_are_watched_for_races():
+def test_stores_through_instructions_are_watched_for_races():
     @cuda.jit
     def same(out):
         store(out, cuda.threadIdx.x // 2, float32(cuda.threadIdx.x))
@@ -598,16 +598,16 @@ def test_stores_through_pieces_are_watched_for_races():
         store4(out, i, (value, value, value, value))
 
     @cuda.jit(device=True)
-    def put(target, i, value):
+    def write(target, i, value):
         store2(target, i, (value, value))
 
     @cuda.jit
     def called(out):
-        put(out, 2 * (cuda.threadIdx.x % 8), float32(cuda.threadIdx.x))
+        write(out, 2 * (cuda.threadIdx.x % 8), float32(cuda.threadIdx.x))
 
     only(trace(same, 1, 32, np.zeros(32, np.float32)), "race", 2, ["writes out["])
     only(trace(overlapping, 2, 32, np.zeros(128, np.float32)), "race", 4, ["writes out["])
-    only(trace(called, 1, 32, np.zeros(64, np.float32)), "race", 2, ["[in put]"])
+    only(trace(called, 1, 32, np.zeros(64, np.float32)), "race", 2, ["[in write]"])
 
 
 def test_wide_accesses_without_a_barrier_race():
@@ -691,7 +691,7 @@ def test_what_was_copied_is_written():
 
 @pytest.mark.parametrize("rows", [16, 10])
 def test_rows_of_a_product_that_are_thrown_away(rows):
-    """A tile with room for 16 rows holds 10; the others' results are not stored, or are."""
+    """A tile of 16 rows holds 10; the others' results are not stored, or are."""
 
     @cuda.jit
     def kernel(a, b, out):
@@ -715,7 +715,7 @@ def test_rows_of_a_product_that_are_thrown_away(rows):
     assert found == (set() if rows == 10 else {("uninitialised-read", 9)})
 
 
-def test_arrays_that_only_pieces_change_start_again_from_their_inputs():
+def test_arrays_that_only_instructions_change_start_again_from_their_inputs():
     """Another run of the launch must not find what this one stored."""
 
     @cuda.jit
@@ -815,7 +815,7 @@ def test_two_copies_into_one_element_race_and_so_does_a_store(second):
 
 
 def test_groups_belong_to_each_thread():
-    """The newest groups of a thread may be under way; others have groups of their own."""
+    """The newest groups of a thread may be in flight; others have groups of their own."""
 
     @cuda.jit
     def kernel(x, out):
@@ -1007,7 +1007,7 @@ def fragments(lane):
 
 
 @cuda.jit
-def halves_16(a, b, c, out):
+def float16_k16(a, b, c, out):
     t = cuda.threadIdx.x
     left = (a[t, 0], a[t, 1], a[t, 2], a[t, 3])
     total = (c[t, 0], c[t, 1], c[t, 2], c[t, 3])
@@ -1015,7 +1015,7 @@ def halves_16(a, b, c, out):
 
 
 @cuda.jit
-def halves_8(a, b, c, out):
+def float16_k8(a, b, c, out):
     t = cuda.threadIdx.x
     total = (c[t, 0], c[t, 1], c[t, 2], c[t, 3])
     store4(out, (t, 0), mma_f16_k8(total, (a[t, 0], a[t, 1]), b[t, 0]))
@@ -1030,7 +1030,8 @@ def tf32(a, b, c, out):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "depth", "gpu"), [(halves_16, 16, "A100"), (halves_8, 8, None), (tf32, 8, "H200")]
+    ("kernel", "depth", "gpu"),
+    [(float16_k16, 16, "A100"), (float16_k8, 8, None), (tf32, 8, "H200")],
 )
 def test_products_of_a_warp_are_matrix_products(kernel, depth, gpu):
     warps, half = 3, kernel is not tf32
@@ -1232,23 +1233,23 @@ def test_a_t4_refuses_what_it_has_not_and_says_who_has_it():
         with pytest.raises(TypingError, match=f"^line [23]: .*{what}.*{words}"):
             trace(kernel, 1, 32, numbers(32), gpu="T4")
         trace(kernel, 1, 32, numbers(32), gpu="L4")
-    for kernel, arguments in ((halves_16, zeros), (tf32, singles)):
+    for kernel, arguments in ((float16_k16, zeros), (tf32, singles)):
         with pytest.raises(TypingError, match=f"^line 5: the product of tensor cores.*{words}"):
             trace(kernel, 1, 32, *arguments, gpu="T4")
         trace(kernel, 1, 32, *arguments, gpu="A100")
-    trace(halves_8, 1, 32, *zeros, gpu="T4")
+    trace(float16_k8, 1, 32, *zeros, gpu="T4")
 
 
 # ------------------------------------------------------------------ outside a kernel
 @pytest.mark.parametrize(
-    "piece",
+    "instruction",
     [getattr(ptx, name) for name in ptx.__all__ if name != "TensorMap"],
 )  # fmt: skip
-def test_pieces_work_only_inside_a_kernel(piece):
-    name = piece.__name__
+def test_instructions_work_only_inside_a_kernel(instruction):
+    name = instruction.__name__
     with pytest.raises(TypeError, match=f"^{name} works only inside a kernel, a function dec"):
-        piece(np.zeros(4), 0)
-    assert name in repr(piece) and name in piece.__doc__
+        instruction(np.zeros(4), 0)
+    assert name in repr(instruction) and name in instruction.__doc__
 
 
 WITHOUT_NUMBA_CUDA = """
@@ -1271,16 +1272,16 @@ def move(x, out):
 x, out = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
 move[1, 32](x, out)
 assert np.array_equal(out, x)
-for piece in (load4, mma_f16):
+for instruction in (load4, mma_f16):
     try:
-        piece(x, 0)
+        instruction(x, 0)
     except TypeError as error:
         print(error)
 assert "numba.cuda" not in sys.modules
 """
 
 
-def test_pieces_work_where_numba_cuda_is_missing(tmp_path):
+def test_instructions_work_where_numba_cuda_is_missing(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(WITHOUT_NUMBA_CUDA)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

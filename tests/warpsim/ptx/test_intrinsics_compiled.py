@@ -37,7 +37,7 @@ F4, F8 = np.zeros(512, np.float32), np.zeros(512)
 U4, I4, I1 = (np.zeros(512, kind) for kind in (np.uint32, np.int32, np.int8))
 F2, PLANE = np.zeros(512, np.float16), np.zeros((16, 32), np.float32)
 
-PIECES = {name: getattr(ptx, name) for name in ptx.__all__}
+BY_NAME = {name: getattr(ptx, name) for name in ptx.__all__}
 LOAD = {1: load, 2: load2, 4: load4}
 STORE = {1: store, 2: store2, 4: store4}
 
@@ -50,14 +50,14 @@ def instructions(facts):
 
 # ------------------------------------------------------------------ what they become
 def moved(count, dtype):
-    take, put, kind = LOAD[count], STORE[count], from_dtype(dtype)
+    read, write, kind = LOAD[count], STORE[count], from_dtype(dtype)
 
     def through_shared(x, out):
         tile = cuda.shared.array(512, kind)
         i = count * cuda.threadIdx.x
-        put(tile, i, take(x, i))
+        write(tile, i, read(x, i))
         cuda.syncthreads()
-        put(out, i, take(tile, 128 - i))
+        write(out, i, read(tile, 128 - i))
 
     return through_shared
 
@@ -80,13 +80,13 @@ def test_accesses_become_one_instruction(array, count, global_, shared, target):
 
 
 @needs_compiler
-def test_halves_are_moved_two_and_four_at_once():
-    def halves(x, out):
+def test_elements_of_16_bits_are_moved_two_and_four_at_once():
+    def of_16_bits(x, out):
         i = 4 * cuda.grid(1)
         store4(out, i, load4(x, i))
         store2(out, i + 256, load2(x, i + 256))
 
-    facts = compiled(halves, (F2, F2))
+    facts = compiled(of_16_bits, (F2, F2))
     assert sum(facts.load_widths["global"].values()) == 2
     assert {width.split(".")[0] for width in facts.load_widths["global"]} == {"v2", "v4"}
 
@@ -122,7 +122,7 @@ def copying(x, out):
     out[t] += tile[1, t]
 
 
-def halves_16(x, out):
+def float16_k16(x, out):
     t = cuda.threadIdx.x
     zero = float32(0)
     upper, lower = split_halves(load(x, t), load(x, t + 32))
@@ -130,7 +130,7 @@ def halves_16(x, out):
     store4(out, 4 * t, c)
 
 
-def halves_8(x, out):
+def float16_k8(x, out):
     t = cuda.threadIdx.x
     zero = float32(0)
     upper, lower = split_halves(load(x, t), load(x, t + 32))
@@ -148,7 +148,7 @@ NEEDS_80 = {
         "cp.async.ca.shared.global", "cp.async.cg.shared.global", "cp.async.commit_group",
         "cp.async.wait_group",
     ),
-    halves_16: ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "cvt.rn.f16.f32"),
+    float16_k16: ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "cvt.rn.f16.f32"),
     tf32: ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32"),
 }  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_what_needs_capability_80(kernel):
 @needs_compiler
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90"])
 def test_products_of_depth_8_compile_for_every_target(target):
-    facts = compiled(halves_8, (F4, F4), target)
+    facts = compiled(float16_k8, (F4, F4), target)
     names = instructions(facts)
     assert names.count("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32") == 1
     assert names.count("cvt.rn.f16.f32") == 4
@@ -235,7 +235,7 @@ def test_a_shared_array_behind_others_is_found_misaligned():
 
 
 # ------------------------------------------------------------------ what is refused
-TURNED = np.zeros((4, 8), np.float32, order="F")
+FORTRAN = np.zeros((4, 8), np.float32, order="F")
 
 #: Bodies of kernels, their first argument, and words of both compilers' errors.
 REFUSED = [
@@ -275,7 +275,7 @@ REFUSED = [
      r"split_halves takes \(float32, float32\), given \(float32, float64\)"),
     ("out[0] = load(x, index=(0, 0))", PLANE,
      "load takes its arguments by position, not as index="),
-    ("out[0] = load(x, (0, 0))", TURNED, "load needs an array whose last axis is contiguous"),
+    ("out[0] = load(x, (0, 0))", FORTRAN, "load needs an array whose last axis is contiguous"),
     ("out[0] = load(x, ())", np.zeros((), np.float32), "load needs an array with an axis"),
     ("out[0] = load(x, 0).real", np.zeros(8, np.complex64),
      "load needs an array of integers or floats, not of complex64"),
@@ -285,7 +285,9 @@ REFUSED = [
 
 
 def refused(body):
-    return body_of("x, out", body, **PIECES, float32=float32, int8=int8, int32=int32, uint32=uint32)
+    return body_of(
+        "x, out", body, **BY_NAME, float32=float32, int8=int8, int32=int32, uint32=uint32
+    )
 
 
 @pytest.mark.parametrize(("body", "x", "words"), REFUSED, ids=lambda one: "")

@@ -138,7 +138,7 @@ def rows_added_behind_a_copy(cuda):
 
 
 @sample
-def halves_of_a_warp(cuda):
+def float16_of_a_warp(cuda):
     """16 x 16 = 16 x 16 times 16 x 16: two products of a warp; float16 in, float32 out."""
 
     @cuda.jit
@@ -170,7 +170,7 @@ def halves_of_a_warp(cuda):
 
 @sample
 def split_product(cuda):
-    """float32's accuracy from halves: three products of parts, 16 x 8 x 24, on a T4, too."""
+    """float32's accuracy from float16: three products of parts, 16 x 8 x 24, on a T4, too."""
 
     @cuda.jit
     def kernel(a, b, out):

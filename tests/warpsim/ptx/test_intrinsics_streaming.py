@@ -28,12 +28,12 @@ STREAMING = {1: (load_streaming, store_streaming), 4: (load4_streaming, store4_s
 
 
 def copier(count, pair):
-    take, put = pair
+    read, write = pair
 
     def copy(x, out):
         i = count * cuda.grid(1)
         if i < out.size:
-            put(out, i, take(x, i))
+            write(out, i, read(x, i))
 
     return copy
 
@@ -80,9 +80,9 @@ def test_l2_keeps_global_memory_of_4_bytes_on_newer_gpus():
         trace(cuda.jit(shared), 1, 32, x, x.copy(), gpu="H200")
     with pytest.raises(TypingError, match="L2 shall keep needs compute capability 8.0, .* T4"):
         trace(cuda.jit(copier(4, KEPT[4])), 1, 16, x, x.copy(), gpu="T4")
-    halves = np.zeros(64, np.float16)
+    of_16_bits = np.zeros(64, np.float16)
     with pytest.raises(TypingError, match="load_kept needs elements of 4 bytes, not of float16"):
-        trace(cuda.jit(copier(1, KEPT[1])), 1, 64, halves, halves.copy(), gpu="H200")
+        trace(cuda.jit(copier(1, KEPT[1])), 1, 64, of_16_bits, of_16_bits.copy(), gpu="H200")
 
 
 def test_only_global_memory_is_streamed():

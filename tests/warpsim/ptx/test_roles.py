@@ -1,4 +1,4 @@
-"""Warps with roles: a product by TMA, mbarriers and wgmma, right and with faults planted in it."""
+"""Warp specialisation: a product by TMA, mbarriers, wgmma; right, and with faults planted in it."""
 
 import importlib.util
 import re
@@ -45,7 +45,7 @@ def test_a_right_kernel_is_right_and_has_no_finding(steps, tiles):
 
 @pytest.fixture
 def in_any_order(monkeypatch):
-    """Warps take turns in another order, by a seed."""
+    """Warps run in another order, by a seed."""
     schedule, random = WarpScheduler._schedule, np.random.default_rng(0)
 
     def shuffled(scheduler):
@@ -55,7 +55,7 @@ def in_any_order(monkeypatch):
     monkeypatch.setattr(WarpScheduler, "_schedule", shuffled)
 
 
-def test_the_order_of_turns_does_not_matter(in_any_order):
+def test_the_order_of_warps_does_not_matter(in_any_order):
     for _ in range(10):
         report, error = run(role_kernels.product, 5, 2)
         assert not report.findings

@@ -36,11 +36,11 @@ def _draw(rng, size):
         bias, residual = rng.standard_normal(columns), rng.standard_normal((rows, columns))
         arrays = {"bias": bias, "residual": residual}
         arrays = {name: its for name, its in arrays.items() if rng.random() < 0.6}
-    turned = half.LAYOUTS[options["layout"]]
+
     shapes = (rows, depth), (depth, columns)
     a, b = (
-        rng.standard_normal(shape[::-1] if turn else shape)
-        for turn, shape in zip(turned, shapes, strict=True)
+        rng.standard_normal(shape[::-1] if transpose else shape)
+        for transpose, shape in zip(half.LAYOUTS[options["layout"]], shapes, strict=True)
     )
     return Inputs({"a": a, "b": b} | arrays, options)
 

@@ -20,14 +20,17 @@ def _draw(rng, size):
 
 
 def _inputs(layout, *factors):
-    turned = [its.T if turn else its for its, turn in zip(factors, LAYOUTS[layout], strict=True)]
-    a, b = map(np.ascontiguousarray, turned)
+    a, b = map(np.ascontiguousarray, _laid_out(layout, *factors))
     return Inputs({"a": a, "b": b}, {"layout": layout})
 
 
+def _laid_out(layout, *factors):
+    """The factors as a layout has them, or back."""
+    return [its.T if transpose else its for its, transpose in zip(factors, LAYOUTS[layout])]
+
+
 def _right(arrays, layout):
-    turned = zip(arrays.values(), LAYOUTS[layout], strict=True)
-    a, b = (its.T if turn else its for its, turn in turned)
+    a, b = _laid_out(layout, *arrays.values())
     return [Right(a @ b, (a.shape[1] + 1) * (np.abs(a) @ np.abs(b)))]
 
 

@@ -39,7 +39,7 @@ _U, _S, _VT = np.ones((6, 5), np.float32), np.ones(5, np.float32), np.ones((5, 5
 CASES = [
     Case(
         reconstruct, _draw, _right,
-        # of k terms; two halves keep 23 bits of a factor, TF32 11, where float32 has 24
+        # of k terms; two of float16 keep 23 bits of a factor, TF32 11, where float32 has 24
         errors={
             "float32": 2.0**-24, "tensor cores": 2.0**-22, "warpgroups": 2.0**-22, "tf32": 2.0**-11,
         },

@@ -1,4 +1,4 @@
-"""A matrix turned: each element is where it must be, bit for bit."""
+"""A matrix transposed: each element is where it must be, bit for bit."""
 
 import numpy as np
 

@@ -8,8 +8,10 @@ from course.kernels.gemm.float32 import LAYOUTS
 def given(rows, columns, depth, layout, seed=3):
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((rows, depth)), rng.standard_normal((depth, columns))
-    turned = [its.T if turn else its for its, turn in zip((a, b), LAYOUTS[layout], strict=True)]
-    a, b = (np.ascontiguousarray(its, np.float32) for its in turned)
+    pairs = zip((a, b), LAYOUTS[layout], strict=True)
+    a, b = (
+        np.ascontiguousarray(its.T if transpose else its, np.float32) for its, transpose in pairs
+    )
     return a, b
 
 

@@ -12,7 +12,6 @@ from course.kernels.gemm.half import (
     SPLITS,
     GemmProblem,
     config_for,
-    gemm,
     launch_of,
 )
 from course.kernels.gemm.warp_specialised import GemmConfig
@@ -22,7 +21,6 @@ from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "deadlock"}
-TMA = ("roles", "split")
 #: The axes of both factors: rows, columns, depth.
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 #: Half of the last place: of float16's 11 bits, of bfloat16's 8.
@@ -38,10 +36,10 @@ def simulated_h200(monkeypatch):
 
 
 def stored(values, element):
-    """Numbers as an array of halves, and what it holds, in float64."""
+    """Numbers as an array of 16 bits, and what it holds, in float64."""
     if element == "float16":
-        halves = np.asarray(values, np.float16)
-        return halves, halves.astype(float)
+        array = np.asarray(values, np.float16)
+        return array, array.astype(float)
     bits = np.asarray(rounded(np.asarray(values, np.float32)))
     return bits.view(BFLOAT16), widened(bits).astype(float)
 
@@ -80,21 +78,13 @@ def test_steps_of_the_ladder_are_right_and_without_a_finding(step, size):
     assert near(out.copy_to_host(), exact_a @ exact_b, exact_a, exact_b, "float16")
 
 
-@pytest.mark.parametrize("method", TMA)
-def test_a_residual_that_is_the_result_is_added_once_also_where_tiles_end_beyond(method):
-    a, b, exact_a, exact_b = given(72, 136, 64, "nt", "float16")
-    out = cuda.to_device(np.full((72, 136), 8, np.float16))
-    gemm(cuda.to_device(a), cuda.to_device(b), "nt", residual=out, out=out, method=method)
-    assert near(out.copy_to_host(), exact_a @ exact_b + 8, exact_a, exact_b, "float16")
-
-
 @pytest.mark.parametrize("added", ["", "residual", "in place"])
 @pytest.mark.parametrize(
     "config", [GemmConfig(2, 256, 3), GemmConfig(2, 192, 2), GemmConfig(1, 112, 2, 2)]
 )
 @pytest.mark.parametrize("depth", [200, 64])
 def test_blocks_that_take_tile_after_tile_are_without_a_finding(config, added, depth):
-    layout = "nt" if config.columns % 64 else "nn"  # pieces of 64 columns
+    layout = "nt" if config.columns % 64 else "nn"  # boxes of 64 columns
     rows, columns = 2 * config.rows - 5, 2 * config.columns - 8
     a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16")
     residual = np.random.default_rng(3).standard_normal((rows, columns)).astype(np.float16)
@@ -148,7 +138,7 @@ def test_a_result_has_the_same_bits_in_any_tile_that_blocks_share(splits):
     assert np.array_equal(found[0][:120], found[1])
 
 
-def test_matmul_takes_halves_and_a_turing_gpu_multiplies_float16(monkeypatch):
+def test_matmul_takes_16_bits_and_a_turing_gpu_multiplies_float16(monkeypatch):
     a, b, exact_a, exact_b = given(40, 24, 72, "nn", "float16")
     assert near(matmul(a, b), exact_a @ exact_b, exact_a, exact_b, "float16")
     if backend.gpu() is None:

@@ -73,10 +73,6 @@ def test_the_product_is_rounded_before_it_is_subtracted():
 
 # --- tensor cores ---------------------------------------------------------------------------------
 
-#: Rows, columns, depth: multiples of four, of which few are multiples of a tile's or of 16.
-FOURS = [(4, 4, 4), (20, 36, 52), (128, 44, 100), (64, 64, 32), (36, 132, 260), (128, 200, 400)]
-#: Of 3xTF32 21 bits of a factor are kept, of TF32 11.
-ERRORS_OF = {"tensor_cores": 1e-6, "tensor_cores_tf32": 2e-3}
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="chooses a simulated GPU")
 
 
@@ -94,19 +90,6 @@ def relative(found, exact):
     return np.linalg.norm(found - exact) / np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize("method", TENSOR)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("size", FOURS)
-def test_products_on_tensor_cores_are_those_of_float64(hopper, method, layout, size):
-    a, b = given(*size, layout)
-    out = cuda.to_device(np.full(size[:2], np.nan, np.float32))
-    found = matmul(*there(a, b), layout, out, method).copy_to_host()
-    exact, bound = right(a, b, layout), right(np.abs(a), np.abs(b), layout)
-    assert relative(found, exact) <= ERRORS_OF[method]
-    units = 2.0**15 if TENSOR[method] == "tf32" else size[2] / 16 + 32
-    assert (np.abs(found - exact) <= units * 2.0**-24 * bound).all()
-
-
 @pytest.mark.parametrize("cut", [Cut((2, 4), 3, 1), Cut((2, 4), 2, 2), Cut((2, 4), 1, 9)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_cut_is_right(hopper, layout, cut):
@@ -117,21 +100,6 @@ def test_any_cut_is_right(hopper, layout, cut):
     out = cuda.to_device(np.full(size[0] * size[1], np.nan, np.float32))
     kernel[grid, block](*there(a.reshape(-1), b.reshape(-1)), out)
     assert relative(out.copy_to_host().reshape(size[:2]), right(a, b, layout)) <= 1e-6
-
-
-@simulated
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_tensor_cores_have_no_race_and_write_nothing_beside(hopper, layout):
-    size = 36, 68, 100
-    a, b = given(*size, layout)
-    guarded = np.full((size[0] + 2, size[1]), 7, np.float32)
-    kernel, grid, block = product_of(layout, *size, "tf32x3")
-    out = guarded[1:-1].reshape(-1)
-    report = trace(kernel, grid, block, a.reshape(-1), b.reshape(-1), out)
-    assert {finding.kind for finding in report.findings} <= {"bank-conflict"}, report.findings
-    assert not report.operations["float64"]
-    assert relative(guarded[1:-1], right(a, b, layout)) <= 1e-6
-    assert (guarded[[0, -1]] == 7).all()
 
 
 @simulated

@@ -1,4 +1,4 @@
-"""Products of halves in the real compiler: registers, spills, and no call that serialises wgmma."""
+"""Products of float16 in the compiler: registers, spills, and no call that serialises wgmma."""
 
 import pytest
 from numba import types
@@ -40,7 +40,7 @@ def remarks(kernel, kinds, target):
 
 @needs_hopper
 @pytest.mark.parametrize(("shape", "layout", "element", "epilogue"), cases.WARP_SPECIALISED)
-def test_roles_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
+def test_consumers_have_all_sums_in_registers_and_call_nothing(shape, layout, element, epilogue):
     kernel = warp_specialised.gemm(layout, element, shape, *epilogue)
     kinds = cases.of_warp_specialised(shape, layout, element)
     facts = compiled(kernel, kinds, "sm_90a")

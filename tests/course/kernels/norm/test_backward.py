@@ -5,7 +5,7 @@ import pytest
 
 from course import trace
 from course.kernels.norm.backward import BACKWARD, layer_norm_backward
-from course.kernels.norm.backward_registers import backward_config, backward_in_registers
+from course.kernels.norm.backward_registers import backward_in_registers
 from course.kernels.norm.first_steps import RowConfig, Variant
 from tests.course.kernels.cases.norm import right, right_backward
 from tests.course.kernels.contract import checked
@@ -62,20 +62,3 @@ def test_sums_may_be_left_out_and_without_an_activation_beta_plays_no_part(rng, 
         bare = layer_norm_backward(dy, x, gamma, **how | {"beta": None})
         same = all(np.array_equal(*pair) for pair in zip(found, bare, strict=True))
         assert same == (activation is None)
-
-
-@pytest.mark.parametrize("activation", [None, "gelu"])
-def test_with_an_activation_rows_move_as_often_as_without(rng, activation):
-    rows, columns, blocks = 24, 1024, 4
-    dy, x, gamma, beta = inputs(rng, rows, columns)
-    dx, some = np.zeros_like(x), np.zeros((2, blocks, columns), np.float32)
-    config = backward_config(columns)
-    variant = Variant(unguarded=config.unguarded(columns, True), beta=activation is not None,
-                      activation=activation)  # fmt: skip
-    kernel = backward_in_registers(config, variant, True)
-    report = trace(kernel, blocks, config.threads, dy, x, gamma, beta, EPS, dx, some)
-    assert not report.findings
-    loads, stores = (report.total("global", kind) for kind in ("load", "store"))
-    factors = 4 if activation else 2  # gamma for the sums and for dx; both for the activation
-    assert loads.bytes == 2 * x.nbytes + factors * rows * gamma.nbytes
-    assert stores.bytes == dx.nbytes + some.nbytes

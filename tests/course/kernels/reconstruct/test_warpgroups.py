@@ -111,8 +111,8 @@ def test_all_sums_are_in_registers_and_nothing_is_called(config, aligned):
 @needs_hopper
 @pytest.mark.parametrize("aligned", [True, False])
 def test_what_splits_fits_two_blocks_and_has_no_float64(aligned):
-    plane, line, halves = f4[:, ::1], f4[::1], types.float16[:, ::1]
-    kinds = plane, line, plane, types.int64, halves, halves, line, line
+    plane, line, parts = f4[:, ::1], f4[::1], types.float16[:, ::1]
+    kinds = plane, line, plane, types.int64, parts, parts, line, line
     facts = compiled(warpgroups.splitter(aligned), kinds, "sm_90")
     assert facts.registers <= 64 and not facts.spills + facts.local_bytes
     assert not facts.float64_lines

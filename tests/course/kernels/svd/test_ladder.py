@@ -42,8 +42,8 @@ from tests.course.kernels.svd_samples import (
     ORTHOGONAL,
     assert_right,
     errors_of_each,
+    factors_of,
     normal,
-    room,
     special,
 )
 from warpsim.host import gpus
@@ -111,14 +111,14 @@ def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     holes = normal(rng, 2, m, n)
     holes[0, 4:6], holes[1, :, 7] = 0, holes[1, :, 2]  # no direction is left; nearly one
     a = np.concatenate([a, holes])
-    solver, factors = Solver(*a.shape), room(a.shape)
+    solver, factors = Solver(*a.shape), factors_of(a.shape)
     solver(cuda.to_device(a), *factors)
     assert_right(a, [factor.copy_to_host() for factor in factors])
     missing = solver.missing.copy_to_host()
     assert (
         missing[0] == 0 and 1 <= missing[2] <= scaling_sorting.FEW
     )  # others are noise, but no less
-    some = room(a.shape, r - 1)
+    some = factors_of(a.shape, r - 1)
     solver(cuda.to_device(a), *some)
     u = some[0].copy_to_host()
     assert np.abs(u.swapaxes(1, 2) @ u - np.eye(r - 1)).max() <= ORTHOGONAL
@@ -227,7 +227,7 @@ def test_nan_and_infinity_name_the_matrix(rng):
 
 def test_the_largest_cosine_falls_quadratically_in_the_end(rng):
     solver = Solver(1, 40, 40, "blocks")
-    solver(cuda.to_device(normal(rng, 1, 40, 40)), *room((1, 40, 40)))
+    solver(cuda.to_device(normal(rng, 1, 40, 40)), *factors_of((1, 40, 40)))
     cosines = solver.history.copy_to_host()[: solver.sweeps, 0]
     near = int(np.argmax(cosines < 0.02))
     assert cosines[0] > 0.1 and near >= 2
@@ -292,7 +292,7 @@ def test_products_of_transposes(rng, transpose_a, transpose_b):
     expected = 2 * a @ b - 0.5 * c
     state = cuda.to_device(np.int32([1, 0, 1]))
     out = cuda.to_device(np.full(c.shape, np.nan, np.float32))
-    given = [x.swapaxes(1, 2) if turn else x for x, turn in ((a, transpose_a), (b, transpose_b))]
+    given = [x.swapaxes(1, 2) if its else x for x, its in ((a, transpose_a), (b, transpose_b))]
     there = [cuda.to_device(np.ascontiguousarray(x)) for x in given]
     which = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     multiply(*there, out, state, 1, **which, alpha=2, beta=-0.5, c=cuda.to_device(c))
@@ -302,18 +302,22 @@ def test_products_of_transposes(rng, transpose_a, transpose_b):
 
 
 @pytest.mark.parametrize("players", [2, 6, 64])
-def test_everyone_meets_everyone_once_and_pairs_have_no_common_row(players):
-    meet = rotate.partners.py_func
-    turns = [[tuple(meet(t, p, players)) for p in range(players // 2)] for t in range(players - 1)]
-    assert all(sorted(sum(turn, ())) == list(range(players)) for turn in turns)
-    assert len({frozenset(pair) for turn in turns for pair in turn}) == players * (players - 1) // 2
+def test_each_two_rows_are_a_pair_once_and_pairs_have_no_common_row(players):
+    pair_of = rotate.partners.py_func
+    rounds = [
+        [tuple(pair_of(t, p, players)) for p in range(players // 2)] for t in range(players - 1)
+    ]
+    assert all(sorted(sum(pairs, ())) == list(range(players)) for pairs in rounds)
+    assert (
+        len({frozenset(its) for pairs in rounds for its in pairs}) == players * (players - 1) // 2
+    )
 
 
 def test_players_of_the_inner_sweep_sit_as_the_tournament_says():
-    meet, after = rotate.partners.py_func, _next_seat.py_func
-    for turn in range(ROUNDS):
-        seats = [meet(turn, p, PLAYERS) for p in range(PAIRS)]
-        then = [meet((turn + 1) % ROUNDS, p, 64) for p in range(PAIRS)]
+    pair_of, after = rotate.partners.py_func, _next_seat.py_func
+    for number in range(ROUNDS):
+        seats = [pair_of(number, p, PLAYERS) for p in range(PAIRS)]
+        then = [pair_of((number + 1) % ROUNDS, p, 64) for p in range(PAIRS)]
         for p, pair in enumerate(seats):
             for side in (0, 1):
                 there, beside = after(p, side)

@@ -7,8 +7,8 @@ from course import cuda, gpu
 from course.kernels.svd import LADDER, NotConverged, RankSolver, Solver, SVDProblem, ladder
 from tests.course.kernels.svd_samples import (
     assert_right,
+    factors_of,
     normal,
-    room,
     same,
     solved,
     without_full_rank,
@@ -21,7 +21,7 @@ def test_a_matrix_that_does_not_converge_is_told(rng, monkeypatch):
     monkeypatch.setattr(ladder, "MOST_SWEEPS", 1)
     solver = Solver(1, 40, 40, "blocks")
     with pytest.raises(NotConverged, match="1 of 1 matrices.*1 sweeps"):
-        solver(cuda.to_device(normal(rng, 1, 40, 40)), *room((1, 40, 40)))
+        solver(cuda.to_device(normal(rng, 1, 40, 40)), *factors_of((1, 40, 40)))
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def reads(monkeypatch):
 @pytest.mark.parametrize("shape", [(2, 40, 40), (2, 20, 41)])
 def test_the_host_reads_once(rng, reads, shape):
     there = cuda.to_device(without_full_rank(rng, *shape))
-    Solver(*shape)(there, *room(shape))
+    Solver(*shape)(there, *factors_of(shape))
     assert reads == [(4, 2)]
-    RankSolver(*shape, 3)(there, *room(shape, 3))
+    RankSolver(*shape, 3)(there, *factors_of(shape, 3))
     assert len(reads) == 2
 
 
@@ -102,16 +102,16 @@ def test_a_solver_keeps_nothing_of_the_call_before(rng):
         data = [without_full_rank(rng, *shape), np.zeros(shape, np.float32)]
         bad = normal(rng, *shape)
         bad[1, 2, 3] = np.inf
-        first = room(shape, k)
+        first = factors_of(shape, k)
         make()(cuda.to_device(data[0]), *first)
         for a in (*data, bad, data[0]):
-            factors = room(shape, k)
+            factors = factors_of(shape, k)
             if a is bad:
                 with pytest.raises(ValueError, match=r"^a\[1\] holds NaN"):
                     used(cuda.to_device(a), *factors)
                 continue
             used(cuda.to_device(a), *factors)
-            fresh = first if a is data[0] else room(shape, k)
+            fresh = first if a is data[0] else factors_of(shape, k)
             if fresh is not first:
                 make()(cuda.to_device(a), *fresh)
             assert same(*([x.copy_to_host() for x in each] for each in (factors, fresh)))
@@ -121,7 +121,7 @@ def test_beside_a_matrix_with_nan_the_others_are_right(rng):
     a = normal(rng, 3, 12, 9)
     bad = a.copy()
     bad[1, 3] = np.nan
-    factors = room(a.shape)
+    factors = factors_of(a.shape)
     with pytest.raises(ValueError, match=r"^a\[1\] holds NaN or infinite values:"):
         Solver(*a.shape)(cuda.to_device(bad), *factors)
     assert_right(a[::2], [x.copy_to_host()[::2] for x in factors])
@@ -140,11 +140,11 @@ def test_a_graph_gives_the_same_to_the_bit(rng, method, shape):
     solver, few = Solver(*shape, method), Solver(*shape, method)
     few.queued = 1
     data = [without_full_rank(rng, *shape), normal(rng, *shape)]
-    for turn in range(3):
+    for number in range(3):
         for a in data:
             one_by_one = solved(Solver(*shape, method), a)
             assert same(solved(solver, a), one_by_one) and same(solved(few, a), one_by_one)
-        assert solver._first_sweeps.graph is not None, turn
+        assert solver._first_sweeps.graph is not None, number
     assert few._more_sweeps.graph is not None
 
 
@@ -156,7 +156,7 @@ def test_a_graph_of_a_sketch_gives_the_same_to_the_bit(rng):
     solver = RankSolver(*shape, k)
     for _ in range(3):
         a = normal(rng, *shape)
-        found, fresh = room(shape, k), room(shape, k)
+        found, fresh = factors_of(shape, k), factors_of(shape, k)
         solver(cuda.to_device(a), *found)
         RankSolver(*shape, k)(cuda.to_device(a), *fresh)
         assert same(*([x.copy_to_host() for x in each] for each in (found, fresh)))
