@@ -278,7 +278,9 @@ FunctionExercise.declare(
     lesson=6,
     title="Reads of shared memory for a product",
     reference=lambda rows, columns: (rows + columns) / (rows * columns),
-    cases=[told(rows=rows, columns=columns) for rows, columns in ((4, 16), (8, 1), (8, 8), (1, 32))],
+    cases=[
+        told(rows=rows, columns=columns) for rows, columns in ((4, 16), (8, 1), (8, 8), (1, 32))
+    ],
     drawer=lambda rng: told(rows=int(rng.integers(1, 65)), columns=int(rng.integers(1, 65))),
     drawn=6,
     tolerance=Tolerance(4, "a sum, a product and a quotient"),
