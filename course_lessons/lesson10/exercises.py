@@ -48,7 +48,8 @@ LessonKernel.declare(
         _sums(3, 7),
         _sums(32, 256, measured=True),
     ],
-    drawer=lambda rng: _sums(extent(rng, 1, 20), extent(rng, 1, 1100)),
+    drawer=lambda rng: _sums(extent(rng, 1, 20), int(rng.integers(1, 1100))),
+    drawn=5,
     tolerance=Tolerance(
         1,
         "one addition in a lane for 32 columns, and up to 32 between lanes",
@@ -121,7 +122,7 @@ def _all(size, blocks=BLOCKS, measured=False):
 
 def _drawn_all(rng):
     blocks = extent(rng, 1, 5)
-    return _all(extent(rng, 1, 50 * 256 * blocks), blocks)
+    return _all(int(rng.integers(1, 60 * 256 * blocks)), blocks)
 
 
 LessonKernel.declare(
@@ -141,7 +142,7 @@ LessonKernel.declare(
     drawn=5,
     tolerance=Tolerance(
         40,
-        "up to 50 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
+        "up to 60 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
         magnitude=lambda x: np.array([np.abs(x).sum()]),
     ),
     forbidden={"float64", "negative-index", "uncoalesced"},
@@ -306,7 +307,7 @@ def row_case(
 
 
 def _drawn_rows(rng):
-    sizes, spread = (extent(rng, 1, 12), extent(rng, 1, 600)), 10 ** rng.uniform(-1, 1.3)
+    sizes, spread = (extent(rng, 1, 12), int(rng.integers(1, 600))), 10 ** rng.uniform(-1, 1.3)
     middle, outlier = (int(number) for number in rng.choice([0, 200, -2000], 2))
     return row_case(*sizes, spread, middle, order=int(rng.integers(-1, 2)), outlier=outlier)
 
