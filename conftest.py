@@ -34,7 +34,7 @@ SPREAD = {
 #: is computed for an exercise serves all its tests.
 OF_EXERCISES = {
     "course_lessons/test_edits", "course_lessons/test_wrong_answers",
-    "course_lessons/test_serial_twins",
+    "course_lessons/test_serial_twins", "tools/test_mutants",
 }  # fmt: skip
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
 IN_SMALL_PARTS = {"warpsim/programs/test_control_flow"}

@@ -1,6 +1,7 @@
 """Serial twins: a loop that computes the whole result of a kernel, item by item.
 
-Of kernels whose threads work together; others are gone through as they are, by `tools.mutants`.
+Of kernels whose threads work together; others are gone through as they are, by `tools.mutants`, and
+of those whose products on tensor cores are counted none is done without them.
 
 An item is what can be computed alone: an element, a row, a pair of rows. Five answers come of each
 text, by who runs it from where in which steps. All of them are right in what they store.
@@ -95,15 +96,6 @@ _AGAIN, _IDLE = "every thread does all", "all read, one thread does all"
 _IN_PLACE = {_AGAIN: "the array is changed in place: what is done twice has another result"}
 _PIXEL = "r, c = j // out.shape[1], j % out.shape[1]\n"
 _TRANSPOSED = Twin("out.size", _PIXEL + "out[r, c] = image[c, r]", "image")
-_PRODUCT = (
-    _PIXEL
-    + """\
-total = float32(0)
-for n in range(a.shape[1]):
-    total += float32(a[r, n]) * float32(b[n, c])
-out[r, c] = total
-"""
-)
 _ONE_WARP = dict.fromkeys(
     ("one warp does all", "one block does all"), "the launch is one warp, of one block"
 )
@@ -347,9 +339,6 @@ out[r, c] = total if total > float32(0) else float32(0.2) * total
 """,
         "x",
     ),
-    "one-product": Twin("out.size", _PRODUCT, "a", without=_ONE_WARP),
-    "tile-of-products": Twin("out.size", _PRODUCT, "a"),
-    "split-product": Twin("out.size", _PRODUCT, "a", without=_ONE_WARP),
     "swizzled-tile": Twin(
         "out.size",
         """\

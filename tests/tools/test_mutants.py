@@ -1,8 +1,6 @@
-"""The generator of mutants: what its operators make, and what becomes of every exercise's answers.
+"""The generator of mutants: what its operators make and what becomes of exercises' answers."""
 
-A few answers of each exercise are judged, all of them with the slow tests.
-"""
-
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,11 +14,12 @@ from tools.mutants.listed import ANSWERS, EXERCISES
 from tools.mutants.naming import named
 from tools.mutants.subjects import subject
 
-#: Of each operator an exercise and a text that stands in one of the answers that it makes.
+#: Of each operator an exercise and a text that stands in one of the answers that it makes, "..."
+#: for what depends on the cases.
 MAKES = {
-    "frozen-arguments": ("energy-rank", "    share = 0.9\n    energy ="),
-    "frozen-sizes": ("scale-add", "if i < 8:"),
-    "limited-arguments": ("energy-rank", "share = min(share, 1.0)"),
+    "frozen-arguments": ("energy-rank", "    share = ...\n    energy ="),
+    "frozen-sizes": ("scale-add", "if i < ...:\n"),
+    "limited-arguments": ("energy-rank", "share = min(share, ...)"),
     "constants": ("fix-the-guard", "x[i] + (1 + 1)"),
     "words": ("split-records", "('y', 'y', 'z')"),
     "extremes": ("attend-online", "max(largest, scores.min())"),
@@ -37,11 +36,11 @@ MAKES = {
     "guards": ("scale-add", "i = cuda.grid(1)\n    out[i] ="),
     "clamped-indices": ("scale-add", "i = min(i, out.size - 1)\n    out[i]"),
     "barriers": ("reverse-blocks", "    pass\n    if t < count:\n        x[i]"),
-    "indices": ("add-images", "row, column = cuda.grid(2)"),
+    "indices": ("add-images", "column, row = (cuda.threadIdx.x, cuda.threadIdx.y)"),
     "strides": ("total-by-strides", "range(0, x.size, cuda.gridsize(1))"),
     "who": ("scale-add", "out[i] = a * x[i] + y[i]\n"),
     "libraries": ("clip", "@numba.vectorize(["),
-    "known-cases": ("fill-index", "if out.size == 8:"),
+    "known-cases": ("fill-index", "if out.size in (...,):"),
     "limited-sizes": ("scale-add", "if out.size <= 1024:"),
     "frozen-results": ("psnr", "_other(value)\n"),
     "orders": ("fair-ratio", "old = sorted(old)"),
@@ -58,7 +57,7 @@ REWRITTEN = {
     "temporaries": ("scale-add", "out[i] = value_here"),
     "mappings": ("scale-add", "i = cuda.gridsize(1) - 1 - cuda.grid(1)"),
     "device-functions": ("scale-add", "out[i] = computed(a, i, x, y)"),
-    "conversions": ("count-sectors", "return converted(len(np.unique(sectors)))"),
+    "conversions": ("count-sectors", "return converted(value)"),
     "loops": ("left-to-do", "        if name not in done:\n            made.append(name)"),
     "copies": ("psnr", "image = image.copy()"),
     "references": ("energy-rank", "return the_reference(s=s, share=share)"),
@@ -69,7 +68,8 @@ REWRITTEN = {
 def test_an_operator_makes_mutants(kind):
     exercise, text = MAKES[kind]
     texts = [answer.text for answer in made(exercise, {kind: MUTANTS[kind]})]
-    assert any(text in each for each in texts), texts
+    pattern = re.escape(text).replace(re.escape("..."), r"[\w.]+")
+    assert any(re.search(pattern, each) for each in texts), texts
 
 
 @pytest.mark.parametrize("kind", REWRITTEN)
@@ -124,7 +124,7 @@ def test_a_rewrite_passes_or_is_refused():
     assert of_rewrite(answer("scale-add", "commuted", "a * x[i]", "a")).fate == "refused"
 
 
-def test_a_few_are_drawn_of_each_kind_by_turns():
+def test_a_few_are_drawn_of_every_kind():
     kinds = {each.kind for each in made("scale-add", MUTANTS)}
     few = made("scale-add", MUTANTS, len(kinds) + 1, seed=3)
     assert {each.kind for each in few} == kinds and len(few) == len(kinds) + 1
@@ -141,13 +141,12 @@ def test_a_few_are_drawn_of_each_kind_by_turns():
         ("terms", "Hint: The formula is a * x[i] + y[i].", "wrong-result", "cause"),
         ("barriers", "Thread (1, 0, 0) reads x[3]", "race", "cause"),
         ("known-cases", "It is wrong.\nCase: of another size.", "wrong-result", "cause"),
-        ("statements", "`grid` is not defined", "typing", "cause"),
-        ("statements", "name 'x' is not defined", "typing", ""),
+        ("terms", "name 'x' is not defined", "typing", "cause"),
+        ("terms", "name 'i' has no blocks", "wrong-result", ""),
     ],
 )
 def test_a_verdict_names_the_line_or_the_cause(kind, message, failure, found):
-    old = "i = cuda.grid(1)" if kind == "statements" else "a * x[i] + y[i]"
-    mutant = replace(answer("scale-add", kind, old, "0"), instead=(old,))
+    mutant = answer("scale-add", kind, "a * x[i] + y[i]", "0")
     assert named(mutant, message, failure) == found
 
 
@@ -175,7 +174,7 @@ GONE_THROUGH = [
 @pytest.mark.parametrize("name", GONE_THROUGH, ids="{}/".format)
 def test_who_does_the_work_of_others_is_told_so(name):
     """Of kernels whose threads work together that is asked by serial twins."""
-    for each in made(name, {"who": MUTANTS["who"]}):
+    for each in made(name, {"who": MUTANTS["who"]}, 2):
         assert of_mutant(each).verdict.kind == "not-parallel", each.difference()
 
 

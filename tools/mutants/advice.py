@@ -86,10 +86,6 @@ def _in_float32(text: str, number: int, found: re.Match) -> str:
     return text.replace(old, new, 1)
 
 
-def _of_float32(text: str, number: int, found: re.Match) -> str:
-    return re.sub(rf"(\b{found[1]} = .*)float64", r"\1float32", text)
-
-
 #: An instruction; and what follows it, or what is replaced on the line that it names and by what:
 #: {0} is what the first group has.
 Instruction = tuple[str, Callable[[str, int, re.Match], str]] | tuple[str, str, str]
@@ -99,7 +95,8 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     (r"`(\w+)` counts .* index it with (cuda\.threadIdx\.\w)", "[{0}", "[{1}"),
     (r"banks of (\w+) \(pad its rows by (\w+) elements?\)", _padded),
     (r"put (cuda\.sync\w+\(\)) between the two", _with_a_barrier),
-    (r"the elements of (\w+) are float64", _of_float32),
+    (r"the elements of (\w+) are float64",
+     lambda text, number, of: re.sub(rf"(\b{of[1]} = .*)float64", r"\1float32", text)),
     (r"float64 operations: .*?float64\((.*?)\) is float64", "float64({0})", "float32({0})"),
     (r"float64 operations: ", _in_float32),
     (r"use cuda.atomic.add, or give.* Line \d+: (\w+)\[(.+)\] \+= (.+?) Case: ",

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.comparing import wrong_elements
 from course.checks.exercises import Exercise, KernelExercise
 from course.checks.functions import OutOfTime, call_once, value_of
 from course.checks.judging import judge
-from course.checks.simulating import references, values_of
+from course.checks.kernels import simulate_case
+from course.checks.simulating import values_of
 from course.checks.verdicts import Failure, NotStarted, Verdict, brief
 from tools.mutants import advice, kernels, naming, rewrites, values, wholes
 from tools.mutants.listed import ANSWERS
@@ -44,20 +44,11 @@ FIRST_SEED, MANY = 1000, 1000  # drawn cases in which it is compared
 class Outcome:
     """What became of an answer.
 
-    Attributes
-    ----------
-    answer : Answer
-    fate : str
-        Of a mutant "killed", "survived", "equal" (answers as the solution does), "judged" (passes
-        with other values than the solution's, by a judge) or "listed"; of a rewrite "passed" or
-        "refused".
-    verdict : Verdict
-    said : str
-        What tells it from the solution, or how often it was compared.
-    named : str
-        What the verdict on a killed mutant names: its "line", its "cause", or nothing.
-    unhelped : str
-        How the instruction in the verdict did not lead further.
+    `fate` is, of a mutant, "killed", "survived", "equal" (answers as the solution does), "judged"
+    (passes with other values than the solution's, by a judge) or "listed"; of a rewrite "passed"
+    or "refused". `said` tells it from the solution, or how often the two were compared. `named` is
+    what the verdict on a killed mutant names, its "line" or "cause"; `unhelped` how the instruction
+    in it did not lead further.
     """
 
     answer: Answer
@@ -73,17 +64,17 @@ def made(
 ) -> list[Answer]:
     """The answers that operators make of an exercise's solution, each text once.
 
-    With `most` so many of them, drawn by the seed, the kinds by turns.
+    With `most` so many of them, drawn by the seed: one of each kind, then another of each.
     """
-    of, rng, turns = subject(name), random.Random(seed), []
+    of, rng, by_kind = subject(name), random.Random(seed), []
     for kind, operator in operators.items():
         if of.is_kernel or operator not in kernels.OPERATORS[:-1]:
             changes = list(operator(of))
             if most is not None:
                 rng.shuffle(changes)
-            turns.append([(kind, change) for change in changes])
+            by_kind.append([(kind, change) for change in changes])
     found: dict[str, Answer] = {}
-    for kind, change in filter(None, chain.from_iterable(zip_longest(*turns))):
+    for kind, change in filter(None, chain.from_iterable(zip_longest(*by_kind))):
         if most is not None and len(found) >= most:
             break
         if answer := of.answer(kind, change):
@@ -181,22 +172,15 @@ def _wrong(one: Exercise, mutant: Any) -> str:
     """What the check has against a mutant in a case; "" where nothing."""
     try:
         with _stopped_after(SECONDS):
-            if not isinstance(one, KernelExercise):
-                call_once(one, 0, mutant)
-                return ""
-            arguments = one.arguments(0)
-            wanted = references(one, arguments)
-            for name, got in values_of(one, 0, mutant).items():
-                allowed = one.tolerance.allowed(arguments, wanted[name], got.dtype)
-                if wrong_elements(got, wanted[name], allowed).any():
-                    return f"{name} has wrong elements"
+            run = simulate_case if isinstance(one, KernelExercise) else call_once
+            run(one, 0, mutant)
     except (Failure, NotStarted, OutOfTime) as error:
         return str(error).partition("\n")[0] or "it does not end"
     return ""
 
 
 def _other_bits(one: Exercise, mutant: Any, right: Any) -> str:
-    """What a mutant returns or stores that is not to the bit the solution's; "" where nothing."""
+    """What a mutant reby_kind or stores that is not to the bit the solution's; "" where nothing."""
     run = values_of if isinstance(one, KernelExercise) else value_of
     try:
         with _stopped_after(SECONDS):

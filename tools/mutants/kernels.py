@@ -7,9 +7,7 @@ import re
 from ast import unparse
 from collections.abc import Iterator
 
-import numpy as np
-
-from tools.mutants.subjects import Change, Subject, indented, suite
+from tools.mutants.subjects import Change, Subject, indented, is_sized, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
 OTHER_INDICES = (
@@ -76,11 +74,6 @@ def indices(of: Subject) -> Iterator[Change]:
             axes = "xyz"[: int(unparse(node)[-2])]
             for source in ("threadIdx", "blockIdx"):
                 yield node, ", ".join(f"cuda.{source}.{axis}" for axis in axes)
-            target = of.parents[node].targets[0]
-            if isinstance(target, ast.Tuple):
-                first, second, *more = [unparse(part) for part in target.elts]
-                swapped = ", ".join([second, first, *more])
-                yield of.parents[node], f"{swapped} = {unparse(node)}"
 
 
 def strides(of: Subject) -> Iterator[Change]:
@@ -103,10 +96,10 @@ WHO = (
     ("if True:", "range(0, {threads}, 1)"),
     ("if True:", ""),
 )
+ROW = "(cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)"
 FLAT = {
     "block": "cuda.blockIdx.x + cuda.blockIdx.y + cuda.blockIdx.z",
-    "thread": "(cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y "
-    "+ cuda.blockDim.y * cuda.threadIdx.z))",
+    "thread": f"(cuda.threadIdx.x + cuda.blockDim.x * {ROW})",
     "threads": "cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z",
 }
 
@@ -126,24 +119,16 @@ def who(of: Subject) -> Iterator[Change]:
         again = condition == "if True:" and of.exercise.updated
         if not again and not (steps and together(of)):
             yield _gone_through(of, condition.format(**FLAT), steps.format(**FLAT))
-    inputs = [n for n, v in of.given.items() if np.ndim(v) and n not in _results(of)]
+    inputs = [n for n, v in of.given.items() if is_sized(v) and n not in of.results]
     if inputs and not together(of):
         places = ["{thread} % " + inputs[0] + ".shape[0]", *["0"] * (of.given[inputs[0]].ndim - 1)]
         seen = f"_seen = {inputs[0]}[{', '.join(places)}]\n{WHO[0][0]}"
         yield _gone_through(of, seen.format(**FLAT), WHO[0][1].format(**FLAT))
 
 
-def _results(of: Subject) -> list[str]:
-    """The solution's names of the arrays that a kernel writes."""
-    own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
-    return [own[name] for name in of.exercise.outputs + of.exercise.updated]
-
-
 def _gone_through(of: Subject, condition: str, steps: str) -> str:
     """The kernel with its body in loops over the launch's blocks and, in steps, their threads."""
-    arrays = [node for node in of.whole.body if ".array(" in unparse(node)]
-    body = suite(node for node in of.whole.body if node not in arrays)
-    body = re.sub(r"\breturn\b(?! )", "continue", body)
+    body = re.sub(r"\breturn\b(?! )", "continue", of.body)
     body = re.sub(r"cuda\.grid\((\d)\)", _indices, body).replace("cuda.blockIdx.", "_block_")
     if steps:
         body = f"""\
@@ -156,7 +141,7 @@ _thread_z = _number // cuda.blockDim.x // cuda.blockDim.y
         body += "\ncuda.syncthreads()"
     for axis in "xyz":
         body = f"for _block_{axis} in range(cuda.gridDim.{axis}):\n{indented(body)}"
-    return of.with_body("\n".join([*map(unparse, arrays), condition, indented(body)]))
+    return of.with_body(f"{of.arrays}{condition}\n{indented(body)}")
 
 
 def _indices(call: re.Match) -> str:
@@ -179,6 +164,4 @@ def libraries(of: Subject) -> Iterator[Change]:
 
 
 #: The kind of an answer is the name of what makes it.
-OPERATORS = (
-    guards, clamped_indices, barriers, indices, strides, who, libraries,
-)  # fmt: skip
+OPERATORS = (guards, clamped_indices, barriers, indices, strides, who, libraries)

@@ -41,6 +41,10 @@ CAUSE = re.compile(
 )
 
 
+#: How a comparison begins; a judge's own sentence says what is wrong.
+COMPARED = re.compile(r"[^\n]* is \S.*?[,;:] right is |[^\n]*; right is |Line |Case: |Hint: ")
+
+
 def named(answer: Answer, message: str, kind: str) -> str:
     """ "line" or "cause" where a verdict's message on a mutant, or its kind, names it, else ""."""
     line = re.search(r"(?m)^Line (\d+)", message)
@@ -48,12 +52,17 @@ def named(answer: Answer, message: str, kind: str) -> str:
         return "line"
     if kind in FAILURES.get(answer.kind, "").split() or CAUSE.search(" ".join(message.split())):
         return "cause"
-    first = subject(answer.exercise).exercise.cases[0].name
-    if answer.kind in LATER and f"Case: {first}" not in message:
+    exercise = subject(answer.exercise).exercise
+    if answer.kind in LATER and f"Case: {exercise.cases[0].name}" not in message:
         return "cause"
+    judged = getattr(exercise, "judge", None) is not None and kind == "wrong-result"
+    if judged and not all(map(COMPARED.match, message.split("\n"))):
+        return "cause"
+    old = set(subject(answer.exercise).text.split("\n"))
+    changed = " ".join(each.rpartition(" = ")[2] for each in old - set(answer.text.split("\n")))
+    names = set(re.findall(r"[a-z_]\w*", re.sub(r"\b(cuda|np|math)[.\w]*", "", changed)))
+    names -= {"float32", "for", "if", "in", "range", "return", "def", "elif", "else", "while"}
     if kind in ("typing", "raised", "endless-loop"):
-        names = {name for text in answer.instead for name in re.findall(r"[a-z_]\w+", text)}
         return "cause" if any(re.search(rf"\b{name}\b", message) for name in names) else ""
-    bare = re.sub(r"[\s()]", "", message)
-    wanted = (re.sub(r"[\s()]", "", text.rpartition("= ")[2]) for text in answer.instead)
-    return "cause" if any(len(text) > 2 and text in bare for text in wanted) else ""
+    said = set(re.findall(r"[a-z_]\w*", message))
+    return "cause" if names and names <= said else ""

@@ -44,20 +44,14 @@ def written_out(of: Subject) -> Iterator[Change]:
 def commuted(of: Subject) -> Iterator[Change]:
     """Operands of products, or of sums, the other way round."""
     for kind, sign in ((ast.Mult, "*"), (ast.Add, "+")):
-        yield [
-            (node, f"({unparse(node.right)}) {sign} ({unparse(node.left)})")
-            for node in of.nodes(ast.BinOp)
-            if isinstance(node.op, kind) and not _of_lists(node)
-        ]
-
-
-def _of_lists(node: ast.BinOp) -> bool:
-    """Whether lists or texts may be concatenated."""
-    return any(
-        isinstance(part, ast.List | ast.ListComp | ast.JoinedStr)
-        or isinstance(getattr(part, "value", None), str)
-        for part in ast.walk(node)
-    )
+        edits = []
+        for node in of.nodes(ast.BinOp):
+            parts = [*ast.walk(node)]  # lists and texts are concatenated
+            other = any(isinstance(p, ast.List | ast.ListComp | ast.JoinedStr) for p in parts)
+            other |= any(isinstance(getattr(p, "value", None), str) for p in parts)
+            if isinstance(node.op, kind) and not other:
+                edits.append((node, f"({unparse(node.right)}) {sign} ({unparse(node.left)})"))
+        yield edits
 
 
 def flipped(of: Subject) -> Iterator[Change]:
@@ -65,7 +59,7 @@ def flipped(of: Subject) -> Iterator[Change]:
     edits = []
     for node in of.nodes(ast.Compare):
         sign = FLIPPED.get(type(node.ops[0])) if len(node.ops) == 1 else None
-        if sign and not any(isinstance(part, ast.NamedExpr) for part in ast.walk(node)):
+        if sign:
             edits.append((node, f"({unparse(node.comparators[0])}) {sign} ({unparse(node.left)})"))
     yield edits
 
@@ -87,20 +81,14 @@ def while_loops(of: Subject) -> Iterator[Change]:
     edits = []
     for node in of.nodes(ast.For):
         loops = [n for n in ast.walk(node) if isinstance(n, ast.For | ast.Continue)]
-        if len(loops) == 1 and isinstance(node.target, ast.Name) and _is_range(node.iter):
+        counted = isinstance(node.iter, ast.Call) and unparse(node.iter.func) == "range"
+        if len(loops) == 1 and isinstance(node.target, ast.Name) and counted:
             given = [unparse(argument) for argument in node.iter.args]
             start, stop, step = [*["0"] * (len(given) == 1), *given, "1"][:3]
             name = node.target.id
             body = indented(f"{suite(node.body)}\n{name} += {step}")
             edits.append((node, f"{name} = {start}\nwhile {name} < {stop}:\n{body}"))
     yield edits
-
-
-def _is_range(node: ast.expr) -> bool:
-    """Whether it is a call of range that counts up."""
-    return (
-        isinstance(node, ast.Call) and unparse(node.func) == "range" and "-1)" not in unparse(node)
-    )
 
 
 def guards(of: Subject) -> Iterator[Change]:
@@ -185,12 +173,7 @@ def conversions(of: Subject) -> Iterator[Change]:
         return
     # a grid, an index or a count for a judge is a whole number
     for conversion in CONVERSIONS if of.exercise.reference is not None else CONVERSIONS[:-1]:
-        edits = [
-            (node.value, f"converted({unparse(node.value)})")
-            for node in of.nodes(ast.Return)
-            if next(a for a in of.above(node) if isinstance(a, ast.FunctionDef)) is of.whole
-        ]
-        yield CONVERTED.format(*conversion) + of.edited(edits)
+        yield of.wrapped("converted(value)", CONVERTED.format(*conversion))
 
 
 def loops(of: Subject) -> Iterator[Change]:
@@ -212,24 +195,21 @@ def loops(of: Subject) -> Iterator[Change]:
 def copies(of: Subject) -> Iterator[Change]:
     """The function works on copies of what it is given."""
     if not of.is_kernel and not of.whole.decorator_list:
-        first, given = of.whole.body[0], of.given.items()
-        lines = [f"{n} = {n}.copy()" for n, v in given if type(v) in (np.ndarray, list)]
-        yield first, "\n".join([*lines, unparse(first)])
+        copied = [n for n, value in of.given.items() if type(value) in (np.ndarray, list)]
+        yield of.before_all("\n".join(f"{name} = {name}.copy()" for name in copied))
 
 
 def references(of: Subject) -> Iterator[Change]:
     """The reference itself, which computes in another way."""
     reference = of.exercise.reference
-    module = inspect.getmodule(reference)
-    if of.is_kernel or module is None or of.whole.decorator_list:
+    if of.is_kernel or reference is None or of.whole.decorator_list:
         return
-    taken = inspect.signature(reference).parameters.values()
-    if getattr(module, reference.__name__, None) is reference:
-        own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
-        if all(parameter.name in own for parameter in taken):
-            given = ", ".join(f"{each.name}={own[each.name]}" for each in taken)
-            above = f"from {module.__name__} import {reference.__name__} as the_reference\n"
-            yield above + of.with_body(f"return the_reference({given})")
+    own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
+    taken = inspect.signature(reference).parameters.keys()
+    if hasattr(inspect.getmodule(reference), reference.__name__) and own.keys() >= taken:
+        given = ", ".join(f"{name}={own[name]}" for name in taken)
+        above = f"from {reference.__module__} import {reference.__name__} as the_reference\n"
+        yield above + of.with_body(f"return the_reference({given})")
 
 
 #: The kind of an answer is the name of what makes it.

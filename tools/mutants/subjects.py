@@ -7,9 +7,10 @@ import difflib
 import linecache
 import textwrap
 from ast import unparse
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,11 @@ Operator = Callable[["Subject"], Iterable[Change]]
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that was made of a solution.
-
-    Attributes
-    ----------
-    exercise, kind, text : str
-    instead : tuple of str
-        What stands in the solution where something else stands here.
-    """
+    """An answer that was made of a solution, of a kind, as text."""
 
     exercise: str
     kind: str
     text: str
-    instead: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def lines(self) -> set[int]:
@@ -72,15 +65,9 @@ class Answer:
 class Subject:
     """The solution of an exercise in the form in which `ast.unparse` writes it.
 
-    Attributes
-    ----------
-    exercise : Exercise
-    text : str
-    tree : ast.Module
-    whole : ast.FunctionDef
-        The function that is checked; others may stand above it.
-    given : dict
-        The arguments of the first case, by the names that the solution gives them.
+    `whole` is the function that is checked; others may stand above it. `given` are the arguments of
+    the first case by the solution's names, `results` those that a kernel writes. `arrays` declares
+    shared and local arrays, `body` has the statements besides.
     """
 
     def __init__(self, exercise: Exercise) -> None:
@@ -88,18 +75,17 @@ class Subject:
         self.solution: Solution = solution(exercise.name)
         self.text = unparse(ast.parse(self.solution.source)) + "\n"
         self.tree = ast.parse(self.text)
-        self.whole = next(
-            node for node in self.tree.body if getattr(node, "name", "") == self.solution.function
-        )
+        name = self.solution.function
+        self.whole = next(n for n in self.tree.body if getattr(n, "name", "") == name)
         self.parameters = [argument.arg for argument in self.whole.args.args]
         self.given = self.arguments(0)
-        self._starts = [0]
-        for line in self.text.encode().splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-
-    @property
-    def is_kernel(self) -> bool:
-        return isinstance(self.exercise, KernelExercise)
+        own = dict(zip(exercise.parameters, self.parameters, strict=True))
+        self.is_kernel = isinstance(exercise, KernelExercise)
+        written = exercise.outputs + exercise.updated if self.is_kernel else ()
+        self.results = [own[name] for name in written]
+        arrays = [node for node in self.whole.body if ".array(" in unparse(node)]
+        self.arrays = "".join(f"{unparse(node)}\n" for node in arrays)
+        self.body = suite(node for node in self.whole.body if node not in arrays)
 
     def arguments(self, number: int) -> dict[str, Any]:
         """The arguments of a case by the solution's own names."""
@@ -112,26 +98,18 @@ class Subject:
 
     def nodes(self, *kinds: type) -> list[Any]:
         """The nodes of these kinds in the functions' bodies, in the order of the text."""
-        found = [
-            node
-            for function in self.tree.body
-            if isinstance(function, ast.FunctionDef)
-            for statement in function.body
-            for node in ast.walk(statement)
-            if isinstance(node, kinds) and not any(node in ast.walk(text) for text in self._texts)
-        ]
-        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+        return [node for node in self._all_nodes if isinstance(node, kinds)]
 
     @cached_property
-    def _texts(self) -> list[ast.AST]:
-        """The f-strings: Python 3.11 does not know where their parts stand."""
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.JoinedStr)]
-
-    def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What a node stands in, the nearest first."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
+    def _all_nodes(self) -> list[Any]:
+        functions = [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
+        bodies = [statement for function in functions for statement in function.body]
+        found = {node: None for statement in bodies for node in ast.walk(statement)}
+        for text in [node for node in found if isinstance(node, ast.JoinedStr)]:
+            for part in ast.walk(text):  # Python 3.11 does not know where they stand
+                found.pop(part, None)
+        placed = [node for node in found if hasattr(node, "lineno")]
+        return sorted(placed, key=lambda node: (node.lineno, node.col_offset))
 
     @cached_property
     def stored(self) -> set[str]:
@@ -142,24 +120,27 @@ class Subject:
     def numbers(self) -> dict[str, Any]:
         """Numbers that the lesson defines above the solution, by name."""
         names = self.solution.names_in(compile(self.text, "<solution>", "exec"))
-        return {name: value for name, value in names.items() if type(value) in (int, float)}
+        kinds = (int, float, np.float32)
+        return {name: value for name, value in names.items() if type(value) in kinds}
 
     def edited(self, edits: Iterable[Edit]) -> str:
         """The text with other texts in the place of some nodes; of two within each other one."""
         text = self.text.encode()
         placed = [(*self._place(node), node, new) for node, new in edits]
-        outer = [
-            (start, end, node, new)
-            for start, end, node, new in placed
-            if not any(first <= start and end <= last for first, last, n, _ in placed if n != node)
-        ]
-        for start, end, node, new in sorted(outer, key=lambda each: -each[0]):
+        for start, end, node, new in sorted(placed, key=lambda each: -each[0]):
+            if any(first <= start and end <= last for first, last, n, _ in placed if n != node):
+                continue
             if isinstance(node, ast.stmt):
                 new = new.replace("\n", "\n" + " " * node.col_offset)
             elif not isinstance(node, ast.arg):
                 new = f"({new})"
             text = text[:start] + new.encode() + text[end:]
         return text.decode()
+
+    def before_all(self, text: str) -> Change:
+        """The statement before all others of the function."""
+        first = self.whole.body[0]
+        return first, f"{text}\n{unparse(first)}"
 
     def with_body(self, body: str, above: str = "") -> str:
         """The text with another body of its function, and something above it."""
@@ -168,20 +149,26 @@ class Subject:
         head = f"def {self.whole.name}({', '.join(self.parameters)}):"
         return "\n".join([*others, above, *marks, head, indented(body)]) + "\n"
 
+    def wrapped(self, returned: str, above: str) -> str:
+        """The solution under another name, and a function that returns something of its value."""
+        name, given = self.whole.name, ", ".join(self.parameters)
+        last = f"def {name}({given}):\n    value = _right({given})\n    return {returned}\n"
+        return above + self.text.replace(f"def {name}(", "def _right(") + last
+
     def _place(self, node: Any) -> tuple[int, int]:
-        start, end = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]
-        return start + node.col_offset, end + node.end_col_offset
+        lines = [0, *accumulate(map(len, self.text.encode().splitlines(keepends=True)))]
+        first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
+        return first + node.col_offset, last + node.end_col_offset
 
     def answer(self, kind: str, change: Change) -> Answer | None:
         """The answer that a change makes; None where it changes nothing or breaks the text."""
-        edits = [change] if isinstance(change, tuple) else [] if isinstance(change, str) else change
+        edits = [change] if isinstance(change, tuple) else change
         try:
             text = change if isinstance(change, str) else self.edited(edits)
             text = unparse(ast.parse(text)) + "\n"
         except SyntaxError:
             return None
-        instead = tuple(unparse(node) for node, _ in edits)
-        return Answer(self.exercise.name, kind, text, instead) if text != self.text else None
+        return Answer(self.exercise.name, kind, text) if text != self.text else None
 
     def define(self, text: str, where: str) -> Any:
         """Execute an answer's text with the names of the lesson and return the answer."""

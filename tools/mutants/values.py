@@ -36,18 +36,8 @@ def frozen_arguments(of: Subject) -> Iterator[Change]:
     others = [of.arguments(number) for number in range(1, len(of.exercise.cases))]
     for name, value in of.given.items():
         text = literal(value, of.is_kernel)
-        if text is not None and any(_differ(value, other[name]) for other in others):
-            yield before_all(of, f"{name} = {text}")
-
-
-def _differ(value: object, other: object) -> bool:
-    return type(value) is not type(other) or bool(value != other)
-
-
-def before_all(of: Subject, text: str) -> Change:
-    """The statement before all others of the function."""
-    first = of.whole.body[0]
-    return first, f"{text}\n{unparse(first)}"
+        if text is not None and any(repr(value) != repr(other[name]) for other in others):
+            yield of.before_all(f"{name} = {text}")
 
 
 def frozen_sizes(of: Subject) -> Iterator[Change]:
@@ -68,13 +58,13 @@ def limited_arguments(of: Subject) -> Iterator[Change]:
     """No argument beyond what the listed cases have."""
     listed = [n for n, case in enumerate(of.exercise.cases) if case.seed is None]
     values = [of.arguments(number) for number in listed]
-    for name in set(of.parameters) - (of.stored if of.is_kernel else set()):
+    for name in of.parameters:
         given = [value[name] for value in values]
         if all(type(value) in (int, float) for value in given) and len(set(given)) > 1:
-            yield before_all(of, f"{name} = min({name}, {max(given)!r})")
-            yield before_all(of, f"{name} = max({name}, {min(given)!r})")
+            yield of.before_all(f"{name} = min({name}, {max(given)!r})")
+            yield of.before_all(f"{name} = max({name}, {min(given)!r})")
         elif not of.is_kernel and all(map(is_sized, given)) and not isinstance(given[0], dict):
-            yield before_all(of, f"{name} = {name}[:{max(map(len, given))}]")
+            yield of.before_all(f"{name} = {name}[:{max(map(len, given))}]")
 
 
 def constants(of: Subject) -> Iterator[Change]:
@@ -88,7 +78,7 @@ def constants(of: Subject) -> Iterator[Change]:
         others = ("{} + 1", "{} - 1") if isinstance(value, int) else ("{} * 1.1", "{} * 0.9")
         if type(value) is int and value > 8 and not of.is_kernel:
             others = (*others, "{} + 2")
-        elif not isinstance(value, int) and (value == 0 or abs(value) > 1e30):
+        elif not isinstance(value, int) and (value == 0 or abs(value) > 1e30):  # where maxima begin
             others = ("float32(-1000)", "float32(1)") if of.is_kernel else ("-1000.0", "1.0")
         for other in others:
             yield node, other.format(text)
@@ -96,14 +86,11 @@ def constants(of: Subject) -> Iterator[Change]:
 
 def _must_be_constant(of: Subject, node: ast.AST) -> bool:
     """Whether a number is the size of an array, an axis, or in what Numba must know."""
-    for above in of.above(node):
-        if isinstance(above, ast.Call):
-            return unparse(above.func).endswith((".grid", ".gridsize", ".array"))
-        if isinstance(above, ast.Subscript):
-            return unparse(above.value).endswith(("shape", "strides"))
-        if isinstance(above, ast.stmt):
-            break
-    return False
+    while not isinstance(node, ast.stmt | ast.Call | ast.Subscript):
+        node = of.parents[node]
+    if isinstance(node, ast.Call):
+        return unparse(node.func).endswith((".grid", ".gridsize", ".array"))
+    return isinstance(node, ast.Subscript) and unparse(node.value).endswith(("shape", "strides"))
 
 
 def words(of: Subject) -> Iterator[Change]:
@@ -129,12 +116,8 @@ def extremes(of: Subject) -> Iterator[Change]:
             yield node, f"list({given[0]})[0]"
             yield node, f"list({given[0]})[-1]"
         elif not of.is_kernel:
-            values = given[0] if given else unparse(node.func.value)
-            for other in (
-                f"np.ravel({values})[0]",
-                f"np.ravel({values})[-1]",
-                f"np.mean({values})",
-            ):
+            values = f"np.ravel({given[0] if given else unparse(node.func.value)})"
+            for other in (f"{values}[0]", f"{values}[-1]", f"{values}.mean()"):
                 yield node, other if not name.startswith("arg") else "0"
 
 
@@ -181,8 +164,9 @@ def axes(of: Subject) -> Iterator[Change]:
         if isinstance(node.op, ast.MatMult):
             yield node, f"{unparse(node.right)} @ {unparse(node.left)}"
     for node in of.nodes(ast.Tuple):
-        if len(node.elts) == 2 and not isinstance(of.parents[node], ast.Subscript | ast.For):
-            yield node, f"{unparse(node.elts[1])}, {unparse(node.elts[0])}"
+        if len(node.elts) > 1 and not isinstance(of.parents[node], ast.Subscript | ast.For):
+            first, second, *more = map(unparse, node.elts)
+            yield node, ", ".join([second, first, *more])
 
 
 def roundings(of: Subject) -> Iterator[Change]:
@@ -211,7 +195,7 @@ def types(of: Subject) -> Iterator[Change]:
     for name, value in of.given.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not of.is_kernel:
             narrow = "float32" if value.dtype == np.float64 else "float16"
-            yield before_all(of, f"{name} = {name}.astype(np.{narrow}).astype({name}.dtype)")
+            yield of.before_all(f"{name} = {name}.astype(np.{narrow}).astype({name}.dtype)")
             for node in of.nodes(ast.Return):
                 if isinstance(node.value, ast.BinOp | ast.Call | ast.Name):
                     yield node.value, f"np.{narrow}({unparse(node.value)})"
