@@ -43,6 +43,7 @@ MAKES = {
     "known-cases": ("fill-index", "if out.size in (...,):"),
     "limited-sizes": ("scale-add", "if out.size <= 1024:"),
     "frozen-results": ("psnr", "_other(value)\n"),
+    "borrowed-references": ("energy-rank", "return the_reference(s=s, share=share)"),
     "orders": ("fair-ratio", "old = sorted(old)"),
     "kept-results": ("psnr", "return _kept.setdefault(1, value)"),
 }
@@ -60,7 +61,6 @@ REWRITTEN = {
     "conversions": ("count-sectors", "return converted(value)"),
     "loops": ("left-to-do", "        if name not in done:\n            made.append(name)"),
     "copies": ("psnr", "image = image.copy()"),
-    "references": ("energy-rank", "return the_reference(s=s, share=share)"),
 }
 
 

@@ -31,7 +31,7 @@ OPERATORS = (*values.OPERATORS, *kernels.OPERATORS, *wholes.OPERATORS)
 MUTANTS: dict[str, Operator] = {each.__name__.replace("_", "-"): each for each in OPERATORS}
 REWRITES: dict[str, Operator] = {e.__name__.replace("_", "-"): e for e in rewrites.OPERATORS}
 #: Kinds that store what the solution stores: who does it, and in which order, must be refused.
-COSTS = {"who", "barriers", "libraries", "clamped-indices"}
+COSTS = {"who", "barriers", "libraries", "clamped-indices", "borrowed-references"}
 #: Kinds whose values are near the solution's: they are other values if they have other bits.
 DIGITS = {"roundings", "types"}
 SECONDS = 6.0  # of a verdict on a mutant; the slowest on a solution takes less than one

@@ -31,7 +31,8 @@ def clamped_indices(of: Subject) -> Iterator[Change]:
     """An index that is clamped, or wrapped round, in place of a guard."""
     for node in of.nodes(ast.If):
         limits = _limits(node.test)
-        if limits and not node.orelse and all(name.isidentifier() for name, _ in limits):
+        stored = any(re.search(rf"(?m)^ *{name}\[.*\] \S?= ", unparse(node)) for name in of.results)
+        if limits and stored and not node.orelse and all(n.isidentifier() for n, _ in limits):
             for new in ("{0} = min({0}, {1} - 1)", "{0} = {0} % {1}"):
                 lines = [new.format(*limit) for limit in limits]
                 yield node, "\n".join([*lines, suite(node.body)])

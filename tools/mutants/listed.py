@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 #: Exercises of which no mutants of several kinds can be made.
-EXERCISES = {
-    "unseen-kernels": "it takes no arguments and returns a table of words",
-}
+EXERCISES = {"unseen-kernels": "it takes no arguments and returns a table of words"}
 #: Answers by exercise and kind: a line that they have in place of the solution's, and the reason.
 ANSWERS: dict[tuple[str, str], dict[str, str]] = {}

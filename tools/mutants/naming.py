@@ -10,7 +10,8 @@ from tools.mutants.subjects import Answer, subject
 FAILURES = {
     "barriers": "race uninitialised-read barrier-divergence deadlock limit",
     "who": "not-parallel limit same-value-race",
-    "libraries": "not-a-kernel not-a-function",
+    "libraries": "not-a-kernel not-a-function borrowed",
+    "borrowed-references": "borrowed",
     "clamped-indices": "same-value-race race limit",
     "guards": "out-of-bounds unwritten-output",
     "indices": "unwritten-output out-of-bounds race same-value-race uncoalesced not-parallel limit",
@@ -27,10 +28,7 @@ FAILURES = {
     "known-cases": "unwritten-output",
 }
 #: Kinds that are right in the first case: that another one is named says what they do not look at.
-LATER = {
-    "frozen-arguments", "frozen-sizes", "limited-arguments", "limited-sizes", "known-cases",
-    "kept-results",
-}  # fmt: skip
+LATER = "frozen-arguments frozen-sizes limited-arguments limited-sizes known-cases kept-results"
 #: What a verdict says of how wrong values come about; of right ones nothing is looked for.
 CAUSE = re.compile(
     "That is what you get when|times the right one|more than the right one|in transposed order|"
@@ -53,7 +51,7 @@ def named(answer: Answer, message: str, kind: str) -> str:
     if kind in FAILURES.get(answer.kind, "").split() or CAUSE.search(" ".join(message.split())):
         return "cause"
     exercise = subject(answer.exercise).exercise
-    if answer.kind in LATER and f"Case: {exercise.cases[0].name}" not in message:
+    if answer.kind in LATER.split() and f"Case: {exercise.cases[0].name}" not in message:
         return "cause"
     judged = getattr(exercise, "judge", None) is not None and kind == "wrong-result"
     if judged and not all(map(COMPARED.match, message.split("\n"))):

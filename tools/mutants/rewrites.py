@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import textwrap
 from ast import unparse
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tools.mutants.kernels import together
 from tools.mutants.subjects import Change, Subject, indented, suite
 
 FLIPPED = {ast.Lt: ">", ast.LtE: ">=", ast.Gt: "<", ast.GtE: "<=", ast.Eq: "==", ast.NotEq: "!="}
@@ -120,7 +120,7 @@ def temporaries(of: Subject) -> Iterator[Change]:
 
 def mappings(of: Subject) -> Iterator[Change]:
     """The last thread takes the first element; a grid-stride loop in place of a guard."""
-    if not of.is_kernel or re.search("shared|Idx|warp|sample|normal", of.text):
+    if not of.is_kernel or together(of) or re.search("Idx|normal", of.text):
         return
     axes = {"cuda.grid(1)": ("cuda.gridsize(1) - 1 - cuda.grid(1)",)}
     axes["cuda.grid(2)"] = tuple(f"cuda.gridsize(2)[{n}] - 1 - cuda.grid(2)[{n}]" for n in (0, 1))
@@ -194,26 +194,13 @@ def loops(of: Subject) -> Iterator[Change]:
 
 def copies(of: Subject) -> Iterator[Change]:
     """The function works on copies of what it is given."""
-    if not of.is_kernel and not of.whole.decorator_list:
+    if not of.is_kernel and not of.whole.decorator_list and of.exercise.caller is None:
         copied = [n for n, value in of.given.items() if type(value) in (np.ndarray, list)]
         yield of.before_all("\n".join(f"{name} = {name}.copy()" for name in copied))
-
-
-def references(of: Subject) -> Iterator[Change]:
-    """The reference itself, which computes in another way."""
-    reference = of.exercise.reference
-    if of.is_kernel or reference is None or of.whole.decorator_list:
-        return
-    own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
-    taken = inspect.signature(reference).parameters.keys()
-    if hasattr(inspect.getmodule(reference), reference.__name__) and own.keys() >= taken:
-        given = ", ".join(f"{name}={own[name]}" for name in taken)
-        above = f"from {reference.__module__} import {reference.__name__} as the_reference\n"
-        yield above + of.with_body(f"return the_reference({given})")
 
 
 #: The kind of an answer is the name of what makes it.
 OPERATORS = (
     renamed, written_out, commuted, flipped, inverted, while_loops, guards, temporaries,
-    mappings, device_functions, conversions, loops, copies, references,
+    mappings, device_functions, conversions, loops, copies,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -76,5 +77,18 @@ def orders(of: Subject) -> Iterator[Change]:
             yield of.before_all(f"{name} = {name}[::-1]")
 
 
+def borrowed_references(of: Subject) -> Iterator[Change]:
+    """What judges the answer is the answer."""
+    reference = of.exercise.reference
+    if of.is_kernel or reference is None or of.whole.decorator_list:
+        return
+    own = dict(zip(of.exercise.parameters, of.parameters, strict=True))
+    taken = inspect.signature(reference).parameters.keys()
+    if hasattr(inspect.getmodule(reference), reference.__name__) and own.keys() >= taken:
+        given = ", ".join(f"{name}={own[name]}" for name in taken)
+        above = f"from {reference.__module__} import {reference.__name__} as the_reference\n"
+        yield above + of.with_body(f"return the_reference({given})")
+
+
 #: The kind of an answer is the name of what makes it.
-OPERATORS = (known_cases, limited_sizes, kept_results, frozen_results, orders)
+OPERATORS = (known_cases, limited_sizes, kept_results, frozen_results, orders, borrowed_references)
