@@ -67,6 +67,8 @@ def check(
         verdict = judging.judge(exercise, answer)
         if not wrong_on_purpose:
             progress.record(exercise, verdict, answer)
+            if progress.place() is not None:  # a learner's own session
+                verdict = verdict.at_try(progress.tries(name, answer))
     if os.environ.get("COURSE_STRICT") == "1" and not verdict and not wrong_on_purpose:
         raise VerdictError(verdict)
     return verdict

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.answers import CANNOT_COMPILE, plain_function, source_tree
+from course.checks.answers import CANNOT_COMPILE, plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
 from course.checks.verdicts import Failure, NotStarted, Verdict, failed
+from course.checks.written import add_slip, function_node, stored_at
 
 #: Names that students use without the import, and the import.
 IMPORTS = {
@@ -51,6 +52,10 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     except Failure as failure:
         cases = [exercise.arguments(number) for number in range(len(exercise.cases))]
         named_cause(failure, plain_function(answer), cases[0])
+        if isinstance(exercise, KernelExercise) and "That is what you get" not in failure.message:
+            if not failure.hint:
+                add_slip(failure, exercise, answer)
+            failure.stored_at = stored_at(failure, exercise, answer)
         if failure.kind == "out-of-bounds":
             hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
             failure.message = agreeing(failure.message, hint, cases)
@@ -71,11 +76,9 @@ def named_cause(
     arguments : mapping
         Of one case, by the names that the exercise gives them.
     """
-    tree = source_tree(function) if function is not None else None
-    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+    whole = function_node(function)
+    if whole is None:
         return
-    whole = tree.body[0]
-    ast.increment_lineno(whole, 1 - whole.lineno)  # `def` is line 1, whatever stands above it
     if failure.kind == "typing":
         _of_typing(failure, whole, arguments)
     for node in ast.walk(whole):
@@ -232,7 +235,10 @@ def agreeing(message: str, hint: str | None, cases: list[Mapping[str, Any]]) -> 
         return message
     own = [_value(found[2], found[3], case) for case in cases]
     limits = [(given[0], given[1], given[2]) for given in LIMIT.finditer(hint)]
-    if None in own or any(text == found[1] for text, _, _ in limits):
+    named = re.search(
+        rf"\b{found[2]}\.(size|shape)", hint
+    )  # as row and column of out, by out.shape
+    if None in own or named:
         return message
     for text, name, axis in limits:
         if [_value(name, axis, case) for case in cases] == own:

@@ -34,7 +34,8 @@ def named_case(exercise: Exercise, number: int) -> Iterator[None]:
     try:
         yield
     except Failure as failure:
-        failure.case = failure.case or describe_case(exercise, number)
+        if failure.case is None:
+            failure.case, failure.number = describe_case(exercise, number), number
         raise
 
 

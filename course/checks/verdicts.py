@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warpsim.core.words import wrapped
@@ -74,6 +74,11 @@ GENERAL_HINTS = {
 }
 
 
+HINT = "Hint: "  # begins the line that is said at the second try
+STORES = re.compile(r"Line \d+ stores it: ")  # the same at the third
+MORE = ("Change your answer and check it again for a hint.", "After the next try: the line.")
+
+
 class VerdictError(AssertionError):
     """Raised instead of a verdict that is not "passed" when COURSE_STRICT=1; has `.verdict`."""
 
@@ -109,6 +114,20 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.status == "passed"
 
+    def at_try(self, earlier: int) -> Verdict:
+        """As much help as there is after so many other answers that have failed.
+
+        At first where and what; then the hint; then the line that stores what is wrong.
+        """
+        lines, left = [], ""
+        for line in self.message.splitlines():
+            step = 1 if line.startswith(HINT) else 2 * bool(STORES.match(line))
+            if step <= earlier:
+                lines.append(line)
+            else:
+                left = left or MORE[0 if earlier == 0 else 1]
+        return replace(self, message="\n".join([*lines, left] if left else lines))
+
     @property
     def title(self) -> str:
         """The first line: "✗ add-one: out-of-bounds"."""
@@ -133,8 +152,8 @@ def _line_on_page(line: str) -> str:
     """A line of a message as HTML: a learner's line of code as code, a hint's first word bold."""
     if found := re.match(r"(Line \d+): (.+)", line):
         return f"{found[1]}: <code>{escaped(found[2])}</code>"
-    if line.startswith("Hint: "):
-        return f"<b>Hint:</b> {marked(line.removeprefix('Hint: '))}"
+    if line.startswith(HINT):
+        return f"<b>Hint:</b> {marked(line.removeprefix(HINT))}"
     return marked(line)
 
 
@@ -171,6 +190,8 @@ class Failure(Exception):
         self.findings = findings
         self.hint = hint
         self.case: str | None = None
+        self.number = 0  # of that case
+        self.stored_at = ""  # the line that stores what is wrong
 
 
 class NotStarted(Exception):
@@ -191,7 +212,9 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
     if failure.hint is not None:
         hint = failure.hint
     if hint:
-        lines.append(f"Hint: {hint}")
+        lines.append(f"{HINT}{hint}")
+    if failure.stored_at:
+        lines.append(failure.stored_at)
     return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)
 
 

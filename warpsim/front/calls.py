@@ -562,7 +562,14 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
         )
     array = typer.expression(node.args[0])
     allowed = cuda_names.ATOMIC_TYPES[cuda_names.ATOMICS[name]]
-    if not isinstance(array, types.Array) or array.dtype not in allowed:
+    if not isinstance(array, types.Array):
+        given = ast.unparse(node.args[0])
+        said = f"cuda.atomic.{name} takes an array first, and {given} is {array}"
+        if isinstance(node.args[0], ast.Subscript) and name != "compare_and_swap":
+            parts = [node.args[0].value, node.args[0].slice, *node.args[2:]]
+            said += f": write cuda.atomic.{name}({', '.join(map(ast.unparse, parts))})"
+        raise source.refused(node, said)
+    if array.dtype not in allowed:
         listed = ", ".join(str(kind) for kind in allowed)
         raise source.refused(
             node, f"cuda.atomic.{name} on {array} is not possible; element types: {listed}"

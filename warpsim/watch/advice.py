@@ -73,8 +73,11 @@ def bounds_cure(
     if better:
         return f"`{name}` {better}"
     within = f"{name} < {limit(array, axis)}"
-    if by == 1 and state.mask.count < state.root.count:
+    branch = state.mask.count < state.root.count
+    if by == 1 and branch:
         return f"`{name}` is one too large here: let only `{within}` come here"
+    if branch and outside[state.mask.active].all():  # a guard would let nobody come here
+        return f"`{name}` is {excess} for all that come here: {most}"
     return f"guard it with `if {within}:`"
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from course.checks import check
+from course.checks import check, progress
 from course.checks.judging import agreeing
+from course.checks.verdicts import MORE, Verdict
 from tests.course.checks.sample_exercises import samples  # noqa: F401
 from tests.texts import function_of
 from warpsim import cuda
@@ -64,7 +65,8 @@ def test_a_slip_is_named_with_its_line_and_its_cure(text, old, new, kind, words)
 
 def test_a_comparison_that_is_not_the_fault_is_left_alone():
     verdict, said = said_of(ADD, "+ b[row", "- b[row")
-    assert verdict.kind == "wrong-result" and "Line" not in said
+    assert verdict.kind == "wrong-result"
+    assert said.endswith("Line 4 stores it: `out[row, column] = a[row, column] - b[row, column]`.")
 
 
 def test_a_finding_and_its_hint_name_one_limit():
@@ -108,3 +110,64 @@ def test_a_mistake_is_named_only_where_it_gives_the_answer_in_all_cases():
     verdict, said = said_of(SQUARE, "x[i] * x[i]", "x[i] + x[i if x.size < 10 else 0]")
     assert verdict.kind == "wrong-result" and "8 elements" in said
     assert "you double x" not in said
+
+
+# --- slips of a kernel's text ---------------------------------------------------------------------
+
+
+FORMULA = "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "words"),
+    [
+        (SQUARE, "cuda.grid(1)", "cuda.threadIdx.x", ["reads cuda.threadIdx.x and not", FORMULA]),
+        (ADD, "cuda.grid(2)", "cuda.threadIdx.x, cuda.threadIdx.y", ["all 2 x 2 blocks", FORMULA]),
+        (SQUARE, "cuda.grid(1)", "cuda.blockIdx.x + cuda.threadIdx.x", ["not the thread's number"]),
+        (SQUARE, "cuda.grid(1)", "cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x",
+         ["in line 2 is not the thread's number", f"Write {FORMULA}"]),
+    ],
+)  # fmt: skip
+def test_an_index_that_does_not_count_the_blocks_is_named(text, old, new, words):
+    verdict, said = said_of(text, old, new)
+    assert verdict.kind in ("unwritten-output", "wrong-result"), verdict
+    for word in words:
+        assert word in said, verdict
+
+
+def test_a_right_index_is_no_slip():
+    for index in (FORMULA, "cuda.threadIdx.x + cuda.blockDim.x * cuda.blockIdx.x"):
+        verdict, said = said_of(SQUARE, "cuda.grid(1)\n", f"{index}\n    x = out\n")
+        assert verdict.kind == "uninitialised-read" and "number in the grid" not in said, verdict
+
+
+# --- help in three steps --------------------------------------------------------------------------
+
+
+def test_help_comes_in_three_steps():
+    lines = [
+        "out[0] is 1, right is 2.",
+        "Case: 5 elements.",
+        "Hint: Look.",
+        "Line 2 stores it: `a`.",
+    ]
+    whole = Verdict("square", "failed", "wrong-result", "\n".join(lines))
+    first, second = whole.at_try(0).message, whole.at_try(1).message
+    assert first.splitlines() == [*lines[:2], MORE[0]]
+    assert second.splitlines() == [*lines[:3], MORE[1]]
+    assert whole.at_try(2) == whole.at_try(7) == whole
+    assert whole.at_try(0).kind == "wrong-result" and whole.findings == whole.at_try(0).findings
+
+
+def test_where_there_is_no_more_help_none_is_promised():
+    short = Verdict("square", "failed", "typing", "It does not compile.\nLine 2: i = x")
+    assert short.at_try(0) == short
+
+
+def test_a_learners_second_answer_gets_the_hint(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "mine"))
+    monkeypatch.setattr(progress, "_failed", {})
+    said = [said_of(SQUARE, "i < out.size", f"i < out.size + {n}")[1] for n in (1, 1, 2)]
+    assert [("Hint: " in each, MORE[0] in each) for each in said] == [
+        (False, True), (False, True), (True, False),
+    ]  # fmt: skip

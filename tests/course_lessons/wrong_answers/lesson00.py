@@ -5,7 +5,7 @@ from tests.course_lessons.wrong_answers import answers_to
 # --- fill-index ------------------------------------------------------------------------------
 
 wrong, right = answers_to("fill-index")
-wrong("unwritten-output", "out[4]", "starts again at 0 in every block")({"grid(1)": "threadIdx.x"})
+wrong("unwritten-output", "out[4]", "all 3 blocks do the same")({"grid(1)": "threadIdx.x"})
 wrong("out-of-bounds", "writes out[8]", "size 8", "Thread (7, 0, 0)")(
     {")\n    out": ") + 1\n    out"}
 )

@@ -12,11 +12,13 @@ THREE = ["float32(float32, float32, float32)"]
 # --- square-map ------------------------------------------------------------------------------
 
 wrong, right = answers_to("square-map")
-wrong("unwritten-output", "out[128]", "blockIdx.x * blockDim.x + threadIdx.x")(
+wrong("unwritten-output", "out[128]", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
     {" cuda.blockIdx.x * cuda.blockDim.x +": ""}
 )
-wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({".x * cuda.blockDim": ""})
-wrong("unwritten-output", "blockIdx.x * blockDim.x + threadIdx.x")({"blockDim": "gridDim"})
+wrong("unwritten-output", "is not the thread's number in the grid")({".x * cuda.blockDim": ""})
+wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x")(
+    {"blockDim": "gridDim"}
+)
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
 wrong("wrong-result", "when x is doubled")({"] * x": "] + x"})
 wrong("wrong-result", "the index is squared")({"x[i] * x[i]": "i * i"})
@@ -73,7 +75,7 @@ wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
 )
 wrong("out-of-bounds", "13 x 37")({"row < out.shape[0] and column < out.shape[1]": "True"})
 wrong("out-of-bounds", "axis 1 of a has size 37")({" and column < out.shape[1]": ""})
-wrong("unwritten-output", "Is x the column? column, row = cuda.grid(2)")(
+wrong("unwritten-output", "cuda.grid(2) gives x first, so `row`", "column, row = cuda.grid(2)")(
     {"column, row": "row, column"}
 )
 wrong("uncoalesced", "The result is right; the cost is not", "Let it be the column")(
@@ -83,7 +85,9 @@ wrong("uncoalesced", "The result is right; the cost is not", "Let it be the colu
     {":\n        out": ", column_step):\n            out"},
 )
 wrong("wrong-result", "when b is subtracted")({"] + b": "] - b"})
-wrong("unwritten-output", "out.shape[0]")({"grid(2)": "threadIdx.x, cuda.threadIdx.y"})
+wrong("unwritten-output", "all 3 blocks do the same", "cuda.grid(2)")(
+    {"grid(2)": "threadIdx.x, cuda.threadIdx.y"}
+)
 wrong("typing", "cuda.grid(2) gives two numbers")({"column, row": "row"})
 wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
     {"row <": "row >=", "column <": "column >=", "out[row": "return\n    out[row"}
@@ -133,11 +137,15 @@ wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
 wrong("not-parallel", "each thread does the work of many", "cuda.grid(1)")(
     {"cuda.gridsize(1)": "cuda.blockDim.x", "cuda.grid(1)": "cuda.threadIdx.x"}
 )
-wrong("unwritten-output", "cuda.gridsize(1)")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"cuda.grid(1)": "cuda.threadIdx.x"}
+)
 wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
     "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
 )
-wrong("out-of-bounds|unwritten-output", "cuda.gridsize(1)|range stop")({"grid(1)": "threadIdx.x"})
+wrong("out-of-bounds|unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"grid(1)": "threadIdx.x"}
+)
 wrong("out-of-bounds", "Let range stop at out.size")({"size,": "size + 1,"})
 wrong("unwritten-output", "cuda.gridsize(1)")({"size,": "size - 1,"})
 wrong("uncoalesced", "stride by the whole grid")(
@@ -304,7 +312,7 @@ wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")
 wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
     {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
 )
-wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
+wrong("wrong-result|race", "`counts[i] = 1` in line 4 throws away what counts holds")(
     {"values.": "counts.size:\n        counts[i] = 1\n    if i < values."}
 )
 right(
@@ -328,3 +336,11 @@ def histogram_by_a_thread_a_bin(counts, values):
             if values[i] == b:
                 n += 1
         counts[b] += n
+
+
+wrong("race|wrong-result", "returns what was there before", "Call it without the assignment")(
+    {"cuda.atomic": "counts[values[i]] = cuda.atomic"}
+)
+wrong("typing", "write cuda.atomic.add(counts, values[i], 1)")(
+    {"counts, values[i], 1": "counts[values[i]], 0, 1"}
+)

@@ -165,7 +165,7 @@ wrong("limit", "All warps of all blocks share the elements")(
         )
     }
 )
-wrong("race", "which holds 0 at the start")(
+wrong("race", "`out[0] = 0` in line", "out is given as it should begin")(
     {"t % 32": "t % 32\n    if t == 0:\n        out[0] = 0"}
 )
 wrong("barrier-divergence", "and of the loop over the elements")(
