@@ -40,7 +40,8 @@ def check(
     Verdict
         Shows itself. On a GPU machine the answer is simulated first, and launched on the GPU only
         if the simulation is clean. Where the cell that defines the answer failed to run, that is
-        said ("not-run"), and nothing is judged: the answer would be an older one. Where the
+        said ("not-run"), and nothing is judged: the answer would be an older one. (That a cell was
+        edited and not run cannot be seen from here: what it defined last is judged.) Where the
         environment has COURSE_GRADING=1 the verdict is printed, and the answer's points are
         returned, a number: nbgrader takes that for the cell's score.
 

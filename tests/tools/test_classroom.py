@@ -14,7 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course.checks.exercises import exercises
+from course.checks import grading, judging
+from course.checks.exercises import exercises, find_exercise
 from course_lessons.edits import edited, solution
 from tests.course_lessons.wrong_answers import page
 from tools import address, classroom
@@ -98,10 +99,11 @@ def test_the_instructors_page_names_every_variable_of_the_environment_and_no_oth
 # --- the round trip ------------------------------------------------------------------------------
 
 
+ONE_BLOCK = {"grid(1)": "threadIdx.x"}
 SCORES = {
     "untouched": {"fill-index": 0, "fix-the-guard": 0, "scale-add": 0},
-    # right where one block is enough: in 3 of 5 cases; right and done by one thread; right
-    "partly": {"fill-index": 1.2, "fix-the-guard": 0, "scale-add": 4},
+    # right where one block is enough; right and done by one thread; right
+    "partly": {"fill-index": None, "fix-the-guard": 0, "scale-add": 4},
     "full": POINTS,
     # deleted a check, which nbgrader adds again; an answer does not run
     "lost": {"fill-index": 4, "fix-the-guard": 0, "scale-add": 4},
@@ -158,7 +160,7 @@ def graded(tmp_path_factory):
         "partly": handed_in(
             released,
             {
-                "fill-index": {"grid(1)": "threadIdx.x"},
+                "fill-index": ONE_BLOCK,
                 "fix-the-guard": {"if i < out.size:\n        out[i] = x[i] + 1": one_thread},
                 "scale-add": {},
             },
@@ -200,10 +202,14 @@ def test_an_untouched_notebook_gets_nothing_a_wrong_one_a_part_and_a_right_one_a
             }
             for student in SCORES
         }
-    assert found == SCORES
+    exercise, known = find_exercise("fill-index"), solution("fill-index")
+    answer = known.define(edited(known.source, ONE_BLOCK.items(), "partly"), "partly")
+    part = grading.points(exercise, answer, judging.judge(exercise, answer))
+    expected = SCORES | {"partly": SCORES["partly"] | {"fill-index": part}}
+    assert found == expected and 0 < part < 2
     with (graded / "scores.csv").open() as file:
         exported = {row["student_id"]: float(row["raw_score"]) for row in csv.DictReader(file)}
-    assert exported == {student: sum(scores.values()) for student, scores in SCORES.items()}
+    assert exported == {student: sum(scores.values()) for student, scores in expected.items()}
 
 
 @pytest.mark.slow

@@ -24,15 +24,37 @@ def points(name, edits):
     [
         ("fix-the-guard", {}, 4),
         ("fix-the-guard", {"x[i] + 1": "x[i]"}, 0),
-        ("fill-index", {"grid(1)": "threadIdx.x"}, 1.2),  # right in 3 of 5 cases
         ("fill-index", {"    i = cuda.grid(1)\n    out[i] = i": "    pass"}, 0),  # not started
-        ("add-images", {"column, row": "row, column"}, 0.8),  # right in two of five
         ("shift-right", {"out[i] = x[i - 1]": "while True:\n            pass"}, 0),
-        ("launch-1d", {"(n + threads - 1) // threads": "n // threads"}, 0.2),  # a function: 2
     ],
 )
-def test_points_follow_from_the_cases_in_which_an_answer_is_right(name, edits, worth):
+def test_an_answer_that_says_nothing_or_all_is_worth_nothing_or_all(name, edits, worth):
     assert points(name, edits) == worth
+
+
+@pytest.mark.parametrize(
+    ("name", "edits", "is_right"),
+    [
+        # where one block is enough
+        (
+            "fill-index",
+            {"grid(1)": "threadIdx.x"},
+            lambda case, given: given[0].size <= np.prod(case.block),
+        ),
+        # where the last block is full; a function is worth 2, a kernel 4
+        (
+            "launch-1d",
+            {"(n + threads - 1) // threads": "n // threads"},
+            lambda case, given: given[0] % 128 == 0,
+        ),
+    ],
+)
+def test_points_follow_from_the_cases_in_which_an_answer_is_right(name, edits, is_right):
+    exercise = find_exercise(name)
+    cases = list(enumerate(exercise.cases))
+    right = sum(is_right(case, list(exercise.arguments(n).values())) for n, case in cases)
+    assert 0 < right < len(cases)
+    assert points(name, edits) == round(0.5 * exercise.points * right / len(cases), 2)
 
 
 def test_a_right_result_at_too_high_a_cost_is_worth_half():
