@@ -182,7 +182,7 @@ def test_right_wrong_and_untouched_answers_have_nothing_against_grading(hand_in)
         ),
     ],
 )  # fmt: skip
-def test_what_a_run_brings_out_is_named(hand_in, number, text, found):
+def test_what_comes_of_a_run_is_named(hand_in, number, text, found):
     node = notebook(**RIGHT)
     node.cells[number].source = text
     assert hand_in(node) == found
