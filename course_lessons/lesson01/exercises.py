@@ -62,13 +62,19 @@ def _elements(n):
     return fixed(count(n, "element"), n=n)
 
 
+def _elements_of_blocks(rng):
+    """As many as whole blocks have threads, whatever their size, or one less or more."""
+    return _elements(int(rng.choice([32, 1024])) * extent(rng, 1, 2**21) + int(rng.integers(-1, 2)))
+
+
 FunctionExercise.declare(
     name="launch-1d",
     lesson=1,
     title="Enough blocks, and none too many",
     judge=launch_covers(lambda n: (n,)),
     cases=[_elements(n) for n in (1024, 1000, 1025, 1)],
-    drawer=lambda rng: _elements(extent(rng, 2, 2**31)),
+    drawer=_elements_of_blocks,
+    drawn=8,
     hints={
         "wrong-result": "Divide and round up: (n + threads - 1) // threads. "
         "Return the grid first, then the block."
@@ -193,8 +199,9 @@ LessonKernel.declare(
         scale_add_case(5, grid=2, block=32),
     ],
     drawer=lambda rng: scale_add_case(
-        extent(rng, 1, 2000), extent(rng, 1, 200), grid=extent(rng, 1, 9), low=-3
+        extent(rng, 1, 4000), extent(rng, 8, 200), grid=extent(rng, 1, 9), low=-3
     ),
+    drawn=5,
     tolerance=SCALE_ADD_ROUNDING,
     forbidden={"uncoalesced"},
     hints={
@@ -309,7 +316,7 @@ def _values(n, bins, grid, block, before=1, filled=None):
 
 def _some_values(rng):
     n, bins, block = extent(rng, 1, 2000), extent(rng, 1, 300), extent(rng, 1, 300)
-    grid = -(-n // block) + int(rng.integers(3))
+    grid = -(-max(n, bins) // block) + int(rng.integers(3))  # threads for all values, and all bins
     return _values(n, bins, grid, block, before=1000, filled=int(rng.integers(1, bins + 1)))
 
 
