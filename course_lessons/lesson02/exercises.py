@@ -126,8 +126,10 @@ def _some_spectrum(rng):
     """
     values = np.sort(rng.integers(1, 60, extent(rng, 1, 300)))[::-1]
     values = np.append(values, np.zeros(extent(rng, 1, 9) * rng.integers(2), int))
-    energy = np.unique(np.cumsum(values**2))
-    share = (rng.choice(energy) - 0.5) / energy[-1] if rng.random() < 0.7 else 1.0
+    energy = np.append(0, np.unique(np.cumsum(values**2)))
+    between = rng.integers(len(energy) - 1) + rng.choice([0.25, 0.75])
+    share = np.interp(between, np.arange(len(energy)), energy) / energy[-1]
+    share = float(share) if rng.random() < 0.7 else 1.0
     return _spectrum(values, share)
 
 

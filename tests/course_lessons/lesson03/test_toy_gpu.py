@@ -62,3 +62,13 @@ def test_a_loop_that_only_reads_the_clock_ends():
     toy.readings = MOST_READINGS
     with pytest.raises(RuntimeError, match="a million times"):
         toy.clock()
+
+
+def test_a_reading_while_nothing_runs_is_noted_with_the_launches_before_it():
+    toy = ToyGPU(work=2.0)
+    for waits in (False, True, False):
+        toy.launch()
+        if waits:
+            toy.synchronize()
+        toy.clock()
+    assert toy.over == {2}

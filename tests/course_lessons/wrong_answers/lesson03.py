@@ -21,6 +21,10 @@ wrong("wrong-result", "You launched 1 time. Needed are")(
     "start = clock()\nlaunch()\nsynchronize()\nreturn 1e3 * (clock() - start)"
 )
 wrong("wrong-result", "You timed the launch, not the work")({"()\n        synchronize": ""})
+wrong("wrong-result", "the launch before that you time")(
+    {"synchronize()\n        start = clock()": "start = clock()\n        synchronize()"},
+    {"launch()\n        synchronize()\n        times": "launch()\n        times"},
+)
 
 
 @wrong("wrong-result", "That is seconds")
@@ -562,10 +566,6 @@ def needed_by(n, k):
     return 4 * (2 * n * k + k + n * n)
 
 
-wrong("wrong-result", "the last size at which the CPU still wins")(
-    "found = first_where(sizes, cpu, gpu, link, start, moved=needed_by)\n"
-    "return sizes[sizes.index(found) - 1] if found else 0"
-)
 wrong("wrong-result", "you count numbers, not bytes")(
     "return first_where(sizes, cpu, gpu, link, start, moved=lambda n, k: 2 * n * k + k + n * n)"
 )
