@@ -58,12 +58,9 @@ right(
 # --- one-loop --------------------------------------------------------------------------------
 
 wrong, right = answers_to("one-loop")
-wrong("wrong-result", "vt is read as if it were V")({"vt[i]": "vt[:, i]"})
 wrong("wrong-result", "transpose of the right one")({"u[:, i], vt[i]": "vt[i], u[:, i]"})
-wrong("wrong-result", "u and vt have changed places")({"u[:, i], vt": "vt[:, i], u"})
 wrong("wrong-dtype", "float64", "dtype=np.float32")({", dtype=np.float32": ""})
 wrong("raised", "Line 4", "the i-th row is vt[i]")({"(len(u), vt.shape[1])": "u.shape"})
-wrong("wrong-result", "a layer needs np.outer")({"np.outer(u[:, i], vt[i])": "u[:, i] * vt[i]"})
 wrong("input-modified", "u is an input")({"out += s[i] *": "u[:, i] *= s[i]\n        out +="})
 right({"len(u)": "u.shape[0]", "np.outer(u[:, i], vt[i])": "u[:, i : i + 1] * vt[i : i + 1]"})
 right("return np.array([(row[:k] * s[:k]) @ vt[:k] for row in u], dtype=np.float32)")
@@ -88,9 +85,6 @@ wrong("unwritten-output", "cuda.grid(2)")(
     {"] and": "] - 1 and", ":\n        total": " - 1:\n        total"}
 )
 wrong("unwritten-output", "cuda.grid(2)")({"grid(2)": "threadIdx.x, cuda.threadIdx.y"})
-wrong("wrong-result", "vt is read as if it were V")({"i, col": "col, i"})
-wrong("wrong-result", "u is read as if it were transposed")({"row, i": "i, row"})
-wrong("wrong-result", "u and vt have changed places")({"u[row": "vt[row", "* vt[": "* u["})
 wrong("wrong-result", "transpose of the right one")({"row, col]": "col, row]"})
 wrong("uninitialised-read", "do not add to it")(
     {"total +=": "out[row, col] +=", "\n        out[row, col] = total": ""}
