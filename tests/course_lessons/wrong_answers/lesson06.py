@@ -66,19 +66,7 @@ wrong("limit", "global loads for each element", "where you fill the tiles")(
     "            total += u[row, i] * s[i] * vt[i, column]\n"
     "        out[row, column] = total"
 )
-wrong("race", "Two barriers")({"cuda.syncthreads()\n        ": ""})
-wrong("race", "Two barriers", "k = 32")({"b\n        cuda.syncthreads()": "b"})
-wrong("out-of-bounds", "128 x 64|13 x 37|2 x 330", "store only pixels")(
-    {
-        (
-            "if first_row + row + n < out.shape[0] and first_column + column < "
-            "out.shape[1]:\n            "
-        ): ""
-    }
-)
-wrong("uninitialised-read", "which no thread has written")({"\n        u_tile[y, i] = 0": ""})
 wrong("wrong-result", "s is left out")({"s[start + i]": "float32(1)"})
-wrong("race", "look at its row and column")({"[first_row + row": "[row"})
 wrong("limit", "Store once, after the last round")(
     {
         "b\n        cuda": (
@@ -89,9 +77,6 @@ wrong("limit", "Store once, after the last round")(
             "        cuda"
         )
     }
-)
-wrong("wrong-result|unwritten-output", "The last tile is left out|the last tile is")(
-    {"k, DEPTH": "k - 8, DEPTH"}
 )
 wrong("limit", "9 reads for 8 products")({"] * b": "] * vt_tile[i, column]"})
 
@@ -134,16 +119,12 @@ wrong, right = answers_to("square-tile")
 wrong("limit", "sectors per request", "neighbouring threads load neighbours")(
     {"y, i = number // DEPTH, number % DEPTH": "y, i = number % BLOCK, number // BLOCK"}
 )
-wrong("race", "Two barriers", "k = 16")(
-    {"total[m, n] += a[m] * b[n]\n        cuda.syncthreads()": "total[m, n] += a[m] * b[n]"}
-)
 wrong("uninitialised-read", "Every place")(
     {"range(t, BLOCK * DEPTH, THREADS)": "range(t, BLOCK * DEPTH, BLOCK * DEPTH)"}
 )
 wrong("unwritten-output", "out")({"first_column + column + n] =": "first_column + column] ="})
 wrong("wrong-result", "s[start + i]", "k = 16")({"* s[start + i]": "* s[i]"})
 wrong("limit", "16 reads for 64 products")({"a[m] * b[n]": "u_tile[row + m, i] * b[n]"})
-wrong("float64", "float32(0)")({"+= a[m] * b[n]": "+= 0.0 + a[m] * b[n]"})
 
 
 @wrong("limit", "once for the block")
@@ -197,7 +178,6 @@ wrong("race", "Two barriers")(
     {"four = (four": "store4(vt_tile, (i, x), (four"},
     {"\n        store4(vt_tile, (i, x), four)\n        cuda.syncthreads(": ""},
 )
-wrong("wrong-result", "s is left out")({"s[start + i]": "float32(1)"})
 wrong("out-of-bounds", "The tile of u is turned")({"i + e, y": "y, i + e"})
 
 
@@ -262,15 +242,9 @@ wrong("limit", "barriers; 2 are enough", "one barrier a round")(
     {"        stage = 1": "        cuda.syncthreads()\n        stage = 1"}
 )
 right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
-wrong("race", "One barrier at the start")({"cuda.syncthreads()\n        ": ""})
 wrong("race", "which may be filled now")({", 1 -": ","})
 wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})
-wrong("wrong-result", "stage is never swapped")({"\n        stage = 1 - stage": ""})
-wrong("wrong-result", "the first tile is filled again")({"TILE, k + TILE": "0, k"})
 wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
-wrong("unwritten-output", "Nothing was written|unwritten")(
-    {"\n    if row < out.shape[0] and col < out.shape[1]:\n        out[row, col] = total": ""}
-)
 
 
 # --- lane-place ------------------------------------------------------------------------------

@@ -77,9 +77,6 @@ right({"np.unique(elements // 32)": "{int(e) * 4 >> 7 for e in elements}"})
 
 wrong, right = answers_to("speed-of-light")
 wrong("wrong-result", "neither roof is near")('return "compute" if sm > memory else "memory"')
-wrong("wrong-result", "only if both are below")({"60 and": "60 or"})
-wrong("wrong-result", "larger of the two has the word")({'"memory"': '"compute"'})
-wrong("wrong-result", "60 itself is enough")({"memory <": "memory <="})
 wrong("wrong-result", "larger of the two has the word")(
     'if memory >= 60:\n    return "memory"\nreturn "compute" if sm >= 60 else "waiting"'
 )
@@ -114,7 +111,6 @@ wrong("wrong-result", "of the waiting alone")(
     "worst = max(waiting, key=waiting.get)\n"
     "return worst, waiting[worst] / sum(waiting.values())"
 )
-wrong("wrong-result", "divide them by the sum")({" / sum(clocks.values())": ""})
 
 
 def by_sorting(clocks):
@@ -125,7 +121,6 @@ def by_sorting(clocks):
 wrong("wrong-result", "between 0 and 1")(
     "worst, share = by_sorting(clocks)\nreturn worst, 100 * share"
 )
-wrong("wrong-result", "taken as waiting")({"waiting,": "clocks,"})
 wrong("wrong-result", "Return two things")("return by_sorting(clocks)[0]")
 wrong("input-modified", "belongs to the caller")(
     'clocks.pop("selected", None)\nclocks.pop("not_selected", None)\n'
@@ -161,9 +156,6 @@ right(
 # --- unseen-kernels --------------------------------------------------------------------------
 
 wrong, right = answers_to("unseen-kernels")
-wrong("wrong-result", "C is not in order: a request has 4 sectors in loads and 32 in stores")(
-    {'"C": "uncoalesced"': '"C": "nothing"'}
-)
 wrong("wrong-result", "D is not 'too few blocks': there are 1,024 blocks", "Divide sectors")(
     {'"D": "nothing"': '"D": "too few blocks"'}
 )
