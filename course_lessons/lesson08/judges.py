@@ -135,6 +135,9 @@ class Shelf:
     def __init__(self) -> None:
         self.given: list[np.ndarray] = []
 
+    def __repr__(self) -> str:
+        return "a shelf"
+
     def take(self, count: int) -> np.ndarray:
         """A buffer of `count` float32 in pinned memory; what it holds is left over."""
         if not _is_whole(count) or count < 1:

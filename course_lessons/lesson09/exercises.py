@@ -539,25 +539,31 @@ class Arrivals:
         self.written.append(result)
 
 
-def _in_order(order: list[int]) -> tuple[list[int], int]:
-    """How many can be written after each arrival, and the most results that have to wait."""
+def _in_order(order: list[int], *, once: bool = False) -> tuple[list[int], int, int]:
+    """How many can be written after each arrival, and the most that wait, after it and before.
+
+    With `once` it is one at most that is written after an arrival, as with `if` for `while`.
+    """
     here: set[int] = set()
-    turn, possible, most = 0, [0], 0
+    turn, possible, most, before = 0, [0], 0, 0
     for number in order:
         here.add(number)
+        before = max(before, len(here))
         while turn in here:
             here.remove(turn)
             turn += 1
+            if once:
+                break
         possible.append(turn)
         most = max(most, len(here))
-    return possible, most
+    return possible, most, before
 
 
 def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
     """Judge the order of writing, that nothing waits longer than it must, and the count."""
     right = pairs.right
-    came = f"Results came in the order {', '.join(map(str, pairs.order))}."
-    possible, most = _in_order(pairs.order)
+    came = f"Results came in the order {', '.join(map(str, pairs.order)) or 'of none'}."
+    possible, most, before = _in_order(pairs.order)
     strange = next((one for one in pairs.written if one not in right), None)
     if strange is not None:
         return f"write was called with {brief(strange)}. Give it the result, such as 'image 0'."
@@ -579,7 +585,7 @@ def judge_order(answer: Any, pairs: Arrivals, write: Any) -> str | None:
             "memory."
         )
     if answer != most or isinstance(answer, bool):
-        also = " That is one more: count after writing." if answer == most + 1 else ""
+        also = " That is counted before writing." if answer == before else ""
         return (
             f"{came} At most {most} had to wait at a time, counted after each arrival, when all "
             f"that could be written was; you returned {brief(answer, 40)}.{also}"
@@ -598,11 +604,8 @@ def _why_not_in_order(pairs: Arrivals) -> str:
         )
     if pairs.written and lost == pairs.right[0]:
         return " Number 0 never was: its turn is the first."
-    if len(pairs.written) < len(pairs.order):
-        return (
-            " Some never were: one arrival can give several their turn, so it takes a while, "
-            "not an if."
-        )
+    if pairs.written == pairs.right[: _in_order(pairs.order, once=True)[0][-1]]:
+        return " One arrival can give several their turn, so it takes a while, not an if."
     return ""
 
 

@@ -191,7 +191,7 @@ def test_a_write_that_raises_shows_no_temporary_folder():
 
 
 def test_the_workshop_sees_how_far_a_producer_runs_ahead():
-    shop = Workshop(40, 1, "lead")
+    shop = Workshop(40, 1, 7, "lead")
     source = iter(shop)
 
     def take_nine():

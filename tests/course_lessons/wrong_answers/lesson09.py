@@ -193,7 +193,7 @@ wrong("wrong-result", "as soon as its turn comes")(
     "early = sorted(pairs)\nfor number, result in early:\n    write(result)\nreturn len(early)"
 )
 wrong("wrong-result", "a while, not an if")({"while": "if"})
-wrong("wrong-result", "count after writing")(
+wrong("wrong-result", "counted before writing")(
     {"while": "most = max(most, len(early))\n        while"}
 )
 wrong("wrong-result", "Give it the result")({"early.pop(turn": "(turn, early.pop(turn)"})
