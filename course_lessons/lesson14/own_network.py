@@ -6,7 +6,6 @@ import numpy as np
 
 from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case, Limit, Tolerance
-from course_lessons.cases import extent
 from course_models import spectral
 from course_models.common import gelu
 from course_models.spectral.weights import CODE, EPSILON, Weights
@@ -198,6 +197,7 @@ def _spectra(batch, *, level=0.0, spread=1.0, basis=1.0, common=0.0, trained=Fal
 
     at = f", all levels near {level:g}" if level else ""
     at += f", spread about {spread:g}" if spread < 1 else ""
+    at += ", a small basis" if basis < 1 else ""
     its = "trained" if trained else "random"
     spectra = "1 spectrum" if batch == 1 else f"{batch} spectra"
     name = f"{spectra}{at}, {its} weights"
@@ -208,7 +208,7 @@ def _any_spectra(rng):
     spread = rng.choice([1, 0.003])
     level = spread * rng.choice([0, 20])
     basis, common = ((1, 0), (1, 0.25), (0.003, 0))[rng.integers(3)]
-    return _spectra(extent(rng, 1, 7), level=level, spread=spread, basis=basis, common=common)
+    return _spectra(int(rng.integers(1, 8)), level=level, spread=spread, basis=basis, common=common)
 
 
 # --- what it is shown beside ----------------------------------------------------------------------
@@ -279,11 +279,12 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
     outputs=("code", "y", "errors"),
     reference=rebuilt,
     cases=[
-        _spectra(1),
-        _spectra(3, level=20.0),
+        _spectra(1, basis=0.003),
+        _spectra(3, level=20.0, common=0.25),
         _spectra(5, trained=True, measured=True),
     ],
     drawer=_any_spectra,
+    drawn=2,
     tolerance=Tolerance(
         96,
         "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "

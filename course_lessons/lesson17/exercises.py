@@ -391,7 +391,7 @@ LessonKernel.declare(
 
 
 def _any_tile(rng):
-    down, across = extent(rng, 1, 150), extent(rng, 1, 150)
+    down, across = (int(rng.choice([extent(rng, 1, 9), rng.integers(200)])) + 1 for _ in range(2))
     number, band = int(rng.integers(down * across)), extent(rng, 1, down + 9)
     if rng.random() < 0.5:  # in the last band, or near it
         number = down * across - 1 - number % (band + 1)
@@ -414,7 +414,7 @@ FunctionExercise.declare(
         ("tile 17, a band higher than the result", 17, 5, 7, 64),
     ),
     drawer=_any_tile,
-    drawn=20,
+    drawn=40,
     hints={
         "wrong-result": "A whole band has band * across tiles: divmod(number, band * across) is "
         "the band and the place in it. In it tiles go down first: place % high rows down, place // "

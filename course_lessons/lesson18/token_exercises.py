@@ -31,8 +31,8 @@ def _images(name, n, channels, height, width, patch, numbered=False, measured=Fa
 
 
 def _any_images(rng):
-    n, channels, down, across = (extent(rng, 1, most) for most in (5, 4, 6, 6))
-    patch = extent(rng, 1, 18 // max(down, across) + 1)
+    n, channels, down, across = (extent(rng, 1, most) for most in (4, 4, 6, 6))
+    patch = int(rng.choice([1, rng.integers(2, 60 // max(down, across))]))
     size = channels, down * patch, across * patch
     return _images(f"images of {size}: {n}, patches of {patch}", n, *size, patch)
 
@@ -53,10 +53,11 @@ LessonKernel.declare(
     cases=[
         _images("an image of 4 x 4 numbered pixels, patches of 2", 1, 1, 4, 4, 2, numbered=True),
         _images("two images of 3 channels, 8 x 12, patches of 4", 2, 3, 8, 12, 4),
+        _images("a patch is the whole image, 20 x 20", 2, 1, 20, 20, 20),
         _images("3 channels of 32 x 32, patches of 16", 1, 3, 32, 32, 16, measured=True),
     ],
     drawer=_any_images,
-    drawn=6,
+    drawn=8,
     tolerance=Tolerance(0, "numbers are moved, and stay as they are"),
     forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[

@@ -39,7 +39,8 @@ EDITS = edits(r"""
         number /= math.sqrt(over_warp(number * number) / float32(32) + float32(1e-5)) -> pass
         codes[lane] = gelu(total)
         -> total -= over_warp(total) / float32(32)\n        codes[lane] = gelu(total)
-        gelu(total) -> gelu(total / math.sqrt(over_warp(total * total) / float32(32)))
+        gelu(total)
+        -> gelu(total / math.sqrt(over_warp(total * total) / float32(32) + float32(1e-5)))
     the code's Linear is missing
         = gelu(total) -> = gelu(codes[lane])
     the code's bias is missing
