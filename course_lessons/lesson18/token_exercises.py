@@ -31,10 +31,10 @@ def _images(name, n, channels, height, width, patch, numbered=False, measured=Fa
 
 
 def _any_images(rng):
-    n, channels, down, across = (extent(rng, 1, most) for most in (4, 4, 6, 6))
-    patch = int(rng.choice([1, rng.integers(2, 60 // max(down, across))]))
-    size = channels, down * patch, across * patch
-    return _images(f"images of {size}: {n}, patches of {patch}", n, *size, patch)
+    patch, n, channels = extent(rng, 1, 40), extent(rng, 1, 4), extent(rng, 1, 4)
+    height, width = (patch * extent(rng, 1, min(6, 60 // patch)) for _ in range(2))
+    name = f"{n} of {channels} x {height} x {width}, patches of {patch}"
+    return _images(name, n, channels, height, width, patch)
 
 
 def _cut(images, patch):
@@ -57,7 +57,7 @@ LessonKernel.declare(
         _images("3 channels of 32 x 32, patches of 16", 1, 3, 32, 32, 16, measured=True),
     ],
     drawer=_any_images,
-    drawn=8,
+    drawn=12,
     tolerance=Tolerance(0, "numbers are moved, and stay as they are"),
     forbidden={"float64", "negative-index", "uncoalesced"},
     limits=[
