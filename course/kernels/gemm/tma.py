@@ -11,14 +11,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import numpy as np
 from numba.types import float16, float32, int32, uint64
 
 from course.backend import cuda
 from course.kernels.gemm.ring import ring
-from course.kernels.gemm.tiles import DEPTH, ROW_GROUP, tile_coordinates
+from course.kernels.gemm.tiles import DEPTH, tile_coordinates
 from course.kernels.gemm.wgmma import (
-    SHARED,
     SIDE,
     STAGE,
     STAGES,
@@ -26,9 +24,9 @@ from course.kernels.gemm.wgmma import (
     THREADS,
     TILE_M,
     TILE_N,
-    store_results,
+    launched,
+    store_tile,
 )
-from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import (
     TensorMap,
     fence_mbarriers,
@@ -94,19 +92,12 @@ def gemm() -> Callable:
             last = stage
             stage, phase = advance(stage, phase)
         unpack(local, wgmma_sums(sums))
-        r = int32(row + 64 * group + 16 * warp + (lane >> 2))
-        c = int32(column + 2 * (lane & 3))
-        store_results(out, local, 0, r, c, rows, columns)
-        store_results(out, local, 8, r, c, rows, columns)
-        store_results(out, local, 16, r, c, rows, columns)
-        store_results(out, local, 24, r, c, rows, columns)
+        store_tile(out, local, row, column, group, warp, lane, rows, columns)
 
     return gemm_tma
 
 
 def launches(p, a, b, bias, residual, out, **_):
     """What is launched, for device arrays."""
-    grid = ceil_div(p.rows, TILE_M) * ceil_div(p.columns, TILE_N)
-    sizes = map(np.int32, (p.rows, p.columns, p.depth, ROW_GROUP))
-    factors = (TensorMap(a, TILE_M, DEPTH), TensorMap(b, TILE_N, DEPTH))
-    return [Launch(gemm(), grid, THREADS, (*factors, out, *sizes), SHARED)]
+    factors = TensorMap(a, TILE_M, DEPTH), TensorMap(b, TILE_N, DEPTH)
+    return launched(gemm(), p, factors, out)

@@ -71,6 +71,17 @@ def store_results(out, local, first, row, column, rows, columns):
                 store2(out, (int32(row + 8), c), pair)
 
 
+@cuda.jit(device=True, forceinline=True)
+def store_tile(out, local, row, column, group, warp, lane, rows, columns):
+    """Store a thread's sums of the tile that begins at a row and a column."""
+    r = int32(row + 64 * group + 16 * warp + (lane >> 2))
+    c = int32(column + 2 * (lane & 3))
+    store_results(out, local, 0, r, c, rows, columns)
+    store_results(out, local, 8, r, c, rows, columns)
+    store_results(out, local, 16, r, c, rows, columns)
+    store_results(out, local, 24, r, c, rows, columns)
+
+
 @functools.cache
 def gemm() -> Callable:
     """The kernel of (a, b, out, rows, columns, depth, row_group).
@@ -116,19 +127,18 @@ def gemm() -> Callable:
             at = int32(0) if at == (STAGES - 1) * STAGE else int32(at + STAGE)
             ahead = int32(0) if ahead == (STAGES - 1) * STAGE else int32(ahead + STAGE)
         unpack(local, wgmma_sums(sums))
-        r = int32(row + 64 * group + 16 * warp + (lane >> 2))
-        c = int32(column + 2 * (lane & 3))
-        store_results(out, local, 0, r, c, rows, columns)
-        store_results(out, local, 8, r, c, rows, columns)
-        store_results(out, local, 16, r, c, rows, columns)
-        store_results(out, local, 24, r, c, rows, columns)
+        store_tile(out, local, row, column, group, warp, lane, rows, columns)
 
     return gemm_wgmma
 
 
-def launches(p, a, b, bias, residual, out, **_):
-    """What is launched, for device arrays."""
+def launched(kernel, p, factors, out):
+    """The launch of a kernel of such tiles."""
     grid = ceil_div(p.rows, TILE_M) * ceil_div(p.columns, TILE_N)
     sizes = map(np.int32, (p.rows, p.columns, p.depth, ROW_GROUP))
-    factors = (a, b)
-    return [Launch(gemm(), grid, THREADS, (*factors, out, *sizes), SHARED)]
+    return [Launch(kernel, grid, THREADS, (*factors, out, *sizes), SHARED)]
+
+
+def launches(p, a, b, bias, residual, out, **_):
+    """What is launched, for device arrays."""
+    return launched(gemm(), p, (a, b), out)
