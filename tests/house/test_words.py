@@ -22,7 +22,10 @@ DONE = (
     "tests/course_app", "tests/course_models", "tests/course_recording", "tests/tools",
     "tests/warpsim/ptx",
 )  # fmt: skip
-LEFT = ("course/checks", "tools/mutants", "warpsim/watch/advice.py")
+LEFT = (
+    "course/checks", "tests/tools/test_mutants.py", "tests/tools/test_precheck.py",
+    "tools/mutants", "warpsim/watch/advice.py",
+)  # fmt: skip
 #: Old words, as regular expressions, and the term.
 TERMS = {
     r"(?<!bench )doors?|ways? in": "entry point",  # but the bench's subject
