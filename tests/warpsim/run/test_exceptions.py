@@ -357,6 +357,15 @@ def test_an_explicit_signature_is_kept():
     assert (x == 9).all()
 
 
+def test_an_atomic_of_an_element_is_told_how_it_is_written():
+    @cuda.jit
+    def counts(x, at):
+        cuda.atomic.add(x[at[0]], 0, 1)
+
+    with pytest.raises(TypingError, match=r"is int32: write cuda.atomic.add\(x, at\[0\], 1\)"):
+        counts[1, 1](np.zeros(4, np.int32), np.zeros(1, np.int32))
+
+
 def test_a_trace_matches_the_signature_of_a_kernel_of_numba_cuda():
     numba_cuda = pytest.importorskip("numba.cuda")
 

@@ -93,6 +93,20 @@ def test_a_guard_is_advised_where_an_index_counts_threads(kernel, grid, block, s
     assert ("`if" in finding.message) == ("`if" in words) or size == 0
 
 
+def test_no_guard_is_advised_that_would_let_nobody_come():
+    @cuda.jit
+    def second_job(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = 1
+        elif i < 2 * x.size:
+            out[i] = x[i]
+
+    finding = trace(second_job, 1, 64, np.ones(20), np.ones(64)).findings[0]
+    assert "guard" not in finding.message
+    assert "`i` is up to 20 too large for all that come here: the last index" in finding.message
+
+
 def test_an_index_along_the_wrong_axis_is_no_matter_of_a_guard():
     @cuda.jit
     def swapped(x):
