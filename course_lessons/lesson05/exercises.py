@@ -32,7 +32,7 @@ LessonKernel.declare(
     updated=("x",),
     reference=_reversed_pieces,
     cases=[_to_reverse(n) for n in (64, 192, 100, 400)],
-    drawer=lambda rng: _to_reverse(extent(rng, 20, 1000)),
+    drawer=lambda rng: _to_reverse(int(rng.integers(1, 1200))),
     drawn=6,
     hints={
         "race": "Everybody puts an element into the buffer, then all wait at "
@@ -315,6 +315,7 @@ FunctionExercise.declare(
         # first a case in which no two of the mistakes below come to the same figure
         ("12 x 8 threads, a column of 12 x 12", 12 * (_LANE % 12)),
         ("all lanes read word 40", 0 * _LANE + 40),
+        ("half of a column, half of a row", np.where(_LANE < 16, 32 * _LANE, _LANE)),
         ("a column of 32 x 32", 32 * _LANE + 5),
         ("a column of 32 x 33", 33 * _LANE + 5),
     ),
