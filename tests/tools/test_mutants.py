@@ -1,4 +1,7 @@
-"""The generator of mutants: what its operators make and what becomes of exercises' answers."""
+"""The generator of mutants: what its operators make, and what becomes of every exercise's answers.
+
+Two answers of each exercise are judged, many with the slow tests; the command judges all.
+"""
 
 import re
 from dataclasses import replace
@@ -164,6 +167,7 @@ def test_few_are_listed_as_not_to_be_judged_and_what_is_listed_is_there():
         assert all(line in texts and reason.strip() for line, reason in lines.items())
 
 
+SEED = 0
 GONE_THROUGH = [
     name
     for name in exercises()
@@ -174,8 +178,39 @@ GONE_THROUGH = [
 @pytest.mark.parametrize("name", GONE_THROUGH, ids="{}/".format)
 def test_who_does_the_work_of_others_is_told_so(name):
     """Of kernels whose threads work together that is asked by serial twins."""
-    for each in made(name, {"who": MUTANTS["who"]}, 2):
+    for each in made(name, {"who": MUTANTS["who"]}, 1, SEED):
         assert of_mutant(each).verdict.kind == "not-parallel", each.difference()
+
+
+#: Whose mutants take a second or more each.
+LONG = {
+    "staged-weights", "wide-tile", "one-kernel", "enough-streams", "attention-in-tiles",
+    "square-tile", "sweep-shared", "column-tile",
+}  # fmt: skip
+
+
+def amiss(answers, fate, wanted):
+    """What became of the answers that did not go as it is wanted."""
+    return [
+        f"{each.answer.kind}: {each.fate}, {each.said}\n{each.answer.difference()}\n{each.verdict}"
+        for each in map(fate, answers)
+        if each.fate not in wanted
+    ]
+
+
+DEAD = {"killed", "equal", "judged", "listed"}
+
+
+def by_seed(name):
+    marks = [pytest.mark.slow] if name in LONG else []
+    return pytest.param(name, id=f"{name}/seed{SEED}", marks=marks)
+
+
+@pytest.mark.parametrize("name", map(by_seed, exercises()))
+def test_two_mutants_fail_and_a_rewrite_passes(name, monkeypatch):
+    monkeypatch.setattr(judging, "MANY", 20)
+    assert amiss(made(name, MUTANTS, 2, SEED), of_mutant, DEAD) == []
+    assert amiss(made(name, REWRITES, 1, SEED), of_rewrite, {"passed"}) == []
 
 
 def test_the_command_prints_a_row_and_what_survived(capsys, monkeypatch):

@@ -69,10 +69,9 @@ def made(
     of, rng, by_kind = subject(name), random.Random(seed), []
     for kind, operator in operators.items():
         if of.is_kernel or operator not in kernels.OPERATORS[:-1]:
-            changes = list(operator(of))
-            if most is not None:
-                rng.shuffle(changes)
-            by_kind.append([(kind, change) for change in changes])
+            by_kind.append([(kind, change) for change in operator(of)])
+    for some in (*by_kind, by_kind) if most is not None else ():
+        rng.shuffle(some)
     found: dict[str, Answer] = {}
     for kind, change in filter(None, chain.from_iterable(zip_longest(*by_kind))):
         if most is not None and len(found) >= most:
@@ -180,7 +179,7 @@ def _wrong(one: Exercise, mutant: Any) -> str:
 
 
 def _other_bits(one: Exercise, mutant: Any, right: Any) -> str:
-    """What a mutant reby_kind or stores that is not to the bit the solution's; "" where nothing."""
+    """What a mutant returns or stores that is not to the bit the solution's; "" where nothing."""
     run = values_of if isinstance(one, KernelExercise) else value_of
     try:
         with _stopped_after(SECONDS):
