@@ -7,6 +7,9 @@ import re
 from ast import unparse
 from collections.abc import Iterator
 
+import numpy as np
+
+from course.checks.trials import launch_configuration
 from tools.mutants.subjects import Change, Subject, indented, is_sized, suite
 
 _INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
@@ -116,7 +119,9 @@ def who(of: Subject) -> Iterator[Change]:
     Loops stand in for the launch's blocks and threads. Where threads work together only the
     blocks can be gone through.
     """
-    for condition, steps in WHO:
+    cases = enumerate(of.exercise.cases)
+    grids = [launch_configuration(of.exercise, c, of.exercise.arguments(n))[0] for n, c in cases]
+    for condition, steps in WHO if any(np.prod(grid) > 1 for grid in grids) else ():
         again = condition == "if True:" and of.exercise.updated
         if not again and not (steps and together(of)):
             yield _gone_through(of, condition.format(**FLAT), steps.format(**FLAT))
