@@ -206,7 +206,7 @@ def by_seed(name):
     return pytest.param(name, id=f"{name}/seed{SEED}", marks=marks)
 
 
-@pytest.mark.parametrize("name", map(by_seed, exercises()))
+@pytest.mark.parametrize("name", [by_seed(name) for name in exercises()])
 def test_two_mutants_fail_and_a_rewrite_passes(name, monkeypatch):
     monkeypatch.setattr(judging, "MANY", 20)
     assert amiss(made(name, MUTANTS, 2, SEED), of_mutant, DEAD) == []
