@@ -27,8 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--most", type=int, help="mutants, and rewrites, of an exercise")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", choices=[*MUTANTS, *REWRITES], metavar="KIND")
-    words = "survived, refused, unhelped by itself; others are unnamed and the table's"
-    parser.add_argument("--show", nargs="*", metavar="FATE", help=f"answers as text: {words}")
+    parser.add_argument("--show", nargs="*", metavar="FATE", help="the answers of a column's fate")
     chosen = parser.parse_args(arguments)
     meant = {find_exercise(name).name for name in chosen.names if not name.isdigit()}
     lessons = {int(name) for name in chosen.names if name.isdigit()}

@@ -110,10 +110,7 @@ def following(
 ) -> str | None:
     """The text after the instruction in its verdict; None where there is none.
 
-    Raises
-    ------
-    LookupError
-        When what is to be changed is not where the instruction says.
+    LookupError is raised where the line that it names has not what is to be changed.
     """
     said, number = " ".join(str(verdict).split()), _line(text, verdict)
     for words, *how in instructions:
