@@ -111,7 +111,7 @@ wrong("wrong-result", "with tanh it is another function")(
 )
 
 
-@wrong("not-parallel", "4 of 128 threads do the work", "The 32 lanes of a warp share")
+@wrong("not-parallel", "4 of 128 threads do the work", "its 32 lanes share the columns")
 @cuda.jit
 def fused_by_lane_0(x, gamma, beta, eps, out):
     values = cuda.local.array(256, float32)
