@@ -512,7 +512,7 @@ wrong("out-of-bounds", "33 x 70", "the store with out.shape")(
         "row < out.shape[0] and column < out.shape[1]": "True",
     }
 )
-wrong("unwritten-output", "33 x 70", "none returns before")(
+wrong("unwritten-output", "33 x 70", "Threads that return in line", "let all threads go on")(
     {
         "if row < image.shape[0] and column < image.shape[1]:\n        tile": (
             "if row >= image.shape[0] or column >= image.shape[1]:\n        return\n    tile"
