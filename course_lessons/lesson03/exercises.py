@@ -189,7 +189,7 @@ def _some_gpu(rng):
 
 def _some_work(rng, bandwidth, rate):
     """Bytes and operations that take about equally long, a few times as long, or no operations."""
-    moved = extent(rng, 2000, 2**36)
+    moved = extent(rng, 20, 2**36)
     ridge = rate * 1e3 / bandwidth
     return moved, int(moved * ridge * 4 ** rng.uniform(-1, 1)) * bool(rng.integers(3))
 
@@ -271,7 +271,7 @@ _figures = of_values(
 
 def _some_figures(rng):
     gpu, figures = _some_gpu(rng), []
-    for number in range(rng.integers(16)):
+    for number in range(rng.integers(24)):
         work = _some_work(rng, *gpu)
         milliseconds = _least(*work, *gpu)[0] * np.exp(0.5 * rng.normal())
         figures.append((f"kernel {number}", *work, float(milliseconds)))
