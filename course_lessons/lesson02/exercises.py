@@ -273,7 +273,6 @@ _KERNEL_HINTS = {
     "guard compares row with out.shape[0], col with out.shape[1].",
     "uninitialised-read": "out holds nothing yet, so do not add to it. Add up in a variable of "
     "your own that starts at 0, and store it once, after the loop.",
-    "race": "Each pixel belongs to one thread: take both indices from cuda.grid(2).",
     "not-parallel": "Each pixel has a thread of its own, which computes it alone: take both "
     "indices, row and col, from cuda.grid(2).",
     "typing": "A kernel works on single numbers: u[row, i] * s[i] * vt[i, col], each with all its "

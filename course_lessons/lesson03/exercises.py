@@ -80,10 +80,6 @@ FunctionExercise.declare(
     ],
     drawer=_some_factors,
     drawn=16,
-    hints={
-        "raised": "np.ascontiguousarray(part, dtype=np.float32) makes an array of that type "
-        "whose elements lie side by side."
-    },
 )
 
 # --- rates --------------------------------------------------------------------------------------
@@ -136,10 +132,6 @@ FunctionExercise.declare(
             = 4 -> = 8
         you count bits; 8 of them are a byte
             = 4 -> = 32
-        the time is in ms, you took it as seconds
-            1e-6 -> 1e-9
-        the bandwidth is in bytes a second, not in GB/s
-            1e-6 -> 1e3
         the bandwidth is in GiB, of 2³⁰ bytes; GB are 10⁹
             1e-6 -> 1e3 / 2**30
         you multiply by the time; a rate is divided by it
