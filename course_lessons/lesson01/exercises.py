@@ -63,8 +63,8 @@ def _elements(n):
 
 
 def _elements_of_blocks(rng):
-    """As many as whole blocks have threads, whatever their size, or one less or more."""
-    return _elements(int(rng.choice([32, 1024])) * extent(rng, 1, 2**21) + int(rng.integers(-1, 2)))
+    """As many as whole blocks have threads, or one more."""
+    return _elements(int(rng.choice([128, 1024])) * extent(rng, 1, 2**21) + int(rng.integers(2)))
 
 
 FunctionExercise.declare(
