@@ -32,7 +32,7 @@ LessonKernel.declare(
     updated=("x",),
     reference=_reversed_pieces,
     cases=[_to_reverse(n) for n in (64, 192, 100, 400)],
-    drawer=lambda rng: _to_reverse(int(rng.integers(1, 1200))),
+    drawer=lambda rng: _to_reverse(int(rng.integers(1, 2500))),
     drawn=6,
     hints={
         "race": "Everybody puts an element into the buffer, then all wait at "
