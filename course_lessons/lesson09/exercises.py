@@ -198,6 +198,7 @@ FunctionExercise.declare(
     caller=_both_ways,
     cases=[_to_write(65)],
     drawer=lambda rng: _to_write(extent(rng, 2, 50_000), rng.choice(["x", "my cat.tar.gz"])),
+    drawn=2,
     hints={
         "wrong-result": "1. Write everything to a second name in the same folder, such as "
         'path.with_name(path.name + ".part"). 2. Close it. 3. os.replace(second, path): one '

@@ -246,7 +246,6 @@ right(
 wrong, right = answers_to("stale-outputs")
 wrong("raised", "images")({"names)": "{})"})
 wrong("wrong-result", "you count from 1")({"enumerate(cells": "enumerate(cells, 1"})
-wrong("wrong-result", "which are the cells that do print what is saved")({"!= saved": "== saved"})
 wrong("wrong-result", "does not print what is saved")({"names, found = {},": "return"})
 
 

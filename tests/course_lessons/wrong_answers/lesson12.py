@@ -56,7 +56,6 @@ def bytes_by_match(plan, images, batch, factors, back, passes):
 # --- steady-sum ------------------------------------------------------------------------------
 
 wrong, right = answers_to("steady-sum")
-wrong("wrong-result", "the order in which they arrive")({"sorted(arrivals)": "arrivals"})
 wrong("wrong-result", "the order in which they arrive", "float64")(
     # from Python 3.12 on, sum() makes up for rounding
     {"sorted(arrivals)": "arrivals", "np.float32(0)": "0.0", "+= value": "+= float(value)"},
@@ -83,7 +82,6 @@ wrong("wrong-result", "The first batch is missing")(
     {"+= value": "+= values[_number]"},
 )
 wrong("wrong-result", "the first batch alone")({"return": "    return"})
-wrong("wrong-result", "the last batch alone")({"+= value": "= value"})
 wrong("input-modified", "sorted(arrivals)")({"total =": "arrivals.sort()\n    total ="})
 wrong("wrong-result", "Return one number")(
     "return [value for _worker, _worker, value in sorted(arrivals)]"
