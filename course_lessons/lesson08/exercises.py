@@ -79,9 +79,6 @@ FunctionExercise.declare(
             return {} - 1
         you divide by the kernel's time; it need not be the longest
             max(copy_in, kernel, copy_out) -> (kernel or 100)
-        you divide by the shortest time, not by that of the busiest engine
-            max(copy_in, kernel, copy_out)
-            -> min(time for time in (copy_in, kernel, copy_out) if time)
     """),
 )
 
@@ -186,18 +183,12 @@ FunctionExercise.declare(
             (1 / speedup - 1 / count) -> 1 / speedup - 1 / count
         you cut off what is above 1; that is a slow-down, and worth knowing
             return [min(max(part, 0), 1) for part in {}]
-        you round to two digits; return the fractions as they come
-            return [round(part, 2) for part in {}]
         the speed-up is upside down; it is old time / new time
             1 / speedup -> speedup
         you do not divide by 1 - 1 / workers
             / (1 - 1 / count) ->
-        you return the efficiency, speed-up / workers
-            (1 / speedup - 1 / count) / (1 - 1 / count) -> speedup / count
         you return the speed-up itself
             (1 / speedup - 1 / count) / (1 - 1 / count) -> speedup
-        you return the part that is parallel
-            return [1 - part for part in {}]
         you return percent
             return [100 * part for part in {}]
     """),
@@ -254,15 +245,11 @@ FunctionExercise.declare(
             + kernels * node ->
         node is counted once, not for each kernel
             kernels * node -> node
-        capture is left out: it is paid once, before the first run
-            first: capture = 0
         you do not round up: half a run saves nothing
             saved <= 0 -> saved == 0
             int(capture // saved) + 1 -> capture / saved
         you round down, so the graph has not quite paid yet
             return max({} - 1, 0)
-        a run with the graph costs nothing; it costs replay and its nodes
-            - (replay + kernels * node) ->
         you divide by what a run saves though it saves nothing; then the graph never pays
             <= 0:\n        return 0 -> == 0:\n        return 1
     """),

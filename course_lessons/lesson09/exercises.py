@@ -96,10 +96,6 @@ LessonKernel.declare(
             vt[image -> vt[0
         every image takes the s of the first: s[0, i] instead of s[image, i]
             s[image -> s[0
-        every image takes the u of the first
-            u[image -> u[0
-        every image takes the vt of the first
-            vt[image -> vt[0
         all singular values are used, not the first k
             range(k) -> range(s.shape[1])
         s is left out
@@ -157,10 +153,6 @@ FunctionExercise.declare(
                 min( -> max(
             the times of all stages are added: then they work one after the other
                 rates[name] -> 1 / sum(1 / rate for rate in rates.values())
-            more workers are taken to make a stage slower: milliseconds * workers
-                * workers / ms -> / (ms * workers)
-            the rates of all stages are added
-                rates[name] -> sum(rates.values())
         """),
         words=("decode", "factorise", "rebuild", "write"),
     ),

@@ -16,7 +16,7 @@ from warpsim.core.words import count
 
 
 def _products(rng):
-    """Products of two rows of any lengths: alike, orthogonal, or nearly so, in some."""
+    """Products of two rows of any lengths: some as long as each other, orthogonal, or nearly so."""
     a, b = (10 ** rng.uniform(-4, 8, 2)).tolist()
     b = float(rng.choice([a, b], p=[0.25, 0.75]))
     cosine = rng.choice([0, 1e-9, 1e-3, *rng.random(3)]) * rng.choice([-1, 1])
@@ -48,17 +48,17 @@ FunctionExercise.declare(
 # --- a sweep --------------------------------------------------------------------------------------
 
 
-def _rows(n, m, zero=False, alike=False):
+def _rows(n, m, zero=False, parallel=False):
     def arguments(rng):
         rows = rng.standard_normal((n, m)) * np.linspace(1, 3, n)[:, None]
         first, other = rng.permutation(n)[:2] if n > 1 else (0, 0)
         if zero:
             rows[first] = 0
-        if alike:
-            rows[other] = rows[first]
+        if parallel:
+            rows[other] = 1.5 * rows[first]
         return {"rows": rows}
 
-    special = ", one of zeros" * zero + ", two the same" * alike
+    special = ", one of zeros" * zero + ", two of them parallel" * parallel
     return Case(f"{count(n, 'row')} of {m}{special}", arguments)
 
 
@@ -107,13 +107,9 @@ FunctionExercise.declare(
             in range(i + 1, len(rows)) -> in {*range(len(rows))} - {i}
         the largest product is returned, not the largest cosine: divide by both lengths
             / math.sqrt(a) / math.sqrt(b) ->
-        the product is divided by the squared lengths: a cosine has their roots
-            / math.sqrt(a) / math.sqrt(b) -> / a / b
         the sign of the cosine counts; -1 is as far from orthogonal as 1
             abs(g) -> g
             , 0.0 -> , -1.0
-        the second row has a wrong sign: s x + c y
-            s * x + c -> s * x - c
         a cosine is divided by lengths from before the sweep: rotations change them
             first: lengths = np.linalg.norm(rows, axis=1)
             math.sqrt(a) / math.sqrt(b) -> lengths[i] / lengths[j]
@@ -123,25 +119,13 @@ FunctionExercise.declare(
         the cosine of the last pair is returned, not the largest one
             max(largest, abs(g) / math.sqrt(a) / math.sqrt(b))
             -> abs(g) / math.sqrt(a) / math.sqrt(b)
-        the smallest cosine is returned, not the largest one
-            max(largest, -> min(largest or 1.0,
         only row 0 met the others: `return` belongs behind both loops
             for i in range(len(rows)) -> for i in range(1)
         the last row meets nobody: j goes up to len(rows) - 1, range(i + 1, len(rows))
             i + 1, len(rows) -> i + 1, len(rows) - 1
-        each row is rotated with itself, too: let j begin at i + 1
-            i + 1, -> i,
-        row i is read once, before the loop over j: read it again for each j
-            for j in -> x = rows[i].copy()\n        for j in
-            x, y = rows[i].copy(), -> y =
         x and y come from the rows before the sweep: read them from the copy that changes
             first: before = rows
             rows[i].copy(), rows[j].copy() -> before[i], before[j]
-        columns are rotated, not rows
-            rows.copy(), 0.0 -> rows.T.copy(), 0.0
-            return rows -> return rows.T
-        0 is returned for the cosine: keep the largest one, noted before each rotation
-            return ({}[0], 0.0)
     """)
     | {
         "all cosines are those from before the sweep; a pair has another one when it meets": (
@@ -170,14 +154,16 @@ FunctionExercise.declare(
 # --- all pairs of a round -------------------------------------------------------------------------
 
 
-def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=False, measured=False):
+def _round(
+    batch, n, m, *, zero=False, parallel=False, orthogonal=False, small=False, measured=False
+):
     def arguments(rng):
         rows = rng.standard_normal((batch, n, m)) * np.linspace(1, 3, n)[:, None]
         order = rng.permutation(n).reshape(-1, 2)
         if zero:
             rows[:, order[0, 0]] = 0
-        if alike:
-            rows[:, order[-1, 1]] = rows[:, order[-1, 0]]
+        if parallel:
+            rows[:, order[-1, 1]] = 1.5 * rows[:, order[-1, 0]]
         if orthogonal:
             rows[:, order[0]] = 2
             rows[:, order[0, 0], ::2] = 0
@@ -187,7 +173,7 @@ def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=Fals
         return {"w": rows.astype(np.float32), "pairs": order.astype(np.int32)}
 
     plural = "matrices" if batch > 1 else "matrix"
-    special = ", a row of zeros" if zero else ", two rows alike" if alike else ""
+    special = ", a row of zeros" if zero else ", two parallel rows" if parallel else ""
     special += ", two rows as long and orthogonal" if orthogonal else ""
     special += ", small numbers" if small else ""
     name = f"{batch} {plural} of {n} x {m}{special}"
@@ -195,8 +181,10 @@ def _round(batch, n, m, *, zero=False, alike=False, orthogonal=False, small=Fals
 
 
 def _drawn_round(rng):
-    given = dict(zip(("zero", "alike", "orthogonal", "small"), rng.random(4) < 0.25, strict=True))
-    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), extent(rng, 1, 200), **given)
+    given = dict(
+        zip(("zero", "parallel", "orthogonal", "small"), rng.random(4) < 0.25, strict=True)
+    )
+    return _round(extent(rng, 1, 4), 2 * extent(rng, 1, 12), int(rng.integers(1, 300)), **given)
 
 
 LessonKernel.declare(
@@ -215,6 +203,7 @@ LessonKernel.declare(
         _round(6, 8, 96, measured=True),
     ],
     drawer=_drawn_round,
+    drawn=4,
     tolerance=Tolerance(
         64,
         "sums of 96 products decide an angle, and each number is rotated by it",
@@ -254,11 +243,6 @@ LessonKernel.declare(
             (s * x - d * y) -> (-s * x - d * y)
         a sign is wrong in the first row: x - (d x + s y)
             x - (d -> x + (d
-        a sign is wrong in the second row: y + (s x - d y)
-            y + (s -> y - (s
-        the signs in both brackets are wrong: x - (d x + s y), y + (s x - d y)
-            d * x + s -> d * x - s
-            s * x - d -> s * x + d
         each new row is stored in the other one's place: row i is that of x
             i, column] = x -> j, column] = x
             j, column] = y -> i, column] = y
@@ -279,24 +263,10 @@ LessonKernel.declare(
         only the first 32 columns are rotated: a lane has every 32nd
             w.shape[2], 32):\n        x -> min(w.shape[2], 32), 32):\n        x
             column in range(lane, w.shape[2] -> column in range(lane, min(w.shape[2], 32)
-        all columns are summed, but only the first 32 are rotated
-            w.shape[2], 32):\n            x -> min(w.shape[2], 32), 32):\n            x
         each lane turns by an angle of its own columns: the sums are never added over the warp
             range(5) -> range(0)
-        four shuffles add up 16 lanes; for all 32 it takes five, range(5)
-            range(5) -> range(4)
-        the shuffles are xor 0, 1, 2, 3, 4: the distances double, 1 << step
-            a, 1 << step -> a, step
-            b, 1 << step -> b, step
-            g, 1 << step -> g, step
         only lane 0 has the sums: shfl_xor_sync adds them up in every lane, shfl_down_sync does
         not
-            xor_sync(0xFFFFFFFF, a -> down_sync(0xFFFFFFFF, a
-            xor_sync(0xFFFFFFFF, b -> down_sync(0xFFFFFFFF, b
-            xor_sync(0xFFFFFFFF, g -> down_sync(0xFFFFFFFF, g
-        only lane 0 has the sums: shfl_xor_sync gives them to every lane, shfl_down_sync does
-        not
-            range(5) -> range(4, -1, -1)
             xor_sync(0xFFFFFFFF, a -> down_sync(0xFFFFFFFF, a
             xor_sync(0xFFFFFFFF, b -> down_sync(0xFFFFFFFF, b
             xor_sync(0xFFFFFFFF, g -> down_sync(0xFFFFFFFF, g
@@ -311,13 +281,6 @@ LessonKernel.declare(
             rotate.rotation(a, b, g) -> rotate.rotation(math.sqrt(a), math.sqrt(b), g)
         s and d have changed places: rotate.rotation returns (s, d)
             s, d = -> d, s =
-        brackets are missing: x - (d x + s y), y + (s x - d y)
-            (d * x + s * y) -> d * x + s * y
-            (s * x - d * y) -> s * x - d * y
-        pairs with a negative g are left alone: compare with `!= 0`
-            g != -> g >
-        only one of the two rows is stored
-            w[matrix, j, column] = y + (s * x - d * y) ->
         only matrix 0 is rotated: a block's matrix is cuda.blockIdx.x
             if g != -> if matrix == 0 and g !=
         only the first pair is rotated: warp p has pair p
@@ -420,22 +383,15 @@ LessonKernel.declare(
             range(n - 1) -> range(n // 2)
         only the first n columns are rotated: rotate_two gets rows[:n, :columns]
             rows[:n, :columns] -> rows[:n, :n]
-        pair 0 alone is rotated in each round
-            n // 2, -> 1,
         the last pair of each round is missing: there are n / 2 of them
             n // 2, -> n // 2 - 1,
         each warp rotates one pair a round; where there are more pairs than warps, it goes on
         with another one
             n // 2, -> min(n // 2, threads // 32),
-        there is a round too many: n - 1 of them, range(n - 1)
-            range(n - 1) -> range(n)
         the rounds are counted from 1: they are 0 to n - 2, range(n - 1)
             range(n - 1) -> range(1, n)
         the same pairs meet in each round: ask rotate.partners(turn, pair, n)
             rotate.partners(turn, pair, n) -> 2 * pair, 2 * pair + 1
-        two sweeps were made: one is enough
-            range(n - 1) -> range(2 * n - 2)
-            partners(turn, -> partners(turn % (n - 1),
         only matrix 0 is swept: a block's matrix is cuda.blockIdx.x
             range(n - 1) -> range(n - 1 if matrix == 0 else 0)
         the matrix stays as it is: rotate the rows of the shared array; after the last round

@@ -159,7 +159,8 @@ def judge_tournament(answer: Any, n: int) -> str | None:
             + " Between two rounds all but one player move on by one place."
         )
     if missing:
-        more = f", nor do {count(len(missing) - 1, 'other pair')}" if len(missing) > 1 else ""
+        do = "does" if len(missing) == 2 else "do"
+        more = f", nor {do} {count(len(missing) - 1, 'other pair')}" if len(missing) > 1 else ""
         have = f"{count(len(rounds), 'round')} with {count(sum(map(len, rounds)), 'pair')}"
         return (
             f"{n} rows: {missing[0]} never meet{more}. You have {have}; {n} rows need {n - 1} "

@@ -70,10 +70,6 @@ FunctionExercise.declare(
             64 * -(-images // batch) -> 0
         the last, shorter batch has no recipe: round up
             -(-images // batch) -> (images // batch)
-        the number of batches is below 0: -(-images // batch) needs its brackets
-            -(-images // batch) -> -images // batch
-        a recipe is counted for each image; there is one for each batch
-            first: batch = 1
         recipes are sent in each pass: what was made is still there
             64 * -> passes * 64 *
         you count one batch, not all of them
@@ -83,8 +79,6 @@ FunctionExercise.declare(
             first: images, batch = -(-images // batch), 1
         the last, shorter batch is counted as a full one
             first: images = batch * -(-images // batch)
-        the factors travel beside their recipes; a recipe replaces them
-            64 * -> images * factors + 64 *
         `factors` are those of an image, not of a batch: times the images
             passes * images * factors -> passes * -(-images // batch) * factors
             "keep": images -> "keep": -(-images // batch)
@@ -208,12 +202,8 @@ FunctionExercise.declare(
         take the `max`
             free[free.index(min(free))] -> free.sort(); free[0]
             max(free) -> free[-1]
-        there is one worker too many
-            first: workers += 1
         there are always three workers: use `workers`
             first: workers = 3
-        the first batches, one for each worker, are counted twice
-            [0.0] * workers -> (milliseconds + [0.0] * workers)[:workers]
         batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first
             return max(sum(milliseconds[w::workers]) for w in range(workers))
         the workers wait for each other after each round
@@ -221,15 +211,11 @@ FunctionExercise.declare(
             return sum(max(milliseconds[start : start + workers]) for start in every)
         batches are sorted, the longest first: here they come in the order of the list
             in milliseconds -> in sorted(milliseconds)[::-1]
-        batches are sorted, the shortest first: here they come in the order of the list
-            in milliseconds -> in sorted(milliseconds)
         the list is gone through from its end
             in milliseconds -> in milliseconds[::-1]
         you return the end of the batch that was given out last; another may end later
             free[free.index(min(free))] -> at = free.index(min(free)); free[at]
             max(free) -> free[at]
-        you return when the first worker has nothing left to do; the last one counts
-            max(free) -> min(free)
         the last batch replaces what its worker did before: add with `+=`
             += -> =
         times are cut to whole milliseconds: begin with 0.0, not with 0, in an array
@@ -237,8 +223,6 @@ FunctionExercise.declare(
         the batches that len // workers leaves over are forgotten
             first: each = len(milliseconds) // workers
             return max(sum(milliseconds[w * each :][:each]) for w in range(workers))
-        the first batches, one for each worker, are forgotten
-            in milliseconds -> in milliseconds[workers:]
     """)
     | {
         "each worker gets a share beforehand: a batch goes to who is free first": (
@@ -311,20 +295,10 @@ FunctionExercise.declare(
             (start + working + gathering) -> start + working + gathering
         brackets are missing in the first: 1 / (f + (1 - f) / workers)
             (serial + (1 - serial) / workers) -> serial + (1 - serial) / workers
-        the serial share is in percent: leave it a fraction, 0.1 for a tenth
-            = (start -> = 100 * (start
         the first is turned over: the time that is left. The speed-up is 1 / it
             1 / (serial -> (serial
-        a sign or a bracket is wrong in the second: workers - f * (workers - 1)
-            workers - serial -> workers + serial
         a sign or a bracket is missing in the second: workers - f * (workers - 1)
             (workers - 1) -> workers - 1
-        brackets are missing in the second: f * (workers - 1) is taken from the workers
-            workers - serial -> (workers - serial)
-        the second is turned over: one worker takes longer than all of them
-            work, as_much_each -> work, 1 / as_much_each
-        you rounded: return them as they are
-            return tuple(round(each, 1) for each in {})
         you return the ideal: the serial part counts. (`//` makes a share 0)
             return (workers, workers)
         the serial part is forgotten in the second: workers * (1 - serial) lacks it
@@ -400,7 +374,5 @@ FunctionExercise.declare(
             images += 1 -> images += 10
         you leave the share out: that is where cost and images take as long as each other
             return int(-(-cost // image))
-        you leave the image's time out
-            return int(-(-cost * (1 - share) // share))
     """),
 )
