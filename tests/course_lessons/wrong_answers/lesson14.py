@@ -106,20 +106,6 @@ wrong("not-parallel", "one warp does the work", "Five frames, five warps")(
     "        out[row, column] = (a - mean) * scale\n"
     "        out[row, column + 32] = (b - mean) * scale"
 )
-wrong("wrong-result", "normalised by itself")(
-    {"column =": "for half in range(2):\n        column ="},
-    {"lane\n    a, b": "32 * half + lane\n        a"},
-    {", x[row, column + 32]\n    total = a + b\n": "\n        total = a\n    "},
-    {"total +=": "    total +=", "mean =": "    mean ="},
-    {"64)\n    square": "32)\n        square", " + (b - mean) * (b - mean)\n": "\n    "},
-    {
-        "square +=": "    square +=",
-        "scale = float32(1) / math.sqrt(square / float32(64) + float32(1e-5))\n": "",
-        "* scale\n    out[row, column + 32] = (b - mean) * scale": (
-            "/ math.sqrt(square / float32(32) + float32(1e-5))"
-        ),
-    },
-)
 wrong("wrong-result", "E[x²] - mean² is the difference")(
     {"(a - mean) * (a - mean) + (b - mean) * (b - mean)": "a * a + b * b"},
     {"square / float32(64) +": "square / float32(64) - mean * mean +"},
@@ -287,9 +273,6 @@ wrong("barrier-divergence", "before")(
 wrong("limit", "copy the weights to shared memory")(
     {"left += value * shared": "left += value * weight"}
 )
-wrong("wrong-result", "GELU is missing")(
-    {" = gelu(left)\n        out": ", out", "gelu(right)": "left, right"}
-)
 wrong("uninitialised-read", "nobody has copied")({"4096, cuda": "4032, cuda"})
 wrong("unwritten-output", "every row")(
     {"lane =": "lane, row =", "\n    for row in range(cuda": ", cuda"},
@@ -385,12 +368,6 @@ def staged_with_a_thread_a_row(z, weight, bias, out):
             out[row, column] = gelu(total)
 
 
-wrong("wrong-result", "GELU is made of each product")(
-    {"left += value * shared[k, lane]": "left += gelu(value * shared[k, lane])"},
-    {"right += value * shared[k, lane + 32]": "right += gelu(value * shared[k, lane + 32])"},
-    {"gelu(left)": "left", "gelu(right)": "right"},
-)
-wrong("wrong-result", "lane + 32 gets the bias of lane")({"[lane + 32": "[lane"})
 wrong("out-of-bounds", "The weights are 64 x 64, in shared memory, too")({", 64)": ", 32)"})
 wrong("float64", "let the shared array hold float32")({"float32": "np.float64"})
 wrong("race", "Give each warp its own")(
@@ -407,15 +384,6 @@ wrong("race", "Give each warp its own")(
 )
 wrong("float64", "A GELU of your own")(
     {"gelu(left)": "0.5 * left * (1 + math.erf(left / math.sqrt(2)))"}
-)
-wrong("wrong-result", "the bias is added for each input")(
-    {
-        "left, right = bias[lane], bias[lane + 32]": "left, right = float32(0), float32(0)",
-        "left += value * shared[k, lane]": "left += value * shared[k, lane] + bias[lane]",
-        "right += value * shared[k, lane + 32]": (
-            "right += value * shared[k, lane + 32] + bias[lane + 32]"
-        ),
-    }
 )
 
 
