@@ -213,7 +213,7 @@ LessonKernel.declare(
     ],
     counted=[
         # threads without a group may draw before they ask
-        Counted("normal4", lambda z, threads: ((z.size + 3) // 4, z.size // 4 + 1 + threads),
+        Counted("normal4", lambda mean, threads: (-(-mean.size // 4), mean.size // 4 + 1 + threads),
                 "One thread draws a group's four numbers, once."),
     ],
     hints={
