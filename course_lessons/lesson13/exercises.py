@@ -81,7 +81,7 @@ _MOMENTS = "count mean squares other_count other_mean other_squares"
 
 
 def _any_parts(rng):
-    level = rng.choice([-1, 1]) * 10.0 ** rng.integers(0, 9)
+    level = rng.choice([-1, 1]) * rng.choice([1, 1e3, 1e6, 1e9])
     parts = []
     for _ in range(2):
         count = int(rng.choice([0, 1, extent(rng, 2, 3000), extent(rng, 2, 3000)]))
@@ -110,6 +110,7 @@ FunctionExercise.declare(
         ("3 and 5 numbers", 3, 1.0, 2.0, 5, 3.5, 1.5),
         ("means around 100 million", 6, 1e8, 9.0, 2, 1e8 + 4, 1.0),
         ("the second is empty", 3, 2.0, 5.0, 0, 0.0, 0.0),
+        ("the first is empty, one number comes in", 0, 0.0, 0.0, 1, 2.5, 0.0),
         ("both are empty", 0, 0.0, 0.0, 0, 0.0, 0.0),
     ),
     drawer=_any_parts,
