@@ -137,7 +137,7 @@ def warpgroups(element: str, config: Config) -> Callable:
         steps = int32(1) if HELD else quotient(int32(tokens + (KEYS - 1)), int32(KEYS))
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
-        step_count, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        all_steps, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
         for number in range(count):
             queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
@@ -145,7 +145,7 @@ def warpgroups(element: str, config: Config) -> Callable:
                 total[e] = ZERO
             for step in range(steps):
                 if t == 0:
-                    while begun <= step_count + AHEAD and begun < count * steps:
+                    while begun <= all_steps + AHEAD and begun < count * steps:
                         n = begun if HELD else quotient(begun, steps)
                         item, next_step = int32(mine + n * grid), int32(begun - n * steps)
                         head = quotient(item, int32(parts))
@@ -170,10 +170,8 @@ def warpgroups(element: str, config: Config) -> Callable:
                         tma_load(tiles, to, k, corner, full, stage)
                         tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
                         begun = int32(begun + 1)
-                stage, parity = (
-                    int32(step_count & (STAGES - 1)),
-                    int32(step_count >> STAGE_BITS & 1),
-                )
+                stage = int32(all_steps & (STAGES - 1))
+                parity = int32(all_steps >> STAGE_BITS & 1)
                 cuda.syncwarp()
                 mbarrier_wait(full, stage, parity)
                 sums = wgmma_zeros(COLUMNS)
@@ -244,6 +242,6 @@ def warpgroups(element: str, config: Config) -> Callable:
                     cuda.syncwarp()
                 if lane == 0:
                     mbarrier_arrive(empty, stage)
-                step_count = int32(step_count + 1)
+                all_steps = int32(all_steps + 1)
 
     return attention_warpgroups

@@ -78,18 +78,14 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
     load_at, store_at, load_chunk = part.load_at, part.store_at, part.load_chunk
     added, squared, of_warp = part.added, part.squared, part.of_warp
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
-    unguarded, wide, slope = (
-        variant.unguarded,
-        4 if variant.aligned else 1,
-        SLOPES[variant.activation],
-    )
+    unguarded, wide = variant.unguarded, 4 if variant.aligned else 1
+    slope = SLOPES[variant.activation]
     parts, warps = config.parts(variant.aligned), max(row_threads // WARP, 1)
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
     add_warps = lanes_sum(near_warps)
-    own = row_functions(
-        config, Variant("float32", variant.aligned, unguarded)
-    ).store_at  # for the float32 sums
+    of_sums = Variant("float32", variant.aligned, unguarded)
+    own = row_functions(config, of_sums).store_at
 
     def make_factors(there: bool, missing: float) -> Callable:
         missing = float32(missing)
@@ -102,12 +98,8 @@ def backward_in_registers(config: RowConfig, variant: Variant, parameters: bool)
             for e in range(wide):
                 factors[e] = missing
             if there:
-                load_at(
-                    array,
-                    column if p < unguarded else min(column, int64(columns - wide)),
-                    factors,
-                    0,
-                )
+                clamped = column if p < unguarded else min(column, int64(columns - wide))
+                load_at(array, clamped, factors, 0)
             for e in range(wide):
                 factors[e] = factors[e] if here else float32(0)
 
