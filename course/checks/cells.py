@@ -9,11 +9,12 @@ Colab, VS Code and nbclient alike. A cell that was edited and not run is known t
 from __future__ import annotations
 
 import ast
+import dis
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from course.checks.answers import plain_function
@@ -21,7 +22,6 @@ from course.checks.answers import plain_function
 _DEFINED = re.compile(
     r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
 )
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Stale:
 
 
 _stale: dict[str, _Stale] = {}
-_before: dict[str, Any] = {}  # of the cell that runs: what its names stood for
+_before: dict[str, Any] = {}  # what the names of a cell under a magic command stood for
 _watched: list[Any] = []  # the shell whose cells are looked at
 _cell = [0]  # the number of the cell that runs
 
@@ -86,44 +86,53 @@ def _read_by(function: FunctionType | None, space: dict[str, Any]) -> Iterator[s
         one = left.pop()
         if one is None or one.__globals__ is not space:
             continue
-        for name in set(one.__code__.co_names) & set(space) - seen:
+        for name in _globals_of(one.__code__) & set(space) - seen:
             seen.add(name)
             yield name
             left.append(plain_function(space[name]))
 
 
+def _globals_of(code: CodeType) -> set[str]:
+    """The global names that code reads, also in functions within; attributes are none."""
+    own = {its.argval for its in dis.get_instructions(code) if its.opname == "LOAD_GLOBAL"}
+    return own.union(*(_globals_of(its) for its in code.co_consts if isinstance(its, CodeType)))
+
+
 def _begins(info: Any) -> None:
     _cell[0] += 1
-    space = shell().user_ns
-    _before.clear()
-    _before.update((name, space.get(name, _MISSING)) for name in defined_names(info.raw_cell))
+    if _is_magic(info):  # it may run its text as a cell of its own
+        names, space = defined_names(info.raw_cell), shell().user_ns
+        _before.update((name, space[name]) for name in names if name in space)
 
 
 def _ended(result: Any) -> None:
-    error = result.error_before_exec or result.error_in_exec
-    space = shell().user_ns
-    magic = result.info.raw_cell.lstrip().startswith("%%")
-    line = None if error is None or magic else _line(error, space)
+    error, space = result.error_before_exec or result.error_in_exec, shell().user_ns
+    magic = _is_magic(result.info)
+    line = None if error is None or magic else _line(result, space)
     for name, last in defined_names(result.info.raw_cell).items():
-        value = space.get(name, _MISSING)
         _stale.pop(name, None)
-        if value is _MISSING or (error is not None and line is not None and line > last):
+        if name not in space or (line is not None and line > last):
             continue
+        value = space[name]
         if error is not None:
             where = f" in its line {line}" if line is not None else ""
             _stale[name] = _Stale(value, f"{type(error).__name__}{where}")
-        elif (
-            magic and value is _before.get(name) and isinstance(plain_function(value), FunctionType)
-        ):
-            # %%time and its like show an error, and keep it for themselves
+        elif magic and value is _before.get(name) and plain_function(value) is not None:
+            # %%capture and its like keep an error for themselves
             _stale[name] = _Stale(value, "its magic command did not define it")
+    if magic:
+        _before.clear()
 
 
-def _line(error: BaseException, space: dict[str, Any]) -> int | None:
+def _is_magic(info: Any) -> bool:
+    return info.raw_cell.lstrip().startswith("%%")
+
+
+def _line(result: Any, space: dict[str, Any]) -> int | None:
     """The line of a cell at which it failed."""
-    if isinstance(error, SyntaxError):
-        return error.lineno
-    trace = error.__traceback__
+    if result.error_before_exec is not None:
+        return getattr(result.error_before_exec, "lineno", None)
+    trace = result.error_in_exec.__traceback__
     while trace is not None and trace.tb_frame.f_globals is not space:
         trace = trace.tb_next
     return trace.tb_lineno if trace is not None else None

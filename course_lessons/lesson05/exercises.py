@@ -38,6 +38,7 @@ LessonKernel.declare(
         "race": "Everybody puts an element into the buffer, then all wait at "
         "cuda.syncthreads(), then everybody takes an element out of it. Each block keeps to "
         "its own elements of x.",
+        "not-parallel": "Each thread puts one element into the buffer, and takes one out of it.",
         "barrier-divergence": "Guard the store to the buffer, then let all threads wait, then "
         "guard the store to x.",
         "out-of-bounds": "In the last block not every thread has an element. Let count be the "
@@ -86,6 +87,8 @@ LessonKernel.declare(
     forbidden={"float64", "negative-index", "bank-conflict"},
     limits=[Limit("global", "load", "lanes", "element", 1.25, _HALO_ONCE)],
     hints={
+        "not-parallel": "Each thread loads one element of its block, a few one of the halo, too; "
+        "then each adds up seven places of the tile for its own element.",
         "race": BARRIER,
         "negative-index": "The first block's halo begins at element -3. Fill a 0 where the "
         "element is below 0, as where it is x.size or more.",
@@ -274,6 +277,7 @@ LessonKernel.declare(
         "race": "All threads wait after filling the buffer, and again after every round. In a "
         "round only the threads with t < step add: nobody writes what another one reads. "
         "In the end thread 0 alone stores.",
+        "not-parallel": _HALF_EACH,
         "endless-loop": "step is halved down to 1, and then to 0, where it stays: while step > 0.",
         "typing": "step is part of an index, a whole number: halve it with //. The shape of a "
         "dynamic array is 0.",
@@ -358,7 +362,9 @@ _TRANSPOSE_HINTS = {
     "uninitialised-read": "Thread (x, y) fills tile[y, x] and reads tile[x, y]. In the last "
     "tiles another guard is needed for the store than for the load.",
     "unwritten-output": "The store has its own row and column, with blockIdx.y where the load has "
-    "blockIdx.x, and its own guard with out.shape.",
+    "blockIdx.x, and its own guard with out.shape. A thread that loads nothing may have an element "
+    "to store: none returns before.",
+    "not-parallel": "Each thread loads one element, to tile[y, x], and stores one, tile[x, y].",
     "wrong-result": "Load tile[y, x] = image[row, column]. For the store swap the block's indices "
     "(the tile changes its place) and read tile[x, y] (the tile turns).",
     "uncoalesced": "In both global accesses x belongs to the last index. What turns is the tile: "

@@ -253,8 +253,8 @@ _rebuilding(
     | {
         "race": "One barrier at the start of each round does it: behind it this round's tiles "
         "are full, and nobody reads those of the round before, which may be filled now.",
-        "out-of-bounds": "There are two buffers, 0 and 1: stage = 1 - stage. Store only "
-        "pixels below out.shape.",
+        "out-of-bounds": "There are two buffers, 0 and 1 (stage = 1 - stage), of 16 x 16. Store "
+        "only pixels below out.shape.",
         "wrong-result": "The first tile is filled before the loop. In each round fill the next "
         "one, if there is one, add the products of this one, and swap: stage = 1 - stage.",
     },

@@ -57,6 +57,7 @@ def notebook(monkeypatch, capsys):
         (RIGHT.replace("def", " def", 1), "IndentationError in its line 2"),
         (RIGHT.replace("cuda.jit", "cuda.jjit"), "AttributeError in its line 1"),
         (RIGHT.replace("(out)", "(out=nowhere)"), "NameError in its line 2"),
+        ("eval('1 +')\n\n\n" + RIGHT, "SyntaxError in its line 1"),
         ("size = 1 / 0\n" + RIGHT, "ZeroDivisionError in its line 1"),
         (RIGHT + "fill_index = nowhere(\n    fill_index)", "NameError in its line 6"),
         ("%%time\n" + RIGHT.replace("(out):", "(out)"), "SyntaxError"),
@@ -94,6 +95,19 @@ def test_what_an_answer_uses_must_have_run_as_well(notebook):
     said = notebook.says("OFFSET = 1 +", NAMED)
     assert "The cell that defines `OFFSET`, which your answer uses, did not run" in said
     assert "✓" in notebook.says("OFFSET = 0", NAMED)
+
+
+def test_an_attribute_is_no_name_of_the_notebook(notebook):
+    notebook.run(GIVEN, "size = 1", RIGHT, "size = 1 +")
+    assert "✓" in notebook.says(NAMED)
+
+
+def test_a_function_within_the_answer_reads_names_as_well(notebook):
+    within = "def launch_1d(n):\n    def blocks():\n        return (n + T - 1) // T\n"
+    notebook.run(GIVEN, "T = 128", within + "    return blocks(), T")
+    assert "✓" in notebook.says("check('launch-1d', launch_1d)")
+    notebook.run("T = 1 +")
+    assert "The cell that defines `T`" in notebook.says("check('launch-1d', launch_1d)")
 
 
 def test_a_cell_that_failed_is_strictly_no_pass_and_worth_nothing(notebook, monkeypatch):

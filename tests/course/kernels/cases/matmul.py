@@ -12,7 +12,8 @@ def _draw(rng, size):
     if size == "fours":
         sizes = [4 * int(n) for n in rng.integers(1, 33, 3)]
     elif size == "long":
-        sizes = [*map(int, rng.integers(1, 9, 2)), 259]
+        factor, depth = (1, 259) if rng.random() < 0.5 else (4, int(rng.choice((260, 400))))
+        sizes = [*map(int, factor * rng.integers(1, 9, 2)), depth]
     elif size == "empty":
         sizes[int(rng.integers(3))] = 0
     layout = str(rng.choice(list(LAYOUTS)))
