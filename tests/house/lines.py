@@ -41,20 +41,26 @@ BUDGETS = {
     # the parts of Threads and the table of calls are 450 lines more than the mixins and the chain
     # of comparisons were: heads, constructors, handlers; they stay, since no part knows another's
     # insides. 340 came from course with tensor maps and the binding of libcuda
-    "warpsim": Budget(18_100, 2_636, 21_900),
+    # 10 more: a trace matches signatures as a launch does, and counts calls
+    "warpsim": Budget(18_100, 2_636, 22_000),
     # ladders and launches: 600 lines more in the kernels than planned;
-    # 126 of what was added are old names, which go with the next version
-    "course": Budget(25_400, 878, 28_400),
+    # 126 of what was added are old names, which go with the next version. 1,270 came with drawn
+    # cases: predictions in words (280), cells that failed (183), causes from an answer's text and
+    # results that are kept; `Work` in three families 100. The ceiling was raised for them
+    "course": Budget(25_400, 878, 29_800),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
-    "course_lessons": Budget(44_000, 13, 44_300),
+    # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went
+    "course_lessons": Budget(44_000, 13, 44_600),
     # 75 of these the command `bench`, which came from course/__main__
     "course_recording": Budget(10_300, 376, 11_000),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared; 309 the index of kernels
-    "tools": Budget(5_700, 715),
+    # 1,500 the mutants of every exercise's solution, 104 the check of a class's work beforehand
+    "tools": Budget(5_700, 2_319),
     # 220 of these old names, and what a learner has beside a notebook
-    "tests": Budget(54_500, 5_521, 64_600),
+    # 1,100 came with drawn cases, predictions, cells and mutants; what mutants are went
+    "tests": Budget(54_500, 5_521, 65_600),
 }
 SLACK = 500
 
