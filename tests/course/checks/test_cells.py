@@ -1,6 +1,8 @@
 """What is judged is what the cell shows: of a cell that failed a check says so; boxes come once."""
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +162,35 @@ def test_in_a_kernel_a_cell_that_failed_is_named_and_boxes_are_html():
     assert "SyntaxError in its line 2" in " ".join(second[0].evalue.split())
     assert [output.output_type for output in shown] == ["display_data", "display_data", "stream"]
     assert all("<div" in output.data["text/html"] for output in shown[:2])
+
+
+# --- the executed solutions ----------------------------------------------------------------------
+
+SOLUTIONS = sorted((Path(__file__).resolve().parents[3] / "solutions").glob("*.ipynb"))
+
+
+def predictions_of(cell):
+    """How often a cell calls `predict` or `predict.answer`."""
+    text = re.sub("^[%!].*", "", cell.source, flags=re.MULTILINE)
+    called = [ast.unparse(n.func) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+    return sum(name in ("predict", "predict.answer") for name in called)
+
+
+def boxes_of(cell):
+    """How many guesses and outcomes a cell shows."""
+    shown = [output.data.get("text/plain", "") for output in cell.outputs if "data" in output]
+    lines = (
+        text for text in shown if re.match(r"[·○] .*: |.*: you predicted ", " ".join(text.split()))
+    )
+    return sum(1 for _ in lines)
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_each_guess_and_each_outcome_of_a_solution_is_shown(path):
+    import nbformat
+
+    cells_of = nbformat.read(path, as_version=4).cells
+    code = [(number, cell) for number, cell in enumerate(cells_of) if cell.cell_type == "code"]
+    counted = {number: (predictions_of(cell), boxes_of(cell)) for number, cell in code}
+    assert any(called for called, _ in counted.values())
+    assert {number: both for number, both in counted.items() if both[0] != both[1]} == {}
