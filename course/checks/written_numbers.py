@@ -179,9 +179,15 @@ def _plain(text: str) -> str:
     text = re.sub(r"^0,(?=\d+\b)", "0.", text)
     text = re.sub(r"(?<=\d) (?=\d{1,2}/\d)", "+", text)  # 3 1/2
     text = re.sub(r"(?<=\d) (?:out of|of|in) (?=\d)", "/", text)
+    text = re.sub(r"\bone (?:out of|in) (\w+)", _one_in, text)
     while found := _ABOUT.match(text):
         text = text[found.end() :]
     return _AFTER.sub("", text)
+
+
+def _one_in(found: re.Match) -> str:
+    """The text "one in three" as "1/3"; what is no such text stays."""
+    return f"1/{_SMALL[found[1]]}" if _SMALL.get(found[1]) else found[0]
 
 
 def _single(text: str) -> Written | None:

@@ -55,6 +55,7 @@ from tests.course.checks.drawn_guesses import drawn
         ("half a million", "", 500000.0),
         ("a million", "", 1000000.0),
         ("a dozen", "", 12),
+        ("one in four", "", 0.25),
         ("1½", "", 1.5),
         ("½", "", 0.5),
         ("2⁸", "", 256),
