@@ -71,8 +71,9 @@ def add_slip(failure: Failure, exercise: KernelExercise, answer: Any) -> None:
         found = look(failure, exercise, text, right)
         if found:
             failure.message += f"\n{found[0]}"
-            told = failure.kind in exercise.hints and look in (_clamped, _early_return)
-            if not told or failure.kind == "unwritten-output":
+            told = exercise.hints.get(failure.kind, "")
+            fits = look is _early_return or (look is _clamped and "sync" not in told)
+            if not (told and fits) or failure.kind == "unwritten-output":
                 failure.hint = found[1]
             return
     if failure.kind == "not-parallel" and "not-parallel" not in exercise.hints:

@@ -933,7 +933,7 @@ else:
     how_large(empty.total / 100)
 
 # %% [markdown]
-# Recorded: some 180,000 images, 47 GB, for 5%! The faster the kernel, the larger the batch has to
+# Recorded: some 183,000 images, 48 GB, for 5%! The faster the kernel, the larger the batch has to
 # be: what costs nothing beside an SVD on the CPU is most of the time beside 0.2 µs. And that is one
 # scheduler for **all** workers: with four GPUs it has a quarter of the time for each batch.
 #
