@@ -835,10 +835,10 @@ for size in (128, 1024, 8192):
 predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 2))
 
 # %% [markdown]
-# An honest table. With few rows the **host** decides: PyTorch's way back is C++, ours is Python
-# that C++ calls, in another thread. With 8,192 rows the GPU decides, and ours moves fewer bytes:
-# the way back reads dy and x once, and applies GELU's slope in registers. A graph of the whole step
-# leaves no host in it; here loss and optimiser stay eager.
+# An honest table. With few rows the **host** decides: PyTorch's backward pass is C++, ours is
+# Python that C++ calls, in another thread. With 8,192 rows the GPU decides, and ours moves fewer
+# bytes: the backward pass reads dy and x once and applies GELU's slope in registers. A graph of the
+# whole step leaves no host in it; here loss and optimiser stay eager.
 #
 # Compiled, PyTorch fuses LayerNorm and GELU by itself, and launches what it made from Python, too.
 # So the two are close.
