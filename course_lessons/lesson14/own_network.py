@@ -286,9 +286,9 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
     drawer=_any_spectra,
     drawn=2,
     tolerance=Tolerance(
-        96,
+        256,
         "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "
-        "rounded by is divided by the frame's spread",
+        "rounded by is divided by the frame's spread; a serial sum in 200 drawn cases needs 150",
     ),
     forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index"},
     limits=[
