@@ -586,6 +586,8 @@ _TWO_READERS = (
 
 def _any_works(rng):
     """Operations on few arrays, so that many read, or write, the same; on many, too."""
+    if rng.random() < 0.5:
+        return _late_and_early(rng)
     arrays = list("abcdefghijklmnop")[: extent(rng, 2, 16)]
 
     def some(least):
@@ -594,6 +596,20 @@ def _any_works(rng):
 
     works = [(f"work {n}", some(0), some(1)) for n in range(extent(rng, 1, 30))]
     return fixed(f"{len(works)} operations on {len(arrays)} arrays", work=works)
+
+
+def _late_and_early(rng):
+    """Arrays that are read late in a chain, then early by an operation beside it, then changed."""
+    works, made = [], ["x"]
+    for n in range(extent(rng, 4, 30)):
+        array = str(rng.choice(["a", "b"]))
+        if rng.random() < 1 / 4:
+            works.append((f"change {n}", (), (array,)))
+        else:
+            before = made[-1] if rng.random() < 2 / 3 else str(rng.choice(made))
+            works.append((f"work {n}", (before, array), (f"new {n}",)))
+            made.append(f"new {n}")
+    return fixed(f"{len(works)} operations, most of which write a new array", work=works)
 
 
 def _plain(works):
