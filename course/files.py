@@ -74,6 +74,23 @@ def data_path(*parts: str) -> Path:
     )
 
 
+def progress_file() -> Path | None:
+    """The file in which progress is kept between sessions; None where none is.
+
+    COURSE_PROGRESS, which is "off" for none; else ``~/.course/progress.jsonl``. What grades or
+    executes solutions (COURSE_GRADING, COURSE_STRICT) has none. Other files of the user's own lie
+    beside it.
+    """
+    chosen = os.environ.get("COURSE_PROGRESS", "")
+    strangers = any(os.environ.get(name) == "1" for name in ("COURSE_GRADING", "COURSE_STRICT"))
+    if strangers or chosen.lower() == "off":
+        return None
+    try:
+        return Path(chosen or "~/.course/progress.jsonl").expanduser()
+    except RuntimeError:  # a user without a home
+        return None
+
+
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Write a file, text as UTF-8; until all of it is there, an older one stays as it was.
 

@@ -22,7 +22,7 @@ from typing import Any
 from course.checks import answers, verdicts
 from course.checks.exercises import Exercise, exercises
 from course.checks.verdicts import SYMBOLS, Verdict
-from course.files import make_folder, write_whole
+from course.files import make_folder, progress_file, write_whole
 from warpsim.core.words import count, wrapped
 
 PROVES_NOTHING = (
@@ -67,18 +67,8 @@ def fingerprint(answer: Any) -> str:
 
 
 def place() -> Path | None:
-    """The file in which progress is kept between sessions; None where none is.
-
-    COURSE_PROGRESS, which is "off" for none; else ``~/.course/progress.jsonl``.
-    """
-    chosen = os.environ.get("COURSE_PROGRESS", "")
-    strangers = any(os.environ.get(name) == "1" for name in ("COURSE_GRADING", "COURSE_STRICT"))
-    if strangers or chosen.lower() == "off":
-        return None
-    try:
-        return Path(chosen or "~/.course/progress.jsonl").expanduser()
-    except RuntimeError:  # a user without a home
-        return None
+    """The file in which progress is kept between sessions; None where none is."""
+    return progress_file()
 
 
 def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:

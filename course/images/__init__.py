@@ -10,6 +10,7 @@ __getattr__, __dir__, __all__ = face(
         "course.images.images": (
             "compression head_mri mse phantom photograph photographs psnr reconstruct ssim svd"
         ),
+        "course.images.chosen": "mine",
         "course.images.reading": "load_folder load_image",
     },
 )
