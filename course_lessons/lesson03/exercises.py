@@ -47,6 +47,67 @@ FunctionExercise.declare(
     },
 )
 
+# --- the report of a kernel ----------------------------------------------------------------------
+
+_measured = of_values(
+    "samples least other", "{least:g} ms at least, {other:g} ms by the other program"
+)
+
+
+def _some_measured(rng):
+    median = 10 ** rng.uniform(-2, 2)
+    samples = median * (1 + 0.02 * rng.random(extent(rng, 5, 60)))
+    samples[:: int(rng.integers(3, 9))] *= rng.uniform(1.5, 9)
+    least, other = median * rng.uniform(0.01, 0.9), median * 10 ** rng.uniform(-1, 1.5)
+    return _measured(samples.tolist(), float(f"{least:.4g}"), float(f"{other:.4g}"))
+
+
+FunctionExercise.declare(
+    name="report-line",
+    lesson=3,
+    title="Report your kernel's time",
+    reference=lambda samples, least, other: (
+        np.median(samples),
+        least / np.median(samples),
+        other / np.median(samples),
+    ),
+    cases=[
+        _measured([2.01, 2.0, 2.04, 9.6, 2.02], 0.0362, 2.39, name="a kernel far from its bound"),
+        _measured([0.21, 0.19, 0.2, 0.22], 0.186, 0.05, name="a kernel near it, a faster rival"),
+    ],
+    drawer=_some_measured,
+    drawn=16,
+    hints={
+        "wrong-result": "The median is np.median(samples). The share is the least time by the "
+        "median, the speed-up is the other program's time by the median.",
+        "wrong-shape": "Return three numbers: `return median, share, times`.",
+    },
+    mistakes=edits("""
+        you take the mean of the samples; one that was disturbed moves it
+            np.median -> np.mean
+        you take the shortest sample; it may have had luck
+            np.median -> min
+        you take the longest sample; it was disturbed
+            np.median -> max
+        you take the first sample, not the median of all
+            np.median(samples) -> samples[0]
+        you take the sample in the middle of the list: it must be sorted first
+            np.median(samples) -> samples[len(samples) // 2]
+        of an even number of samples the median is the mean of the middle two
+            np.median(samples) -> sorted(samples)[len(samples) // 2]
+        the share is upside down: it is below 1 where the kernel takes longer than the bound
+            least / median -> median / least
+        the speed-up is upside down: it is above 1 where your kernel is the faster one
+            other / median -> median / other
+        you return percent; a half is 0.5
+            least / median -> 100 * least / median
+        both are upside down: the median is what they are divided by
+            least / median, other / median -> median / least, median / other
+        the share and the speed-up have changed places
+            least / median, other / median -> other / median, least / median
+    """),
+)
+
 # --- copy what is needed ------------------------------------------------------------------------
 
 

@@ -1,43 +1,36 @@
 # %% [markdown]
 # # 03 Measuring honestly
 #
-# You repeat an experiment first as it was done, and then as it should be done. Five conclusions
-# were drawn from it. You see what becomes of each.
+# A student project timed its kernels and drew five conclusions. You measure again, and see what
+# becomes of them.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Time one launch in six ways, and find out what each of the six figures says.
-# - Count bytes and operations, and tell from them which figures cannot be true.
-# - Look for the size from which on a GPU beats a CPU, with and without copies.
-# - Solve seven exercises: a clock, copies, rates, bounds, occupancy, a crossing.
+# - Time one launch in six ways, and say what each time means.
+# - Time your own kernel, and report the time so that others can check it.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What belongs in a time: first call, launch, copies, caches, and how often you looked.
-# - What the least time of a piece of work is, and how far from it a kernel runs.
-# - What occupancy is good for, and when more of it is no gain.
-# - Why "the GPU is faster" is half a sentence.
+# - What belongs in a time: first call, launch, copies, caches, the number of samples.
+# - How long the work must take at least.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
-# kernels, blocks and grids, the reconstruction, the float64 trap.
+# kernels, blocks and grids, the reconstruction.
 #
-# **Without a GPU** nothing here pretends to time one. You see two things instead: the least time
-# that the work could take, and figures that were **recorded** on an NVIDIA H200. What runs on the
-# CPU is really timed, on yours. With a GPU, the cells that call `benchmark` and `transfers` measure
-# it.
+# **Without a GPU** you see the least time that the work can take, and times that were **recorded**
+# on an NVIDIA H200. What runs on the CPU is timed on yours.
 
 # %% [markdown]
 # ## How long it takes
 #
 # About 3 hours with the seven exercises. After section 8 is a good place for a break.
-# The computer needs less than half a minute of it.
 #
-# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 17, 105 minutes.
+# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 17, 110 minutes.
 
 # %%
 from time import perf_counter
@@ -45,45 +38,41 @@ from time import perf_counter
 import numpy as np
 
 from course import benchmark, bound, check, cuda, gpu, known_gpu, measure
-from course import plots, predict, progress, recorded, transfers
+from course import plots, predict, progress, recorded, transfers, wrapped
 from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct import reconstruct_naive, reconstruct_original
 from course_lessons.lesson03.toy_gpu import ToyGPU
 
 # %% [markdown]
-# ## 1 Five claims
+# ## 1 Three claims
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The student project behind this course measured on a Tesla T4, in ms:
+# The project behind this course measured on a Tesla T4, in ms:
 #
-# | what | figures |
+# | what | times |
 # |---|---|
 # | one image of 256², k = 100, first calls inside | CuPy 1428, Numba 249, NumPy 0.66 |
-# | kernel with shared memory, k = size | 186 at 512, 53.7 at 1024, 157.5 at 2048 |
-# | kernel at 2048², k = 256 | 52.9 with blocks of 8×8, 53.2 with 16×16 |
-# | the same with copies in and out | 69.2 |
-# | NumPy at 2048², k = 256 | 37.6 cold, 7.08 warm |
+# | kernel with shared memory, k = size | 186 at 512, 53.7 at 1024 |
+# | kernel at 2048², k = 256 | 52.9 alone, 69.2 with copies in and out |
 
 # %% [markdown]
-# (**Shared memory** is fast memory that the threads of a block have in common:
-# [lesson 05](05_shared_memory.ipynb).) The project concluded, in other words:
+# It concluded:
 #
 # 1. CuPy is slower than Numba.
-# 2. Shared memory makes a small image 20 times slower: a "speed-up" of 0.05×.
-# 3. Blocks of 8×8 and of 16×16 are equally fast.
-# 4. The program is I/O bound: moving the data is what takes long.
-# 5. CPU and GPU were compared: 7.08 ms against 157.5 ms.
+# 2. **Shared memory**, the fast memory of a block ([lesson 05](05_shared_memory.ipynb)), makes a
+#    small image 20 times slower.
+# 3. The program is I/O bound: moving the data takes most of the time.
 #
-# How many of the five will still stand at the end of this lesson? Put your number in place of the
-# dots.
+# (Claims 4 and 5 follow in sections 14 and 16.) How many of these three are right? Put your number
+# in place of the dots.
 
 # %%
 predict("claims that survive", 2, exact=True)
 
 # %% [markdown]
-# Recorded figures come from files in `data/measurements`. They were written by `python -m course
-# bench`, in one run, on one machine: an H200 beside a 16-core Xeon. This function looks a time up.
+# Recorded times come from one run of `python -m course bench`, on an H200 beside a 16-core Xeon.
+# This function looks a time up.
 
 
 # %%
@@ -93,20 +82,17 @@ def h200(kernel, variant, shape=None, dtype=None, metric="time"):
     return recorded("measuring", metric=metric, gpu="H200", **wanted)[0].median
 
 
-right = h200("way of timing", "events, queued, cold", "2048x2048x256")
-print(f"the project's kernel, 2048 x 2048, k = 256, on an H200: {right:.2f} ms")
-
 # %% [markdown]
 # ## 2 A clock that lies
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The host and the GPU work at the same time. A launch only puts work into a **queue** and returns:
-# launches are **asynchronous**. So what does a clock see that is read before and after a launch?
+# The host and the GPU work at the same time. A launch puts work into a **queue** and returns:
+# launches are **asynchronous**.
 #
-# Try it with a toy. It has a clock and a queue. Each launch takes the time that you choose, in ms:
-# `work` on the GPU, here 2, and `launch` on the host, here 0.3. `steady` leaves chance out. Its
-# figures are the same on every machine. What is `after - before`, in ms?
+# Here is a toy. Each launch takes 2 ms of `work` on the GPU and 0.3 ms of `launch` on the host;
+# `steady` leaves chance out. You read the clock before and after a launch. What is `after -
+# before`, in ms?
 
 # %%
 toy = ToyGPU(work=2.0, launch=0.3, compiling=0.0, steady=True)
@@ -114,37 +100,21 @@ before = toy.clock()
 toy.launch()
 after = toy.clock()
 toy.synchronize()
-at_last = toy.clock()
 
 predict("ms between two readings around a launch", 2.3, within=1.1)
 
 # %%
 measured = round(1e3 * (after - before), 2)
 predict.answer("ms between two readings around a launch", measured, unit="ms", how="computed")
-
-# %%
-marks = {"before": before, "after": after, "after synchronize()": at_last}
+marks = {"before": before, "after": after, "after synchronize()": toy.clock()}
 plots.timeline(toy, marks=marks)
 
 # %% [markdown]
-# The clock was right. The question was wrong: it asked how long the host was busy. The work ends
-# where the host has waited for it: `synchronize()`. A figure without it gives itself away: it stays
-# the same, whatever the size of the image. It is the price of a launch. (Section 5 shows such a
-# figure, from a real GPU.)
+# The clock was right: the host was busy for 0.3 ms. Without `synchronize()` you time a launch,
+# which takes as long for every size of the image.
 #
-# The queue has a second trap. What other launches left in it is waited for by *you*.
-
-# %%
-toy = ToyGPU(work=2.0, launch=0.3, compiling=0.0, queued=5.0, steady=True)
-before = toy.clock()
-toy.launch()
-toy.synchronize()
-print(f"{1e3 * (toy.clock() - before):.1f} ms for 2 ms of work")
-plots.timeline(toy, marks={"before": before, "after": toy.clock()})
-
-# %% [markdown]
-# So wait twice: **before** the first reading, that the queue is empty, and **before** the second,
-# that the work is done.
+# The GPU may also be busy with earlier launches: you wait for those, too. So wait twice: **before**
+# the first reading, until the queue is empty, and **before** the second, until the work is done.
 
 # %% [markdown]
 # ## 3 The first call
@@ -153,30 +123,24 @@ plots.timeline(toy, marks={"before": before, "after": toy.clock()})
 #
 # A kernel or an `njit` function is compiled when it is called for the first time.
 #
-# **Claim 2.** The shared-memory kernel took 186 ms at 512, and 53.7 ms at 1024, with k = size. From
-# 512 to 1024 there are twice as many rows, columns and layers: 2 · 2 · 2 = 8 times the work. So it
-# should have taken an eighth at 512. That was the first size that was measured, and the rest is the
-# compiler. Beside it, this course's kernel with shared memory, recorded on the H200's machine at
-# 512×512 and k = 256:
+# **Claim 2.** With k = size, 1024 has 2 · 2 · 2 = 8 times the work of 512. So 512 should have taken
+# an eighth of 53.7 ms. It was measured first, and took 186: the rest is the compiler. Here is this
+# course's kernel with shared memory, recorded on the H200 at 512×512 and k = 256:
 
 # %%
-expected = 53.7 / 8
-print(f"T4: {expected:.1f} ms expected, so {186 - expected:.0f} of 186 ms were something else")
+print(f"T4: {53.7 / 8:.1f} ms expected, so {186 - 53.7 / 8:.0f} of 186 ms were something else")
 shape = "512x512x256"
 first = h200("reconstruct", "reconstruct_tiled 16x16", shape, metric="first call")
 later = h200("reconstruct", "reconstruct_tiled 16x16", shape)
-print(f"first call {first:.0f} ms, later {later:.3f} ms, {first / later:,.0f} times")
+print(f"H200: first call {first:.0f} ms, later {later:.3f} ms, {first / later:,.0f} times")
 naive = h200("reconstruct", "reconstruct_naive 16x16", shape)
 print(f"without shared memory {naive:.3f} ms: shared memory is {naive / later:.1f} times faster")
 
 # %% [markdown]
-# Claim 2 falls: it compared a compiler's time with a kernel's. Is shared memory a gain, then? For
-# *this course's* kernels on an H200 it is. For the project's own kernels on a T4 the figures say
-# "no difference": section 13 finds two that did equal work, 52.9 ms without and 53.7 with it.
+# Claim 2 falls: it compared a compiler's time with a kernel's.
 #
-# Now **claim 1**: CuPy 1428 ms, Numba 249, one image, first calls inside. Recorded on the H200:
-# each library in a process of its own, the first image and the median of twenty more. Copies are
-# inside. Who is faster at the later images, CuPy or Numba?
+# **Claim 1.** Recorded on the H200: each library in a process of its own, the first image and the
+# median of twenty more, copies inside. Who is faster at the later images, CuPy or Numba?
 
 # %%
 predict("faster at later images", "CuPy", choices=("CuPy", "Numba"))
@@ -191,21 +155,16 @@ later = {name: h200("first image", name, "256x256x100") for name in ("CuPy", "Nu
 predict.answer("faster at later images", min(later, key=later.get))
 
 # %% [markdown]
-# The order turns round: claim 1 compared start-up costs. Do first calls not count, then? They do,
-# where there is only one: a program that rebuilds one image and ends pays them. Name them, and keep
-# them **apart**.
-#
-# And look at NumPy. For an image that small, neither of the two comes near it: copies are inside.
-# Section 16 takes that apart.
+# The order turns round: claim 1 compared start-up costs. A program of one image does pay them. So
+# name first calls, and keep them **apart**.
 
 # %% [markdown]
 # ## 4 One sample is none
 #
 # <kbd>core</kbd> 20 minutes
 #
-# You know now where a measurement begins and ends. How often should you take it? Here are 300 calls
-# of one and the same NumPy program, on your machine. (`benchmark` with `host=True` uses the host's
-# clock, as you did, and keeps the first call apart.)
+# How often should you measure? Here are 300 calls of one NumPy program, on your machine.
+# (`benchmark` with `host=True` reads the host's clock, and keeps the first call apart.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -215,40 +174,10 @@ timing = benchmark(cpu.reconstruct_one_loop, u, s, vt, 20, host=True, samples=30
 plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on your CPU")
 
 # %% [markdown]
-# Never twice the same. There is a floor, and above it lie samples in which the machine had
-# something else to do. Disturbances make a call **slower**, hardly ever faster.
-#
-# The **median** has half of the samples below it. The **quartiles** enclose the middle half: they
-# tell how much the samples scatter. The mean is a bad witness: of 300 samples, a single one that
-# takes a hundred times as long moves it by a third. The median stays.
-#
-# The toy, too, is disturbed: a launch takes 2 ms, give or take a few percent, but each seventh
-# takes six times as long. What is the mean of many, in ms?
-
-# %%
-predict("mean of the disturbed toy, in ms", 3.4, within=1.1)
-
-# %%
-toy, times = ToyGPU(work=2.0), []
-toy.launch()
-for _ in range(70):
-    toy.synchronize()
-    start = toy.clock()
-    toy.launch()
-    toy.synchronize()
-    times.append(1e3 * (toy.clock() - start))
-
-q1, median, q3 = np.percentile(times, (25, 50, 75))
-print(f"median {median:.2f} ms, middle half {q1:.2f} to {q3:.2f} ms, n = {len(times)}")
-print(f"shortest {min(times):.2f} ms, longest {max(times):.2f} ms")
-predict.answer(
-    "mean of the disturbed toy, in ms", round(np.mean(times), 2), unit="ms", how="computed"
-)
-
-# %% [markdown]
-# No launch took that long, or nearly: each took about 2 ms, or 12. A mean of two things is neither.
-# The shortest is no better a witness: one launch in ten has luck, as if it met a warm cache. So
-# report **median, quartiles and how many samples**.
+# Disturbances make a call **slower**, hardly ever faster. The **median** has half of the samples
+# below it. The **quartiles** enclose the middle half. One sample that takes a hundred times as long
+# moves the mean of 300 by a third; the median stays. The shortest sample may have had luck, such as
+# a warm cache. So report **median, quartiles and the number of samples**.
 
 # %% [markdown]
 # ### Exercise: time a launch
@@ -261,16 +190,26 @@ predict.answer(
 # return clock() - start
 # ```
 #
-# Write it rightly: return the median time of a launch's work, in **ms**. The three functions come
-# as arguments, from a toy that you do not see; `clock()` gives seconds. Take at least five samples.
+# A right function has this frame. Put the five statements below it in order, into the loop.
 #
-# (A median of many samples forgives a first call, or a full queue, among them, and so does the
-# check. Do not count on it: in five samples, three faults are most of them.)
+# ```python
+# launch()  # compiles
+# times = []
+# for _ in range(21):
+#     ...
+# return np.median(times)
+# ```
 #
-# <details><summary>Hint: the order</summary>
+# `launch()` · `start = clock()` · `synchronize()` · `synchronize()` ·
+# `times.append(1e3 * (clock() - start))`
 #
-# Launch once, for the compiler. Then for each sample: synchronize, read the clock, launch,
-# synchronize, read the clock.
+# The three functions come as arguments, from a toy whose GPU may be busy at the start. `clock()`
+# gives seconds; return **ms**.
+#
+# <details><summary>Hint</summary>
+#
+# Wait twice: until the queue is empty, and until the work is done. Which statement comes right
+# after each of the two waits?
 #
 # </details>
 
@@ -299,14 +238,13 @@ check("time-a-launch", time_launch)
 #
 # <kbd>core</kbd> 5 minutes
 #
-# Your function is right to a few hundredths of a millisecond: the launch itself is in it. A short
-# kernel drowns in that. So GPUs have a clock of their own. An **event** goes into the queue like a
-# launch, and the GPU notes the time when it comes to it.
-
-# %% [markdown]
-# Real figures: a kernel that does nothing, launched with Numba, recorded on the H200. `host` is
-# what the host spends on a launch, `events` what lies between two events, `queued` the same while
-# the GPU is still busy with other work, so that it never waits for the host.
+# Your function times the launch, too, a few hundredths of a millisecond. For a short kernel that is
+# too much. So GPUs have a clock of their own: an **event** goes into the queue like a launch, and
+# the GPU notes the time when it comes to it.
+#
+# Recorded on the H200, for a kernel that does nothing: `host` is what the host spends on a launch,
+# `events` is the time between two events, `queued` the same, behind other work, so that the GPU
+# never waits for the host.
 
 # %%
 empty = {
@@ -317,13 +255,12 @@ for metric in ("host", "events", "queued"):
     print(f"{metric:7} {1e3 * empty[metric]:5.1f} µs")
 
 # %% [markdown]
-# About ten times less in the queue: a launch is dear for the host, not for the GPU.
+# `benchmark` does all of this. It keeps the first call apart, warms up, queues launches behind a
+# busy kernel, and reads events. Each launch gets **another copy** of the data. So no launch finds a
+# **warm** cache, one that still holds its data.
 #
-# `benchmark` does all of this for you. It keeps the first call apart, warms up, queues launches
-# behind a busy kernel, reads events, and hands each launch **another copy** of the data, so that no
-# cache is **warm**, holding what the launch before left there. On a GPU you get your GPU's time.
-# Without one you get the least time that the work could take. (Three operations for each pixel and
-# layer: the kernel multiplies twice, `u * s * vt`, and adds. Two are what the result needs.)
+# Time **your own** kernel of [lesson 02](02_an_image_from_its_svd.ipynb). (Without a GPU you get
+# the least time that the work can take.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -332,22 +269,19 @@ rng = np.random.default_rng(0)
 host = [rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, rows))]
 arrays = [cuda.to_device(part) for part in host]
 image = cuda.device_array((rows, rows), np.float32)
-work = {"bytes": 4 * (2 * rows * k + k + rows * rows), "operations": 3 * rows * rows * k}
-benchmark(
-    reconstruct_naive[(64, 256), (32, 8)], *arrays, k, image, **work, name="2048 x 2048, k = 256"
-)
+work = {"bytes": 4 * (2 * rows * k + k + rows * rows), "operations": 2 * rows * rows * k}
+own = benchmark(reconstruct_naive[(64, 256), (32, 8)], *arrays, k, image, **work, name="my kernel")
+own
 
 # %% [markdown]
-# Now the project's experiment: one 2048×2048 image, timed in six ways on the H200. NumPy arrays
-# handed to a kernel make Numba copy everything in, and everything back, inside your time. float64
-# is what you get from `np.random.rand` or `np.linalg.svd` if you name no type. Each answers a
-# question. Which one says how long the GPU works on this kernel?
+# Here is one image, timed in six ways on the H200. If a kernel gets NumPy arrays, Numba copies
+# everything in and back, inside your time. float64 is what `np.random.rand` gives. Which of the six
+# says how long the GPU works on this kernel?
 #
-# <details><summary>Afterwards: which one, and what are the others?</summary>
+# <details><summary>Afterwards: what each of them says</summary>
 #
-# `events, queued`. And `float64 arrays` is how long it works if you name no type. The host spends
-# `no synchronize` on a launch; a caller waits `synchronize` for launch and work. An image that
-# comes from the host and goes back takes `copies inside`, the first one `first call`.
+# The GPU works for `events, queued`. The host spends `no synchronize` on a launch. A caller waits
+# `synchronize` for launch and work, `copies inside` for an image from the host and back.
 #
 # </details>
 
@@ -361,20 +295,19 @@ ways = {
     "first call": "first call, NumPy arrays",
 }
 times = {name: h200("way of timing", variant, "2048x2048x256") for name, variant in ways.items()}
-plots.time_bars(times, "One kernel, six figures: 2048 × 2048, k = 256, H200 (recorded)")
+plots.time_bars(times, "One kernel, timed in six ways: 2048 × 2048, k = 256, H200 (recorded)")
 
 # %% [markdown]
 # ## 6 In and out
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd> 5 minutes
 #
-# Between the host's memory and the GPU's lies a link, PCI Express. Copies go through it much slower
-# than through the GPU's own memory. Two things decide how slow: how much you copy at once, and from
-# where.
+# Copies between host and GPU go over PCI Express (PCIe), much slower than through the GPU's own
+# memory. How slow depends on how much you copy at once, and from where.
 #
 # An ordinary array is **pageable**: the system may move its pages at any time, so the driver first
 # copies it to a place of its own. **Pinned** memory (`cuda.pinned_array`) stays where it is, and
-# the GPU fetches it by itself. How many times faster is that, with 256 MiB to the GPU?
+# the GPU fetches it directly. How many times faster is that, with 256 MiB to the GPU?
 
 # %%
 predict("pinned against pageable, 256 MiB to the GPU: times faster", 4, within=2, no_effect=1)
@@ -385,83 +318,74 @@ for way in ("pinned in", "pinned out", "pageable in", "pageable out"):
     figures = recorded("transfers", variant=way)
     sizes = [figure.bytes / 2**10 for figure in figures]
     lines[way] = (sizes, [figure.gigabytes_per_second for figure in figures])
+ratio = lines["pinned in"][1][-1] / lines["pageable in"][1][-1]
+predict.answer("pinned against pageable, 256 MiB to the GPU: times faster", round(ratio, 1))
 plots.curves(
     lines, "KiB in one copy", "GB/s", dashed=("pinned out", "pageable out"),
     title="Copies between host and H200 (recorded)",
 )  # fmt: skip
 
-# %%
-ratio = lines["pinned in"][1][-1] / lines["pageable in"][1][-1]
-predict.answer("pinned against pageable, 256 MiB to the GPU: times faster", round(ratio, 1))
-
 # %% [markdown]
-# (256 MiB are 262,144 KiB, the last points.) On the left pinned is no better than pageable: a small
-# copy costs some tens of microseconds, however small it is. So a few large copies beat many small
-# ones.
+# (256 MiB are the last points.) A small copy costs some tens of microseconds, pinned or not. So a
+# few large copies beat many small ones.
 #
-# **Claim 4**: the program is I/O bound. On the T4 the kernel took 52.9 ms, with copies 69.2 ms.
-# Which part of the time was the kernel, in percent?
-
-# %%
-predict("kernel, percent of the whole", 76, within=1.05)
-
-# %%
-predict.answer("kernel, percent of the whole", round(100 * 52.9 / 69.2), unit="%", how="computed")
-
-# %% [markdown]
-# Claim 4 falls by a division. Whoever had made the copies free would have saved a quarter.
+# **Claim 3**: the program is I/O bound. On the T4 the kernel took 52.9 of 69.2 ms, 76%. Claim 3
+# falls by a division. Free copies would have saved a quarter.
 #
-# And on the H200? Transfer in, kernel, transfer out, apart. The kernel is `reconstruct_naive`, k is
-# an eighth of the size, the arrays are pageable.
+# And on the H200? The kernel is `reconstruct_naive`, k is an eighth of the size, the arrays are
+# pageable.
 
 # %%
 print("     size   copies in   kernel   copy out   all [ms]   kernel's part")
 for size in (512, 1024, 2048, 4096):
-    shape = f"{size}x{size}x{size // 8}"
-    there, middle, back = (
-        h200("crossing", name, shape) for name in ("copies in", "kernel", "copy out")
-    )
+    parts = ("copies in", "kernel", "copy out")
+    there, middle, back = (h200("crossing", name, f"{size}x{size}x{size // 8}") for name in parts)
     everything = there + middle + back
     print(f"{size:9} {there:11.2f} {middle:8.2f} {back:10.2f} {everything:10.2f}", end="")
     print(f" {100 * middle / everything:13.0f}%")
 
 # %% [markdown]
-# So on this machine small images *are* bound by their copies. Where is the difference to the T4?
-# The H200 runs the kernel 20 times faster, but its link is only a few times faster. "Bound by" is
-# no property of a program. It belongs to a program, a size **and a machine**.
+# Here small images *are* bound by their copies: the H200 runs the kernel 20 times faster than the
+# T4, but copies only a few times faster. What binds a program depends on its size and its
+# **machine**.
 
 # %% [markdown]
 # ## 7 The least it could take
 #
 # <kbd>core</kbd> 15 minutes
 #
-# Is 2 ms good for this kernel? A time alone does not say. Compare it with what the work needs:
-# **bytes** that must be moved, and **operations** that must be done. Each number of the factors has
-# to be read once, each pixel written once.
+# On an H200 a kernel like yours takes 2.0 ms. Is that good? Compare it with what the work needs:
+# **bytes** that must be moved, and **operations** that must be done. Each element of the factors is
+# read once, each pixel written once. Operations / bytes is the **arithmetic intensity**.
 #
-# - **Effective bandwidth**: these bytes / time.
-# - **Arithmetic intensity**: operations / these bytes.
-#
-# A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. They are
-# printed in data sheets, and they can be measured: by a program that only copies, and one that only
-# multiplies and adds. (`tensor_…` are units for small matrix products:
-# [lesson 17](17_tensor_cores.ipynb).)
+# A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. Data
+# sheets print them. A program that only copies, or only multiplies and adds, measures them.
 
 # %%
 from course import recorded_roofs
 
-print(known_gpu("T4"))
+
+def print_roof(figure):
+    """Print a recorded roof with its quartiles."""
+    amount, unit = (figure.operations, "TFLOP/s") if figure.operations else (figure.bytes, "GB/s")
+    scale = 1e-9 if figure.operations else 1e-6
+    low, middle, high = (amount / t * scale for t in (figure.q3, figure.median, figure.q1))
+    print(f"{figure.variant:15} {middle:6,.1f} {unit:7}", end=" ")
+    print(f"(middle half {low:,.1f} to {high:,.1f}, n = {figure.n})")
+
+
 print(known_gpu("H200"))
-print(recorded_roofs("H200"))
+for name in ("copy", "float32"):
+    print_roof(recorded("roofs", kernel="roof", gpu="H200", variant=name)[0])
 
 # %% [markdown]
-# The memory's measured roof, that of a copy, is 12% below the printed one. (A program that only
-# reads gets a little further, to 8% below.) Neither reaches the printed one. Hold your
-# figures against **measured** roofs, and never against another GPU's.
+# Both measured roofs lie 11 to 12% below the printed ones. Compare your times with the **measured**
+# roof of the same GPU, and quote its quartiles. (They are those of one run, whose clock nobody
+# noted. A run at a higher clock can exceed this roof by some percent.)
 #
-# Bytes take bytes / bandwidth. Operations take operations / rate. Both can go on at the same time,
-# so the work takes at least the **longer** of the two. Where they are equal lies the **ridge**:
-# below that intensity memory binds, above it arithmetic.
+# Bytes take bytes / bandwidth. Operations take operations / rate. Both go on at the same time, so
+# the work takes at least the **longer** of the two. They are equal at the **ridge**: below that
+# intensity memory binds, above it arithmetic.
 
 # %% [markdown]
 # ### Exercise: the least time
@@ -490,14 +414,14 @@ def least_time(bytes, operations, bandwidth, rate):
 check("least-time", least_time)
 
 # %% [markdown]
-# `bound` is the same, with the table of GPUs behind it. Our image, 2048×2048 and k = 256, on an
-# H200: what binds, memory or arithmetic?
+# `bound` is the same, with the table of GPUs behind it. What binds your image of section 5 on an
+# H200, memory or arithmetic?
 
 # %%
 predict("what binds at 2048, k = 256, H200", "memory", choices=("memory", "arithmetic"))
 
 # %%
-least = bound(work["bytes"], 2 * 2048 * 2048 * 256, recorded_roofs("H200"))
+least = bound(work["bytes"], work["operations"], recorded_roofs("H200"))
 print(least)
 print(f"intensity {least.intensity:.0f}, ridge at {recorded_roofs('H200').ridge():.0f}")
 answer = "memory" if least.binding == "memory" else "arithmetic"
@@ -506,34 +430,79 @@ predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 # %% [markdown]
 # ## 8 Say what you measured
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd> 10 minutes
 #
-# A figure that others can check has all of this beside it:
+# A time that others can check has this beside it:
 #
 # - what was computed, its size and its types, and that the result was right;
 # - which machine, which versions;
-# - what is inside: first call? launch? copies? cold or warm?
-# - median, quartiles, n; where two programs are compared, an interval for each median (section 9);
-# - bytes and operations, and the roof: how far is it?
-# - against what: the best other program that you could get, on the same work.
+# - what is inside: first call, launch, copies, warm caches;
+# - median, quartiles, n, and the bound;
+# - the best other program that you could get, on the same work.
 
 # %% [markdown]
-# One thing more. The project's notebook did not fit its own outputs: the code spoke of 32 images of
-# 2048², the output beside it of ten of 1024². The text claimed a "significant speedup", the figure
-# was 0.84×. Nobody lied. Cells were run in another order, and the text was never read again.
+# ### Exercise: the report of your kernel
 #
-# Restart, run all, read the text against the numbers: then commit. This course's notebooks are
-# executed from top to bottom by a machine, and their figures come from files.
+# The report below has three blanks for you: the median of your samples, the bound as a share of it
+# (1 where a kernel is as fast as its bound allows), and how many times as fast as another program
+# your kernel is. All times are in ms.
 #
-# How many of the five claims survive? (Section 14 takes claim 3 apart, and section 16 claim 5.)
+# <details><summary>Hint</summary>
+#
+# `np.median(samples)`. If the bound is 1 ms and the median 4, the share is 0.25. If the other
+# program takes 8 ms, you are 2 times as fast.
+#
+# </details>
+
+# %%
+LINE = (
+    "2048 x 2048, k = 256, float32, {gpu}, no first call, no copies, cold: median {median:.3g} ms "
+    "(n = {n}); the bound is {share:.1%} of that; {times:.2f} times as fast as NumPy beside it"
+)
+
+
+# %% tags=["exercise"]
+def report(samples, least, other):
+    """Return (median, share of the bound, times as fast as the other program)."""
+    ### BEGIN SOLUTION
+    median = np.median(samples)
+    return median, least / median, other / median
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("report-line", report)
+
+# %% [markdown]
+# Here is the report of your kernel of section 5. (Without a GPU: of a recorded kernel, whose
+# quartiles stand in for the samples.)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if gpu() is None:
+    seen = recorded("measuring", variant="reconstruct_naive 32x8", shape="2048x2048x256")[0]
+    samples, n, name = (seen.q1, seen.median, seen.q3), seen.n, seen.gpu
+    other = h200("crossing", "NumPy", "2048x2048x256")
+else:
+    samples, n, name, least = own.samples, own.n, gpu(), own.bound
+    other = benchmark(cpu.reconstruct_matmul, *host, k, host=True).median
+filled = report(samples, least.milliseconds, other)
+if filled is not None:
+    median, share, times = filled
+    print(wrapped(LINE.format(gpu=name, median=median, n=n, share=share, times=times)))
+
+# %% [markdown]
+# One thing more. The project's code spoke of 32 images of 2048², the output beside it of ten of
+# 1024²: cells were run in another order. Restart, run all, read the text against the numbers, then
+# commit.
+#
+# How many of the three claims survive?
 
 # %%
 fate = {
     "CuPy is slower than Numba": "first calls; warm it is the other way round",
     "shared memory makes it slower": "the compiler; warm no slower (T4), faster (H200)",
-    "8x8 and 16x16 are equally fast": "float64 may hide it on a T4; not so on an H200",
     "the program is I/O bound": "three quarters were the kernel",
-    "7.08 ms against 157.5 ms": "eight times the work on one side",
 }
 for claim, reason in fate.items():
     print(f"{claim:30} {reason}")
@@ -545,10 +514,17 @@ predict.answer("claims that survive", 0, how="counted")
 # <kbd>deepening</kbd> 5 minutes
 #
 # Which of two programs is faster? Quartiles cannot tell. They say how much *single calls* scatter,
-# and that stays the same, however many you take. You need another question: how well do you know
-# the **median** itself? Each sample falls below the true median with probability ½, like a coin. So
-# one can count how far from the middle of the sorted samples the true median may lie. That gives a
-# **confidence interval**: in 95 of 100 such experiments the true median is inside.
+# and that stays the same, however many you take. Ask instead how well you know the **median**
+# itself. Each sample falls below the true median with probability ½, like a coin. So one can count
+# how far from the middle of the sorted samples the true median may lie. That gives a **confidence
+# interval**: in 95 of 100 such experiments the true median is inside.
+
+# %% [markdown]
+# The toy is disturbed, too: a launch takes 2 ms, give or take a few percent, but each seventh takes
+# six times as long. What is the mean of many, in ms?
+
+# %%
+predict("mean of the disturbed toy, in ms", 3.4, within=1.1)
 
 # %%
 for count in (10, 70, 1000):
@@ -564,12 +540,14 @@ for count in (10, 70, 1000):
     low, high = measure.median_interval(times)
     print(f"n = {count:4}: middle half {q1:.3f} to {q3:.3f}, ", end="")
     print(f"median {median:.3f}, between {low:.3f} and {high:.3f} ms")
+mean = round(np.mean(times), 2)
+predict.answer("mean of the disturbed toy, in ms", mean, unit="ms", how="computed")
 
 # %% [markdown]
-# With more samples the middle half stays, and the interval shrinks. If the intervals of two
-# programs do not overlap, their medians differ. If they do, these figures do not tell: take more
-# samples. (All of that holds for samples that know nothing of each other. Clocks that rise and
-# machines that warm up break it. So time two programs in turns.)
+# No launch took as long as the mean: each took about 2 ms, or 12. With more samples the middle half
+# stays, and the interval shrinks. If the intervals of two programs do not overlap, their medians
+# differ. If they do, take more samples. (That holds for samples that are independent. Clocks that
+# rise and machines that warm up break it: time two programs in turns.)
 
 # %% [markdown]
 # ## 10 Events and caches
@@ -697,8 +675,8 @@ for figure in parts:
 # ### Exercise: effective bandwidth and intensity
 #
 # A `rows × columns` image is rebuilt from k layers in so many milliseconds; all is float32. Return
-# the effective bandwidth in GB/s (10⁹ bytes a second), and the intensity. Count two operations for
-# each pixel and layer: a multiplication and an addition.
+# the **effective bandwidth**, needed bytes / time, in GB/s (10⁹ bytes a second), and the intensity.
+# Count two operations for each pixel and layer: a multiplication and an addition.
 #
 # <details><summary>Hint</summary>
 #
@@ -726,16 +704,12 @@ check("effective-rates", effective_rates)
 
 # %%
 for figure in recorded("roofs", kernel="roof", gpu="H200"):
-    amount, unit = (figure.operations, "TFLOP/s") if figure.operations else (figure.bytes, "GB/s")
-    scale = 1e-9 if figure.operations else 1e-6
-    low, middle, high = (amount / t * scale for t in (figure.q3, figure.median, figure.q1))
-    print(f"{figure.variant:15} {middle:6,.1f} {unit:7}", end=" ")
-    print(f"(middle half {low:,.1f} to {high:,.1f}, n = {figure.n})")
+    print_roof(figure)
 
 # %% [markdown]
-# Most roofs are good to a thousandth. Those of the tensor cores scatter by some percent; why, was
-# not measured. So quote a roof with its scatter. `benchmark` lets figures pass up to 3% above a
-# measured one.
+# (`tensor_…` are units for small matrix products: [lesson 17](17_tensor_cores.ipynb).) Within this
+# run most roofs are good to a thousandth. Those of the tensor cores scatter by some percent; why,
+# was not measured. `benchmark` lets times pass up to 3% above a measured roof.
 
 # %% [markdown]
 # ### Exercise: which figure is impossible?
@@ -842,18 +816,18 @@ except CompilerMissing:
 #
 # **The float64 sum** on a T4 ([lesson 02](02_an_image_from_its_svd.ipynb)): two instructions a
 # step, a conversion and an addition, at 1/32 of the float32 rate: each of its 40 multiprocessors
-# does 2 a clock. If that binds, all runs of the project must fit it. The clock is not known: a T4
+# does 2 a cycle. If that binds, all runs of the project must fit it. The clock is not known: a T4
 # has 0.585 GHz at base, 1.59 GHz at boost.
 
 # %%
 runs = {"2048, k = 256": (2048, 256, 52.9), "1024, k = 1024": (1024, 1024, 53.7)}
 runs["2048, k = 2048"] = (2048, 2048, 157.5)
-multiprocessors, float64_a_clock = 40, 2
+multiprocessors, float64_a_cycle = 40, 2
 print("size               measured   float64 at base   at boost   (ms)")
 for name, (size, rank, milliseconds) in runs.items():
     instructions = 2 * size * size * rank
-    clocks = instructions / (multiprocessors * float64_a_clock)
-    base, boost = (clocks / (gigahertz * 1e6) for gigahertz in (0.585, 1.59))
+    cycles = instructions / (multiprocessors * float64_a_cycle)
+    base, boost = (cycles / (gigahertz * 1e6) for gigahertz in (0.585, 1.59))
     print(f"{name:16} {milliseconds:10.1f} {base:17.1f} {boost:10.1f}")
 
 # %% [markdown]
@@ -870,8 +844,8 @@ for name, (size, rank, milliseconds) in runs.items():
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# **Claim 3**: blocks of 8×8 and of 16×16 are equally fast. Three kernels, recorded on the H200 with
-# k = 256, by shape and size:
+# **Claim 4**: blocks of 8×8 and of 16×16 are equally fast. On the T4 they took 52.9 and 53.2 ms, at
+# 2048², k = 256. Three kernels, recorded on the H200 with k = 256, by shape and size:
 #
 # - `naive`: x on the columns, float32.
 # - `float32`: x on the **rows**, float32.
@@ -909,7 +883,7 @@ predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 # %% [markdown]
 # In `naive` the shape hardly matters. In the two others 16×16 is slower than 8×8, and 32×32 is
 # twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp.
-# ([Lesson 04](04_warps_and_coalescing.ipynb) counts it.) So claim 3 held on a T4, where float64
+# ([Lesson 04](04_warps_and_coalescing.ipynb) counts it.) So claim 4 held on a T4, where float64
 # seems to have hidden everything else, and it does not hold in general. Change **one thing at a
 # time**, and ask what could hide what you look for.
 
@@ -938,20 +912,19 @@ predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 #
 # <kbd>deepening</kbd> 20 minutes
 #
-# A load from memory takes hundreds of clocks. A warp that waits for one does nothing. The
-# multiprocessor does not wait: it goes on with **another warp**. That is called **latency hiding**,
-# and it needs warps.
+# A load from memory takes hundreds of cycles. A warp that waits for it is stalled. The SM
+# (streaming multiprocessor) goes on with **another warp**. That is called **latency hiding**, and
+# it needs warps.
 #
-# How many are there? A multiprocessor of a T4 has room for 32 warps and 16 blocks, 65,536 registers
-# and 64 KiB of shared memory. What runs out first is the limit. **Occupancy** is the share of the
-# 32 places that is taken.
+# An SM of a T4 holds at most 32 warps and 16 blocks, 65,536 registers and 64 KiB of shared memory.
+# What runs out first is the limit. **Theoretical occupancy** is the share of the 32 warps that fit.
 
 # %% [markdown]
 # For a T4 the compiler gives `reconstruct_original` 44 registers a thread, none spilled (CUDA
 # 13.0). How many warps are resident with blocks of 8×8? Think of blocks, too.
 
 # %%
-predict("warps on a T4's multiprocessor, blocks of 8 x 8", 32, exact=True)
+predict("warps on a T4's SM, blocks of 8 x 8", 32, exact=True)
 
 # %%
 from course import occupancy
@@ -959,19 +932,16 @@ from course import occupancy
 for block in ((8, 8), (16, 16), (32, 32), (16, 1), (24, 24)):
     print(f"{block}:", occupancy("T4", block, registers=44))
 warps = occupancy("T4", (8, 8), registers=44).warps
-predict.answer(
-    "warps on a T4's multiprocessor, blocks of 8 x 8", warps, unit="warps", how="computed"
-)
+predict.answer("warps on a T4's SM, blocks of 8 x 8", warps, unit="warps", how="computed")
 
 # %% [markdown]
-# 8×8, 16×16 and 32×32 all fill it. (16, 1) wastes half of every warp, and only 16 blocks have room.
+# 8×8, 16×16 and 32×32 all fill it. (16, 1) wastes half of every warp, and only 16 blocks fit.
 # (24, 24) are 18 warps a block, and a second block does not fit.
 
 # %% [markdown]
-# What is occupancy worth? Take a copy on the H200, and allow each multiprocessor 1, 2, 4, up to all
-# 64 warps. Each thread copies float32 in one line, float64 in the other. With one warp on each
-# multiprocessor all of them together reach some 90 GB/s with float32. What with 32, half of the
-# places?
+# What is occupancy worth? Take a copy on the H200, and allow each SM 1, 2, 4, up to all 64 warps.
+# Each thread copies float32 in one line, float64 in the other. With one warp on each SM the GPU
+# reaches some 90 GB/s with float32. How many GB/s with 32 warps?
 
 # %%
 predict("GB/s of a float32 copy by 32 warps", 2800, within=1.5)
@@ -984,7 +954,7 @@ for dtype, size in (("float32", 4), ("float64", 8)):
     name = f"{dtype}: {32 * size} bytes\nin a warp's load"
     lines[name] = (counts, [figure.gigabytes_per_second for figure in figures])
 plots.curves(
-    lines, "warps on each multiprocessor", "GB/s", level=("best copy", memory), height=3.0,
+    lines, "warps on each SM", "GB/s", level=("best copy", memory), height=3.0,
     title="A copy on an H200, by resident warps (recorded)",
 )  # fmt: skip
 
@@ -993,14 +963,14 @@ by_32 = recorded("measuring", kernel="copy by warps", variant="32 warps", dtype=
 predict.answer("GB/s of a float32 copy by 32 warps", round(by_32.gigabytes_per_second), unit="GB/s")
 
 # %% [markdown]
-# Twice the warps, twice the speed, nearly all the way: each brings its own load, and while one is
-# under way the others are, too. Then the memory is busy, and the line bends.
+# Twice the warps, twice the speed, nearly all the way: the loads of all warps are in flight at the
+# same time. Then the memory is busy, and the line bends.
 #
-# Now compare the two lines: float64 with 16 warps does what float32 does with 32. It is not warps
-# that count. It is **bytes under way** (Little's law: bytes under way = rate × latency).
+# Now compare the two lines: float64 with 16 warps is as fast as float32 with 32. So **bytes in
+# flight** count, not warps (Little's law: bytes in flight = rate × latency).
 
 # %%
-print("bytes under way on a multiprocessor   float32   float64   (GB/s)")
+print("bytes in flight on an SM              float32   float64   (GB/s)")
 (counts, four), (_, eight) = lines.values()
 for place in range(1, len(counts)):
     print(f"{128 * counts[place]:37,} {four[place]:9,.0f} {eight[place - 1]:9,.0f}")
@@ -1009,9 +979,9 @@ for place in range(1, len(counts)):
 # (One reason why the simple copy among the bars of the roofline stays at 57%: each of its threads
 # moves 4 bytes.)
 #
-# So full occupancy is no aim in itself. A thread that has four loads under way needs a quarter of
+# So full occupancy is no aim in itself. Threads with four loads in flight each need a quarter of
 # the warps; [lesson 06](06_reuse_reuse_reuse.ipynb) trades occupancy for that. Raise occupancy
-# where warps **wait**, and where little else is under way.
+# where warps are **stalled** and few bytes are in flight.
 
 # %% [markdown]
 # And `reconstruct_naive`, at 2% of its roof? The compiler gave it 32 registers on the H200.
@@ -1027,8 +997,8 @@ print(occupancy("H200", (32, 8), registers=int(registers)))
 #
 # A kernel needs so many `registers` and so many bytes of `shared` memory for **each thread**.
 # Return the threads of a block, a multiple of 32 up to 1,024, with which an **H200's**
-# multiprocessor holds the most warps. (It has room for 64 warps and 32 blocks, 65,536 registers and
-# 228 KiB of shared memory.) If several do, take any.
+# SM holds the most warps. (It holds at most 64 warps and 32 blocks, 65,536 registers and 228 KiB of
+# shared memory.) If several do, take any.
 #
 # <details><summary>Hint</summary>
 #
@@ -1055,10 +1025,11 @@ check("fullest-block", fullest_block)
 # %% [markdown]
 # ## 16 CPU against GPU
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd> 25 minutes
 #
-# **Claim 5** compared NumPy at k = 256 with a kernel at k = 2048: eight times the work. Here are
-# all four figures, from one machine. The kernel is the project's own.
+# **Claim 5** compared CPU and GPU: 7.08 ms against 157.5 ms, NumPy at k = 256 against a kernel at
+# k = 2048. That is eight times the work. Here are all four times, from one machine. The kernel is
+# the project's own.
 
 # %%
 print("2048 x 2048     NumPy, 16 cores   the kernel, H200")
@@ -1250,11 +1221,9 @@ else:
 # ## What you should be able to say now
 #
 # - A launch returns at once. Wait before both readings of the clock, or use events.
-# - First calls, copies and launches are real costs, and each has a figure of its own.
-# - Median, quartiles, n, not the mean. An interval tells how well the median is known.
-# - A time means something beside a bound: bytes / bandwidth, or operations / rate, the longer.
-# - A figure above a measured roof, by more than the roof's own scatter, is wrong.
-# - Occupancy helps where warps wait. What counts are bytes under way.
+# - First calls, copies and launches are real costs. Report each by itself.
+# - Report median, quartiles, n, not the mean.
+# - The bound is bytes / bandwidth or operations / rate, the longer. A time far below it is wrong.
 # - "Faster" needs a size, a machine, what is inside, and what it is compared with.
 
 # %%
@@ -1267,92 +1236,52 @@ progress(3)
 #
 # <details><summary>Answer</summary>
 #
-# That is what launches cost. Either nobody waited for the work, or the work is so small that the
-# launch is all there is. Ask for `synchronize`, and try a far larger size.
+# That is what launches cost. Either nobody waited for the work, or the work is too small. Ask for
+# `synchronize`, and try a far larger size.
 #
 # </details>
 #
-# **2.** Two kernels: 1.00 ms (middle half 0.98 to 1.05) and 0.99 ms (0.97 to 1.06). Which one is
-# faster?
+# **2.** A copy reaches 6,000 GB/s on a GPU with 4,200 GB/s of memory. Is that wrong?
 #
 # <details><summary>Answer</summary>
 #
-# These figures do not tell. They say how single calls scatter, not how well the medians are known.
-# Ask for n and for an interval of each median. If the intervals overlap, take more samples, in
-# turns, or call the two equal.
+# As a rate of the memory, yes. It may be the rate of a warm L2 cache. How much data was it, and was
+# it the same in each launch?
 #
 # </details>
 #
-# **3.** A copy reaches 6,000 GB/s on a GPU with 4,200 GB/s of memory. Is the figure wrong?
+# **3.** When is it right to leave the copies out of a time?
 #
 # <details><summary>Answer</summary>
 #
-# As a rate of the memory, yes. It may be right as a rate of a warm L2 cache. How much data was it,
-# and was it the same in each launch?
-#
-# </details>
-#
-# **4.** Your kernel has an occupancy of 25%. Is that bad?
-#
-# <details><summary>Answer</summary>
-#
-# Not by itself. How far is it from its roof? If each thread has several loads or several
-# independent sums under way, 25% can be plenty.
-#
-# </details>
-#
-# **5.** When is it right to leave the copies out of a time?
-#
-# <details><summary>Answer</summary>
-#
-# When the data stays on the GPU, before and after: a step in the middle of a longer program. For a
-# program that sends an image and gets one back they belong to it.
-#
-# </details>
-#
-# **6.** Why does `benchmark` hand each launch another copy of the data?
-#
-# <details><summary>Answer</summary>
-#
-# So that no launch finds its data in L2, where the one before left it. In a program other work
-# comes in between.
+# When the data stays on the GPU, before and after. A program that sends an image and gets one back
+# pays for them.
 #
 # </details>
 
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Time `cpu.reconstruct_matmul` while something else runs on your machine. What becomes of the
-#   median, the mean, the shortest?
-# - Give the toy `launch=0.5` and `work=0.1`. How many launches fit into a second, and who is the
-#   bottleneck?
 # - Take a speed-up from a paper or a blog. Which points of section 8 does it leave out?
 # - With a GPU: `python -m course bench measuring` in a terminal. Where is your crossing?
 
 # %% [markdown]
 # ## Common misconceptions
 #
-# For instructors; the checks name most of them.
-#
 # - *"The first call is slow because the GPU is cold."* It compiles; clocks and caches come after.
-# - *"I took the mean of 1,000, so it is exact."* With disturbances in it.
 # - *"The shortest time is the true one."* It may have had luck: a warm cache, say.
 # - *"synchronize() makes my program slower, so it does not belong in a measurement."*
-# - *"More occupancy is more speed."*
-# - *"The GPU has 100 times the TFLOP/s, so it is 100 times faster."* Than a kernel that reaches its
-#   roof.
+# - *"More occupancy is more speed."* Bytes in flight count (section 15).
 # - *"The simulator took 3 s, so ..."* It counts; it has no clock.
 
 # %% [markdown]
 # ## What to read next
 #
-# - [How to implement performance metrics in CUDA
+# - [Performance metrics in CUDA
 #   C/C++](https://developer.nvidia.com/blog/how-implement-performance-metrics-cuda-cc/) by Mark
-#   Harris: events, effective bandwidth.
+#   Harris.
 # - [Roofline: an insightful visual performance model](https://doi.org/10.1145/1498765.1498785) by
 #   Williams, Waterman and Patterson.
-# - [CUDA C++ best practices guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/):
-#   timing, bandwidth, occupancy.
 # - [Scientific benchmarking of parallel computing systems](https://doi.org/10.1145/2807591.2807644)
 #   by Hoefler and Belli: twelve ways to tell the truth.
 # - Next in the course: [lesson 04](04_warps_and_coalescing.ipynb), Warps and coalescing.

@@ -168,6 +168,23 @@ right(
 )
 
 
+# --- report-line -----------------------------------------------------------------------------
+
+wrong, right = answers_to("report-line")
+wrong("wrong-result", "you take the mean of the samples")({"np.median": "np.mean"})
+wrong("wrong-result", "you take the shortest sample")({"np.median": "min"})
+wrong("wrong-result", "it must be sorted first")(
+    {"np.median(samples)": "samples[len(samples) // 2]"}
+)
+wrong("wrong-result", "the share is upside down")({"least / median": "median / least"})
+wrong("wrong-result", "the speed-up is upside down")({"other / median": "median / other"})
+wrong("wrong-result", "a half is 0.5")({"least /": "100 * least /"})
+wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
+wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
+right("middle = median(samples)\nreturn [middle, least / middle, other / middle]")
+right("return np.array([np.median(samples) ** 2, least, other]) / np.median(samples)")
+
+
 # --- needed-factors --------------------------------------------------------------------------
 
 wrong, right = answers_to("needed-factors")
@@ -274,9 +291,6 @@ right(
 # --- least-time ------------------------------------------------------------------------------
 
 wrong, right = answers_to("least-time")
-wrong("wrong-result", "a softmax", "the name is that of the shorter time")(
-    {"memory > arithmetic": "bytes > operations"}
-)
 wrong("wrong-result", "a softmax", "the name is that of the shorter time")(
     {"memory > arithmetic": "bytes > operations"}
 )
