@@ -43,7 +43,7 @@ from course.checks.functions import OutOfTime, time_limit, value_of
 from course.checks.simulating import values_of
 
 FOLDER = Path(__file__).resolve().parent
-MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
+MARKERS = tuple(f"### {end} {what}" for what in ("SOLUTION", "ORDER") for end in ("BEGIN", "END"))
 READING = ("LOAD_GLOBAL", "LOAD_NAME")
 MOST_SECONDS = 2.0  # of an edited solution in a case
 

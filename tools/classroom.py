@@ -1,7 +1,8 @@
 """Make a folder in which nbgrader grades a class: ``python -m tools.classroom DIR 00 01 05``.
 
 Of each lesson (all, where none is named) it writes ``source/NN_name/NN_name.ipynb``: the solution
-with the student's badge, and dots in place of sample guesses, which nbgrader would hand out.
+with the student's badge, dots in place of sample guesses and statements out of order, all of which
+nbgrader would hand out.
 ``nbgrader_config.py`` comes once, and is yours from then on. INSTRUCTORS.md says what to do with
 the folder.
 """
@@ -41,7 +42,7 @@ def source_of(solution: Path) -> str:
     node.cells[1].source = address.read().badge(f"notebooks/{solution.name}")
     for cell in node.cells:
         if cell.cell_type == "code":
-            cell.source = lessons.without_guesses(cell.source)
+            cell.source = lessons.out_of_order(lessons.without_guesses(cell.source))
             cell.outputs, cell.execution_count = [], None
     return nbformat.writes(node, version=4) + "\n"
 

@@ -169,6 +169,7 @@ class Exercise:
     takes a `numpy.random.Generator` and returns a `Case` of other sizes and values each time. The
     seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them. `anew`:
     the same cases have other random values, which shows what an answer kept of an earlier call.
+    `statements` are given, to be put in order: the text of each (`course.checks.ordering`).
     """
 
     name: str
@@ -185,6 +186,7 @@ class Exercise:
     drawn: int = 3
     first_seed: int = 0
     anew: bool = False
+    statements: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cases", self._with_drawn())

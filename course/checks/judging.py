@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from course.checks import ordering
 from course.checks.answers import CANNOT_COMPILE, plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
@@ -40,18 +41,22 @@ LIMIT = re.compile(r"\b(\w+)\.(?:size|shape\[(\d)\])")
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """The verdict on an answer; never raises for anything that the answer does."""
     try:
+        if exercise.statements:
+            ordering.look_at(exercise, answer)
         if isinstance(exercise, KernelExercise):
             passed = judge_kernel(exercise, answer)
         elif isinstance(exercise, FunctionExercise):
             passed = judge_function(exercise, answer)
         else:
             raise TypeError(f"no judge for exercises of type {type(exercise).__name__}")
-    except NotStarted:
+    except NotStarted as started:
         message = "Write your code where the stub says `pass`, then run this cell again."
-        return Verdict(exercise.name, "not started", "not-started", message)
+        return Verdict(exercise.name, "not started", "not-started", str(started) or message)
     except Failure as failure:
         cases = [exercise.arguments(number) for number in range(len(exercise.cases))]
         named_cause(failure, plain_function(answer), cases[0])
+        if exercise.statements:
+            ordering.name_two(failure, exercise, answer)
         if isinstance(exercise, KernelExercise) and "That is what you get" not in failure.message:
             if not failure.hint:
                 add_slip(failure, exercise, answer)

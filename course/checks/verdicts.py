@@ -33,6 +33,7 @@ FAILURES = (
     "not-a-function",
     "borrowed",
     "wrong-arguments",
+    "statements",
     "typing",
     "raised",
     "endless-loop",

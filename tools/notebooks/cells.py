@@ -2,12 +2,15 @@
 
 import ast
 import re
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = "### BEGIN SOLUTION"
 END = "### END SOLUTION"
+BEGIN_ORDER = "### BEGIN ORDER"
+END_ORDER = "### END ORDER"
 IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 IGNORE_TAG = "nbval-ignore-output"
 
@@ -136,8 +139,9 @@ def with_space(cell: Cell) -> Cell:
 def stub(source: str) -> str:
     """Take out of a cell's code what a student writes.
 
-    Each solution block becomes ``# your code here`` and ``pass``, and the guess of each
-    ``predict("question", 4, exact=True)``, which is the solution's sample, becomes ``...``.
+    Each solution block becomes ``# your code here`` and ``pass``, the statements that are to be put
+    in order stand in another, and the guess of each ``predict("question", 4, exact=True)``, which
+    is the solution's sample, becomes ``...``.
     """
     kept: list[str] = []
     inside = False
@@ -151,7 +155,25 @@ def stub(source: str) -> str:
             inside = False
         elif not inside:
             kept.append(line)
-    return without_guesses("\n".join(kept))
+    return without_guesses(out_of_order("\n".join(kept)))
+
+
+def out_of_order(source: str) -> str:
+    """Return a cell's code with the statements of each order block sorted, as a student gets them.
+
+    What stands behind or above a statement goes with it.
+    """
+    lines = source.split("\n")
+    while BEGIN_ORDER in (markers := [line.strip() for line in lines]):
+        first, last = markers.index(BEGIN_ORDER), markers.index(END_ORDER)
+        block = lines[first + 1 : last]
+        ends = [node.end_lineno for node in ast.parse(textwrap.dedent("\n".join(block))).body]
+        parts = [block[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        parts.sort(key=lambda part: ast.unparse(ast.parse(textwrap.dedent("\n".join(part)))))
+        indent = lines[first][: len(lines[first]) - len(markers[first])]
+        head = f"{indent}# put these {len(parts)} statements in order"
+        lines[first : last + 1] = [head, *(line for part in parts for line in part)]
+    return "\n".join(lines)
 
 
 def predictions(source: str) -> list[ast.Call]:

@@ -13,7 +13,9 @@ from pathlib import Path
 from tools.notebooks import links, sections
 from tools.notebooks.cells import (
     BEGIN,
+    BEGIN_ORDER,
     END,
+    END_ORDER,
     IGNORE_OUTPUT,
     IGNORE_TAG,
     ROOT,
@@ -23,6 +25,7 @@ from tools.notebooks.cells import (
     counted_lines,
     label,
     name,
+    out_of_order,
     parse,
     paths,
     predictions,
@@ -43,6 +46,7 @@ __all__ = [
     "core_minutes",
     "label",
     "name",
+    "out_of_order",
     "parse",
     "paths",
     "predictions",
@@ -245,17 +249,17 @@ def _marker_problems(cell: Cell) -> list[str]:
         indent, marker = len(line) - len(line.lstrip()), line.strip()
         if "NBVAL_" in line.upper() and marker != IGNORE_OUTPUT:
             found.append(f"{cell}: {marker!r} must be `{IGNORE_OUTPUT}`, alone on its line")
-        if marker == BEGIN:
+        if marker in (BEGIN, BEGIN_ORDER):
             if opened is not None:
                 found.append(f"{cell}: a solution block opens inside another")
             opened, blocks = indent, blocks + 1
-        elif marker == END:
+        elif marker in (END, END_ORDER):
             if opened is None:
                 found.append(f"{cell}: a solution block ends that never began")
             elif indent != opened:
                 found.append(f"{cell}: the two markers of a solution block are indented alike")
             opened = None
-        elif re.search(r"(BEGIN|END)\s+SOLUTION", line, flags=re.IGNORECASE):
+        elif re.search(r"(BEGIN|END)\s+(SOLUTION|ORDER)", line, flags=re.IGNORECASE):
             found.append(f"{cell}: {marker!r} must be `{BEGIN}` or `{END}`, alone on its line")
         elif opened is not None and marker and indent < opened:
             found.append(f"{cell}: {marker!r} leaves its solution block's indentation")

@@ -18,7 +18,7 @@ from tools.notebooks import lessons, sections
 from tools.notebooks.lessons import stub
 from tools.publish import tracks
 
-_MARKER = re.compile(r"^ *### (?:BEGIN|END) SOLUTION\n?", re.MULTILINE)
+_MARKER = re.compile(r"^ *### (?:BEGIN|END) (?:SOLUTION|ORDER)\n?", re.MULTILINE)
 _GUESS = "· "  # how an output begins that repeats a guess
 _RANGE = re.compile(r"\]\((\d\d)_\w+\.ipynb\)(\s+to\s+)?")
 #: Where the first picture of a lesson says little about it, words of a better one's alternative.
