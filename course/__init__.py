@@ -32,7 +32,7 @@ __getattr__, __dir__, __all__ = face(
         "course.checks": "check",
         "course.checks.beside": "beside",
         "course.checks.predictions": "predict",
-        "course.checks.progress": "progress",
+        "course.checks.progress": "mine progress",
         # texts as everything prints them
         "warpsim.core.words": "wrapped",
         # modules that are no package's

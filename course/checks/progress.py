@@ -1,13 +1,15 @@
 """What was checked, in this session and in earlier ones, and how a learner shows it to somebody.
 
-It is kept in the user's own folder beside the own figures, a line a verdict; `progress(clear=True)`
-deletes it. What grades or executes solutions (COURSE_GRADING, COURSE_STRICT) leaves it alone.
+It is kept in the user's own folder beside the own figures, a line a verdict, and a text for each
+answer that passed, which `mine` gives; `progress(clear=True)` deletes both. What grades or executes
+solutions (COURSE_GRADING, COURSE_STRICT) leaves it alone.
 
 The module is not called `progress`, since `course.progress` must stay the function.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import hashlib
@@ -19,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from course.checks import answers, verdicts
-from course.checks.exercises import Exercise, exercises
+from course.checks import answers, kept, verdicts
+from course.checks.exercises import Exercise, exercises, find_exercise
 from course.checks.verdicts import SYMBOLS, Verdict
 from course.files import make_folder, progress_file, write_whole
 from warpsim.core.words import count, wrapped
@@ -47,6 +49,7 @@ class Record:
 
 _records: dict[str, Record] = {}
 _failed: dict[str, set[str]] = {}  # by exercise: fingerprints of the answers that failed
+_passed: dict[str, Any] = {}  # by exercise: the latest answer that passed
 _trouble: str | None = None
 
 
@@ -71,6 +74,12 @@ def place() -> Path | None:
     return progress_file()
 
 
+def _text_of(name: str) -> Path | None:
+    """The file in which the answer to an exercise is kept; None where none is."""
+    path = place()
+    return path and path.with_name(f"{path.stem}-passed") / f"{name}.py"
+
+
 def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
     """Keep a verdict for the session, and for later ones what is no mere stub.
 
@@ -84,6 +93,8 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
     _records[exercise.name] = entry
     if verdict.status == "failed":
         _failed.setdefault(exercise.name, set()).add(entry.answer)
+    if verdict.status == "passed":
+        _passed[exercise.name] = answer
     path = place()
     if path is None or verdict.status == "not started":
         return
@@ -91,6 +102,10 @@ def record(exercise: Exercise, verdict: Verdict, answer: Any) -> None:
         if not os.environ.get("COURSE_PROGRESS"):
             make_folder(path.parent)
         _append(path, json.dumps(asdict(entry)) + "\n")
+        if verdict.status == "passed" and (text := kept.text_to_keep(exercise, answer)):
+            text_file = _text_of(exercise.name)
+            make_folder(text_file.parent)
+            write_whole(text_file, text)
         _trouble = None
     except OSError as error:
         why = error.strerror or str(error)
@@ -109,6 +124,45 @@ def tries(name: str, answer: Any = None) -> int:
     unchanged stays the same. Answers without a source are one.
     """
     return len(_failed.get(name, set()) - ({fingerprint(answer)} if answer is not None else set()))
+
+
+def mine(name: str, otherwise: Any) -> Any:
+    """Your own answer that has passed ``check(name, …)``, in this session or an earlier one.
+
+    Says in a line whose it gives.
+
+    Parameters
+    ----------
+    name : str
+        Name of the exercise, of this lesson or an earlier one.
+    otherwise : kernel or function
+        The package's, with the arguments of the exercise: what you get where no answer of yours has
+        passed, or none was kept (COURSE_PROGRESS).
+
+    Returns
+    -------
+    kernel or function
+
+    Raises
+    ------
+    UnknownExercise
+        When no exercise has that name.
+    """
+    exercise = find_exercise(name)
+    if (answer := _passed.get(name)) is not None:
+        print(f"{name}: yours.")
+        return answer
+    path = _text_of(name)
+    if path is None or not path.exists():
+        print(wrapped(f"{name}: the package's; yours, once it has passed check({name!r}, …)."))
+        return otherwise
+    try:
+        answer = kept.read(exercise, path)
+    except kept.CannotKeep as error:
+        print(wrapped(f"{name}: the package's, since yours in {_name(path)} {error}"))
+        return otherwise
+    print(wrapped(f"{name}: yours, from {_name(path)}."))
+    return answer
 
 
 def _append(path: Path, line: str) -> None:
@@ -316,6 +370,12 @@ def _forget() -> None:
     global _trouble
     _records.clear()
     _failed.clear()
+    _passed.clear()
     _trouble = None
     if path := place():
         path.unlink(missing_ok=True)
+        texts = _text_of("").parent
+        for text in texts.glob("*.py"):
+            text.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or something else is in it
+            texts.rmdir()
