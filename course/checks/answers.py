@@ -234,7 +234,7 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
     """
     function = plain_function(answer)
     known = (exercise.reference, getattr(exercise, "judge", None), *exercise.solved_by)
-    solutions = {id(plain_function(each)): each for each in known if each is not None}
+    solutions = {_code(each) for each in known if each is not None}
     left, seen = [("Your answer", answer)], set()
     while left:
         name, value = left.pop()
@@ -243,7 +243,7 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
             continue
         seen.add(id(value))
         module = value.__name__ if isinstance(value, ModuleType) else _module_of(own or value)
-        if JUDGING.match(module) or id(own) in solutions:
+        if JUDGING.match(module) or _code(value) in solutions:
             is_it = "is" if value is answer else f"uses `{name}`, which is"
             kind = "part of what judges it" if JUDGING.match(module) else "a solution of the course"
             raise Failure(
@@ -252,6 +252,11 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
             )
         if own is not None and (value is answer or own.__globals__ is function.__globals__):
             left += names_in_reach(own).items()
+
+
+def _code(value: Any) -> int:
+    """The id of a function's code, which is one for all functions that a `def` makes."""
+    return id(getattr(plain_function(value), "__code__", value))
 
 
 def _module_of(value: Any) -> str:

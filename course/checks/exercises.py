@@ -276,7 +276,8 @@ class KernelExercise(Exercise):
         Takes the arguments it names, floating-point arrays as float64; returns the array that the
         one output (or updated array) must hold, or a dict of them by name.
     forbidden : collection of str
-        Kinds of costs that fail an answer: "float64", "uncoalesced", ...
+        Kinds of costs that fail an answer: "float64", "uncoalesced", ... An index below 0 always
+        does: C++ has none, and Numba takes it from the end only after a test.
     same_value : str
         "meant" where several threads may store one value in one element; else that is refused.
     limits : sequence of Limit
@@ -333,7 +334,8 @@ class KernelExercise(Exercise):
     @property
     def refused(self) -> frozenset[str]:
         """Kinds of costs that fail an answer."""
-        return frozenset(self.forbidden) | (set() if self.same_value else {"same-value-race"})
+        always = {"negative-index"} if self.same_value else {"negative-index", "same-value-race"}
+        return frozenset(self.forbidden) | always
 
     def model(self) -> Any:
         """Return a right answer that spreads the work as it is meant, or None.

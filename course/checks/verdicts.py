@@ -57,6 +57,7 @@ FAILURES = (
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
     "out-of-bounds": "The last block usually has more threads than there are elements left.",
+    "negative-index": "Count from the front: the last element's index is the size less 1.",
     "misaligned": "The address of a wide access is a multiple of its bytes. "
     "Where rows or parts begin in between, take one element at a time.",
     "barrier-divergence": "Every thread of a block must reach the same syncthreads. "

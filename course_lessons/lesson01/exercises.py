@@ -91,7 +91,6 @@ LessonKernel.declare(
     reference=lambda x: np.concatenate([np.zeros(1), x[:-1]]),
     cases=[_numbers(n, block=block) for n, block in ((8, 8), (1, 32), (1031, 128))],
     drawer=_some_numbers,
-    forbidden={"negative-index"},
     hints={
         "negative-index": "For i = 0, x[i - 1] is x[-1], the last element, as in NumPy. "
         "Give thread 0 a branch of its own.",

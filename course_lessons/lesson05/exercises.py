@@ -84,7 +84,7 @@ LessonKernel.declare(
     cases=[_to_blur(1003), _to_blur(5), _to_blur(1024, True)],
     drawer=lambda rng: _to_blur(extent(rng, 1, 700)),
     tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
-    forbidden={"float64", "negative-index", "bank-conflict"},
+    forbidden={"float64", "bank-conflict"},
     limits=[Limit("global", "load", "lanes", "element", 1.25, _HALO_ONCE)],
     hints={
         "not-parallel": "Each thread loads one element of its block, a few one of the halo, too; "
@@ -169,7 +169,7 @@ LessonKernel.declare(
         "two products and a sum for each of up to 50 singular values",
         magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
     ),
-    forbidden={"float64", "bank-conflict", "negative-index"},
+    forbidden={"float64", "bank-conflict"},
     limits=[
         Limit("global", "load", "sectors", "element", 1, _TILES_ONLY),
         Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
@@ -268,7 +268,7 @@ LessonKernel.declare(
     tolerance=Tolerance(
         256, "up to 255 sums one after the other", magnitude=lambda x, out: _sums(x, out)
     ),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=[
         Limit("shared", "load", "requests", "launch", 512, _HALF_EACH),
         Limit("global", "atomic", "lanes", "element", 1, _IN_SHARED_MEMORY),
@@ -401,7 +401,7 @@ for _name, _title, _forbidden in (
             _to_transpose(64, 96, measured=True),
         ],
         drawer=lambda rng: _to_transpose(*sides(rng, 130, 130)),
-        forbidden=_forbidden | {"float64", "negative-index"},
+        forbidden=_forbidden | {"float64"},
         limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,
         mistakes=_TRANSPOSE_MISTAKES,

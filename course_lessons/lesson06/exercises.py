@@ -140,7 +140,7 @@ _rebuilding(
         _factors(128, 128, 32, 32, COLUMN, measured=True),
     ],
     drawer=_any_factors(COLUMN, 50),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=_limits(
         32,
         3 / 64,  # of u, of the s that goes with it, and of vt
@@ -167,7 +167,7 @@ _rebuilding(
         _factors(256, 256, 24, 17, SQUARE),
     ],
     drawer=_any_factors(SQUARE, 24),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=_limits(
         16,
         3 / 128,
@@ -195,7 +195,7 @@ _rebuilding(
         _factors(130, 132, 16, 12, SQUARE),
     ],
     drawer=_any_factors(SQUARE, 24, multiple=4),
-    forbidden={"float64", "negative-index", "bank-conflict"},
+    forbidden={"float64", "bank-conflict"},
     limits=_limits(
         16,
         6 / 512,  # a four of u, one of vt, and at most four numbers of s
@@ -246,7 +246,7 @@ _rebuilding(
         _factors(5, 3, 4, 1, BUFFERED),
     ],
     drawer=_any_factors(BUFFERED, 50),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     barriers="With two buffers one barrier a round does it: what is filled and what is read are "
     "never the same buffer.",
     hints=HINTS

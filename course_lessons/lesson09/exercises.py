@@ -71,7 +71,7 @@ LessonKernel.declare(
         "two products and a sum for each of k singular values",
         magnitude=lambda u, s, vt, k: k * _layers(np.abs(u), s, np.abs(vt), k),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "store", "lanes", "element", 1, "Store each pixel once, at the end."),
         Limit("global", "load", "lanes", "element", 24, _ONE_EACH),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
+from course.kernels.reduce import KINDS, combiners
 from course_lessons.cases import drawn, empty, extent, fixed, normal, table, zeros
 from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson10 import rivals
@@ -55,7 +56,7 @@ LessonKernel.declare(
         "one addition in a lane for 32 columns, and up to 32 between lanes",
         magnitude=lambda x: (32 + x.shape[1] / 32) * np.abs(x).sum(1),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("shared", "store", "requests", "launch", 0, "Lanes exchange registers: shuffles "
               "do without shared memory."),
@@ -123,6 +124,7 @@ LessonKernel.declare(
     title="Several elements a thread, one atomic a block",
     updated=("out",),
     reference=lambda x, out: np.array([x.sum()]),
+    solved_by=combiners(KINDS["sum"], warps=8)[1:],
     cases=[
         _all(1_003),
         _all(1),
@@ -136,7 +138,7 @@ LessonKernel.declare(
         "up to 60 additions in a thread, 5 and 3 between lanes, up to 8 atomics",
         magnitude=lambda x: np.array([np.abs(x).sum()]),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "atomic", "lanes", "launch", BLOCKS, "One thread of each block adds to "
               "out, after the warps have met in shared memory."),
@@ -325,7 +327,7 @@ LessonKernel.declare(
         "an exponential's argument is rounded before it is taken, to digits of x or up to 100",
         magnitude=lambda x: _softmax(x) * (1 + np.abs(x).max() / 200) + 1e-30,
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "load", "lanes", "element", 2, "Maximum and sum in the same loop: x is "
               "read once for both, and once more to write the row, each number by one lane."),

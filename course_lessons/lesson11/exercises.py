@@ -209,7 +209,7 @@ LessonKernel.declare(
         "sums of 96 products decide an angle, and each number is rotated by it",
         magnitude=lambda w: np.sqrt((w * w).sum(axis=2)).max(),
     ),
-    forbidden={"float64", "uncoalesced", "negative-index"},
+    forbidden={"float64", "uncoalesced"},
     hints={
         "race": "A row belongs to one pair, and a pair to one warp: warp number "
         "threadIdx.x // 32, rows pairs[warp, 0] and pairs[warp, 1]. Its lanes share the "
@@ -339,7 +339,7 @@ LessonKernel.declare(
         "31 rounds of rotations one after the other, each by an angle that rounding shifts",
         magnitude=lambda w: np.sqrt((w * w).sum(axis=2)).max(),
     ),
-    forbidden={"float64", "uncoalesced", "negative-index"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 1, "Each number comes once from device "
               "memory: copy the matrix to shared memory, and rotate there."),

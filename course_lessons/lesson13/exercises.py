@@ -204,7 +204,7 @@ LessonKernel.declare(
             + np.abs(beta)
         ),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    forbidden={"float64", "uncoalesced", "same-value-race"},
     limits=[
         Limit("global", "load", "lanes", "element", 3, "x is read once and stays in values: "
               "one number of x, one of gamma, one of beta for each of out."),

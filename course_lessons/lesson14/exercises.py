@@ -255,7 +255,7 @@ LessonKernel.declare(
         "divided by the frame's spread",
         magnitude=lambda x: 4 + np.abs(x).max() / (x.reshape(-1, 64).std(1).min() + 1e-5**0.5),
     ),
-    forbidden={"float64", "uncoalesced", "negative-index"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 1, _LOADED_ONCE),
         Limit("shared", "store", "requests", "launch", 0, _SHUFFLES),
@@ -399,7 +399,7 @@ LessonKernel.declare(
         "64 products and sums, a bias, and a GELU that is off by 1e-7 of its argument",
         magnitude=lambda z, weight, bias: np.abs(z) @ np.abs(weight) + np.abs(bias) + 1,
     ),
-    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index"},
+    forbidden={"float64", "uncoalesced", "bank-conflict"},
     limits=[
         Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
         Limit("global", "load", "sectors", "element", 3, _STAGED),

@@ -290,7 +290,7 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
         "eight layers of sums of up to 320 products, two roots, two GELUs; what a level is "
         "rounded by is divided by the frame's spread; a serial sum in 200 drawn cases needs 150",
     ),
-    forbidden={"float64", "uncoalesced", "bank-conflict", "negative-index"},
+    forbidden={"float64", "uncoalesced", "bank-conflict"},
     limits=[
         Limit("global", "store", "lanes", "launch", 5 * STORES, _BLOCKS_OWN),
         Limit(

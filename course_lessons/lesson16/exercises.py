@@ -71,7 +71,7 @@ LessonKernel.declare(
     tolerance=Tolerance(
         8, "a product, three sums, a logarithm", magnitude=lambda logits: 1 + np.abs(logits)
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 2, "Load logit and target once each, into "
               "variables."),
@@ -205,7 +205,7 @@ LessonKernel.declare(
         "fast logarithm and cosine of a GPU are good to 1e-5",
         magnitude=lambda log_variance: 1 + np.exp(log_variance / 2),
     ),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=[
         Limit("global", "store", "lanes", "element", 2, "Store z and noise once each."),
         Limit("global", "load", "lanes", "element", 3, "Each number needs its mean and log "
@@ -343,7 +343,7 @@ LessonKernel.declare(
             + np.abs(_adam(w, gradient, first, second, corrected)["w"] - w)
         ),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 12, "Weight, gradient and two moments are "
               "loaded into variables, and the two corrections."),
@@ -479,7 +479,7 @@ LessonKernel.declare(
         "a product and a sum for each of up to 300 numbers, a bias and a slope",
         magnitude=lambda x, weight, bias: np.abs(x) @ np.abs(weight).T + np.abs(bias),
     ),
-    forbidden={"float64", "negative-index", "bank-conflict"},
+    forbidden={"float64", "bank-conflict"},
     barriers="A round has two: one when the tiles are filled, one when they are read. The loop "
     "over n needs none.",
     limits=[

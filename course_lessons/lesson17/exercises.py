@@ -61,7 +61,7 @@ OWN_SUMS = (
     "Each lane stores sums of its own: with g = lane // 4 and q = lane % 4 those of row g, columns "
     "2 q and 2 q + 1, and the same of row g + 8."
 )
-NO_FLOAT64 = {"float64", "negative-index"}
+NO_FLOAT64 = {"float64"}
 WHOLE = Tolerance(2, "whole numbers, exact as halves and in their sums")
 
 
@@ -348,7 +348,7 @@ LessonKernel.declare(
         _words("words numbered", lambda rng: np.arange(512).reshape(16, 32)),
     ],
     drawer=lambda rng: _words("any words", lambda rng: rng.integers(0, 2**32, (16, 32))),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=[
         Limit("global", "load", "sectors", "request", 4, WHOLE_ROWS),
         Limit("shared", "load", "conflicts", "launch", 0, SWIZZLED),

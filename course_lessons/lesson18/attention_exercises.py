@@ -200,7 +200,7 @@ LessonKernel.declare(
         0.5, "the result is rounded to a half, all before it is float32",
         magnitude=_rounded_once,
     ),
-    forbidden={"float64", "negative-index", "bank-conflict"},
+    forbidden={"float64", "bank-conflict"},
     barriers="A tile has two barriers: one when it is filled, one when it is read. Those who go "
     "over the keys one after the other need none in between.",
     limits=[

@@ -67,7 +67,7 @@ LessonKernel.declare(
         0.5, "the result is rounded to a half, all before it is float32; GELU may be the exact one",
         magnitude=_rounded_once,
     ),
-    forbidden={"float64", "negative-index"},
+    forbidden={"float64"},
     limits=[
         Limit("global", "store", "lanes", "element", 1, "Each result is stored once, when bias and "
               "GELU are done: until then it is in a register."),

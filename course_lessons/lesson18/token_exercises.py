@@ -59,7 +59,7 @@ LessonKernel.declare(
     drawer=_any_images,
     drawn=12,
     tolerance=Tolerance(0, "numbers are moved, and stay as they are"),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     limits=[
         Limit("global", "load", "lanes", "element", 1, "Each number of rows is one pixel: load it "
               "once."),
@@ -167,7 +167,7 @@ LessonKernel.declare(
             + 0.002 * (1 + np.abs(x).max(1, keepdims=True) / (x.std(1, keepdims=True) + 1e-3))
         ),
     ),
-    forbidden={"float64", "negative-index", "uncoalesced"},
+    forbidden={"float64", "uncoalesced"},
     cancels={CANCELS.replace("wrong: ", "wrong: the mean is of a sum in halves; or "): _far},
     limits=[
         Limit("global", "load", "lanes", "element", 5, "A lane reads its own columns, lane, lane + "

@@ -110,6 +110,7 @@ wrong("wrong-result", "turned the other way round")(
     {"image.shape[0] - 1 - column,": "column, image.shape[1] - 1 -"}
 )
 wrong("wrong-result", "mirrored at its diagonal")({"image.shape[0] - 1 - column": "column"})
+wrong("negative-index", "counts from the end", "Count from the front")({"image.shape[0] - 1": "-1"})
 wrong("out-of-bounds", "reads image[3, 0]", "image.shape[0] - 1")({"- 1 -": "-"})
 wrong("out-of-bounds", "guard them with out.shape")(
     {"row < out": "row < image", "column < out": "column < image"}

@@ -107,7 +107,11 @@ right(
 jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one job")(
     {"i = cuda": "thread = cuda", ")\n    if": ")\n    i = thread // 2\n    if"},
     {"squares[": "if thread % 2 == 0:\n            squares["},
-    {"elif i < 2 * x.size:\n": "    else:\n    "},
+    {
+        "elif i < 2 * x.size:\n": "    else:\n    ",
+        "roots[i - x.size": "roots[i",
+        "y[i - x.size": "y[i",
+    },
 )
 wrong("out-of-bounds", "y[", "i - x.size")({"elif i < 2 * x.size": "else", " - x.size])": "])"})
 wrong("out-of-bounds", "Threads from 2 * x.size on have no job")({"elif i < 2 * x.size": "else"})

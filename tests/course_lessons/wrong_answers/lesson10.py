@@ -179,7 +179,7 @@ wrong("limit", "the lanes of a warp meet first", base=sum_of_several_1448)(
 right({"t == 0": "t < 1"})
 
 
-@right
+@wrong("borrowed", "uses `block_sum`, which is a solution of the course")
 @cuda.jit
 def sum_by_the_package(x, out):
     total = float32(0)
@@ -235,6 +235,16 @@ right(
 )
 
 
+@cuda.jit(device=True)
+def sum_of_a_block(value):
+    sums, t = cuda.shared.array(8, float32), cuda.threadIdx.x
+    value = warp_sum(value)
+    if t % 32 == 0:
+        sums[t // 32] = value
+    cuda.syncthreads()
+    return warp_sum(sums[t % 32] if t % 32 < 8 else float32(0))
+
+
 @right
 @cuda.jit
 def sum_of_a_part_for_each_block(x, out):
@@ -244,7 +254,7 @@ def sum_of_a_part_for_each_block(x, out):
     total = float32(0)
     for i in range(first + t, min(first + part, x.size), cuda.blockDim.x):
         total += x[i]
-    total = block_sum(total)
+    total = sum_of_a_block(total)
     if t == 0:
         cuda.atomic.add(out, 0, total)
 
@@ -259,7 +269,7 @@ def sum_of_four_at_a_time(x, out):
     while i < x.size:
         total += x[i]
         i += step
-    total = block_sum(total)
+    total = sum_of_a_block(total)
     if cuda.threadIdx.x == 0:
         cuda.atomic.add(out, 0, total)
 
