@@ -73,6 +73,7 @@ _OPERATOR = r"\s*(?:\*\*|\^|[*/÷·⋅+]|\s-\s|[x×](?=\s*10\s*(?:\^|\*\*)))\s*"
 _NUMBER = re.compile(
     rf"[-+]?{_PLAIN}(?:{_OPERATOR}[-+]?{_PLAIN})*|[-+]?\binf(?:init(?:e|y|ely))?\b"
 )
+_ONE_OF = re.compile(r"(?:one|1) (?:out of|of|in) (.+)")
 _RANGE = (
     re.compile(r"(?:between|from)\s+(.+?)\s+(?:and|to)\s+(.+)"),
     re.compile(r"(.+?)\s*(?:\.\.+|…|\bto\b)\s*(.+)"),
@@ -178,20 +179,18 @@ def _plain(text: str) -> str:
     text = re.sub(r"^minus\s+", "-", text.strip(" ()[]\"'"))
     text = re.sub(r"^0,(?=\d+\b)", "0.", text)
     text = re.sub(r"(?<=\d) (?=\d{1,2}/\d)", "+", text)  # 3 1/2
-    text = re.sub(r"(?<=\d) (?:out of|of|in) (?=\d)", "/", text)
-    text = re.sub(r"\bone (?:out of|in) (\w+)", _one_in, text)
+    text = re.sub(r"(?<=\d)(?<!\b1) (?:out of|of|in) (?=\d)", "/", text)
     while found := _ABOUT.match(text):
         text = text[found.end() :]
     return _AFTER.sub("", text)
 
 
-def _one_in(found: re.Match) -> str:
-    """The text "one in three" as "1/3"; what is no such text stays."""
-    return f"1/{_SMALL[found[1]]}" if _SMALL.get(found[1]) else found[0]
-
-
 def _single(text: str) -> Written | None:
     """One number with what stands behind it."""
+    if found := _ONE_OF.fullmatch(text):
+        many = _single(found[1])
+        if many is not None and many.unit is None and many.value > 1:
+            return many._replace(value=1 / many.value, is_part=True)
     text = re.sub(r"^[x×]\s*(?=[\d.])", "", text)
     if found := _NUMBER.match(text):
         value, rest = _computed(found[0]), text[found.end() :]
