@@ -1,0 +1,33 @@
+"""A first kernel by one thread, by a warp, by a block and by 65,536 threads.
+
+What lesson 00 shows of a GPU: the square root of each pixel, by a grid-stride loop, so that the
+same kernel is right with any launch. The variant is what stands in the square brackets.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+SIZE = 1024
+LAUNCHES = ((1, 1), (1, 32), (1, 256), (256, 256))
+
+
+def run(bench):
+    """Time the launches on an image of 1024 x 1024 pixels; one thread takes about a second."""
+    cuda = bench.cuda
+
+    @cuda.jit
+    def glow(photo, out):
+        for i in range(cuda.grid(1), photo.size, cuda.gridsize(1)):
+            out[i] = math.sqrt(photo[i])
+
+    photo = bench.random(SIZE * SIZE) + np.float32(0.5)
+    there, out = cuda.to_device(photo), cuda.device_array_like(photo)
+    for blocks, threads in LAUNCHES:
+        bench.variant(
+            "glow", f"{blocks}, {threads}", glow[blocks, threads], (there, out), out=out,
+            expected=np.sqrt(photo.astype(np.float64)), shape=f"{SIZE}x{SIZE}",
+            bytes=2 * photo.nbytes,
+        )  # fmt: skip
