@@ -1,13 +1,201 @@
-"""Exercises of lesson 15: an address, two streams, a plan, a gradient's check, bfloat16."""
+"""Exercises of lesson 15: a launch, a softmax both ways, a gradient's check, a plan, addresses."""
 
 import numpy as np
 
-from course.checks.exercises import Case, FunctionExercise, Tolerance
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.dispatch.slots import in_c_order
 from course_lessons.cases import drawn, extent, fixed, normal, table
-from course_lessons.edits import edits
-from course_lessons.lesson15.judges import find_each, judge_bits, judge_order, judge_plans
+from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson10.exercises import ALL_LANES, SHUFFLE_HINTS
+from course_lessons.lesson15 import rivals, toy_torch
+from course_lessons.lesson15.judges import (
+    call_both_ways,
+    find_each,
+    judge_bits,
+    judge_both_ways,
+    judge_launch,
+    judge_order,
+    judge_plans,
+    note_launch,
+)
 from course_lessons.lesson15.toy_door import Tensor
+
+# --- a launch on PyTorch's stream -----------------------------------------------------------------
+
+
+def _launch(rows, columns, number, requires_grad=False, names=("x", "y")):
+    def arguments(rng):
+        torch, cuda, kernel = toy_torch.stand_ins(number)
+        tensors = tuple(
+            toy_torch.Tensor(name, (rows, columns), requires_grad and name != names[-1])
+            for name in names
+        )
+        return {"torch": torch, "cuda": cuda, "kernel": kernel, "tensors": tensors}
+
+    where = f"PyTorch works on stream {number:#x}" if number else "on the default stream"
+    recorded = f", {names[0]} requires a gradient" if requires_grad else ""
+    return Case(f"{rows} x {columns}, {where}{recorded}", arguments)
+
+
+def _any_launch(rng):
+    number = int(rng.integers(1, 1 << 40)) * 16 * int(rng.random() < 0.8)
+    rows, columns = extent(rng, 1, 5000), extent(rng, 1, 5000)
+    names = ("dy", "y", "x", "dx")[-int(rng.integers(1, 5)) :]
+    return _launch(rows, columns, number, bool(rng.integers(2)), names)
+
+
+FunctionExercise.declare(
+    name="launch-on-stream",
+    lesson=15,
+    title="A launch on PyTorch's current stream",
+    caller=note_launch,
+    judge=judge_launch,
+    cases=[
+        _launch(64, 768, 0x7F3A5C0),
+        _launch(64, 768, 0),
+        _launch(13, 77, 0x52D1E90, requires_grad=True),
+        _launch(1, 32, 0x52D1E90, names=("dy", "y", "dx")),
+    ],
+    drawer=_any_launch,
+    drawn=10,
+    hints={
+        "raised": "`torch.cuda.current_stream().cuda_stream` is the stream's number, "
+        "`cuda.external_stream(number)` Numba's stream of that number. "
+        "`cuda.as_cuda_array(one.detach())` is Numba's view of a tensor, for each of `tensors`.",
+    },
+)
+
+# --- the backward pass of a softmax ---------------------------------------------------------------
+
+
+def softmax_of(x):
+    """Each row's softmax."""
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _backward_case(rows, columns, spread=1.0, measured=False, of_dy=1.0):
+    def arguments(rng):
+        x, dy = (rng.standard_normal((rows, columns), dtype=np.float32) for _ in range(2))
+        y = softmax_of(x * np.float32(spread))
+        return {"dy": dy * np.float32(of_dy), "y": y, "dx": np.empty_like(y)}
+
+    name = f"{rows} x {columns}"
+    return Case(name, arguments, 32 * toy_torch.WARPS, -(-rows // 4), measured=measured)
+
+
+def _any_backward(rng):
+    rows, columns = extent(rng, 1, 12), int(rng.integers(1, 600))
+    return _backward_case(rows, columns, rng.uniform(0, 8), of_dy=10 ** rng.uniform(-3, 3))
+
+
+LessonKernel.declare(
+    name="softmax-gradient",
+    rivals=rivals.of_gradient(_backward_case(4096, 1024)),
+    lesson=15,
+    title="The backward pass of a softmax, a warp a row",
+    outputs=("dx",),
+    reference=lambda dy, y: y * (dy - (y * dy).sum(1, keepdims=True)),
+    cases=[
+        _backward_case(8, 128),
+        _backward_case(13, 77, spread=4),
+        _backward_case(3, 7),
+        _backward_case(32, 128, measured=True),
+    ],
+    drawer=_any_backward,
+    drawn=5,
+    tolerance=Tolerance(
+        1,
+        "one addition in a lane for 32 columns, five between lanes, and three roundings after them",
+        magnitude=lambda dy, y: (
+            y * (4 * np.abs(dy) + (40 + y.shape[1] / 32) * (y * np.abs(dy)).sum(1, keepdims=True))
+        ),
+    ),
+    forbidden={"float64", "negative-index", "uncoalesced", "same-value-race"},
+    limits=[
+        Limit(
+            "global",
+            "load",
+            "lanes",
+            "element",
+            4,
+            "y and dy are read twice at most: once for the sum, once to write the row.",
+        ),
+        Limit(
+            "global",
+            "load",
+            "requests",
+            "launch",
+            4 * 128,
+            ALL_LANES.format("lanes share the reading"),
+        ),
+        Limit("global", "store", "lanes", "element", 1, "Write each element once, at the end."),
+        Limit(
+            "global",
+            "store",
+            "requests",
+            "launch",
+            128,
+            ALL_LANES.format("lanes share the writing"),
+        ),
+        Limit("shared", "store", "requests", "launch", 0, "A warp needs shuffles alone."),
+    ],
+    hints=SHUFFLE_HINTS
+    | {
+        "wrong-result": "First the sum of y * dy over the whole row: each lane adds its columns, "
+        "then five shuffles by shfl_xor_sync give all lanes the row's sum. After that "
+        "dx = y * (dy - sum), column by column.",
+    },
+    mistakes=edits(r"""
+        the sum is left out: y * dy is the gradient of other functions, not of a softmax
+            (dy[row, column] - total) -> dy[row, column]
+        the sum is of dy alone: each dy counts by its y
+            total += dy[row, column] * y[row, column] -> total += dy[row, column]
+        the sum is added; it is taken away from dy
+            dy[row, column] - total -> dy[row, column] + total
+        dy and y are exchanged in the last line
+            y[row, column] * (dy[row, column] - total) -> dy[row, column] * (y[row, column] - total)
+        the lanes' sums never meet: each lane has the sum of its own columns
+            range(5) -> range(0)
+        an exchange of five is missing: 16, 8, 4, 2 and 1 are five
+            range(5) -> range(4)
+        only the first 32 columns are added: a lane goes on by steps of 32
+            range(lane, y.shape[1], 32):\n            total
+            -> range(lane, min(y.shape[1], 32), 32):\n            total
+        y is missing in front: dx = y * (dy - sum)
+            y[row, column] * (dy[row, column] - total) -> dy[row, column] - total
+        the difference is turned round: it is dy - sum
+            (dy[row, column] - total) -> (total - dy[row, column])
+        the sum is divided by the columns: it is a sum, not a mean
+            dy[row, column] - total -> dy[row, column] - total / float32(y.shape[1])
+    """),
+)
+
+# --- a softmax both ways --------------------------------------------------------------------------
+
+
+def _both_ways(rows, columns):
+    def arguments(rng):
+        x, dy = (rng.standard_normal((rows, columns), dtype=np.float32) for _ in range(2))
+        kernels = {name: name.replace("_", " ") for name in ("forward_kernel", "backward_kernel")}
+        return {"torch": toy_torch.Torch(x, dy), "run": toy_torch.Launcher(), **kernels}
+
+    return Case(f"{rows} x {columns}", arguments)
+
+
+FunctionExercise.declare(
+    name="softmax-both-ways",
+    lesson=15,
+    title="An autograd.Function of two kernels",
+    caller=call_both_ways,
+    judge=judge_both_ways,
+    cases=[_both_ways(3, 5), _both_ways(4, 4), _both_ways(1, 70)],
+    drawer=lambda rng: _both_ways(extent(rng, 1, 40), extent(rng, 2, 200)),
+    hints={
+        "raised": "In forward: run(forward_kernel, x, y), then ctx.save_for_backward(y), which "
+        "backward finds in ctx.saved_tensors. In backward: run(backward_kernel, dy, y, dx).",
+    },
+)
 
 # --- the address of an element --------------------------------------------------------------------
 

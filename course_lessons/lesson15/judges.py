@@ -10,6 +10,8 @@ import numpy as np
 from course.checks.verdicts import brief
 from course_lessons.lesson15.toy_door import Plan, Tensor, Workshop
 from course_lessons.lesson15.toy_streams import Streams
+from course_lessons.lesson15.toy_torch import WARPS, Context, Log
+from course_lessons.lesson15.toy_torch import Tensor as ToyTensor
 
 # --- two streams ----------------------------------------------------------------------------------
 
@@ -366,3 +368,113 @@ def _why(x: np.ndarray, answer: np.ndarray, wrong: np.ndarray) -> str:
 def _halves(x: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         return x.astype(np.float16).view(np.uint16)
+
+
+# --- a launch on PyTorch's stream -----------------------------------------------------------------
+
+
+def note_launch(answer: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call an answer with the stand-ins, and return their log; None from a stub."""
+    torch, cuda, kernel, tensors = arguments
+    answer(torch, cuda, kernel, tensors)
+    log = kernel.log
+    return log if log.launches or log.waits else None
+
+
+def judge_launch(
+    answer: Log, torch: Any, cuda: Any, kernel: Any, tensors: Sequence[ToyTensor]
+) -> str | None:
+    """Judge what was launched, on how many blocks, with which arrays, and on which stream."""
+    if len(answer.launches) != 1:
+        return f"The kernel is launched once; yours was launched {len(answer.launches)} times."
+    (grid, block, stream, names), rows = answer.launches[0], tensors[0].shape[0]
+    grid, block = (tuple(np.atleast_1d(part).tolist()) for part in (grid, block))
+    blocks = -(-rows // WARPS)
+    if block[0] != 32 * WARPS or any(n != 1 for n in block[1:]):
+        return f"A block has {block} threads. The kernel takes 128: four warps, a row each."
+    if grid[0] != blocks or any(n != 1 for n in grid[1:]):
+        return (
+            f"The grid has {grid} blocks for {rows} rows. A block has four warps, and each has a "
+            f"row: {blocks}, which is -(-rows // 4), rounded up."
+        )
+    if names != [one.name for one in tensors]:
+        return f"The kernel takes all of `tensors`, in their order; it got {', '.join(names)}."
+    if answer.waits:
+        return (
+            f"Your function called {answer.waits[0]}: the host waits then until the GPU has done "
+            "all its work. A launch returns at once; the stream keeps the order."
+        )
+    return _on_other_stream(stream, torch.cuda.current_stream().cuda_stream)
+
+
+def _on_other_stream(stream: int, current: int) -> str | None:
+    toy = Streams()
+    toy.launch(str(current), "PyTorch fills x", writes=["x"])
+    toy.launch(str(stream), "your kernel", reads=["x"], writes=["out"])
+    if not toy.races:
+        return None
+    where = "the default stream, 0" if stream == 0 else f"stream {stream:#x}"
+    return (
+        f"PyTorch fills x on stream {current:#x}, its current one, and your kernel is on {where}. "
+        "Nothing orders the two: the kernel may read x before it is filled. Ask "
+        "torch.cuda.current_stream().cuda_stream in each call, and launch there."
+    )
+
+
+# --- a softmax both ways --------------------------------------------------------------------------
+
+
+def call_both_ways(answer: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """The result of an operator's forward pass, and the gradient of its backward pass."""
+    torch, run, *kernels = arguments
+    made = answer(torch, run, *kernels)
+    if made is None or not hasattr(made, "forward") or not hasattr(made, "backward"):
+        return made
+    ctx, x, dy = Context(), torch.x.copy(), torch.dy.copy()
+    y = made.forward(ctx, x)
+    kept = [np.array(one) for one in ctx.saved_tensors if isinstance(one, np.ndarray)]
+    if not run.launched and not kept:
+        return None
+    dx = made.backward(ctx, dy)
+    given = {"x": (x, torch.x), "dy": (dy, torch.dy)}
+    changed = [name for name, (now, before) in given.items() if not np.array_equal(now, before)]
+    return {"y": y, "dx": dx, "kept": kept, "launched": list(run.launched), "changed": changed}
+
+
+def judge_both_ways(
+    answer: Any, torch: Any, run: Any, forward_kernel: str, backward_kernel: str
+) -> str | None:
+    """Judge result and gradient of an operator, and what it kept in between."""
+    if not isinstance(answer, dict):
+        return "Return the class, with its two functions `forward` and `backward`."
+    if answer["changed"]:
+        return f"{answer['changed'][0]} is its owner's, and was overwritten: store in a new array."
+    powers = np.exp(torch.x - torch.x.max(1, keepdims=True))
+    y = powers / powers.sum(1, keepdims=True)
+    if not _near(answer["y"], y):
+        return "forward returns something else than the softmax: launch `forward_kernel` on x, y."
+    if not any(_near(one, y) for one in answer["kept"]):
+        return (
+            f"ctx.save_for_backward kept {len(answer['kept'])} arrays, and y is none of them. The "
+            "backward pass needs y; x is not needed any more."
+        )
+    if len(answer["kept"]) > 1:
+        return "Keep y alone: what is kept stays in memory until the backward pass."
+    if answer["dx"] is None:
+        return "backward returns None: return the gradient of x."
+    if not _near(answer["dx"], y * (torch.dy - (y * torch.dy).sum(1, keepdims=True))):
+        return (
+            "backward returns something else than the gradient of x: launch `backward_kernel` on "
+            "dy, y and dx, in that order."
+        )
+    if answer["launched"] != (forward_kernel, backward_kernel):
+        return (
+            f"The launches were {', '.join(answer['launched'])}: one in each pass is enough, "
+            "`forward_kernel` in forward, `backward_kernel` in backward."
+        )
+    return None
+
+
+def _near(given: Any, right: np.ndarray) -> bool:
+    given = np.asarray(given)
+    return given.shape == right.shape and np.allclose(given, right, rtol=1e-4, atol=1e-5)

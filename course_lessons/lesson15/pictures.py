@@ -120,7 +120,7 @@ def shares(calls: Mapping[str, Mapping[str, float]]) -> Picture:
         for part, cost in pieces.items():
             axes.barh(
                 row, cost, 0.62, left=left, color=pale(colours[part]), edgecolor=colours[part],
-                label=part if row == _first(calls, part) else None,
+                label=f"{part}: {cost:.1f}" if row == _first(calls, part) else None,
             )  # fmt: skip
             if cost > 0.04 * max(sum(p.values()) for p in calls.values()):
                 axes.text(left + cost / 2, row, f"{cost:.1f}", ha="center", va="center",

@@ -1,50 +1,596 @@
 # %% [markdown]
 # # 15 Your kernel inside PyTorch
 #
-# Nobody's program is one kernel. Other libraries own the arrays, the memory and the streams, and
-# gradients want a way back. You make a kernel of yours one of their operators, at their price.
+# PyTorch owns the tensors, the memory and the streams, and its gradients want a backward pass. You
+# make your softmax one of its functions, forward and backward, and train with it.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Read what an array says of itself to another library, and find its elements from that.
-# - Watch a stream that nobody ordered, and order it.
+# - Launch your softmax on the stream that PyTorch works on.
+# - Write its backward kernel, check the gradient by numbers, and train a network with both.
 # - Take a call apart into its microseconds, and build the plan that saves most of them.
-# - Check a gradient without trusting whoever derived it.
-# - Deepening: round numbers to bfloat16, bit by bit; call the course's kernels as operators that
-#   `torch.compile` knows.
+# - Deepening: find an array's elements by its strides, order two libraries' streams, and register
+#   your kernels as an operator that `torch.compile` knows.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What libraries hand each other: a pointer, a shape, strides, a stream.
-# - Who owns memory, and what a pointer does not do.
 # - Why a kernel has to run on the caller's stream.
-# - What a call costs the host, and which part of it can be done once.
 # - What autograd needs from a kernel, and how to check that it gets it.
+# - What a call costs the host, and which part of it can be done once.
 # - When to write a kernel at all, and when to leave it to `torch.compile`.
 
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 08](08_streams.ipynb) for streams and graphs, and [lesson
-# 13](13_normalisation_and_fusion.ipynb) for LayerNorm. No GPU is needed: kernels run in the
-# simulator, and times were recorded on an NVIDIA H200.
+# [Lesson 08](08_streams.ipynb) for streams and graphs, and [lesson 10](10_reductions.ipynb) for
+# softmax and shuffles. No GPU is needed: kernels run in the simulator, and times were recorded on
+# an NVIDIA H200.
 #
 # Some cells use **PyTorch**. Colab has it. Without it (`pip install torch` brings it, some 2 GB)
-# those cells say so, and you miss nothing that later cells need.
+# those cells say nothing. The checks need no PyTorch.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 hours.
+# About 2 and a half hours.
 #
-# Core: sections 1, 3 to 5 and 8, 85 minutes. Deepening: sections 2, 6, 7 and 9, 30 minutes.
+# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 65 minutes.
 
 # %% [markdown]
-# ## 1 What an array is to another library
+# ## 1 Current streams, and the wrong one
+#
+# <kbd>core</kbd> 5 minutes
+#
+# PyTorch has a **current stream**: each call is queued there. Numba's kernels go to the default
+# stream, if you say nothing. As long as PyTorch uses the default stream, too, all is in order.
+# Inside `with torch.cuda.stream(side):` it is not. Here is that bug, on a toy of which only the
+# streams are left:
+
+# %%
+import functools
+import math
+
+import numpy as np
+from numba import float32
+
+from course import beside, check, cuda, predict, progress, recorded, trace
+from course_lessons.lesson15 import pictures, toy_torch
+from course_lessons.lesson15.toy_streams import Streams
+
+ALL = 0xFFFFFFFF
+LOWEST = np.finfo(np.float32).min
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+try:
+    import torch
+
+    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+    print("PyTorch", torch.__version__, "on", DEVICE)
+except ImportError:
+    torch = None
+    print("PyTorch is not here. The cells that use it say nothing; read on.")
+
+
+# %%
+def program(stream):
+    """PyTorch fills x on its stream and uses y there; our kernel, in between, is on `stream`."""
+    toy = Streams()
+    toy.launch("PyTorch's", "fill x", writes=["x"], ms=3)
+    toy.launch(stream, "our kernel", reads=["x"], writes=["y"], ms=1.5)
+    toy.launch("PyTorch's", "use y", reads=["y"], ms=1)
+    return toy
+
+
+wrong, right = program("default"), program("PyTorch's")
+for earlier, later, array in wrong.races:
+    print(f"nothing orders '{earlier}' and '{later}', which share {array}")
+pictures.timelines({"our kernel on the default stream": wrong, "on PyTorch's": right})
+
+# %% [markdown]
+# Above, our kernel reads x **while** it is being filled. Nothing keeps `use y` from starting before
+# y is there; here it happens to come later. No error, no warning: wrong values, **sometimes**. The
+# toy calls it a race all the same, since nothing says which comes first.
+#
+# The cure for most programs is simple: **launch on the caller's current stream.** Then everything
+# runs in the order in which it was written.
+
+# %% [markdown]
+# ## 2 Launch it
+#
+# <kbd>core</kbd> 10 minutes
+#
+# Two libraries share an array by a small dict: the address, the shape, the strides, the type.
+# `cuda.as_cuda_array(tensor)` reads it and gives Numba's view; no element is copied. A stream is
+# shared by a number.
+#
+# Here is [lesson 10](10_reductions.ipynb)'s softmax, a warp a row. Put your own in its place:
+
+
+# %%
+@cuda.jit
+def softmax_rows(x, out):
+    """Write the softmax of each row of x; a warp for each row, four in a block."""
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    largest, total = LOWEST, float32(0)
+    if row < x.shape[0]:
+        for column in range(lane, x.shape[1], 32):
+            value = x[row, column]
+            new = max(largest, value)
+            total = total * math.exp(largest - new) + math.exp(value - new)
+            largest = new
+        for step in range(5):
+            other = cuda.shfl_xor_sync(ALL, largest, 16 >> step)
+            other_total = cuda.shfl_xor_sync(ALL, total, 16 >> step)
+            new = max(largest, other)
+            total = total * math.exp(largest - new) + other_total * math.exp(other - new)
+            largest = new
+        for column in range(lane, x.shape[1], 32):
+            out[row, column] = math.exp(x[row, column] - largest) / total
+
+
+# %% [markdown]
+# ### Exercise: a launch on PyTorch's stream
+#
+# Fill three lines: the number of PyTorch's current stream, Numba's stream of that number, and the
+# launch on it. A block has 128 threads, `grid` is given; `tensors` are the kernel's arguments.
+#
+# - `torch.cuda.current_stream().cuda_stream` is a number; 0 is the default stream.
+# - `cuda.external_stream(number)` makes Numba's stream of it.
+# - A tensor that requires a gradient gives its address only after `.detach()`.
+#
+# `torch` and `cuda` are arguments: the check hands in stand-ins that note what you do. In this
+# notebook the same function gets the real ones.
+#
+# <details><summary>Hint</summary>
+#
+# `kernel[grid, 128, stream](*views)`, with `cuda.as_cuda_array(one.detach())` for `one in tensors`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def launch(torch, cuda, kernel, tensors):
+    """Launch a kernel that has a warp for each row on PyTorch's current stream."""
+    grid = -(-tensors[0].shape[0] // 4)
+    ### BEGIN SOLUTION
+    number = torch.cuda.current_stream().cuda_stream
+    stream = cuda.external_stream(number) if number else 0
+    kernel[grid, 128, stream](*(cuda.as_cuda_array(one.detach()) for one in tensors))
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("launch-on-stream", launch)
+
+# %% [markdown]
+# Does it return **at once**, though the GPU is busy? Here it is behind 50 ms of other work, on a
+# side stream. (Without a GPU the simulator computes, in the host's memory, and nothing is timed.)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if torch:
+    place = toy_torch.of_this_machine(torch, cuda)
+
+    def run(kernel, *tensors):
+        launch(*place, kernel, tensors)
+
+    x = torch.randn(64, 768, device=DEVICE)
+    y = torch.empty_like(x)
+    run(softmax_rows, x, y)
+    print(f"largest error {(y - torch.softmax(x, 1)).abs().max():.0e}")
+    if DEVICE == "cuda":
+        print(toy_torch.behind_work(torch, run, softmax_rows))
+
+# %% [markdown]
+# ## 3 The backward pass
 #
 # <kbd>core</kbd> 20 minutes
+#
+# **Autograd** writes down each function that is called, and walks back at the end, from the last to
+# the first. Each gets **dy**, the gradient of its result, and returns **dx**, the gradient of its
+# input. For a row of a softmax, with y its result:
+#
+# $$dx_i = y_i \left(dy_i - \sum_j y_j\, dy_j\right)$$
+#
+# The backward pass needs y. Does it need x, too? And how often must a kernel read `dy` and `y`, if
+# it keeps nothing of a row but one sum?
+
+# %%
+predict("readings of dy and of y, by a kernel that keeps a sum", 2, exact=True)
+
+# %% [markdown]
+# ### Exercise: the backward kernel
+#
+# Write `dx`, a warp a row as above. Read `dy` and `y` **twice** at most. All 32 lanes need the
+# row's sum, so exchange it by `cuda.shfl_xor_sync`.
+#
+# <details><summary>Hint 1: the sum</summary>
+#
+# `for column in range(lane, y.shape[1], 32)`: add `dy * y`. Then five times
+# `total += cuda.shfl_xor_sync(ALL, total, 16 >> step)`.
+#
+# </details>
+#
+# <details><summary>Hint 2: the row</summary>
+#
+# The same loop once more: `dx[row, column] = y * (dy - total)`, each at `[row, column]`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def softmax_gradient(dy, y, dx):
+    """Write the gradient of a softmax's input; a warp for each row, four in a block."""
+    t = cuda.threadIdx.x
+    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
+    total = float32(0)
+    ### BEGIN SOLUTION
+    if row < y.shape[0]:
+        for column in range(lane, y.shape[1], 32):
+            total += dy[row, column] * y[row, column]
+        for step in range(5):
+            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        for column in range(lane, y.shape[1], 32):
+            dx[row, column] = y[row, column] * (dy[row, column] - total)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("softmax-gradient", softmax_gradient)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+beside("softmax-gradient", softmax_gradient)
+
+# %%
+dy, y, dx = (np.zeros((8, 128), np.float32) for _ in range(3))
+loads = trace(softmax_gradient, 2, 128, dy, y, dx).total("global", "load")
+readings = loads.bytes // (dy.nbytes + y.nbytes)
+predict.answer("readings of dy and of y, by a kernel that keeps a sum", readings, how="counted")
+
+# %% [markdown]
+# Once for the sum, once for the row. x is not needed: y holds all that the formula asks for.
+
+# %% [markdown]
+# ## 4 Is the gradient right?
+#
+# <kbd>core</kbd> 10 minutes
+#
+# Formulas are easy to get wrong, and a network with a wrong gradient may still learn. So ask the
+# forward pass itself: move x a little, by h times a random **direction** d, and see how the result
+# moves.
+#
+# - By numbers: (f(x + h·d) − f(x − h·d)) / 2h, times dy, summed.
+# - By the gradient: backward(dy, x) times d, summed.
+#
+# Both say how much the sum of dy · f(x) grows along d. They must agree.
+
+# %% [markdown]
+# ### Exercise: a gradient's check
+#
+# Return by how much the two differ, relative to the larger: |one − other| / max(|one|, |other|).
+# All arrays have one shape. 0 is perfect; 1 is as good as nothing.
+#
+# <details><summary>Hint</summary>
+#
+# `numbers = ((forward(x + h * direction) - forward(x - h * direction)) * dy).sum() / (2 * h)`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def gradient_gap(forward, backward, x, dy, direction, h):
+    """Return how far backward's gradient is from what forward's numbers say, relatively."""
+    ### BEGIN SOLUTION
+    moved = forward(x + h * direction) - forward(x - h * direction)
+    numbers = (moved * dy).sum() / (2 * h)
+    ours = (backward(dy, x) * direction).sum()
+    return abs(numbers - ours) / max(abs(numbers), abs(ours))
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("gradient-gap", gradient_gap)
+
+# %% [markdown]
+# Now your two kernels, and a slip: one that forgets the sum. They compute in float32, so a tiny h
+# is lost in rounding.
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def by_kernel(kernel, *arrays):
+    """Return what a kernel with a warp for each row writes, as float64."""
+    given = [np.float32(array) for array in arrays]
+    out = np.empty_like(given[0])
+    kernel[-(-len(out) // 4), 128](*given, out)
+    return out.astype(np.float64)
+
+
+def backward(dy, x):
+    return by_kernel(softmax_gradient, dy, by_kernel(softmax_rows, x))
+
+
+def forgets_the_sum(dy, x):
+    return dy * by_kernel(softmax_rows, x)
+
+
+values = np.random.default_rng(5).standard_normal((3, 13, 77))
+forward = functools.partial(by_kernel, softmax_rows)
+for h in (1, 0.03, 0.00001):
+    gaps = [gradient_gap(forward, each, *values, h) for each in (backward, forgets_the_sum)]
+    if None not in gaps:  # until yours is written
+        print(f"h = {h:7}: gap {gaps[0]:.0e}, of one that forgets the sum {gaps[1]:.0e}")
+
+# %% [markdown]
+# With a large step the curve bends, with a tiny one rounding takes over. In between the right
+# gradient's gap is far below that of a wrong one. (PyTorch's own `gradcheck` does the same in
+# float64.)
+
+# %% [markdown]
+# ## 5 A function of PyTorch's
+#
+# <kbd>core</kbd> 10 minutes
+#
+# `torch.autograd.Function` is what autograd writes down: `forward` computes, and keeps what
+# `backward` will need.
+
+# %% [markdown]
+# ### Exercise: both ways
+#
+# Fill three lines: a launch and what is kept in `forward`, a launch in `backward`. `run(kernel,
+# *tensors)` launches on PyTorch's stream, as your `launch` does.
+#
+# <details><summary>Hint</summary>
+#
+# `ctx.save_for_backward(...)` keeps what `ctx.saved_tensors` gives back.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def softmax_function(torch, run, forward_kernel, backward_kernel):
+    """Return the autograd.Function of a softmax; the kernels take (x, y) and (dy, y, dx)."""
+
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.empty_like(x)
+            ### BEGIN SOLUTION
+            run(forward_kernel, x, y)
+            ctx.save_for_backward(y)
+            ### END SOLUTION
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            (y,) = ctx.saved_tensors
+            dx = torch.empty_like(y)
+            ### BEGIN SOLUTION
+            run(backward_kernel, dy, y, dx)
+            ### END SOLUTION
+            return dx
+
+    return Softmax
+
+
+# %% tags=["check"]
+check("softmax-both-ways", softmax_function)
+
+# %% [markdown]
+# Does a network learn the same with it? Each input looks at eight learned keys, a softmax makes
+# shares of the scores, and the shares mix eight learned values. Twenty steps, once with PyTorch's
+# softmax, once with yours:
+
+
+# %%
+def losses(softmax, steps=20):
+    """Train a small network for some steps, and return its losses."""
+    torch.manual_seed(0)
+    keys, values = (torch.nn.Linear(*size).to(DEVICE) for size in ((16, 8), (8, 4)))
+    optimiser = torch.optim.SGD([*keys.parameters(), *values.parameters()], lr=3.0)
+    x = torch.randn(64, 16).to(DEVICE)
+    labels = x[:, :4].argmax(1)
+    found = []
+    for _ in range(steps):
+        loss = torch.nn.functional.cross_entropy(values(softmax(keys(x))), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        found.append(loss.item())
+    return found
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if torch:
+    theirs, ours = losses(functools.partial(torch.softmax, dim=1)), [math.nan] * 20
+    try:
+        ours = losses(softmax_function(torch, run, softmax_rows, softmax_gradient).apply)
+    except ValueError as fault:
+        print("yours:", fault)
+    print("step    PyTorch's      yours")
+    for step in (0, 4, 9, 19):
+        print(f"{step + 1:4}   {theirs[step]:10.6f} {ours[step]:10.6f}")
+
+# %% [markdown]
+# Your kernels are in PyTorch now. The host's part of each call has been added, and that is the
+# subject of the next section.
+
+# %% [markdown]
+# ## 6 Where the microseconds go
+#
+# <kbd>core</kbd> 20 minutes
+#
+# A kernel on 64 × 768 numbers takes the GPU a few microseconds. What does the **call** take?
+#
+# Guess, in microseconds: what does one launch by Numba cost the host, `kernel[grid, block](x,
+# out)`? (Not the first, which compiles. Its arrays are on the GPU already.)
+
+# %%
+predict("microseconds of a launch by Numba", 5, within=2)
+
+
+# %%
+def microseconds(part):
+    """Return what a part of a call costs the host, recorded on an H200."""
+    (figure,) = recorded("door", variant=part, metric="step", gpu="H200")
+    return figure.median * 1e3
+
+
+predict.answer(
+    "microseconds of a launch by Numba", round(microseconds("Numba's launch"), 1), how="measured"
+)
+
+# %% [markdown]
+# Numba looks at each argument anew: its type, shape, strides, whether it is on the GPU. Then it
+# packs all that for the driver. Since the last call only the **addresses** have changed.
+#
+# So decide once what stays, and keep it: a **plan**. A call then looks at its arrays, finds the
+# plan, writes the addresses into it, and launches. Here are the parts of such a call, the course's
+# `softmax` of a PyTorch tensor, beside PyTorch's own:
+
+# %%
+names = ["look at the array", "memory for the result", "write addresses", "ask for the stream"]
+door = {name: microseconds(name) for name in [*names, "the driver's launch"]}
+door["the rest"] = microseconds("the whole call") - sum(door.values())
+calls = {
+    "Numba's launch": {"all of it": microseconds("Numba's launch")},
+    "softmax, the course's": door,
+    "softmax, PyTorch's": {"all of it": microseconds("PyTorch's call")},
+}
+pictures.shares(calls)
+
+# %% [markdown]
+# More than half is the driver's launch, which nobody can save. The result's memory comes from
+# PyTorch's pool. Looking at the array is half a microsecond. "The rest", a microsecond, finds the
+# plan, and calls functions.
+#
+# What belongs to a plan's **key**? All that the compiled launch depends on. Leave one out, and a
+# call gets a plan that was made for another array. Put too much in, and each call makes a new plan.
+
+# %% [markdown]
+# ### Exercise: the plan for arrays that look alike
+#
+# `x` has `address`, `shape`, `strides`, `dtype` and `device`; `plans` is a dict, empty at first,
+# and the same in each call. `prepare(x)` makes a plan, which is slow. Return a plan for x: an old
+# one where it fits, else a new one that you keep.
+#
+# Kernels load 16 bytes at once where the first address is a multiple of 16, and single numbers
+# where it is not. So a plan also depends on what the address leaves over 16.
+#
+# <details><summary>Hint</summary>
+#
+# `key = (x.shape, ...)`. Which of the five belong into it as they are, and which only in part?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def find_plan(x, plans, prepare):
+    """Return a plan for an array; `plans` keeps those that were made."""
+    ### BEGIN SOLUTION
+    key = (x.shape, x.strides, x.dtype, x.device, x.address % 16)
+    if key not in plans:
+        plans[key] = prepare(x)
+    return plans[key]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("find-a-plan", find_plan)
+
+# %% [markdown]
+# The package's own is `course/dispatch/`. What its whole calls cost the host stands below, recorded
+# in one run with the libraries' own. The first column has a new result in each call, the second
+# writes into `out=`. Microseconds matter where kernels are short; with LayerNorm at 8192², in the
+# last line, the GPU is what you wait for.
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def host(call, library="PyTorch"):
+    """Return a call's host microseconds, as text; a dash where there is no such row."""
+    found = recorded("door", variant=f"{call}, {library}", metric="host", gpu="H200")
+    return f"{found[0].median * 1e3:5.1f}" if found else "    -"
+
+
+print("µs on the host          new   out=   the library's own")
+for name in ("layer_norm", "softmax", "activation"):
+    own = host(f"own: {name}")
+    print(f"{name:12} PyTorch  {host(name)}  {host(f'{name}, out')}   {own}")
+own = host("own: reconstruct", "CuPy")
+new, into = (host(name, "CuPy") for name in ("reconstruct", "reconstruct, out"))
+print(f"{'reconstruct':12} CuPy     {new}  {into}   {own}  (u * s) @ vt")
+(large,) = recorded("door", variant="layer_norm, PyTorch", shape="8192x8192", gpu="H200")
+print(f"on the GPU, 8192 x 8192: {large.median * 1e3:.0f} µs")
+
+# %% [markdown]
+# ## 7 When is it worth it?
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Take a training step of a network with two hidden layers of 1,024, each with LayerNorm and GELU.
+# PyTorch runs it in three ways: **eager**, call by call; **compiled** by `torch.compile`; and
+# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at
+# once.
+#
+# How many times as fast as PyTorch's is ours, eager, for 128 rows? (2 is twice as fast, 0.5 half.)
+# Ours is one function instead of two, but both its ways are called from Python.
+
+# %%
+predict("128 rows, eager: how many times as fast is ours?", 0.9, within=1.3, no_effect=1)
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def step(way, whose, rows):
+    """Return a training step's milliseconds, recorded on an H200."""
+    variant = f"{way}, {whose}"
+    (figure,) = recorded(
+        "training", variant=variant, shape=f"{rows}x784", metric="step", gpu="H200"
+    )
+    return figure.median
+
+
+ratio = step("eager", "PyTorch's", 128) / step("eager", "ours", 128)
+print("rows  way       PyTorch's      ours   times as fast")
+for size in (128, 1024, 8192):
+    for way in ("eager", "compiled", "graphs"):
+        theirs, ours = step(way, "PyTorch's", size), step(way, "ours", size)
+        print(f"{size:4}  {way:8} {theirs:7.2f} ms {ours:7.2f} ms   {theirs / ours:.2f}")
+predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 2))
+
+# %% [markdown]
+# An honest table. With few rows the **host** decides: PyTorch's backward pass is C++, ours is
+# Python that C++ calls, in another thread. With 8,192 rows the GPU decides, and ours moves fewer
+# bytes: the backward pass reads dy and x once and applies GELU's slope in registers. A graph of the
+# whole step leaves no host in it; here loss and optimiser stay eager.
+#
+# Compiled, PyTorch fuses LayerNorm and GELU by itself, and launches what it made from Python, too.
+# So the two are close.
+
+# %% [markdown]
+# | you have | take |
+# |---|---|
+# | a chain of elementwise functions, norms, sums | `torch.compile`: it fuses them for you |
+# | a matrix product, a convolution, attention | the library; somebody spent years on it |
+# | a new pattern that it does not fuse | **Triton**, a language for kernels by blocks, in Python |
+# | a factorisation, warps with roles, a layout of your own | a kernel of your own |
+# | many short calls | a graph first; then count microseconds |
+#
+# Measure first: the profile of [lesson 07](07_reading_a_profiler.ipynb) says whether the part that
+# you would write is worth a minute.
+
+# %% [markdown]
+# ## 8 What an array is to another library
+#
+# <kbd>deepening</kbd> 20 minutes
 #
 # To NumPy, CuPy, PyTorch and Numba an array is the same thing: **memory, and a way to count it**.
 # Each of them says so in a dict that others can read. Here is what an array on the GPU (or in the
@@ -52,12 +598,6 @@
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-import numpy as np
-
-from course import check, cuda, predict, progress, recorded
-from course_lessons.lesson15 import pictures
-from course_lessons.lesson15.toy_streams import Streams
-
 x = cuda.to_device(np.zeros((4, 6), np.float32))
 for key, value in x.__cuda_array_interface__.items():
     print(f"{key:8} {value}")
@@ -149,104 +689,10 @@ check("element-address", address_of)
 # memory. No number is copied.
 
 # %% [markdown]
-# ## 2 Who owns the memory
+# ## 9 Between two libraries' streams
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd> 15 minutes
 #
-# An address keeps nothing alive. When the last name of an array goes, its library takes the memory
-# back, and **gives it to the next who asks**. Whoever kept the address alone then reads another
-# array's numbers.
-#
-# Here is a pool of two pieces, as CuPy and PyTorch have them, only smaller:
-
-
-# %%
-class Pool:
-    """Memory that is given out, taken back, and given out again."""
-
-    def __init__(self):
-        self.free = ["place 2", "place 1"]
-
-    def new(self, name):
-        address = self.free.pop()
-        print(f"{name} is at {address}")
-        return address
-
-    def give_back(self, address):
-        self.free.append(address)
-
-
-pool = Pool()
-kept = pool.new("a")  # an address, as a kernel's argument is
-pool.give_back(kept)  # a's last name is gone
-
-# %% [markdown]
-# Now somebody asks for memory for `b`. Whose memory is at the kept address then: a's, b's, or
-# nobody's?
-
-# %%
-predict("who is at the kept address", "b", choices=("a", "b", "nobody"))
-
-# %%
-b = pool.new("b")
-predict.answer("who is at the kept address", "b" if kept == b else "a", how="found")
-
-# %% [markdown]
-# So keep the **array**, not its address, as long as anybody uses its memory. NumPy's views do that
-# by themselves: a view's `base` is the array that owns. Numba's view of a tensor holds the tensor,
-# too.
-
-# %%
-owner = np.arange(6)
-view = owner[2:4]
-del owner
-print("the view's memory is still there:", view, "and its owner:", view.base)
-
-# %% [markdown]
-# But how long is "as long as anybody uses it"? A launch returns at once, and the kernel runs later.
-# Python may let a temporary array go **before** the kernel has read it. Why does that go well?
-#
-# Because of the **stream**. The pool knows on which stream the memory was **allocated**. The
-# next owner writes on the same stream, so its writing comes after your kernel. Nothing is
-# overwritten too early, as long as all of it is on one stream.
-
-# %% [markdown]
-# ## 3 Current streams, and the wrong one
-#
-# <kbd>core</kbd> 20 minutes
-#
-# PyTorch and CuPy each have a **current stream**. What you call there is queued on it. Numba's
-# kernels go to the default stream, if you say nothing. As long as PyTorch uses the default stream,
-# too, all is in order. Inside `with torch.cuda.stream(side):` it is not. Here is that bug, on a toy
-# of which only the streams are left:
-
-
-# %%
-def program(stream):
-    """PyTorch fills x on its stream and uses y there; our kernel, in between, is on `stream`."""
-    toy = Streams()
-    toy.launch("PyTorch's", "fill x", writes=["x"], ms=3)
-    toy.launch(stream, "our kernel", reads=["x"], writes=["y"], ms=1.5)
-    toy.launch("PyTorch's", "use y", reads=["y"], ms=1)
-    return toy
-
-
-wrong, right = program("default"), program("PyTorch's")
-for earlier, later, array in wrong.races:
-    print(f"nothing orders '{earlier}' and '{later}', which share {array}")
-pictures.timelines({"our kernel on the default stream": wrong, "on PyTorch's": right})
-
-# %% [markdown]
-# Above, our kernel reads x **while** it is being filled. And nothing keeps `use y` from starting
-# before y is there; here it happens to come later. No error, no warning: wrong numbers,
-# **sometimes**. Had the default stream been busy for 3 ms, and PyTorch's for longer before `use y`,
-# it would go well, by luck. The toy calls it a race all the same, since nothing says which comes
-# first.
-#
-# The cure for most programs is simple: **launch on the caller's current stream.** Then everything
-# is in the order in which it was written.
-
-# %% [markdown]
 # What if two libraries are at work, each on a stream of its own? Then an **event** orders them. It
 # is a mark: one stream sets it when its work so far is done, another waits for it. The host waits
 # for nothing.
@@ -319,393 +765,136 @@ for library in ("PyTorch", "CuPy", "Numba"):
     print(f"layer_norm with {library:8} arrays, behind 100 ms of work: {figure.median:.2f} ms")
 
 # %% [markdown]
-# ## 4 Where the microseconds go
-#
-# <kbd>core</kbd> 20 minutes
-#
-# A kernel on 64 × 768 numbers takes the GPU a few microseconds. What does the **call** take?
-#
-# Guess, in microseconds: what does one launch by Numba cost the host, `kernel[grid, block](x,
-# out)`? (Not the first, which compiles. Its arrays are on the GPU already.)
-
-# %%
-predict("microseconds of a launch by Numba", 5, within=2)
-
-
-# %%
-def microseconds(part):
-    """Return what a part of a call costs the host, recorded on an H200."""
-    (figure,) = recorded("door", variant=part, metric="step", gpu="H200")
-    return figure.median * 1e3
-
-
-predict.answer(
-    "microseconds of a launch by Numba", round(microseconds("Numba's launch"), 1), how="measured"
-)
-
-# %% [markdown]
-# Numba looks at each argument anew: its type, shape, strides, whether it is on the GPU. Then it
-# packs all that for the driver. Since the last call only the **addresses** have changed.
-#
-# So decide once what stays, and keep it: a **plan**. A call then looks at its arrays, finds the
-# plan, writes the addresses into it, and launches. Here are the parts of a call of the course's
-# `softmax` with a PyTorch tensor, beside PyTorch's own:
-
-# %%
-names = ["look at the array", "memory for the result", "write addresses", "ask for the stream"]
-door = {name: microseconds(name) for name in [*names, "the driver's launch"]}
-door["the rest"] = microseconds("the whole call") - sum(door.values())
-calls = {
-    "Numba's launch": {"all of it": microseconds("Numba's launch")},
-    "softmax, the course's": door,
-    "softmax, PyTorch's": {"all of it": microseconds("PyTorch's call")},
-}
-pictures.shares(calls)
-
-# %% [markdown]
-# More than half is the driver's launch, which nobody can save. The result's memory comes from
-# PyTorch's pool. Looking at the array is half a microsecond. "The rest", a microsecond, finds the
-# plan, and calls functions.
-#
-# What belongs to a plan's **key**? All that the compiled launch depends on. Leave one out, and a
-# call gets a plan that was made for another array. Put too much in, and each call makes a new plan.
-
-# %% [markdown]
-# ### Exercise: the plan for arrays that look alike
-#
-# `x` has `address`, `shape`, `strides`, `dtype` and `device`; `plans` is a dict, empty at first,
-# and the same in each call. `prepare(x)` makes a plan, which is slow. Return a plan for x: an old
-# one where it fits, else a new one that you keep.
-#
-# Kernels load 16 bytes at once where the first address is a multiple of 16, and single numbers
-# where it is not. So a plan also depends on what the address leaves over 16.
-#
-# <details><summary>Hint</summary>
-#
-# `key = (x.shape, ...)`. Which of the five belong into it as they are, and which only in part?
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def find_plan(x, plans, prepare):
-    """Return a plan for an array; `plans` keeps those that were made."""
-    ### BEGIN SOLUTION
-    key = (x.shape, x.strides, x.dtype, x.device, x.address % 16)
-    if key not in plans:
-        plans[key] = prepare(x)
-    return plans[key]
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("find-a-plan", find_plan)
-
-# %% [markdown]
-# The package's own is `course/dispatch/`: `entry.py` finds plans, `prepared.py` packs words for the
-# driver, `array_facts.py` knows how each library's arrays are looked at. The result is one function
-# for all arrays:
-
-# %%
-from course.kernels.softmax import softmax
-
-rows = np.random.default_rng(15).standard_normal((4, 6), dtype=np.float32)
-for given in (rows, cuda.to_device(rows)):
-    result = softmax(given)
-    print(f"{type(given).__name__:12} in, {type(result).__name__:12} out")
-
-# %% [markdown]
-# And what the whole call costs the host, recorded in one run with the libraries' own. The first
-# column has a new result in each call, the second writes into `out=`.
-#
-# Microseconds matter where kernels are short. The last line is LayerNorm at 8192²: there the GPU is
-# what you wait for.
-
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-def host(call, library="PyTorch"):
-    """Return a call's host microseconds, as text; a dash where there is no such row."""
-    found = recorded("door", variant=f"{call}, {library}", metric="host", gpu="H200")
-    return f"{found[0].median * 1e3:5.1f}" if found else "    -"
-
-
-print("µs on the host          new   out=   the library's own")
-for name in ("layer_norm", "softmax", "activation"):
-    own = host(f"own: {name}")
-    print(f"{name:12} PyTorch  {host(name)}  {host(f'{name}, out')}   {own}")
-own = host("own: reconstruct", "CuPy")
-new, into = (host(name, "CuPy") for name in ("reconstruct", "reconstruct, out"))
-print(f"{'reconstruct':12} CuPy     {new}  {into}   {own}  (u * s) @ vt")
-(large,) = recorded("door", variant="layer_norm, PyTorch", shape="8192x8192", gpu="H200")
-print(f"on the GPU, 8192 x 8192: {large.median * 1e3:.0f} µs")
-
-# %% [markdown]
-# ## 5 Forward and backward
-#
-# <kbd>core</kbd> 20 minutes
-#
-# **Autograd** is a list. Each function that is called writes down how to go back: given **dy**, the
-# gradient of its result, it returns the gradient of its input. At the end the list is walked from
-# the last to the first. Here is one for a chain of two functions (in general it is a graph):
-
-
-# %%
-class Tape:
-    """Calls functions, and writes down how to go back."""
-
-    def __init__(self):
-        self.ways_back = []
-
-    def __call__(self, forward, backward, x):
-        self.ways_back.append(lambda dy: backward(dy, x))
-        return forward(x)
-
-    def gradient(self, dy):
-        for way_back in reversed(self.ways_back):
-            dy = way_back(dy)
-        return dy
-
-
-tape = Tape()
-y = tape(np.square, lambda dy, x: 2 * x * dy, np.float64(3))
-y = tape(np.sin, lambda dy, x: np.cos(x) * dy, y)
-print(f"sin(x²) at 3: {y:.4f}, and its gradient: {tape.gradient(1.0):.4f}")
-
-# %% [markdown]
-# Check: the derivative of sin(x²) is 2x · cos(x²), at 3: 6 · cos 9 = −5.4668.
-#
-# An **operator** is a function that PyTorch can call, differentiate and compile. So it needs two
-# kernels: one forward, one for the way back. LayerNorm's is in
-# the package. It takes dy, and **the x that went in**: what the way back needs must be kept, or
-# computed once more.
-
-# %%
-from course.kernels.norm import layer_norm, layer_norm_backward
-
-rng = np.random.default_rng(5)
-x, dy = (rng.standard_normal((3, 8), dtype=np.float32) for _ in range(2))
-gamma, beta = rng.random(8, dtype=np.float32), rng.random(8, dtype=np.float32)
-y = layer_norm(x, gamma, beta)
-dx, dgamma, dbeta = layer_norm_backward(dy, x, gamma)
-print("of x", dx.shape, "of gamma", dgamma.shape, "of beta", dbeta.shape)
-
-# %% [markdown]
-# Is it right? Formulas are easy to get wrong, and a network with a wrong gradient may still
-# learn. So ask the forward pass itself: move x a little, by h times a random **direction** d,
-# and see how the result moves.
-#
-# - By numbers: (f(x + h·d) − f(x − h·d)) / 2h, times dy, summed.
-# - By the gradient: backward(dy, x) times d, summed.
-#
-# Both say how much the sum of dy · f(x) grows along d. They must agree.
-
-# %% [markdown]
-# ### Exercise: a gradient's check
-#
-# Return by how much the two differ, relative to the larger: |one − other| / max(|one|, |other|).
-# All arrays have one shape. 0 is perfect; 1 is as good as nothing.
-#
-# <details><summary>Hint</summary>
-#
-# `numbers = ((forward(x + h * direction) - forward(x - h * direction)) * dy).sum() / (2 * h)`.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def gradient_gap(forward, backward, x, dy, direction, h):
-    """Return how far backward's gradient is from what forward's numbers say, relatively."""
-    ### BEGIN SOLUTION
-    moved = forward(x + h * direction) - forward(x - h * direction)
-    numbers = (moved * dy).sum() / (2 * h)
-    ours = (backward(dy, x) * direction).sum()
-    return abs(numbers - ours) / max(abs(numbers), abs(ours))
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("gradient-gap", gradient_gap)
-
-# %% [markdown]
-# Now LayerNorm's. The kernels compute in float32, so a tiny h would be lost in rounding: with h =
-# 0.00001 the two results differ in their last digits only. Which of three steps is best?
-# (The cell has its own function, in case yours is not there yet.)
-
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-def gap(backward, h):
-    """Return the relative gap of a gradient of layer_norm, along one direction."""
-    direction = np.random.default_rng(1).standard_normal(x.shape, dtype=np.float32)
-    up, down = (layer_norm(x + s * h * direction, gamma, beta) for s in (1, -1))
-    numbers = ((up - down).astype(np.float64) * dy).sum() / (2 * h)
-    ours = (backward(dy) * direction.astype(np.float64)).sum()
-    return abs(numbers - ours) / max(abs(numbers), abs(ours))
-
-
-for h in (0.3, 0.01, 0.00001):
-    right = gap(lambda dy: layer_norm_backward(dy, x, gamma)[0], np.float32(h))
-    slip = gap(lambda dy: layer_norm_backward(dy, x)[0], np.float32(h))  # gamma is forgotten
-    print(f"h = {h:7}: gap {right:.0e}, of one that forgets gamma {slip:.0e}")
-
-# %% [markdown]
-# With a large step the curve bends, with a tiny one rounding takes over. In between the right
-# gradient's gap is far below that of a wrong one. (PyTorch's own `gradcheck` does the same in
-# float64. These kernels have no float64, so the package's tests compare with PyTorch's gradients in
-# float64 instead.)
-
-# %% [markdown]
-# Now for PyTorch. `torch.autograd.Function` is an entry of its tape: `forward` computes and keeps,
-# `backward` goes back. (On a machine with a GPU the tensors are there, else in the host's memory,
-# and the simulator computes.)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-try:
-    import torch
-
-    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-    print("PyTorch", torch.__version__, "on", DEVICE)
-except ImportError:
-    torch = None
-    print("PyTorch is not here. The cells that use it say nothing; read on.")
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if torch:
-
-    class LayerNorm(torch.autograd.Function):
-        """LayerNorm by the course's kernels, both ways."""
-
-        @staticmethod
-        def forward(ctx, x, gamma, beta):
-            ctx.save_for_backward(x, gamma)
-            return layer_norm(x, gamma, beta)
-
-        @staticmethod
-        def backward(ctx, dy):
-            x, gamma = ctx.saved_tensors
-            return layer_norm_backward(dy, x, gamma)
-
-    t, g, b = (torch.tensor(v, device=DEVICE, requires_grad=True) for v in (x, gamma, beta))
-    LayerNorm.apply(t, g, b).backward(torch.tensor(dy, device=DEVICE))
-    exact = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x, gamma, beta)]
-    torch.nn.functional.layer_norm(exact[0], (8,), *exact[1:]).backward(torch.tensor(dy).double())
-    for name, ours, theirs in zip(("x", "gamma", "beta"), (t, g, b), exact, strict=True):
-        off = (ours.grad.cpu().double() - theirs.grad).abs().max()
-        print(f"gradient of {name:5}: largest difference from PyTorch's in float64 {off:.0e}")
-
-# %% [markdown]
-# Without `LayerNorm.apply` the package's `layer_norm` refuses a tensor that requires a gradient. It
-# would compute, and record nothing; that is a bug you would find weeks later.
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if torch:
-    try:
-        layer_norm(t, g, b)
-    except ValueError as refused:
-        print(str(refused).replace(": ", ":\n").replace(", and", ",\nand"))
-
-# %% [markdown]
-# ## 6 An operator that PyTorch knows
+# ## 10 Who owns the memory
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# Autograd is not the only one who wants to know. **`torch.compile`** reads your program and makes
-# another one of it. A function that it cannot see through breaks the program in two. An
-# **operator** tells it enough: `torch.library.custom_op` takes
+# An address keeps nothing alive. When the last name of an array goes, its library takes the memory
+# back, and **gives it to the next who asks**. Whoever kept the address alone then reads another
+# array's numbers.
+#
+# Here is a pool of two places, as CuPy and PyTorch have them, only smaller:
+
+
+# %%
+class Pool:
+    """Memory that is given out, taken back, and given out again."""
+
+    def __init__(self):
+        self.free = ["place 2", "place 1"]
+
+    def new(self, name):
+        address = self.free.pop()
+        print(f"{name} is at {address}")
+        return address
+
+    def give_back(self, address):
+        self.free.append(address)
+
+
+pool = Pool()
+kept = pool.new("a")  # an address, as a kernel's argument is
+pool.give_back(kept)  # a's last name is gone
+
+# %% [markdown]
+# Now somebody asks for memory for `b`. Whose memory is at the kept address then: a's, b's, or
+# nobody's?
+
+# %%
+predict("who is at the kept address", "b", choices=("a", "b", "nobody"))
+
+# %%
+b = pool.new("b")
+predict.answer("who is at the kept address", "b" if kept == b else "a", how="found")
+
+# %% [markdown]
+# So keep the **array**, not its address, as long as anybody uses its memory. NumPy's views do that
+# by themselves: a view's `base` is the array that owns. Numba's view of a tensor holds the tensor,
+# too.
+
+# %%
+owner = np.arange(6)
+view = owner[2:4]
+del owner
+print("the view's memory is still there:", view, "and its owner:", view.base)
+
+# %% [markdown]
+# But how long is "as long as anybody uses it"? A launch returns at once, and the kernel runs later.
+# Python may let a temporary array go **before** the kernel has read it. Why does that go well?
+#
+# Because of the **stream**. The pool knows on which stream the memory was **allocated**. The
+# next owner writes on the same stream, so its writing comes after your kernel. Nothing is
+# overwritten too early, as long as all of it is on one stream.
+
+# %% [markdown]
+# ## 11 An operator that PyTorch knows
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# **`torch.compile`** reads your program and makes another one of it. An `autograd.Function` whose
+# kernels it cannot see breaks the program in two. An **operator** tells it enough:
 #
 # - the function, with types of what goes in and comes out;
 # - a **fake**: what the result looks like, without computing it;
 # - a gradient, which calls operators again.
+#
+# `torch.library.custom_op` takes all three. Your softmax needs two operators, one for each kernel:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if torch:
+
+    @torch.library.custom_op("lesson15::softmax", mutates_args=())
+    def softmax_operator(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        run(softmax_rows, x, y)
+        return y
+
+    @torch.library.custom_op("lesson15::softmax_backward", mutates_args=())
+    def gradient_operator(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        dx = torch.empty_like(y)
+        run(softmax_gradient, dy, y, dx)
+        return dx
+
+    softmax_operator.register_fake(lambda x: torch.empty_like(x))
+    gradient_operator.register_fake(lambda dy, y: torch.empty_like(y))
+    softmax_operator.register_autograd(
+        lambda ctx, dy: gradient_operator(dy, *ctx.saved_tensors),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output),
+    )
 
 # %% [markdown]
-# `course.torch` has its kernels ready as such operators. What each of them is made of, here GELU:
-#
-# ```python
-# @custom_op("course::activation", mutates_args=())
-# def _activation(x: Tensor, name: str) -> Tensor:
-#     return activation(x.contiguous(), name)
-#
-# @_activation.register_fake
-# def _(x, name):
-#     return torch.empty_like(x)
-#
-# def backward(ctx, dy):
-#     return activation_gradient(dy, *ctx.saved_tensors, ctx.name), None
-#
-# _activation.register_autograd(backward, setup_context=save)
-# ```
-#
-# (The package registers the same parts one by one, with `torch.library.Library`: what `custom_op`
-# makes is called by way of a dozen functions, and small calls feel that.)
-#
-# `torch.library.opcheck` tries whether all of that fits together.
+# `torch.library.opcheck` tries whether all of that fits together. Then the network learns with it:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if torch:
+    sample = (torch.randn(5, 40, device=DEVICE, requires_grad=True),)
+    found = torch.library.opcheck(softmax_operator, sample, raise_exception=False)
+    for name, verdict in found.items():
+        print(f"{name:35} {str(verdict)[:60]}")
+    print("loss after 20 steps", f"{losses(softmax_operator)[-1]:.6f}")
+
+# %% [markdown]
+# `course.torch` has its kernels ready as such operators. (It registers the same parts one by one,
+# with `torch.library.Library`: what `custom_op` makes is called through a dozen functions, and
+# small calls feel that.) The package's plain `softmax` refuses a tensor that requires a gradient.
+# It would compute, and record nothing: a bug that you would find weeks later.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
 if torch:
     import course.torch as operators
+    from course.kernels.softmax import softmax
 
-    inputs = (torch.tensor(x, device=DEVICE, requires_grad=True), "gelu")
-    for name, verdict in torch.library.opcheck(torch.ops.course.activation, inputs).items():
-        print(f"{name:35} {verdict}")
-
-# %% [markdown]
-# Does a network learn the same with it? Two networks with the same weights, one with PyTorch's
-# LayerNorm and GELU, one with `operators.layer_norm(..., activation="gelu")`, one kernel for both:
-
-
-# %%
-def losses(ours, steps=5):
-    """Train a small network for some steps, and return its losses."""
-    torch.manual_seed(0)
-    nn = torch.nn
-    first, norm, last = nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 4)
-    network = nn.ModuleList([first, norm, last]).to(DEVICE)
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.5)
-    x, labels = torch.randn(8, 16).to(DEVICE), (torch.arange(8) % 4).to(DEVICE)
-    found = []
-    for _ in range(steps):
-        hidden = first(x)
-        if ours:
-            hidden = operators.layer_norm(hidden, norm.weight, norm.bias, norm.eps, "gelu")
-        else:
-            hidden = nn.functional.gelu(norm(hidden))
-        loss = nn.functional.cross_entropy(last(hidden), labels)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        found.append(loss.item())
-    return found
-
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if torch:
-    print("PyTorch's", *(f"{loss:.6f}" for loss in losses(ours=False)))
-    print("ours     ", *(f"{loss:.6f}" for loss in losses(ours=True)))
+    print("recorded by:", type(operators.softmax(*sample).grad_fn).__name__)
+    try:
+        softmax(*sample)
+    except ValueError as refused:
+        print(str(refused).replace(": ", ":\n").replace(", and", ",\nand"))
 
 # %% [markdown]
-# And the network of [lesson 14](14_a_network_in_one_kernel.ipynb), the whole of it one kernel,
-# takes a tensor as it takes any array, and gives tensors back:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-from course_models import spectral
-
-network = spectral.Autoencoder(spectral.Weights.trained())
-some = spectral.spectra(4, seed=1)
-rebuilt, scores = network(some)
-if torch:
-    tensors = network(torch.tensor(some, device=DEVICE))
-    print([type(one).__name__ for one in tensors], tuple(tensors[0].shape))
-    print("the same as with NumPy:", np.array_equal(tensors[0].cpu().numpy(), rebuilt))
-
-# %% [markdown]
-# ## 7 Halves in two kinds
+# ## 12 Halves in two kinds
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -750,8 +939,8 @@ predict.answer("where a bfloat16 sum of ones stops", int(total), how="found")
 # the one whose last bit is 0. That rule keeps rounding errors from always going the same way. And
 # sums of 8,192 numbers must not be kept in bfloat16: the kernels add in float32.
 #
-# NumPy has no bfloat16. So a kernel reads 16 bits, shifts them up, and has a float32. For the way
-# back it must round.
+# NumPy has no bfloat16. So a kernel reads 16 bits, shifts them up, and has a float32. To store a
+# result it must round.
 
 # %% [markdown]
 # ### Exercise: round to bfloat16
@@ -794,69 +983,12 @@ check("bfloat16-bits", to_bfloat16)
 # %%
 # NBVAL_IGNORE_OUTPUT
 if torch:
-    wide = torch.tensor(rows, device=DEVICE)
+    wide = torch.randn(4, 6).to(DEVICE)
     short = operators.softmax(wide.bfloat16())
     print(short.dtype, "largest error", f"{(short.float() - wide.softmax(1)).abs().max():.0e}")
 
 # %% [markdown]
-# ## 8 When is it worth it?
-#
-# <kbd>core</kbd> 5 minutes
-#
-# Take a training step of a network with two hidden layers of 1,024, each with LayerNorm and GELU.
-# PyTorch runs it in three ways: **eager**, call by call; **compiled** by `torch.compile`; and
-# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at
-# once.
-#
-# How many times as fast as PyTorch's is ours, eager, for 128 rows? (2 is twice as fast, 0.5 half.)
-# Ours is one function instead of two, but both its ways are called from Python.
-
-# %%
-predict("128 rows, eager: how many times as fast is ours?", 0.9, within=1.3, no_effect=1)
-
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-def step(way, whose, rows):
-    """Return a training step's milliseconds, recorded on an H200."""
-    variant = f"{way}, {whose}"
-    (figure,) = recorded(
-        "training", variant=variant, shape=f"{rows}x784", metric="step", gpu="H200"
-    )
-    return figure.median
-
-
-ratio = step("eager", "PyTorch's", 128) / step("eager", "ours", 128)
-print("rows  way       PyTorch's      ours   times as fast")
-for size in (128, 1024, 8192):
-    for way in ("eager", "compiled", "graphs"):
-        theirs, ours = step(way, "PyTorch's", size), step(way, "ours", size)
-        print(f"{size:4}  {way:8} {theirs:7.2f} ms {ours:7.2f} ms   {theirs / ours:.2f}")
-predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 2))
-
-# %% [markdown]
-# An honest table. With few rows the **host** decides: PyTorch's backward pass is C++, ours is
-# Python that C++ calls, in another thread. With 8,192 rows the GPU decides, and ours moves fewer
-# bytes: the backward pass reads dy and x once and applies GELU's slope in registers. A graph of the
-# whole step leaves no host in it; here loss and optimiser stay eager.
-#
-# Compiled, PyTorch fuses LayerNorm and GELU by itself, and launches what it made from Python, too.
-# So the two are close.
-
-# %% [markdown]
-# | you have | take |
-# |---|---|
-# | a chain of elementwise functions, norms, sums | `torch.compile`: it fuses them for you |
-# | a matrix product, a convolution, attention | the library; somebody spent years on it |
-# | a new pattern that it does not fuse | **Triton**, a language for kernels by blocks, in Python |
-# | a factorisation, warps with roles, a layout of your own | a kernel of your own |
-# | many short calls | a graph first; then count microseconds |
-#
-# Measure first: the profile of [lesson 07](07_reading_a_profiler.ipynb) says whether the part that
-# you would write is worth a minute.
-
-# %% [markdown]
-# ## 9 In a graph
+# ## 13 In a graph
 #
 # <kbd>deepening</kbd> 5 minutes
 #
@@ -865,9 +997,9 @@ predict.answer("128 rows, eager: how many times as fast is ours?", round(ratio, 
 # it, each time it is replayed. PyTorch keeps a graph's results apart by itself. But what of memory
 # that a kernel needs only in between, a **workspace**?
 #
-# LayerNorm's way back has one: sums over some of the rows, which a second kernel adds up. A plan
-# might keep it from call to call. Two graphs that are captured in turn would then share it. What
-# happens when they are replayed side by side, on two streams?
+# LayerNorm's backward pass has one: sums over some of the rows, which a second kernel adds up. A
+# plan might keep it from call to call. Two graphs that are captured in turn would then share it.
+# What happens when they are replayed side by side, on two streams?
 
 
 # %%
@@ -890,9 +1022,9 @@ pictures.timelines({"one workspace for both": shared, "one for each": apart})
 # %% [markdown]
 # So each graph gets its own. With PyTorch's tensors that is simple: ask PyTorch for the memory in
 # each call, and let it go at the end. Its pool costs a microsecond, and what it gives out during a
-# capture belongs to that graph. (The course's door first kept workspaces. Then `torch.compile` with
-# `mode="reduce-overhead"` refused to run, and said why: "tensors in the cudagraph pool not tracked
-# as outputs".)
+# capture belongs to that graph. (The course's plans first kept workspaces. Then `torch.compile`
+# with `mode="reduce-overhead"` refused to run, and said why: "tensors in the cudagraph pool not
+# tracked as outputs".)
 
 # %%
 progress(15)
@@ -900,18 +1032,18 @@ progress(15)
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - An array is an address, a shape, strides and a type; a slice is another way to count.
-# - Deepening: an address keeps nothing alive. The array does, and the order of its stream.
-# - Launch on the caller's current stream; order other streams by two events, one on each side.
+# - Launch on the caller's current stream, which is shared by a number.
+# - A softmax's backward pass needs y and dy, each read twice, and not x.
+# - An `autograd.Function` keeps what its backward pass needs. Check a gradient by numbers.
 # - The driver's launch takes some four microseconds; Numba's takes twenty, since it looks at each
 #   argument anew. Keep a plan.
-# - An operator has a way forward, a way back, and a fake; check the way back by numbers.
+# - Deepening: an address keeps nothing alive. Two events order two streams, one on each side.
 # - Deepening: bfloat16 is the upper half of float32, rounded to the nearest, ties to even.
 
 # %% [markdown]
 # ## Questions
 #
-# 1. A matrix of 10 rows of 30 float32 is sliced, `m[:, ::2]`. Which strides has the slice?
+# 1. Each row of y sums to 1. What does a row of dx sum to?
 # 2. A kernel gets the address of a temporary tensor, on the tensor's own stream. Python lets the
 #    tensor go right after the launch. Why is the kernel's input safe?
 # 3. The same, but the kernel is on another stream. What may happen?
@@ -922,7 +1054,7 @@ progress(15)
 #
 # <details><summary>Answers</summary>
 #
-# 1. (120, 8): rows are as far apart as before, and every second number of 4 bytes is taken.
+# 1. To 0: the sum of y·dy less the same sum times the sum of y. A check that costs one line.
 # 2. Whoever gets the memory next uses it on that stream, behind the kernel.
 # 3. The pool gives the memory to somebody on the tensor's stream, who writes into it while the
 #    kernel still reads. Tell the pool (`tensor.record_stream`), or order the streams.
@@ -936,10 +1068,10 @@ progress(15)
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Write the way back of softmax as a `torch.autograd.Function`, from the formula dx = y · (dy −
-#   sum(dy · y)), and check it with your `gradient_gap`.
+# - Write LayerNorm's backward kernel for x alone (`course/kernels/norm` has the formula), and check
+#   it with your `gradient_gap`.
 # - With a GPU: time `softmax(tensor)` and `torch.softmax(tensor, 1)` for 64 × 768, a thousand calls
-#   in a row. `python -m course bench door` does it in turns.
+#   in a row. `python -m course bench door` alternates the two.
 # - Let `find_plan` keep at most 100 plans. Which one should go?
 # - Give the default stream of `program` other work first. When does the wrong stream go well, and
 #   do the races go away?

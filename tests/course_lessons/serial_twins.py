@@ -183,6 +183,17 @@ TWINS = {
         """,
         "x",
     ),
+    "softmax-gradient": Twin(
+        "y.shape[0]",
+        """
+        total = float32(0)
+        for c in range(y.shape[1]):
+            total += dy[j, c] * y[j, c]
+        for c in range(y.shape[1]):
+            dx[j, c] = y[j, c] * (dy[j, c] - total)
+        """,
+        "y",
+    ),
     "rotate-pairs": Twin(
         "w.shape[0] * pairs.shape[0]",
         """

@@ -1,12 +1,14 @@
 """Lesson 15's toys behave as libraries do, its judge rounds as bfloat16, its pictures say it."""
 
+import contextlib
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from course.dispatch.slots import in_c_order
-from course_lessons.lesson15 import pictures
+from course_lessons.lesson15 import pictures, toy_torch
 from course_lessons.lesson15.judges import FORMS, judge_bits, judge_order, rounded
 from course_lessons.lesson15.toy_door import Plan, Tensor, Workshop
 from course_lessons.lesson15.toy_streams import Streams
@@ -214,3 +216,79 @@ def test_shares_are_as_long_as_their_microseconds():
 def test_a_picture_of_nothing_is_refused_with_what_to_give(draw):
     with pytest.raises(ValueError, match="is empty: give at least one"):
         draw()
+
+
+# --- torch and numba.cuda -------------------------------------------------------------------------
+
+
+def test_a_stand_in_notes_a_launch_and_what_the_host_waits_for():
+    torch, cuda, kernel = toy_torch.stand_ins(0x40)
+    x = toy_torch.Tensor("x", (7, 5))
+    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    kernel[2, 128, stream](cuda.as_cuda_array(x), x)
+    torch.cuda.synchronize()
+    assert kernel.log.launches == [(2, 128, 0x40, ["x", "x"])]
+    assert kernel.log.waits == ["torch.cuda.synchronize()"]
+
+
+@pytest.mark.parametrize("stream", [0x40, "PyTorch's", None])
+def test_a_stand_in_refuses_a_stream_that_numba_refuses(stream):
+    _, _, kernel = toy_torch.stand_ins(0)
+    with pytest.raises(TypeError, match="one of Numba's streams, or 0"):
+        kernel[2, 128, stream]
+
+
+def test_a_tensor_that_requires_a_gradient_gives_its_address_only_detached():
+    _, cuda, kernel = toy_torch.stand_ins(0)
+    recorded = toy_torch.Tensor("x", (7, 5), requires_grad=True)
+    for use in (cuda.as_cuda_array, kernel[2, 128]):
+        with pytest.raises(RuntimeError, match="use var.detach()"):
+            use(recorded)
+    kernel[2, 128](cuda.as_cuda_array(recorded.detach()))
+    assert kernel.log.launches == [(2, 128, 0, ["x"])]
+
+
+def test_the_launchers_gradient_is_what_the_differences_of_its_softmax_say():
+    rng = np.random.default_rng(15)
+    x, dy, step = (rng.standard_normal((3, 7)) for _ in range(3))
+    run, y, dx = toy_torch.Launcher(), np.empty_like(x), np.empty_like(x)
+    up, down = np.empty_like(x), np.empty_like(x)
+    for moved, out in ((x, y), (x + 1e-5 * step, up), (x - 1e-5 * step, down)):
+        run("forward kernel", moved, out)
+    run("backward kernel", dy, y, dx)
+    assert np.isclose((dx * step).sum(), ((up - down) * dy).sum() / 2e-5, rtol=1e-6)
+    assert run.launched == ["forward kernel"] * 3 + ["backward kernel"]
+
+
+def test_behind_work_says_when_the_call_came_back_and_whether_it_is_right():
+    calls = []
+    said = toy_torch.behind_work(FakeTorch(right=True), lambda *given: calls.append(given), "k")
+    assert "the launch came back after" in said and said.endswith("the result is right")
+    assert calls[0][0] == "k" and len(calls) == 1
+    assert toy_torch.behind_work(FakeTorch(right=False), lambda *given: None, "k").endswith(
+        "is not right"
+    )
+
+
+class FakeTorch:
+    """What `behind_work` calls of torch, without a GPU."""
+
+    def __init__(self, right):
+        self.allclose = lambda *given, **more: right
+        self.cuda = SimpleNamespace(
+            synchronize=lambda: None,
+            Stream=lambda: None,
+            stream=lambda side: contextlib.nullcontext(),
+            _sleep=lambda cycles: None,
+        )
+
+    def randn(self, *shape, device):
+        return SimpleNamespace(copy_=lambda other: None)
+
+    def zeros_like(self, tensor):
+        return tensor
+
+    empty_like = zeros_like
+
+    def softmax(self, tensor, axis):
+        return tensor

@@ -9,6 +9,101 @@ import numpy as np
 
 from tests.course_lessons.wrong_answers import answers_to
 
+# --- launch-on-stream ------------------------------------------------------------------------
+
+wrong, right = answers_to("launch-on-stream")
+wrong("wrong-result", "the default stream, 0", "Nothing orders the two")(
+    {"[grid, 128, stream]": "[grid, 128]"}
+)
+wrong("wrong-result", "Nothing orders the two")(
+    {"cuda.external_stream(number) if number else 0": "cuda.stream()"}
+)
+wrong("wrong-result", "the default stream, 0")({"current_stream()": "default_stream()"})
+wrong("raised", "`cuda.external_stream(number)`")(
+    {"cuda.external_stream(number) if number else 0": "number"}
+)
+wrong("raised", "external_stream")({".cuda_stream": ""})
+wrong("raised", "requires grad", "detach")({"one.detach()": "one"})
+wrong("raised", "a kernel takes arrays here")(
+    {"*(cuda.as_cuda_array(one.detach()) for one in tensors)": "tensors"}
+)
+wrong("wrong-result", "rounded up")(
+    {"    number": "    grid = tensors[0].shape[0] // 4\n    number"}
+)
+wrong("wrong-result", "four warps, and each has a row")(
+    {"    number": "    grid = tensors[0].shape[0]\n    number"}
+)
+wrong("wrong-result", "four warps, a row each")({"128": "32"})
+wrong("wrong-result", "all of `tensors`")({"in tensors": "in tensors[::-1]"})
+wrong("wrong-result", "all of `tensors`")({"in tensors": "in tensors[:2]"})
+wrong("wrong-result", "torch.cuda.synchronize()", "A launch returns at once")(
+    {"in tensors))": "in tensors))\n    torch.cuda.synchronize()"}
+)
+wrong("wrong-result", "stream.synchronize()", "A launch returns at once")(
+    {" if number else 0": "\n    stream.synchronize()"}
+)
+wrong("wrong-result", "launched 2 times")(
+    {"    kernel[": "    for _ in range(2):\n        kernel["}
+)
+right({"number else 0": "number else cuda.default_stream()"})
+right({" if number else 0": ""})
+right({"cuda.as_cuda_array(one.detach())": "one.detach()"})
+right(
+    "grid = (len(tensors[0]) + 3) // 4, 1\n"
+    "views = [cuda.as_cuda_array(one.detach(), sync=False) for one in tensors]\n"
+    "queue = torch.cuda.current_stream(None)\n"
+    "kernel[grid, (128, 1), cuda.external_stream(queue.cuda_stream), 0](*views)"
+)
+
+# --- softmax-gradient ------------------------------------------------------------------------
+
+wrong, right = answers_to("softmax-gradient")
+wrong("wrong-result", "the sum is left out")({"(dy[row, column] - total)": "dy[row, column]"})
+wrong("wrong-result", "each lane has the sum of its own columns")({"range(5)": "range(0)"})
+wrong("limit", "y and dy are read twice at most")(
+    {
+        "dx[row": "again = dy[row, column] * y[row, column]\n            dx[row",
+        " - total)": " - total) + (again - again)",
+    }
+)
+wrong("wrong-result|unwritten-output", "sum|column")({"shfl_xor_sync": "shfl_down_sync"})
+wrong("not-parallel", "its 32 lanes share the columns")(
+    {"if row < y.shape[0]:": "if row < y.shape[0] and lane == 0:", "range(5)": "range(0)"},
+    {"range(lane, y.shape[1], 32):\n            total": "range(y.shape[1]):\n            total"},
+    {"range(lane, y.shape[1], 32):\n            dx": "range(y.shape[1]):\n            dx"},
+)
+wrong("barrier-divergence", "All 32 lanes make every shuffle")(
+    {"if row < y.shape[0]:": "if row < y.shape[0] and lane < y.shape[1]:"}
+)
+wrong("out-of-bounds", "The last block may have warps without a row")(
+    {"row < y.shape[0]": "row <= y.shape[0]"}
+)
+wrong("float64", "In your own lines")({"total += dy": "total += 1.0 * dy"})
+right({" * (dy[row, column] - total)": " * (-total + dy[row, column])"})
+
+# --- softmax-both-ways -----------------------------------------------------------------------
+
+wrong, right = answers_to("softmax-both-ways")
+wrong("wrong-result", "kept 1 arrays, and y is none of them")(
+    {"save_for_backward(y)": "save_for_backward(x)"}
+)
+wrong("wrong-result", "Keep y alone")(
+    {"save_for_backward(y)": "save_for_backward(y, x)"},
+    {"(y,) = ": "y, _ = "},
+)
+wrong("raised", "ctx.save_for_backward(y)")({"ctx.save_for_backward(y)": "pass"})
+wrong("wrong-result", "dy, y and dx, in that order")({"dy, y, dx)": "y, dy, dx)"})
+wrong("wrong-result", "launch `forward_kernel` on x, y")({"run(forward_kernel, x, y)": "pass"})
+wrong("wrong-result", "the gradient of x")({"run(backward_kernel, dy, y, dx)": "dx[...] = y * dy"})
+wrong("wrong-result", "dy is its owner's")({"dy, y, dx)": "dy, y, dy)"})
+wrong("wrong-result", "x is its owner's")(
+    {"run(forward_kernel, x, y)": "run(forward_kernel, x, x)\n            y = x"}
+)
+wrong("wrong-result", "one in each pass is enough")(
+    {"            run(back": "            run(backward_kernel, dy, y, dx)\n            run(back"}
+)
+right({"torch.empty_like(y)": "torch.empty_like(dy)"})
+
 # --- element-address -------------------------------------------------------------------------
 
 wrong, right = answers_to("element-address")
