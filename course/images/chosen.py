@@ -18,7 +18,7 @@ from course.images.images import photograph, photographs
 from course.images.reading import UnreadableImage, load_image, resized_to
 
 LONGEST = 256  # pixels of the longer side: what the simulator rebuilds in a tenth of a second
-SHORTEST = 31  # of the shorter side: less shows nothing
+SHORTEST = 81  # of the shorter side, so that every photograph has 80 layers
 INSTEAD = "chelsea"  # the cat
 PHONES = (".heic", ".heif", ".avif")
 
@@ -125,10 +125,10 @@ def _small(image: np.ndarray) -> np.ndarray:
     rows, columns = image.shape
     scale = min(1, LONGEST / max(rows, columns))
     size = tuple(max(1, round(scale * side)) for side in (rows, columns))
-    if min(size) <= SHORTEST:
+    if min(size) < SHORTEST:
         raise _Unusable(
             f"It has {rows}x{columns} pixels: with {LONGEST} on the longer side, the shorter one "
-            f"must have more than {SHORTEST}."
+            f"must have {SHORTEST} or more."
         )
     image = resized_to(image, None if size == image.shape else size, "stretch")
     rows, columns = (side - 1 + side % 2 for side in size)

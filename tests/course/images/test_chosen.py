@@ -31,8 +31,8 @@ def cat():
 def drawn_file(folder, seed):
     """A file of a drawn size, type and colours, and the grey levels that it means."""
     rng = np.random.default_rng(seed)
-    rows, columns = np.exp(rng.uniform(np.log(64), np.log(900), 2)).astype(int).tolist()
-    rows, columns = (max(side, max(rows, columns) // 5) for side in (rows, columns))
+    rows, columns = np.exp(rng.uniform(np.log(90), np.log(900), 2)).astype(int).tolist()
+    rows, columns = (max(side, max(rows, columns) // 3) for side in (rows, columns))
     mode = str(rng.choice(["L", "RGB", "RGBA", "LA", "I;16", "1", "P", "F"]))
     ramp = np.linspace(0, 1, columns, dtype=np.float32) * np.ones((rows, 1), np.float32)
     levels = np.uint8(np.round(255 * ramp))
@@ -145,11 +145,11 @@ def test_a_sample_is_remembered(kept, name):
     ("names", "shown"), [({}, "chelsea"), ({"me (1).png": b""}, "me"), ({"b": b""}, "chelsea")]
 )
 def test_colab_asks_for_a_file(kept, tmp_path, monkeypatch, capsys, names, shown):
-    Image.fromarray(np.uint8(255 * CAT[:101, :77])).save(tmp_path / "me (1).png")
+    Image.fromarray(np.uint8(255 * CAT[:101, :97])).save(tmp_path / "me (1).png")
     colab = SimpleNamespace(files=SimpleNamespace(upload=lambda: names))
     monkeypatch.setitem(sys.modules, "google.colab", colab)
     photo = images.mine("upload")
-    assert photo.shape == ((101, 77) if shown == "me" else (169, 255))
+    assert photo.shape == ((101, 97) if shown == "me" else (169, 255))
     assert ("instead" in capsys.readouterr().out) == (shown != "me")
 
 
@@ -189,8 +189,8 @@ def test_a_folder_that_cannot_be_written_does_not_disturb(kept, tmp_path, monkey
     assert images.mine().shape == (169, 255)
 
 
-def test_the_reason_for_the_smallest_size_holds(kept, tmp_path):
-    for side in (chosen.SHORTEST, chosen.SHORTEST + 1):
-        Image.new("L", (side, side)).save(tmp_path / f"{side}.png")
-    assert images.mine(f"{chosen.SHORTEST}.png").shape == (169, 255)
-    assert images.mine(f"{chosen.SHORTEST + 1}.png").shape == (31, 31)
+@pytest.mark.parametrize(("side", "shown"), [(80, (169, 255)), (81, (81, 81)), (82, (81, 81))])
+def test_every_photograph_has_80_layers(kept, tmp_path, side, shown):
+    assert chosen.SHORTEST == 81
+    Image.new("L", (side, side)).save(tmp_path / "square.png")
+    assert images.mine("square.png").shape == shown
