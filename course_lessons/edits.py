@@ -185,6 +185,8 @@ class Solution:
         What the lesson calls it.
     source : str
         The text of its cell without the solution's markers and the docstrings.
+    given : str
+        The text of its cell as a student gets it: `pass` in place of what is to be written.
     makers : list of (set of str, ast.stmt)
         What stands above it in the lesson, the nearest first, by the names that it makes.
     path : Path
@@ -192,6 +194,7 @@ class Solution:
 
     function: str
     source: str
+    given: str
     makers: list
     path: Path
     names: dict = field(default_factory=lambda: {"__name__": __name__})
@@ -223,6 +226,9 @@ class Solution:
 
 class LessonKernel(KernelExercise):
     """A kernel exercise of a lesson, whose text has a right answer: its solution."""
+
+    def given(self) -> str:
+        return solution(self.name).given
 
     def model(self) -> Any:
         return _model(self.name)
@@ -262,7 +268,7 @@ def _solution(path: Path, exercise: str) -> Solution:
     while not re.search(rf"^def {function}\(", above[0][1], re.MULTILINE):
         above.pop(0)
     makers = [maker for line, source in above[1:] for maker in _makers(path, line, source)]
-    return Solution(function, _bare(above[0][1]), makers, path)
+    return Solution(function, _bare(above[0][1]), _given(above[0][1]), makers, path)
 
 
 @cache
@@ -311,3 +317,10 @@ def _bare(source: str) -> str:
             lines[first:last] = [MARKERS[0]] * (last - first)
     kept = [line for line in lines if line.strip() not in MARKERS]
     return "\n".join(kept).strip("\n") + "\n"
+
+
+def _given(source: str) -> str:
+    """A cell's source with `pass` in place of each solution; "" where it has none."""
+    begin, end = map(re.escape, MARKERS[:2])
+    block = re.compile(rf"^( *){begin}\n.*?^ *{end}$", re.MULTILINE | re.DOTALL)
+    return block.sub(r"\1pass", source) if block.search(source) else ""

@@ -337,6 +337,10 @@ class KernelExercise(Exercise):
         always = {"negative-index"} if self.same_value else {"negative-index", "same-value-race"}
         return frozenset(self.forbidden) | always
 
+    def given(self) -> str:
+        """Return the text of the cell that a student begins with; "" where it is not known."""
+        return ""
+
     def model(self) -> Any:
         """Return a right answer that spreads the work as it is meant, or None.
 

@@ -62,6 +62,8 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> str:
     function = answers.plain_function(answer)
     answers.refuse_borrowed(answer, exercise)
     answers.check_parameters(function, exercise.parameters)
+    if (given := exercise.given()) and answers.is_as_given(function, given):
+        raise NotStarted
     reports, faults = [], []
     for number in range(len(exercise.cases)):
         with named_case(exercise, number):
