@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course import __version__
 from course.files import write_whole
-from tools.notebooks import lessons
+from tools.notebooks import lessons, minutes, sections
 from tools.publish import readme_picture, syllabus, tracks
 
 _COLAB = "https://colab.research.google.com"
@@ -102,9 +102,8 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             for kind in ("notebooks", "solutions")
         ]
         link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
-        minutes = lessons.core_minutes(cells)
-        core = f"{minutes} min" if minutes else ""
-        times = f"{core} | {lessons.duration(cells)}"
+        taken = sections.times(cells)
+        times = f"{minutes.span(taken.core)} min | {tracks.hours(taken.whole)}"
         rows.append(f"| {number} | {link} | {times} | {' | '.join(badges)} |")
     return "\n".join(rows)
 
@@ -120,6 +119,8 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
     }
     if picture := readme_picture.found(root):
         blocks["picture"] = readme_picture.block(picture[1])
+    for sentence, made in tracks.sentences(root):
+        text = sentence.sub(made, text)
     return with_blocks(text, blocks, "README.md")
 
 

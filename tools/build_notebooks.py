@@ -27,7 +27,7 @@ from nbformat import NotebookNode, v4
 from course.checks.exercises import exercises
 from course.files import write_whole
 from tools import address
-from tools.notebooks import lessons, seals
+from tools.notebooks import lessons, seals, sections
 from tools.notebooks.lessons import Cell
 from tools.notebooks.seals import KINDS, text_of
 
@@ -57,7 +57,7 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
     where
         The public address, for the badge and the first cell.
     """
-    title, *rest = lessons.read(path)
+    title, *rest = sections.with_minutes(lessons.read(path))
     cells = [title, *_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *rest]
     made = []
     seen: dict[tuple[str, str], int] = {}

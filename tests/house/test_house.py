@@ -248,23 +248,11 @@ def test_the_verdict_in_the_readme_is_what_the_check_says():
 
 
 def test_the_hours_in_the_readme_are_those_of_the_lessons():
-    texts = [lessons.read(path) for path in lessons.paths()]
-    count = {17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}[len(texts)]
+    count = {17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}[len(lessons.paths())]
     assert f"{count.capitalize()} lessons are there" in README
     assert re.search(rf"all\s+{count} lessons some \d+ hours", README)
-    hours = 0.0
-    for number, unit in (lessons.duration(cells).split() for cells in texts):
-        hours += float(number.replace("½", ".5")) / (60 if unit == "min" else 1)
-    said = int(re.search(r"some (\d+) hours", README)[1])
-    assert abs(said - hours) < 2
-    ways = {re.findall(r"[\d½]+ h", row)[0] for row in tracks.table().splitlines()[2:4]}
-    assert ways == {"3 h", "7 h"}, "the README says three and seven hours"
-
-
-def test_a_lesson_that_does_not_say_how_long_it_takes_is_told():
-    cells = lessons.parse("# %% [markdown]\n# # 00 · Title\n# It takes a while.\n")
-    with pytest.raises(lessons.LessonError, match="how long it takes"):
-        lessons.duration(cells)
+    for sentence, made in tracks.sentences():
+        assert [found[0] for found in sentence.finditer(README)] == [made], "run `make notebooks`"
 
 
 def test_the_readme_is_up_to_date_with_lessons_and_address():

@@ -30,9 +30,7 @@ LESSON = '''\
 
 # %% [markdown]
 # ## How long it takes
-# About 5 minutes.
-#
-# Core: all sections, 10 minutes.
+# A break is not needed.
 
 # %%
 import os
@@ -48,7 +46,7 @@ def check(name, function):
 # %% [markdown]
 # ## 1 Squares
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # ### Exercise: square
 

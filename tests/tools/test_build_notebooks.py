@@ -352,7 +352,6 @@ def test_the_sample_keeps_the_format(lesson):
         ("# # 00 A sample", "# # 07 A sample", "the heading's number is 07"),
         ("## What you need", "## What is needed", "opens with the headings"),
         ("## What you will do\n# Square numbers.", "## What you will do", "nothing stands below"),
-        ("# About 5 minutes.", "# Not long.", "begins About 45 minutes"),
         ("## Common misconceptions", "## Misconceptions", "closes with the headings"),
         ("## 1 Squares", "## Squares", "numbered"),
         ("## 1 Squares", "## 2 Squares", "numbered"),

@@ -10,7 +10,7 @@ import ast
 import re
 from pathlib import Path
 
-from tools.notebooks import links, sections
+from tools.notebooks import links, minutes, sections
 from tools.notebooks.cells import (
     BEGIN,
     BEGIN_ORDER,
@@ -35,7 +35,6 @@ from tools.notebooks.cells import (
     with_space,
     without_guesses,
 )
-from tools.notebooks.sections import ABOUT, core_minutes, section_minutes
 
 __all__ = [
     "IGNORE_TAG",
@@ -43,7 +42,6 @@ __all__ = [
     "Cell",
     "LessonError",
     "checked",
-    "core_minutes",
     "label",
     "name",
     "out_of_order",
@@ -51,7 +49,6 @@ __all__ = [
     "paths",
     "predictions",
     "read",
-    "section_minutes",
     "stub",
     "with_nbval_tag",
     "with_space",
@@ -105,16 +102,6 @@ def title(cells: list[Cell]) -> tuple[str, str]:
     return match[1], match[2].strip()
 
 
-def duration(cells: list[Cell]) -> str:
-    """Return how long a lesson takes by its own words, "About 2 and a half hours": "2½ h"."""
-    text = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
-    found = ABOUT.search(text)
-    if not found:
-        raise LessonError("no line says how long it takes: About 2 hours ..., About 45 minutes ...")
-    number, half, unit, later = found.groups()
-    return f"{number}{'½' if half or later else ''} {'min' if unit == 'minute' else 'h'}"
-
-
 def problems(path: Path) -> list[str]:
     """List what is wrong with the form of the lesson in the file `path`; empty when all is well."""
     if not re.fullmatch(r"lesson\d\d/[a-z][a-z0-9_]*\.py", label(path)):
@@ -163,10 +150,10 @@ def _heading_problems(cells: list[Cell]) -> list[str]:
             )
     below = dict(headings)
     found += [
-        f"nothing stands below {name!r}" for name in OPENING + CLOSING if not below[name].strip()
+        f"nothing stands below {name!r}"
+        for name in OPENING[:-1] + CLOSING  # how long it takes is said for the author
+        if not below[name].strip()
     ]
-    if not ABOUT.search(below["How long it takes"]):
-        found.append("'How long it takes' begins About 45 minutes, or About 2 and a half hours")
     if not _FOLD.search(below["Questions"]):
         found.append("'Questions' folds its answers in <details>")
     if len(re.findall(r"\]\(https://", below["What to read next"])) < 2:
@@ -212,7 +199,7 @@ def _markdown_problems(cell: Cell) -> list[str]:
     found = []
     if text.count("<details>") or text.count("</details>"):
         found.append(f"{cell}: <details> and </details> do not pair within the cell")
-    words = sections.words(text)
+    words = minutes.words(text)
     if words > LONGEST_MARKDOWN_CELL:
         found.append(f"{cell}: {words} words, {LONGEST_MARKDOWN_CELL} at most; cut it in two")
     return found

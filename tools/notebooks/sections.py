@@ -1,53 +1,61 @@
 """A lesson's sections: which are its core, their minutes, and whether the core runs alone.
 
-Below each numbered heading stands a badge, ``<kbd>core</kbd> 15 minutes`` or ``<kbd>deepening</kbd>
-10 minutes``, and *How long it takes* sums them up. The minutes follow from one rule,
-``section_minutes``. ``python -m tools.notebooks.sections course_lessons/lessonNN/name.py`` writes
-them.
+Below each numbered heading stands a badge, ``<kbd>core</kbd>`` or ``<kbd>deepening</kbd>``. The
+notebooks have minutes behind it, and the lesson's own below *How long it takes*: `with_minutes`
+writes both, by the rule of `tools.notebooks.minutes`. A lesson's text has none.
+``python -m tools.notebooks.sections`` prints minutes, words, cells and lines of each lesson.
 """
 
-import argparse
 import ast
 import re
 import symtable
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from tools.notebooks import cells as cutting
+from tools.notebooks import minutes
 from tools.notebooks.cells import Cell
 
-# The rule. Fitted to the minutes that a reviewer took for the fourteen lessons of the time: it
-# misses them by 8% in the mean, and by 14% at most.
-WORDS_A_MINUTE = 120
-MINUTES_A_CELL = 2 / 3  # to read a code cell, run it and look at what it prints or draws
-MINUTES_A_PREDICTION = 2  # to work out a guess, and to see why it was wrong
-MINUTES_AN_EXERCISE = {"kernel": 5, "function": 6}  # to understand it, and to read verdicts
-MINUTES_A_LINE = 1  # that the solution has
-
-LONGEST_CORE = 120  # minutes: a lab
 MOST_CORE_CELLS = (
     70  # with the opening, the closing and the two cells that every notebook begins with
 )
 MOST_CELLS = 150
 GENERATED_CELLS = 2
 
-ABOUT = re.compile(r"^About (\d+)( and a half)? (minute|hour)s?( and a half)?", re.MULTILINE)
+HOW_LONG = "## How long it takes"
+_ABOUT = re.compile(r"^About \d+(?: and a half)? (?:minute|hour)s?(?: and a half)?", re.MULTILINE)
 _HEADING = re.compile(r"## (\d+) .+")
-_BADGE = re.compile(r"## \d+ [^\n]+\n\n<kbd>(core|deepening)</kbd> (\d+) minutes(?:\n\n|$)")
-_BADGE_LINE = re.compile(r"^<kbd>\w+</kbd> \d+ minutes$", re.MULTILINE)
-_TOP = re.compile(r"Core: .+?, \d+\s+minutes\.(?:\s+Deepening: .+?, \d+\s+minutes\.)?", re.DOTALL)
+_BADGE = re.compile(r"(## \d+ [^\n]+\n\n<kbd>(core|deepening)</kbd>)(?: \d+ minutes)?(?=\n\n|$)")
+_TOP = re.compile(r"^Core: .+?, \d+\s+minutes\.(?:\s+Deepening: .+?, \d+\s+minutes\.)?\n*", re.M | re.S)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A numbered section: its cells, and what its badge says; ("", 0) where it has none."""
+    """A numbered section: its cells, and its badge's word, "" where it has none."""
 
     number: int
     cells: tuple[Cell, ...]
     kind: str
-    minutes: int
+
+    @cached_property
+    def minutes(self) -> float:
+        """How long it takes by the rule."""
+        return minutes.taken(self.cells)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Minutes of a lesson: of its core, with opening and closing, and of what deepens it."""
+
+    core: float
+    deepening: float
+
+    @property
+    def whole(self) -> float:
+        """Core and deepening together."""
+        return self.core + self.deepening
 
 
 def sections(cells: list[Cell]) -> list[Section]:
@@ -64,37 +72,15 @@ def sections(cells: list[Cell]) -> list[Section]:
     made = []
     for part in found:
         badge = _BADGE.match(part[0].source)
-        kind, minutes = (badge[1], int(badge[2])) if badge else ("", 0)
-        made.append(
-            Section(int(_HEADING.match(part[0].source)[0].split()[1]), tuple(part), kind, minutes)
-        )
+        number = int(_HEADING.match(part[0].source)[1])
+        made.append(Section(number, tuple(part), badge[2] if badge else ""))
     return made
 
 
-def section_minutes(cells: tuple[Cell, ...]) -> int:
-    """Return how many minutes a section takes by the rule above, in fives, five at least."""
-    minutes = 0.0
-    for cell in cells:
-        if cell.kind == "markdown":
-            minutes += words(cell.source) / WORDS_A_MINUTE
-        elif "exercise" in cell.tags:
-            kind = "kernel" if "@cuda.jit" in cell.source else "function"
-            minutes += MINUTES_AN_EXERCISE[kind]
-            minutes += MINUTES_A_LINE * cutting.written_lines(cell.source)
-        elif "check" not in cell.tags:
-            minutes += MINUTES_A_CELL
-            minutes += MINUTES_A_PREDICTION * len(cutting.predictions(cell.source))
-    return max(5 * round(minutes / 5), 5)
-
-
-def words(markdown: str) -> int:
-    """Count the words of a text, badges and the targets of links apart."""
-    return len(re.sub(r"\]\([^)]*\)", "]", _BADGE_LINE.sub("", markdown)).split())
-
-
-def core_minutes(cells: list[Cell]) -> int:
-    """Return the minutes of a lesson's core, as its badges have them; 0 where it has none."""
-    return sum(part.minutes for part in sections(cells) if part.kind == "core")
+def times(cells: list[Cell]) -> Times:
+    """Return the minutes of a lesson by the rule."""
+    deep = sum(part.minutes for part in sections(cells) if part.kind == "deepening")
+    return Times(minutes.taken(cells) - deep, deep)
 
 
 def core_cells(cells: list[Cell]) -> int:
@@ -103,16 +89,33 @@ def core_cells(cells: list[Cell]) -> int:
     return GENERATED_CELLS + len(cells) - deep
 
 
-def top_line(parts: list[Section]) -> str:
-    """Return the line below "About 2 hours" that sums up the badges."""
+def with_minutes(cells: list[Cell]) -> list[Cell]:
+    """Return a lesson's cells as notebooks have them: minutes by its badges and at its top."""
+    parts = {part.cells[0].line: part for part in sections(cells)}
+    made = []
+    for cell in cells:
+        source = cell.source
+        if part := parts.get(cell.line):
+            source = _BADGE.sub(rf"\1 {minutes.span(part.minutes)} min", source)
+        elif cell.kind == "markdown" and HOW_LONG in source:
+            before, heading, below = source.partition(HOW_LONG)
+            rest = _TOP.sub("", below).strip("\n")
+            rest = _ABOUT.sub(about(times(cells).whole), rest)
+            source = "\n\n".join(filter(None, (f"{before}{heading}", top_line(cells), rest)))
+        made.append(replace(cell, source=source))
+    return made
+
+
+def top_line(cells: list[Cell]) -> str:
+    """Return the line that says how long core and deepening take, and which sections they are."""
+    parts, whole = sections(cells), times(cells)
     lines = []
-    for kind in ("core", "deepening"):
+    for kind, time in (("core", whole.core), ("deepening", whole.deepening)):
         chosen = [part for part in parts if part.kind == kind]
         if chosen:
             which = "all sections" if len(chosen) == len(parts) else _listed(chosen)
-            total = sum(part.minutes for part in chosen)
-            lines.append(f"{kind.capitalize()}: {which}, {total} minutes.")
-    return " ".join(lines)
+            lines.append(f"{kind.capitalize()}: {which}, {minutes.span(time)} minutes.")
+    return " ".join([*lines, "The fewer are for those who know CUDA."])
 
 
 def _listed(parts: list[Section]) -> str:
@@ -130,46 +133,29 @@ def _listed(parts: list[Section]) -> str:
     return f"section{'s' if len(parts) > 1 else ''} {listed}"
 
 
-def about(minutes: int) -> str:
+def about(time: float) -> str:
     """Return a lesson's whole time in words: "About 45 minutes", "About 2 and a half hours"."""
-    half_hours = round(minutes / 30)
-    if minutes < 60 or half_hours == 3:
-        return f"About {90 if half_hours == 3 else minutes} minutes"
+    half_hours = round(time / 30)
+    if time < 60 or half_hours == 3:
+        return f"About {90 if half_hours == 3 else minutes.in_fives(time)} minutes"
     half = " and a half" if half_hours % 2 else ""
     return f"About {half_hours // 2}{half} hour{'s' if half_hours > 2 else ''}"
 
 
 def problems(cells: list[Cell]) -> list[str]:
-    """List what is wrong with the sections' badges, times and lengths, and with the core."""
+    """List what is wrong with the sections' badges and lengths, and with the core."""
     parts = sections(cells)
     found = []
     for part in parts:
-        name = f"section {part.number}"
-        by_rule = section_minutes(part.cells)
         if not part.kind:
             found.append(
-                f"{name}: its heading is followed by a badge on a line of its own, like "
-                f"`<kbd>core</kbd> {by_rule} minutes` or `<kbd>deepening</kbd> {by_rule} minutes`"
+                f"section {part.number}: its heading is followed by a badge on a line of its own, "
+                "`<kbd>core</kbd>` or `<kbd>deepening</kbd>`"
             )
-        elif part.minutes % 5 or abs(part.minutes - by_rule) > 5 or part.minutes < 5:
-            found.append(f"{name}: {part.minutes} minutes, {by_rule} by the rule")
     if not any(part.kind == "core" for part in parts):
         found.append("no section is core")
     if found:
         return found
-    opening = "\n".join(cell.source for cell in cells if cell.kind == "markdown")
-    opening = opening.partition("## How long it takes")[2].partition("\n## ")[0]
-    said, expected = _TOP.search(opening), top_line(parts)
-    if not said or said[0].split() != expected.split():
-        found.append(f"'How long it takes' has the line: {expected}")
-    if hours := ABOUT.search(opening):
-        total = sum(part.minutes for part in parts)
-        number = int(hours[1]) + 0.5 * bool(hours[2] or hours[4])
-        minutes = number * (60 if hours[3] == "hour" else 1)
-        if abs(minutes - total) > 15:
-            found.append(f"it says {hours[0]!r}, and its sections' badges are {total} minutes")
-    if (minutes := core_minutes(cells)) > LONGEST_CORE:
-        found.append(f"the core takes {minutes} minutes, {LONGEST_CORE} at most")
     if (count := core_cells(cells)) > MOST_CORE_CELLS:
         found.append(
             f"the core has {count} cells with opening and closing, {MOST_CORE_CELLS} at most"
@@ -274,34 +260,29 @@ def _tree(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-# --- writing the minutes -------------------------------------------------------------------------
+# --- a table of all lessons ----------------------------------------------------------------------
 
 
-def written(text: str) -> str:
-    """Return a lesson's text with the minutes of its badges and its opening by the rule."""
-    for part in sections(cutting.parse(text)):
-        heading = re.escape(part.cells[0].source.split("\n")[0])
-        badge = re.compile(rf"(^# {heading}\n#\n# <kbd>\w+</kbd> )\d+( minutes$)", re.MULTILINE)
-        text = badge.sub(rf"\g<1>{section_minutes(part.cells)}\g<2>", text)
-    parts = sections(cutting.parse(text))
-    total = about(sum(part.minutes for part in parts))
-    head, heading, rest = text.partition("# ## How long it takes\n")
-    opening, begin, rest = rest.partition("\n# %%")
-    paragraphs = [each.strip("\n") for each in f"\n{opening.strip()}\n".split("\n#\n")]
-    paragraphs = [each for each in paragraphs if each and not each.startswith("# Core:")]
-    spoken = r"^# About \d+( and a half)? (minutes?|hours?)( and a half)?"
-    paragraphs[0] = re.sub(spoken, f"# {total}", paragraphs[0].removeprefix("#\n"))
-    paragraphs.insert(1, "\n".join(f"# {each}" for each in textwrap.wrap(top_line(parts), 98)))
-    return head + heading + "#\n" + "\n#\n".join(paragraphs) + "\n" + begin + rest
+def table(root: Path = cutting.ROOT) -> str:
+    """Return minutes, words and cells of each lesson's core and deepening, and lines of its folder.
 
-
-def main(arguments: list[str] | None = None) -> None:
-    """Write the minutes into the lessons named."""
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks.sections", description=__doc__)
-    parser.add_argument("lessons", nargs="+", type=Path, help="course_lessons/lessonNN/name.py")
-    for path in parser.parse_args(arguments).lessons:
-        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    Words are those that are seen, and in brackets those that are folded.
+    """
+    rows = ["| lesson | core min | deepening min | core words | cells | lines |", "|---|---|---|---|---|---|"]
+    for path in cutting.paths(root):
+        cells = cutting.read(path)
+        deep = {cell.line for p in sections(cells) if p.kind == "deepening" for cell in p.cells}
+        core = [cell for cell in cells if cell.line not in deep]
+        time = times(cells)
+        seen, folded = minutes.words_of(core)
+        lines = sum(len(file.read_text().splitlines()) for file in path.parent.glob("*.py"))
+        rows.append(
+            f"| {cutting.name(path)[:2]} | {time.core:.0f} | {time.deepening:.0f} | "
+            f"{seen:,} ({folded:,}) | {core_cells(cells)} of {GENERATED_CELLS + len(cells)} | "
+            f"{lines:,} |"
+        )
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":
-    main()
+    print(table())

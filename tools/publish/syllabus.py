@@ -1,11 +1,12 @@
 """Two plans for a class, for INSTRUCTORS.md: which lessons when, their minutes and what they need.
 
-The minutes are those of the lessons' own sections (`tools.notebooks.sections`).
+The minutes follow from the lessons' texts (`tools.notebooks.minutes`).
 """
 
 from pathlib import Path
 
 from tools.notebooks import lessons, sections
+from tools.notebooks.minutes import in_fives
 from tools.publish.tracks import hours
 
 #: One lesson a week, its core in a lab of two hours; where there are several, each group takes one.
@@ -25,7 +26,7 @@ SEMESTER = (
     (("12", "15", "17", "18"), "groups go on; hand in 10 and 13"),
     (("19",), "looking back; projects begin or are shown"),
 )
-DAYS = (("00", "01", "02", "03", "04"), ("05", "06", "07", "08"))
+DAYS = (("00", "01", "02", "04"), ("05", "06", "03"))
 
 
 def blocks(root: Path = lessons.ROOT) -> dict[str, str]:
@@ -59,9 +60,8 @@ def days(known: dict[str, Path]) -> str:
 
 def minutes(path: Path) -> tuple[int, int]:
     """Return the minutes of a lesson's core, and of all that deepens it."""
-    cells = lessons.read(path)
-    core = sections.core_minutes(cells)
-    return core, sum(part.minutes for part in sections.sections(cells)) - core
+    times = sections.times(lessons.read(path))
+    return in_fives(times.core), in_fives(times.deepening)
 
 
 def _span(numbers: list[int]) -> str:

@@ -1,10 +1,12 @@
 """Ways through the course: for whom, which lessons, and the hours of their cores and in all."""
 
+import re
 from pathlib import Path
 
 from tools.notebooks import lessons, sections
 
 GROUND = ("00", "01", "02", "03", "04", "05")
+HOURS = "no one two three four five six seven eight nine ten".split()
 TRACKS = (
     ("write a first kernel that is right, and know why GPUs want thousands of threads", GROUND[:3]),
     ("make a kernel fast: measure it, count what it moves, use shared memory", GROUND),
@@ -26,12 +28,9 @@ TRACKS = (
 
 def table(root: Path = lessons.ROOT) -> str:
     """Return the README's table of tracks; a lesson that is not there counts nothing."""
-    core, whole = {}, {}
-    for path in lessons.paths(root):
-        cells = lessons.read(path)
-        parts = sections.sections(cells)
-        core[lessons.name(path)[:2]] = sections.core_minutes(cells)
-        whole[lessons.name(path)[:2]] = sum(part.minutes for part in parts)
+    times = times_by_lesson(root)
+    core = {number: time.core for number, time in times.items()}
+    whole = {number: time.whole for number, time in times.items()}
     rows = ["| you want to | lessons | cores | all of them |", "|---|---|---|---|"]
     for aim, numbers in TRACKS:
         minutes = [sum(each.get(number, 0) for number in numbers) for each in (core, whole)]
@@ -40,6 +39,35 @@ def table(root: Path = lessons.ROOT) -> str:
         f"| do all of it | all | {hours(sum(core.values()))} | {hours(sum(whole.values()))} |"
     )
     return "\n".join(rows)
+
+
+def sentences(root: Path = lessons.ROOT) -> list[tuple[re.Pattern[str], str]]:
+    """Return the README's sentences about hours: how each is found, and what it says."""
+    times = times_by_lesson(root)
+    whole = sum(time.whole for time in times.values())
+    share = sum(time.deepening for time in times.values()) / max(whole, 1)
+    part = "half" if 0.45 < share < 0.55 else f"{100 * share:.0f}%"
+    first, fast = (
+        HOURS[round(sum(times[n].core for n in numbers if n in times) / 60)]
+        for _, numbers in TRACKS[:2]
+    )
+    return [
+        (
+            re.compile(r"some \d+ hours, \S+ of that \w+"),
+            f"some {5 * round(whole / 300)} hours, {part} of that deepening",
+        ),
+        (
+            re.compile(r"\w+ hours to a first kernel that you understand, \w+ to one that"),
+            f"{first} hours to a first kernel that you understand, {fast} to one that",
+        ),
+    ]
+
+
+def times_by_lesson(root: Path) -> dict[str, sections.Times]:
+    """Return the minutes of each lesson by its number."""
+    return {
+        lessons.name(path)[:2]: sections.times(lessons.read(path)) for path in lessons.paths(root)
+    }
 
 
 def listed(numbers: tuple[str, ...]) -> str:
@@ -56,7 +84,7 @@ def listed(numbers: tuple[str, ...]) -> str:
     return ", ".join(pieces)
 
 
-def hours(minutes: int) -> str:
+def hours(minutes: float) -> str:
     """Return a time in half hours, one at least: "3½ h"."""
     half_hours = max(round(minutes / 30), 1)
     return f"{half_hours // 2 or ''}{'½' if half_hours % 2 else ''} h"

@@ -14,7 +14,7 @@ import nbformat
 from nbformat import NotebookNode, v4
 
 from tools import address
-from tools.notebooks import lessons, sections
+from tools.notebooks import lessons, minutes, sections
 from tools.notebooks.lessons import stub
 from tools.publish import tracks
 
@@ -39,8 +39,8 @@ class Lesson:
     name : str
         Of its notebooks, ``05_shared_memory``.
     title, summary : str
-    core : int
-        Minutes.
+    core : str
+        Minutes, "45–70".
     duration : str
         Of all of it, "3 h".
     needs : tuple of str
@@ -54,7 +54,7 @@ class Lesson:
     name: str
     title: str
     summary: str
-    core: int
+    core: str
     duration: str
     needs: tuple[str, ...]
     picture: bytes
@@ -95,6 +95,7 @@ def described(path: Path, solution: NotebookNode) -> Lesson:
     """Take what the index says of a lesson from its text, and the picture from its solution."""
     cells = lessons.read(path)
     number, title = lessons.title(cells)
+    times = sections.times(cells)
     needs = next(cell.source for cell in cells if cell.source.startswith("## What you need"))
     wanted = PICTURES.get(number, "")
     found = [(picture, words) for picture, words in _pictures(solution) if wanted in words]
@@ -108,8 +109,8 @@ def described(path: Path, solution: NotebookNode) -> Lesson:
         name=lessons.name(path),
         title=title,
         summary=cells[0].source.split("\n\n")[1].replace("\n", " "),
-        core=sections.core_minutes(cells),
-        duration=lessons.duration(cells),
+        core=minutes.span(times.core),
+        duration=tracks.hours(times.whole),
         needs=_needed(needs),
         picture=picture,
         alternative=words,

@@ -5,14 +5,14 @@ import re
 import pytest
 
 from tests.tools.little_course import LESSON, make
-from tools.notebooks import cells, lessons, links, sections
+from tools.notebooks import cells, lessons, links, minutes, sections
 from tools.publish import tracks
 
 DEEP = """\
 # %% [markdown]
 # ## 2 Cubes
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # Three factors.
 
@@ -31,7 +31,7 @@ SECTION = """\
 # %% [markdown]
 # ## 3 More
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # More of it.
 
@@ -40,9 +40,7 @@ print(1)
 
 """
 CLOSING = "# %% [markdown]\n# ## What you should be able to say now\n"
-BADGE = "# <kbd>core</kbd> 10 minutes\n"
-TOP = "# Core: all sections, 10 minutes."
-BOTH = "# Core: sections 1 and 3, 15 minutes. Deepening: section 2, 5 minutes."
+BADGE = "# <kbd>core</kbd>\n"
 
 
 @pytest.fixture
@@ -51,8 +49,7 @@ def lesson(tmp_path):
 
 
 def with_deepening(cell="print(1)"):
-    text = LESSON.replace(CLOSING, DEEP + SECTION.replace("print(1)", cell) + CLOSING)
-    return text.replace(TOP, BOTH)
+    return LESSON.replace(CLOSING, DEEP + SECTION.replace("print(1)", cell) + CLOSING)
 
 
 def found_in(lesson, text):
@@ -60,7 +57,7 @@ def found_in(lesson, text):
     return [problem.removeprefix("lesson00/sample.py: ") for problem in lessons.problems(lesson)]
 
 
-# --- badges and the line at the top --------------------------------------------------------------
+# --- badges -------------------------------------------------------------------------------------
 
 
 def test_a_lesson_with_core_and_deepening_keeps_the_format(lesson):
@@ -71,43 +68,28 @@ def test_a_lesson_with_core_and_deepening_keeps_the_format(lesson):
     ("old", "new", "says"),
     [
         (BADGE, "", "section 1: its heading is followed by a badge"),
-        (BADGE, "# <kbd>kernel</kbd> 10 minutes\n", "like `<kbd>core</kbd> 10 minutes`"),
+        (BADGE, "# <kbd>kernel</kbd>\n", "`<kbd>core</kbd>` or `<kbd>deepening</kbd>`"),
         ("# ## 1 Squares\n#\n", "# ## 1 Squares\n", "badge on a line of its own"),
-        (BADGE, "# <kbd>core</kbd> 20 minutes\n", "section 1: 20 minutes, 10 by the rule"),
-        (BADGE, "# <kbd>core</kbd> 12 minutes\n", "section 1: 12 minutes, 10 by the rule"),
-        (BADGE, "# <kbd>core</kbd> 0 minutes\n", "section 1: 0 minutes"),
-        (TOP, "", "has the line: Core: all sections, 10 minutes."),
-        (TOP, "# Core: all sections, 15 minutes.", "has the line: Core: all sections, 10"),
-        (BADGE, "# <kbd>deepening</kbd> 10 minutes\n", "no section is core"),
-        (
-            "# About 5 minutes.",
-            "# About 1 hour.",
-            "'About 1 hour', and its sections' badges are 10",
-        ),
+        (BADGE, "# <kbd>deepening</kbd>\n", "no section is core"),
     ],
 )
-def test_a_badge_or_a_top_line_that_is_amiss_is_named(lesson, old, new, says):
+def test_a_badge_that_is_amiss_is_named(lesson, old, new, says):
     assert old in LESSON
     found = found_in(lesson, LESSON.replace(old, new, 1))
     assert any(says in problem for problem in found), found
 
 
-def test_a_core_of_too_many_cells_or_minutes_and_a_long_lesson_are_refused(lesson):
+def test_a_core_of_too_many_cells_and_a_long_lesson_are_refused(lesson):
     some = "".join(f"# %%\nprint({number})\n\n" for number in range(60))
-    found = found_in(lesson, sections.written(LESSON.replace(CLOSING, some + CLOSING)))
+    found = found_in(lesson, LESSON.replace(CLOSING, some + CLOSING))
     assert found == ["the core has 73 cells with opening and closing, 70 at most"]
-    guesses = "".join(f'# %%\npredict("{number}", 1, exact=True)\n\n' for number in range(45))
-    found = found_in(lesson, sections.written(LESSON.replace(CLOSING, guesses + CLOSING)))
-    assert found == ["the core takes 130 minutes, 120 at most"]
-    deep = with_deepening().replace(SECTION, some * 3 + SECTION)
-    found = found_in(lesson, sections.written(deep))
+    found = found_in(lesson, with_deepening().replace(SECTION, some * 3 + SECTION))
     assert found == ["the lesson has 198 cells, 150 at most"]
 
 
 def test_deepening_cells_are_none_of_the_core(lesson):
     read = cells.parse(with_deepening())
     assert sections.core_cells(read) == 2 + len(read) - 3
-    assert sections.core_minutes(read) == 15
     assert [(part.number, part.kind) for part in sections.sections(read)] == [
         (1, "core"),
         (2, "deepening"),
@@ -125,11 +107,12 @@ def test_deepening_cells_are_none_of_the_core(lesson):
     ],
 )
 def test_sections_are_listed_in_words(numbers, said):
-    parts = [
-        sections.Section(number, (), "core" if number in numbers else "deepening", 10)
+    text = "".join(
+        f"# %% [markdown]\n# ## {number} Title\n#\n"
+        f"# <kbd>{'core' if number in numbers else 'deepening'}</kbd>\n\n"
         for number in range(1, 9)
-    ]
-    assert sections.top_line(parts).startswith(f"Core: {said}, {10 * len(numbers)} minutes.")
+    )
+    assert sections.top_line(cells.parse(text)).startswith(f"Core: {said}, 5 minutes.")
 
 
 @pytest.mark.parametrize(
@@ -145,50 +128,89 @@ def test_sections_are_listed_in_words(numbers, said):
 )
 def test_a_whole_time_is_said_as_the_readme_reads_it(minutes, said):
     assert sections.about(minutes) == said
-    assert sections.ABOUT.fullmatch(said)
+    for old in (said, "About 7 hours"):
+        top = f"# %% [markdown]\n# ## How long it takes\n#\n# {old} with breaks.\n"
+        assert " with breaks." in sections.with_minutes(cells.parse(top))[0].source
+        assert old not in sections.with_minutes(cells.parse(top))[0].source
+
+
+def test_notebooks_have_the_rules_minutes_and_no_older_ones(lesson):
+    older = with_deepening().replace("</kbd>", "</kbd> 45 minutes").replace(
+        "# A break is not needed.", "# About 3 hours.\n#\n# Core: all sections, 7 minutes."
+    )
+    made = [
+        [cell.source for cell in sections.with_minutes(cells.parse(text))]
+        for text in (older, with_deepening().replace("A break is not needed.", "About 4 hours."))
+    ]
+    assert made[0] == made[1]
+    said = "\n".join(made[0])
+    assert "<kbd>core</kbd> 5–10 min\n" in said and "<kbd>deepening</kbd> 5 min\n" in said
+    assert (
+        "## How long it takes\n\nCore: sections 1 and 3, 5–10 minutes. Deepening: section 2, "
+        "5 minutes. The fewer are for those who know CUDA.\n\nAbout 15 minutes." in said
+    )
 
 
 # --- the rule ------------------------------------------------------------------------------------
 
 
-def test_minutes_follow_from_words_cells_predictions_and_exercises():
-    text = cells.Cell("markdown", "word " * 600, (), 1)
-    code = cells.Cell("code", "print(1)", (), 2)
-    guess = cells.Cell("code", 'predict("a", 1, exact=True)', (), 3)
-    solution = (
-        "    ### BEGIN SOLUTION\n    a = 1\n    # a comment\n    b = 2\n    ### END SOLUTION\n"
-    )
-    kernel = cells.Cell("code", f"@cuda.jit\ndef f(x):\n{solution}", ("exercise",), 4)
-    function = cells.Cell("code", f"def f(x):\n{solution}", ("exercise",), 5)
-    verdict = cells.Cell("code", 'check("f", f)', ("check",), 6)
-    assert sections.section_minutes((text,)) == 5
-    assert sections.section_minutes((text,) * 4) == 20
-    assert sections.section_minutes((code,) * 30) == 20
-    assert sections.section_minutes((guess,) * 15) == 40
-    assert sections.section_minutes((kernel, verdict) * 5) == 35
-    assert sections.section_minutes((function, verdict) * 5) == 40
-    assert sections.section_minutes((code,)) == 5
+def code(source, *tags):
+    return cells.Cell("code", source, tags, 1)
 
 
-def test_the_rule_fits_the_minutes_that_a_reviewer_took():
-    words, code, guesses, kernels, functions, lines = 3990, 54, 6, 3, 4, 28  # lesson 02, as it was
-    minutes = (
-        words / sections.WORDS_A_MINUTE
-        + code * sections.MINUTES_A_CELL
-        + guesses * sections.MINUTES_A_PREDICTION
-        + kernels * sections.MINUTES_AN_EXERCISE["kernel"]
-        + functions * sections.MINUTES_AN_EXERCISE["function"]
-        + lines * sections.MINUTES_A_LINE
-    )
-    assert 135 <= minutes <= 150 + 5
+def text(source):
+    return cells.Cell("markdown", source, (), 1)
 
 
-def test_written_has_the_rules_minutes_everywhere(lesson):
-    amiss = with_deepening().replace("</kbd> 10", "</kbd> 45").replace(BOTH, "# Core: 7 minutes.")
-    right = sections.written(amiss)
-    assert found_in(lesson, right) == []
-    assert sections.written(right) == right
-    assert "# About 20 minutes.\n#\n" + BOTH in right
+def solution_of(lines):
+    block = "".join(f"    a{n} = {n}\n" for n in range(lines))
+    return f"def f(x):\n    ### BEGIN SOLUTION\n{block}    ### END SOLUTION"
+
+
+@pytest.mark.parametrize(
+    ("cell", "taken"),
+    [
+        (text("word " * 220), 2),
+        (text("<kbd>core</kbd> 15 min\n\n| a | [b](https://x.example) |"), 2 / 110),
+        (text("word <details><summary>fold</summary>" + " two" * 20 + "</details>"), 22 / 110),
+        (text("```python\na\nb\n```"), 0.2),
+        (text("## Questions\n\n1. Why?\n2. How?\n<details>1. So.</details>\n## Next\nword"), 4),
+        (text("## Questions\n\n**1.** Why?\n<details>So.</details>"), 2),
+        (code("x = 1\n# nothing\ny = 2"), 0.2),
+        (code("print(1)"), 0.6),
+        (code("x = 1\nx"), 0.7),
+        (code("plots.bars([1])"), 1.1),
+        (code("report.heat_map()"), 1.1),
+        (code('predict("a", 1)\npredict("b", 2)'), 4.2),
+        (code('check("f", f)', "check"), 0),
+        (code("def f(x):\n    ### BEGIN ORDER\n    x\n    ### END ORDER", "exercise"), 8),
+        (code(solution_of(1), "exercise"), 5),
+        (code(solution_of(2), "exercise"), 8),
+        (code(solution_of(8), "exercise"), 10),
+        (code(solution_of(12), "exercise"), 12),
+        (code(solution_of(15), "exercise"), 15),
+    ],
+)
+def test_minutes_follow_from_what_is_read_seen_guessed_and_written(cell, taken):
+    assert minutes.taken((cell,)) == pytest.approx(taken, abs=0.45)
+    assert minutes.taken((cell,) * 2) == 2 * minutes.taken((cell,))
+
+
+@pytest.mark.parametrize(
+    ("time", "said"), [(0, "5"), (7, "5"), (10, "5–10"), (70, "45–70"), (56, "35–55")]
+)
+def test_minutes_are_said_from_who_knows_cuda_to_who_is_new(time, said):
+    assert minutes.span(time) == said
+
+
+def test_reading_without_an_output_is_found():
+    long, short, shows = text("word " * 200), text("word " * 100), code("print(1)")
+    assert minutes.silent([short, shows, short, shows]) == []
+    [(cell, taken)] = minutes.silent([short, shows, long, code("x = 1"), long, shows, shows])
+    assert cell is shows and taken == pytest.approx(400 / 110 + 0.2)
+    exercise, verdict = code(solution_of(3), "exercise"), code('check("f", f)', "check")
+    assert [cell for cell, _ in minutes.silent([long, exercise, short, verdict])] == [verdict]
+    assert minutes.silent([shows, long, text("## Questions\n1. Why?"), long, shows]) == []
 
 
 # --- the core runs alone -------------------------------------------------------------------------
@@ -227,8 +249,8 @@ def test_what_a_loop_left_behind_is_used_by_no_other_cell(lesson):
 
 
 def test_a_later_deepening_section_may_use_an_earlier_one(lesson):
-    text = with_deepening("print(cube(3))").replace("core</kbd> 5", "deepening</kbd> 5")
-    assert found_in(lesson, sections.written(text)) == []
+    text = with_deepening("print(cube(3))").replace("More\n#\n# <kbd>core", "More\n#\n# <kbd>deepening")
+    assert found_in(lesson, text) == []
 
 
 # --- links ---------------------------------------------------------------------------------------

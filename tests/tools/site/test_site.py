@@ -10,7 +10,7 @@ import yaml
 
 from course.measure import recorded
 from tools import address
-from tools.notebooks import lessons
+from tools.notebooks import lessons, minutes, sections
 from tools.site import checking, figures
 from tools.site import lessons as pages
 
@@ -32,7 +32,7 @@ def lesson05():
 def test_the_index_says_what_a_lesson_says_of_itself(lesson05):
     _, described, _ = lesson05
     assert (described.title, described.needs) == ("Shared memory", ("01", "02", "04"))
-    assert described.core == lessons.core_minutes(lessons.read(PATH))
+    assert described.core == minutes.span(sections.times(lessons.read(PATH)).core)
     assert described.picture.startswith(b"\x89PNG") and len(described.alternative.split()) > 5
     card = pages.cards([described])
     assert f"Core {described.core} min" in card and described.alternative in card

@@ -1,0 +1,77 @@
+"""How long lessons take, by the rule of tools/notebooks/minutes.py, and what they must come to.
+
+Lessons that take longer yet are listed with what they take today; a figure may only fall.
+"""
+
+import pytest
+
+from tools.notebooks import cells, minutes, sections
+
+PATHS = {cells.name(path)[:2]: path for path in cells.paths()}
+CORE = {"00": 30, "01": 75, "02": 75}
+LAB = 110  # minutes of any other core
+LONGEST_EXERCISE = 12  # lines that a core asks for
+#: Minutes of cores.
+CORES_YET = {
+    "00": 56,
+    "01": 87,
+    "02": 89,
+    "06": 117,
+    "11": 116,
+    "13": 113,
+    "16": 114,
+    "18": 133,
+}
+#: Stretches of more than two minutes of reading without an output.
+SILENT_YET = {
+    "00": 3,
+    "01": 4,
+    "02": 6,
+    "03": 8,
+    "04": 7,
+    "05": 9,
+    "06": 6,
+    "07": 4,
+    "08": 5,
+    "09": 8,
+    "10": 2,
+    "11": 11,
+    "12": 11,
+    "13": 8,
+    "14": 14,
+    "15": 8,
+    "16": 9,
+    "17": 3,
+    "18": 5,
+    "19": 5,
+}
+#: Lines of the longest exercise of a core.
+EXERCISES_YET = {"06": 24, "11": 18, "13": 17, "14": 13, "18": 15}
+
+
+@pytest.fixture(params=PATHS)
+def lesson(request):
+    return request.param, cells.read(PATHS[request.param])
+
+
+def test_a_core_fits_its_minutes(lesson):
+    number, read = lesson
+    most = max(CORE.get(number, LAB), CORES_YET.get(number, 0))
+    assert sections.times(read).core <= most, "print(tools.notebooks.sections.table()) has them all"
+
+
+def test_no_reader_waits_two_minutes_for_an_output(lesson):
+    number, read = lesson
+    silent = [f"line {cell.line}: {taken:.1f} min" for cell, taken in minutes.silent(read)]
+    assert len(silent) <= SILENT_YET.get(number, 0), silent
+
+
+def test_no_exercise_of_a_core_asks_for_more_than_twelve_lines(lesson):
+    number, read = lesson
+    deep = [cell for part in sections.sections(read) if part.kind != "core" for cell in part.cells]
+    lines = [
+        minutes.lines_to_write(cell.source)
+        for cell in read
+        if "exercise" in cell.tags and cell not in deep
+    ]
+    assert max(lines, default=0) <= max(LONGEST_EXERCISE, EXERCISES_YET.get(number, 0))
