@@ -121,7 +121,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any) -> None:
             raise answers.typing_failure(error, function) from error
         raise _raised(error, function) from error
     if result is None:
-        if answers.looks_like_a_stub(function):
+        if answers.looks_like_a_stub(function, given_lines=True):
             raise NotStarted
         if answers.never_returns(function):
             said, hint = "It has no `return`: end it with `return` and the value.", ""

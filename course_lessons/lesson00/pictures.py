@@ -1,5 +1,7 @@
 """Drawings of lesson 00: the machine's two memories, and the threads of a launch."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from course.plots.style import FONT_SIZE, SMALL, Pen, Picture
@@ -62,7 +64,8 @@ def launch_picture(
         for y in row[:, 0]
     ]
     blocks = row // threads_y * blocks_x + column // threads_x
-    pen = cells(blocks, names, (row >= rows) | (column >= columns))
+    named = str if flat else lambda number: f"({number % blocks_x}, {number // blocks_x})"
+    pen = cells(blocks, names, (row >= rows) | (column >= columns), named)
     pen.box(0, 0, columns, rows, "none", INK, 2.5, zorder=3)
     if not flat:
         pen.text(len(row[0]), -0.85, "in a box: (x, y) in its block", SMALL, FAINT, ha="right")
@@ -70,18 +73,28 @@ def launch_picture(
         f"{rows * columns} elements in "
         f"{'a row' if flat else f'{rows} rows and {columns} columns'} under "
         f"{blocks_x * blocks_y} blocks of {threads_x * threads_y} threads, a colour for each "
-        "block; "
+        f"block{'' if flat else ', which are numbered (x, y)'}; "
         f"{int(((row >= rows) | (column >= columns)).sum())} threads, hatched, have no element."
     )
 
 
-def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:
-    """Draw boxes in rows and columns: coloured by block, idle ones hatched, a legend below."""
+def cells(
+    blocks: np.ndarray,
+    names: list[list[str]],
+    idle: np.ndarray,
+    named: Callable[[int], str] = str,
+) -> Pen:
+    """Draw boxes in rows and columns: coloured by block, idle ones hatched, a legend below.
+
+    `named` makes a block's name in the legend of its number.
+    """
     rows, columns = blocks.shape
     flat = rows == 1
     side = min(0.42, 7.4 / columns)  # of a box [inch]
     left, above, below = (0.15 if flat else 0.55), (0.1 if flat else 0.5), 0.4
-    width = max(columns * side + left + 0.15, 3.6)
+    legend = [int(number) for number in np.unique(blocks[blocks >= 0])[:8]]
+    apart = 0.82 if flat else 0.92  # [inch], as long as a name
+    width = max(columns * side + 0.15, apart * len(legend), 3.6 - left) + left
     height = rows * side + above + below + (0.2 if flat else 0)
     across = -left / side, (width - left) / side
     pen = Pen(width, height, across, ((height - above) / side, -above / side))
@@ -102,8 +115,8 @@ def cells(blocks: np.ndarray, names: list[list[str]], idle: np.ndarray) -> Pen:
         pen.text(columns / 2, -0.85, "column", color=FAINT)
         pen.text(-0.95, rows / 2, "row", color=FAINT, rotation=90)
     y = (height - above - 0.2) / side
-    for place, number in enumerate(np.unique(blocks[blocks >= 0])[:8]):
-        x, part = 0.82 * place / side, 0.14 / side
-        pen.box(x, y - part / 2, part, part, pale_of(int(number)))
-        pen.text(x + 0.2 / side, y, f"block {number}", SMALL, ha="left")
+    for place, number in enumerate(legend):
+        x, part = apart * place / side, 0.14 / side
+        pen.box(x, y - part / 2, part, part, pale_of(number))
+        pen.text(x + 0.2 / side, y, f"block {named(number)}", SMALL, ha="left")
     return pen

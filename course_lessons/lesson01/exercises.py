@@ -19,6 +19,7 @@ from course_lessons.cases import (
 )
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
+from course_lessons.lesson01.crossing import judge_crossing, watched
 from warpsim.core.words import count
 
 # --- square-map: one thread, one element ----------------------------------------------------------
@@ -301,6 +302,29 @@ LessonKernel.declare(
         "red, green and blue count alike": lambda rgb: rgb.mean(axis=2),
         "red and blue are swapped": lambda rgb: rgb @ _WEIGHTS[::-1],
         "only red is taken": lambda rgb: rgb[:, :, 0],
+    },
+)
+
+# --- keep-it-there: three launches, two copies ----------------------------------------------------
+
+
+def _photograph(rows, columns):
+    return Case(f"{rows} x {columns}", drawn(photo=unit(rows, columns)))
+
+
+FunctionExercise.declare(
+    name="keep-it-there",
+    lesson=1,
+    title="Three launches, two copies",
+    judge=judge_crossing,
+    caller=watched,
+    cases=[_photograph(13, 37), _photograph(131, 48)],
+    drawer=lambda rng: _photograph(extent(rng, 2, 70), extent(rng, 2, 70)),
+    hints={
+        "wrong-result": "A launch copies no device array. Only the photograph has to be copied in, "
+        "and only the last result back.",
+        "raised": "cuda.to_device(array) and cuda.device_array_like(array) give arrays on the "
+        "device; array.copy_to_host() copies one back. contrast(out, image) launches once.",
     },
 )
 

@@ -1,25 +1,23 @@
 # %% [markdown]
 # # 01 Threads, blocks, grids
 #
-# You give every element of an array its own thread: in one row, and in an image. You see why a GPU
-# wants so many threads. Then you let many of them share one counter.
+# You compute which element belongs to which thread, keep a photograph on the device, and let many
+# threads share one counter.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Compute a thread's number by hand, and choose how many blocks to launch.
-# - Add two images, and see how many bytes a launch copies.
+# - Compute a thread's index, and the number of blocks.
+# - Add two images. Launch three times with 2 copies instead of 12.
 # - Lose counts to a race, and get them back.
-# - To go deeper: shift and turn arrays, write a function for whole arrays without any index, and a
-#   helper that kernels call.
+# - To go deeper: borders, turned images, ufuncs, functions for kernels.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - Why a GPU wants thousands of threads, why there are blocks, and how large they may be.
+# - Why there are blocks, and why a GPU wants thousands of threads.
 # - Which axis of an image is x.
-# - What a launch copies, and how to avoid it.
-# - What to do when a real GPU stops answering.
+# - What a launch copies.
 
 # %% [markdown]
 # ## What you need
@@ -30,30 +28,69 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours, nine exercises included. After section 6 is a good place for a break.
+# About 2 and a half hours, ten exercises included. After section 4 is a good place for a break.
 #
-# Core: sections 1 to 8, 75 minutes. Deepening: sections 9 to 14, 75 minutes.
+# Core: sections 1 to 6, 70 minutes. Deepening: sections 7 to 12, 75 minutes.
 
 # %% [markdown]
-# ## 1 One thread, one element
+# ## 1 One block, then two
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd> 15 minutes
 #
-# The simplest kernel is a **map**: each thread reads one element, computes, and writes one
-# element.
+# `cuda.threadIdx.x` is a thread's index in its block. Is that enough? Here each thread squares one
+# element: 1,024 elements, one block.
 
 # %%
 import numpy as np
 from numba import float32
 from PIL import Image
 
-from course import check, cuda, data_path, images, plots, predict, progress, recorded, trace
-from course_lessons.lesson00.pictures import launch_picture
+from course import (
+    benchmark, bound, check, cuda, data_path, gpu, images, plots, predict, progress, recorded,
+    trace, wrapped,
+)  # fmt: skip
+from course_lessons.lesson00.pictures import launch_picture, two_memories
 from course_lessons.lesson01 import pictures
 
+
+@cuda.jit
+def square_in_a_block(out, x):
+    i = cuda.threadIdx.x
+    if i < out.size:
+        out[i] = x[i] * x[i]
+
+
+x = np.arange(1, 1025, dtype=np.float32)
+out = np.zeros_like(x)
+square_in_a_block[1, 1024](out, x)
+print("right:", np.count_nonzero(out == x * x), "of", x.size)
+
 # %% [markdown]
-# Let the threads tell who they are. Each writes the number of its block, and its own number inside
-# the block, at the place that `cuda.grid(1)` gives it.
+# Twice as many elements. So twice as many threads?
+
+# %%
+x = np.arange(1, 2049, dtype=np.float32)
+out = np.zeros_like(x)
+try:
+    trace(square_in_a_block, 1, 2048, out, x)
+except ValueError as error:
+    print(wrapped(error))
+
+# %% [markdown]
+# A block has at most 1,024 threads. Take two blocks. How many of the 2,048 elements are right?
+
+# %%
+predict("elements that are right, two blocks of 1,024", 2048, exact=True)
+
+# %%
+square_in_a_block[2, 1024](out, x)
+right = np.count_nonzero(out == x * x)
+predict.answer("elements that are right, two blocks of 1,024", right, how="counted")
+
+# %% [markdown]
+# Each block has threads 0 to 1,023. Both blocks squared the first half, and nobody the second.
+#
+# In a smaller launch each thread stores its block's index, and its own index in the block.
 
 
 # %%
@@ -71,50 +108,24 @@ who_is_where[4, 4](blocks, threads)
 pictures.thread_map(blocks, threads)
 
 # %% [markdown]
-# A colour is a block. In the boxes stand the threads' numbers, below them the elements'. Nobody
-# drew this by hand: the kernel wrote it. Block 3 has four threads, too, but only two have an
-# element.
-
-# %% [markdown]
-# ## 2 The index by hand
-#
-# <kbd>core</kbd> 10 minutes
-#
-# Look at element 9 in the picture: thread 1 of block 2. Two full blocks of four threads lie before
-# it. So its number is 2 × 4 + 1.
+# A colour is a block. The threads' indices are in the boxes, the elements' below. Element 9 belongs
+# to thread 1 of block 2: two blocks of four threads come before it, so 2 × 4 + 1 = 9.
 #
 # | name | what it is |
 # |---|---|
-# | `cuda.blockIdx.x` | number of my block |
+# | `cuda.blockIdx.x` | index of my block |
 # | `cuda.blockDim.x` | threads in a block |
-# | `cuda.threadIdx.x` | my number in my block |
-
-
-# %%
-@cuda.jit
-def count_by_hand(by_hand, by_numba):
-    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if i < by_hand.size:
-        by_hand[i] = i
-        by_numba[i] = cuda.grid(1)
-
-
-by_hand = np.zeros(14, dtype=np.int32)
-by_numba = np.zeros(14, dtype=np.int32)
-count_by_hand[4, 4](by_hand, by_numba)
-print(by_hand)
-print(by_numba)
-
-# %% [markdown]
-# `cuda.grid(1)` is that formula. You will meet the long form in every CUDA program.
+# | `cuda.threadIdx.x` | my index in my block |
+# | `cuda.gridDim.x` | blocks in the grid |
 #
 # ### Exercise: square every element
 #
-# Write `x[i]` times `x[i]` to `out[i]`. Compute `i` by hand this time, and guard it.
+# One line is missing: compute `i` from three of these names. Then you know what `cuda.grid(1)` is
+# short for.
 #
 # <details><summary>Hint</summary>
 #
-# `i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x`, then the guard, then the product.
+# All threads of the blocks before mine, and then my index in my block.
 #
 # </details>
 
@@ -125,52 +136,31 @@ def square(out, x):
     """Write ``x[i] ** 2`` to ``out[i]``; one thread for each element."""
     ### BEGIN SOLUTION
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    ### END SOLUTION
     if i < out.size:
         out[i] = x[i] * x[i]
-    ### END SOLUTION
 
 
 # %% tags=["check"]
 check("square-map", square)
 
 # %% [markdown]
-# ## 3 How many blocks?
+# ## 2 How many blocks?
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd> 10 minutes
 #
-# You have 1,000 elements and blocks of 256 threads. How many blocks do you launch?
-
-# %%
-predict("blocks of 256 for 1,000 elements", 4, exact=True)
-
-# %%
-print("1000 / 256  =", 1000 / 256)
-print("1000 // 256 =", 1000 // 256, "blocks, for", 1000 // 256 * 256, "elements")
-enough = (1000 + 256 - 1) // 256
-predict.answer("blocks of 256 for 1,000 elements", enough, unit="blocks", how="computed")
-
-# %% [markdown]
-# Rounded down, 232 elements get no thread. You have to round **up**. This is called ceiling
-# division: add one less than the divisor before you divide.
+# For 1,000 elements and blocks of 256 threads, `1000 // 256` is 3 blocks, or 768 threads: 232
+# elements get none. Round **up**: add one less than the divisor, then divide. This is called
+# ceiling division: `(1000 + 255) // 256` is 4. For 1,024 elements it gives 4 too, not 5.
 #
-# For 1,024 elements the same formula gives 4 as well, not 5. To add 1 to the rounded-down number
-# would be one block too many.
-
-# %%
-print("elements  blocks of 256")
-for n in (1, 255, 256, 257, 1000, 1024, 1025):
-    print(f"{n:8,}  {(n + 255) // 256:6}")
-
-# %% [markdown]
 # ### Exercise: enough blocks, and none too many
 #
-# Return the grid and the block for `n` elements, as two whole numbers. You choose the size of a
-# block: 128 or 256 is a good habit. No element stays without a thread, and no block without an
-# element.
+# Return two whole numbers for `n` elements: blocks, and threads in a block. Every element gets a
+# thread, and every block an element.
 #
 # <details><summary>Hint</summary>
 #
-# `return blocks, threads`, with `blocks` from the ceiling division by `threads`.
+# `return ..., threads`, with the ceiling division by `threads` in place of the dots.
 #
 # </details>
 
@@ -178,8 +168,8 @@ for n in (1, 255, 256, 257, 1000, 1024, 1025):
 # %% tags=["exercise"]
 def launch_1d(n):
     """Return (blocks, threads per block) for ``n`` elements, ``n`` at least 1."""
-    ### BEGIN SOLUTION
     threads = 128
+    ### BEGIN SOLUTION
     return (n + threads - 1) // threads, threads
     ### END SOLUTION
 
@@ -188,43 +178,23 @@ def launch_1d(n):
 check("launch-1d", launch_1d)
 
 # %% [markdown]
-# ## 4 Why blocks at all?
+# ## 3 Why blocks, and why so many threads?
 #
 # <kbd>core</kbd> 5 minutes
 #
-# Why not one block with a million threads? Ask for one with 2,000.
-
-# %%
-from course import wrapped
-
-try:
-    trace(who_is_where, 1, 2000, blocks, threads)
-except ValueError as error:
-    print(wrapped(error))
+# A GPU has many **multiprocessors**, SM for short: a Tesla T4 40, an H200 132. A whole block runs
+# on one SM, where its threads can share memory and wait for each other. So a block has to fit.
+# Blocks run in any order, so the same program runs on 40 SMs and on 132.
+#
+# Threads run in packs of 32, called **warps**. So make blocks a multiple of 32: 128 or 256.
 
 # %% [markdown]
-# A GPU is made of **multiprocessors**: a Tesla T4 has 40, an H200 132. A whole block runs on one
-# of them, so that its threads can share memory and wait for each other. So a block has to fit:
-# CUDA allows at most 1,024 threads in it.
+# A value from the GPU's memory arrives hundreds of cycles after a thread asked for it. Meanwhile
+# the SM goes on with **another warp**, at no cost. This **latency hiding** needs many warps: an
+# H200 has places for 64 on each SM, 270,336 threads.
 #
-# Blocks know nothing of each other. They run in any order, some at once, some later. That is the
-# trick: the same program runs on 40 multiprocessors and on 132, and nobody has to change it.
-#
-# Threads come in packs of 32, called **warps**. So make blocks a multiple of 32: 128 or 256.
-
-# %% [markdown]
-# ## 5 Why thousands of threads?
-#
-# <kbd>core</kbd> 5 minutes
-#
-# A number from the GPU's memory arrives hundreds of clocks after it was asked for. A CPU avoids
-# such waits by large caches. A GPU accepts them. While one warp waits, the multiprocessor goes on
-# with **another warp**, at once and at no cost. This is called **latency hiding**. It needs warps
-# that can go on, so it needs many threads: an H200 has room for 64 warps on each of its 132
-# multiprocessors, 270,336 threads.
-#
-# A copy, `out[i] = x[i]`, was timed on an H200 with 1, 2, 4, … 64 warps on
-# each multiprocessor. How many times faster is the copy with 64 warps than with one?
+# A copy, `out[i] = x[i]`, was timed on an H200 with 1 to 64 warps on each SM. How many times faster
+# is it with 64 warps than with one?
 
 # %%
 predict("copy with 64 warps instead of 1: times faster", 2, within=2, no_effect=1)
@@ -233,66 +203,37 @@ predict("copy with 64 warps instead of 1: times faster", 2, within=2, no_effect=
 copies = recorded("measuring", kernel="copy by warps", dtype="float32", gpu="H200")
 on_the_gpu = [132 * 32 * int(copy.shape) for copy in copies]
 rates = [copy.gigabytes_per_second for copy in copies]
+predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] / rates[0], 1))
 plots.curves(
     {"copy": (on_the_gpu, rates)}, "threads on the GPU", "GB/s", height=2.6,
     title="A copy on an H200, by its threads (recorded)",
 )  # fmt: skip
 
-# %%
-predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] / rates[0], 1))
+# %% [markdown]
+# With few threads the machine waits. [Lesson 03](03_measuring_honestly.ipynb) measures this in
+# full.
 
 # %% [markdown]
-# The machine and its memory are the same for all points. Only the number of threads differs: with
-# few of them it waits most of the time. With twice the threads, twice as much is under way, until
-# the memory itself is busy. [Lesson 03](03_measuring_honestly.ipynb) measures this in full.
+# ## 4 Two axes: x is the column
 #
-# What does it buy? This is the program of [lesson 02](02_an_image_from_its_svd.ipynb), recorded: an
-# image of 2048×2048 pixels is rebuilt, by NumPy on 16 cores of a CPU, by a first kernel with a
-# thread for each pixel, and by the kernel of [lesson 05](05_shared_memory.ipynb). The copies
-# between host and device are left out.
-
-# %%
-size = "2048x2048x256"
-times = {
-    "NumPy, 16 cores": recorded("measuring", kernel="crossing", variant="NumPy", shape=size),
-    "a first kernel": recorded("measuring", variant="reconstruct_naive 32x8", shape=size),
-    "lesson 05": recorded("measuring", variant="reconstruct_tiled 16x16", shape=size),
-}
-times = {name: figures[0].median for name, figures in times.items()}
-print(f"lesson 05 is {times['NumPy, 16 cores'] / times['lesson 05']:.1f} times as fast as NumPy")
-plots.time_bars(times, "2048 × 2048 pixels, H200 and CPU (recorded)")
-
-# %% [markdown]
-# ## 6 Two axes: x is the column
+# <kbd>core</kbd> 10 minutes
 #
-# <kbd>core</kbd> 15 minutes
-#
-# An image has rows and columns. Grids and blocks can have two axes as well, x and y. Here 5 × 10
-# pixels get blocks of 4 threads in x and 3 in y.
+# Grids and blocks can have two axes, x and y. Here 5 × 10 pixels get blocks of 4 threads in x and 3
+# in y. `(threadIdx.x, threadIdx.y)` is in the boxes, `(blockIdx.x, blockIdx.y)` below.
 
 # %%
 launch_picture((5, 10), (3, 2), (4, 3))
 
 # %% [markdown]
-# In each box stand `threadIdx.x, threadIdx.y`. Two things to remember:
+# CUDA says **x first**, and x runs along the columns. NumPy says `shape = (rows, columns)`. Each
+# axis has its own index:
 #
-# - CUDA says **x first**, and x runs along the columns. NumPy says `shape = (rows, columns)`.
-# - So `(rows, columns)` of the image becomes `(x, y) = (columns, rows)` of the launch.
+# ```python
+# column = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+# row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+# ```
 #
-# `cuda.grid(2)` gives two numbers, x first. Name them at once, and nothing can get mixed up:
-
-
-# %%
-@cuda.jit
-def add_images_by_columns(out, a, b):
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = a[row, column] + b[row, column]
-
-
-# %% [markdown]
-# Each index is guarded with its own axis. The launch needs a grid and a block of two numbers each,
-# x first. Ceiling division again, once for each axis:
+# `column, row = cuda.grid(2)` is short for both. The launch, too, has x first:
 
 # %%
 rows, columns = 64, 96
@@ -300,15 +241,8 @@ block = (32, 8)
 grid = ((columns + 31) // 32, (rows + 7) // 8)
 print("grid:", grid)
 
-a = np.full((rows, columns), 2, dtype=np.float32)
-b = np.full((rows, columns), 3, dtype=np.float32)
-total = np.zeros((rows, columns), dtype=np.float32)
-add_images_by_columns[grid, block](total, a, b)
-print(total.min(), total.max())
-
 # %% [markdown]
-# A guard with the axes mixed up is right for square images, and only for those. This is what its
-# check says:
+# This kernel compares each index with the wrong axis. What does its check say?
 
 
 # %%
@@ -322,19 +256,15 @@ def add_square_images(out, a, b):
 check("add-images", add_square_images, wrong_on_purpose=True)
 
 # %% [markdown]
-# The verdict names the first wrong access and the first case in which it happens. 16 × 16 was
-# right, 13 × 37 is not: when the square case passes and the other fails, two axes are mixed up.
-
-# %% [markdown]
+# 16 × 16 was right, 13 × 37 is not. When only the square case passes, two axes are mixed up.
+#
 # ### Exercise: add two images
 #
-# Write the sum of `a` and `b` to `out`, for images of every shape. x is the column here, too:
-# memory comes in **sectors** of 32 bytes, eight float32 numbers. Neighbours in x run at the same
-# moment, and share a sector only where they are neighbours in memory. The check counts sectors.
+# Write the sum of `a` and `b` to `out`, for images of every shape. The index is given.
 #
 # <details><summary>Hint</summary>
 #
-# Three lines: `column, row = cuda.grid(2)`, then a guard with two comparisons, then the sum.
+# Two lines: a guard with two comparisons, then the sum.
 #
 # </details>
 
@@ -343,8 +273,8 @@ check("add-images", add_square_images, wrong_on_purpose=True)
 @cuda.jit
 def add_images(out, a, b):
     """Write ``a + b`` to ``out``, arrays of shape (rows, columns)."""
-    ### BEGIN SOLUTION
     column, row = cuda.grid(2)
+    ### BEGIN SOLUTION
     if row < out.shape[0] and column < out.shape[1]:
         out[row, column] = a[row, column] + b[row, column]
     ### END SOLUTION
@@ -354,74 +284,133 @@ def add_images(out, a, b):
 check("add-images", add_images)
 
 # %% [markdown]
-# ## 7 What a launch copies
+# ## 5 Host and device
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd> 15 minutes
 #
-# You gave NumPy arrays to your kernels, and it worked. How? For each launch Numba copies **every**
-# array to the device, and afterwards **every** array back, inputs included.
+# The **host** is the CPU with its memory. The **device** is the GPU with a memory of its own.
+
+# %%
+two_memories()
+
+# %% [markdown]
+# Your kernels got NumPy arrays. For that, each launch copies **every** array to the device, and
+# afterwards every array back, inputs included.
+#
+# This kernel makes dark pixels darker and bright ones brighter. `contrast` launches it once.
 
 
 # %%
 @cuda.jit
-def add_one(x):
-    i = cuda.grid(1)
-    if i < x.size:
-        x[i] += 1
+def contrast_kernel(out, image):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        grey = image[row, column]
+        out[row, column] = grey * grey * (float32(3) - grey - grey)
 
 
-on_host = np.zeros(5, dtype=np.int32)
-add_one[1, 32](on_host)
-on_host
+def contrast(out, image):
+    rows, columns = out.shape
+    contrast_kernel[((columns + 31) // 32, (rows + 7) // 8), (32, 8)](out, image)
+
 
 # %% [markdown]
-# With a device array nothing is copied. You decide when. Three launches in a row, one copy back:
+# Three launches on one photograph. How many times is an array copied from one memory to the other?
+
 
 # %%
-on_device = cuda.to_device(on_host)
-for _ in range(3):
-    add_one[1, 32](on_device)
-print("host:", on_host, " device:", on_device.copy_to_host())
+def with_copies(photo):
+    a, b = photo.copy(), np.zeros_like(photo)
+    contrast(b, a)
+    contrast(a, b)
+    contrast(b, a)
+    return b
+
+
+predict("copies in three launches, NumPy arrays", 2, exact=True)
+
+# %%
+check("keep-it-there", with_copies, wrong_on_purpose=True)
+
+# %%
+predict.answer("copies in three launches, NumPy arrays", 3 * 2 * 2, unit="copies", how="computed")
 
 # %% [markdown]
-# `cuda.device_array_like(x)` makes an array on the device without copying anything. Its elements
-# hold no defined values until a kernel writes them. That is what outputs are for.
+# Three launches, two arrays each, there and back. With **device arrays** a launch copies nothing:
 #
-# Count the bytes: ten launches of a kernel with two inputs and one output, a million float32 each.
+# | call | what it does |
+# |---|---|
+# | `cuda.to_device(x)` | copies `x` to the device, returns the device array |
+# | `cuda.device_array_like(x)` | makes one without copying; its values are undefined |
+# | `d.copy_to_host()` | copies `d` back, returns a NumPy array |
+#
+# ### Exercise: keep it there
+#
+# The same three launches, with 2 copies in all. The first line and the last are missing.
+#
+# <details><summary>Hint</summary>
+#
+# The first line makes two device arrays, `a` with the photograph. The last copies one back.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def keep_it_there(photo):
+    """Return the photograph after three launches of ``contrast``, with two copies."""
+    ### BEGIN SOLUTION
+    a, b = cuda.to_device(photo), cuda.device_array_like(photo)
+    ### END SOLUTION
+    contrast(b, a)
+    contrast(a, b)
+    contrast(b, a)
+    ### BEGIN SOLUTION
+    return b.copy_to_host()
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("keep-it-there", keep_it_there)
 
 # %%
-predict("megabytes copied in ten launches, NumPy arrays", 120, exact=True)
+photo = images.mine()
+result = keep_it_there(photo)
+plots.image_grid([photo, photo if result is None else result], ["before", "after"], cell=2.2)
+
+# %% [markdown]
+# So copy in once, launch many times, copy out once. With a GPU you time both functions here. For
+# 2048×2048 pixels it was recorded.
 
 # %%
-arrays = [np.zeros(1_000_000, dtype=np.float32) for _ in range(3)]
-one_way = sum(array.nbytes for array in arrays) / 1e6
-print(f"device arrays, each copied once: {one_way:.0f} MB")
-predict.answer(
-    "megabytes copied in ten launches, NumPy arrays", 10 * 2 * one_way, unit="MB", how="computed"
-)
+# NBVAL_IGNORE_OUTPUT
+if gpu():
+    print(benchmark(with_copies, photo))
+    print(benchmark(keep_it_there, photo))
+else:
+    print("no GPU, no times")
+
+# %%
+back = recorded("measuring", kernel="copies of an image", variant="out, pageable", gpu="H200")[0]
+on_device = bound(bytes=2 * back.bytes, gpu="H200")
+print(f"H200, one copy to the host: {back.median:.2f} ms (recorded)")
+print(f"H200, read and write it on the device: {on_device.milliseconds:.4f} ms at least")
 
 # %% [markdown]
-# Ten launches, each array there and back. The way between host and device is far slower than the
-# GPU's own memory. [Lesson 03](03_measuring_honestly.ipynb) measures both. The habit: copy in once,
-# launch many times, copy out once.
-
-# %% [markdown]
-# ## 8 One counter for many threads
+# ## 6 One counter for many threads
 #
 # <kbd>core</kbd> 15 minutes
 #
-# Here is a head, seen by magnetic resonance. How often does each grey level occur in it? That is a
-# **histogram**. The grey levels are sorted into eight bins first.
-#
-# Now on the device: a thread for each pixel, and each adds 1 to the counter of its bin. What comes
-# out?
+# How often does each grey level occur in your photograph? That is a **histogram**. With eight bins
+# of grey levels, NumPy counts:
 
 # %%
-head = images.head_mri()
-bins = np.minimum(head * 8, 7).astype(np.int32).ravel()
+bins = np.minimum(photo * 8, 7).astype(np.int32).ravel()
 right = np.bincount(bins, minlength=8)
+blocks = (bins.size + 127) // 128
 print(f"{bins.size:,} pixels:", right)
-plots.image_grid([head], ["a head"])
+
+# %% [markdown]
+# On the device, a thread for each pixel adds 1 to the counter of its bin.
 
 
 # %%
@@ -437,37 +426,32 @@ predict("are all pixels counted?", "no", choices=("yes", "no"))
 # %%
 # NBVAL_IGNORE_OUTPUT
 counts = np.zeros(8, dtype=np.int32)
-count_carelessly[512, 128](counts, bins)
+count_carelessly[blocks, 128](counts, bins)
 print(counts)
 predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size else "no", how="found")
 
 # %% [markdown]
-# `counts[v] += 1` is three steps: read, add, write. Two threads read a 5, both write a 6, and one
-# update is lost. This is a **race**. In the simulator many threads take each step together, so
-# nearly all updates are lost. On a GPU the result may change from run to run.
-#
-# No run of the program tells you that for sure. The trace does: it knows who touched what, and in
-# which order nothing is promised.
+# `counts[v] += 1` reads, adds and writes. Two threads read a 5, both write a 6, and one update is
+# lost. This is a **race**. On a GPU the result may change from run to run. The trace finds it in
+# any run:
 
 # %%
-report = trace(count_carelessly, 512, 128, np.zeros(8, dtype=np.int32), bins)
+report = trace(count_carelessly, blocks, 128, np.zeros(8, dtype=np.int32), bins)
 for finding in report.findings:
     print(f"{finding.kind}, line {finding.line}")
 
 # %% [markdown]
-# The cure is an **atomic** operation: read, add and write as one step that nobody can interrupt.
-# `cuda.atomic.add(count, 0, 1)` adds 1 to `count[0]`, and the threads queue for it. Queues cost
-# time, so atomics are for results that many threads share. A thread that has its own element needs
-# none.
+# An **atomic** operation reads, adds and writes as one step that nobody can interrupt.
+# `cuda.atomic.add(count, 0, 1)` adds 1 to `count[0]`. Threads wait for each other there, so use it
+# only for results that many threads share.
 #
 # ### Exercise: count how often each value occurs
 #
-# Add 1 to `counts[v]` for each `v` in `values`. The counts are there already, mostly 0: you change
-# them.
+# Add 1 to `counts[v]` for each `v` in `values`. `counts` holds counts already, mostly 0.
 #
 # <details><summary>Hint</summary>
 #
-# Guard `i` with `values.size`. The index for `cuda.atomic.add` is `values[i]`.
+# Three lines. The index for `cuda.atomic.add` is `values[i]`.
 #
 # </details>
 
@@ -488,11 +472,11 @@ check("histogram", histogram)
 
 # %%
 counts = np.zeros(8, dtype=np.int32)
-histogram[512, 128](counts, bins)
+histogram[blocks, 128](counts, bins)
 pictures.histogram_bars(counts, "grey level, in eight bins", right=right)
 
 # %% [markdown]
-# ## 9 Neighbours and borders
+# ## 7 Neighbours and borders
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -561,7 +545,7 @@ def shift_right(out, x):
 check("shift-right", shift_right)
 
 # %% [markdown]
-# ## 10 x along the rows, and a turn
+# ## 8 x along the rows, and a turn
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -570,6 +554,13 @@ check("shift-right", shift_right)
 
 # %%
 @cuda.jit
+def add_images_by_columns(out, a, b):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = a[row, column] + b[row, column]
+
+
+@cuda.jit
 def add_images_by_rows(out, a, b):
     row, column = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
@@ -577,15 +568,18 @@ def add_images_by_rows(out, a, b):
 
 
 # %%
-other_total = np.zeros_like(total)
+a = np.full((rows, columns), 2, dtype=np.float32)
+b = np.full((rows, columns), 3, dtype=np.float32)
+total, other_total = np.zeros_like(a), np.zeros_like(a)
 grid_by_rows = ((rows + 31) // 32, (columns + 7) // 8)
+add_images_by_columns[grid, block](total, a, b)
 add_images_by_rows[grid_by_rows, block](other_total, a, b)
 print(np.array_equal(other_total, total))
 
 # %% [markdown]
-# The result is, the work is not. Threads with neighbouring x read at the same moment. How many
-# times more sectors, of eight float32 numbers each, do they need when neighbours in x stand in
-# different rows?
+# The result is the same, the work is not. Threads with neighbouring x read at the same moment, and
+# memory comes in **sectors** of 32 bytes, eight float32 values. How many times more sectors do they
+# need when neighbours in x are in different rows?
 
 # %%
 predict("times more sectors with x along the rows", 8, exact=True)
@@ -599,7 +593,7 @@ predict.answer(
 )
 
 # %% [markdown]
-# Of the eight numbers in each sector only one is used at a time.
+# Of the eight values in each sector only one is used at a time.
 # [Lesson 04](04_warps_and_coalescing.ipynb) is about this. Until then: **x is the column.**
 
 # %% [markdown]
@@ -638,16 +632,16 @@ def rotate(out, image):
 check("rotate-image", rotate)
 
 # %% [markdown]
-# Try it on the head of section 8. As long as `rotate` is
-# empty, nobody writes to `out`, and the picture of it is black.
+# Try it on your photograph. As long as `rotate` is empty, nobody writes to `out`, and its picture
+# is black.
 
 # %%
-turned = np.zeros((head.shape[1], head.shape[0]), dtype=np.float32)
-rotate[(16, 16), (16, 16)](turned, head)
-plots.image_grid([head, turned], ["image", "out"])
+turned = np.zeros((photo.shape[1], photo.shape[0]), dtype=np.float32)
+rotate[(16, 16), (16, 16)](turned, photo)
+plots.image_grid([photo, turned], ["image", "out"])
 
 # %% [markdown]
-# ## 11 More elements than threads
+# ## 9 More elements than threads
 #
 # <kbd>deepening</kbd> 10 minutes
 #
@@ -709,7 +703,7 @@ def scale_add_strided(out, a, x, y):
 check("strided-scale-add", scale_add_strided)
 
 # %% [markdown]
-# ## 12 Arrays without an index: ufuncs
+# ## 10 Arrays without an index: ufuncs
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -725,16 +719,16 @@ def brighten(grey, gamma):
 
 
 # %%
-bright = brighten(head, np.float32(0.5))
+bright = brighten(photo, np.float32(0.5))
 print(bright.shape, bright.dtype)
-plots.image_grid([head, bright], ["image", "gamma 0.5"])
+plots.image_grid([photo, bright], ["image", "gamma 0.5"])
 
 # %% [markdown]
 # Inside, `grey` is one number. Outside, it is a whole array of any shape, and one number goes with
 # an array, as in NumPy. Is it right?
 
 # %%
-print("as NumPy says, to 1e-6:", np.allclose(bright, head**0.5, rtol=0, atol=1e-6))
+print("as NumPy says, to 1e-6:", np.allclose(bright, photo**0.5, rtol=0, atol=1e-6))
 
 # %% [markdown]
 # ### Exercise: a ufunc that clips
@@ -766,7 +760,7 @@ def clip(x, low, high):
 check("clip", clip)
 
 # %% [markdown]
-# ## 13 Helpers for kernels: device functions
+# ## 11 Helpers for kernels: device functions
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -845,7 +839,7 @@ to_grey[(15, 10), (16, 16)](grey, rgb)
 plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"], columns=3)
 
 # %% [markdown]
-# ## 14 When a real GPU goes wrong
+# ## 12 When a real GPU goes wrong
 #
 # <kbd>deepening</kbd> 5 minutes
 #
@@ -880,13 +874,11 @@ plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - `blockIdx.x * blockDim.x + threadIdx.x` is a thread's number; `cuda.grid(1)` is short for it.
+# - `blockIdx.x * blockDim.x + threadIdx.x` is a thread's index; `cuda.grid(1)` is short for it.
 # - Blocks = ceiling of elements / threads; at most 1,024 threads in a block, a multiple of 32.
 # - x comes first and is the column: `column, row = cuda.grid(2)`.
-# - Threads that share a counter need an atomic.
-# - Device arrays save copies.
-# - Many threads hide the time that memory takes to answer.
-# - From section 11: a grid-stride loop is right for every launch.
+# - Device arrays save copies. Threads that share a counter need an atomic.
+# - From section 9: a grid-stride loop is right for every launch.
 
 # %%
 progress(1)
@@ -907,17 +899,8 @@ progress(1)
 #
 # <details><summary>Answer</summary>
 #
-# They need not all run at the same time. A block that waits could keep the place that the other
-# block needs.
-#
-# </details>
-#
-# **3.** (Section 12.) When is a ufunc enough, and when do you need a kernel?
-#
-# <details><summary>Answer</summary>
-#
-# A ufunc computes each element of the result from the same element of its arguments. For
-# neighbours, other shapes, counters or sums you need a kernel.
+# They need not all run at the same time. A block that waits may keep the place that the other
+# needs.
 #
 # </details>
 
@@ -925,19 +908,14 @@ progress(1)
 # ## Exercises on your own
 #
 # - Mirror an image from left to right. Then do it in place, in the same array. What can go wrong?
-# - Blur: each pixel becomes the mean of itself and its neighbours. Decide what happens at the
-#   border.
-# - Write `histogram` with a grid-stride loop, and launch it with 8 blocks only.
+# - Blur: each pixel becomes the mean of itself and its neighbours. What happens at the border?
 # - Find the largest value of an array with `cuda.atomic.max`.
 
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"x is the first axis of the array."* x is the first axis of the launch, and the last of the
-#   array.
-# - *"One guard is enough for an image."* `row * columns + column` may be inside while a column is
-#   not.
-# - *"More threads per block are faster."* Up to 1,024 are allowed; what is best is measured.
+# - *"x is the first axis of the array."* It is the first axis of the launch, the last of the array.
+# - *"One guard is enough for an image."* `row * columns + column` may be inside, `column` not.
 # - *"`+=` is one step."* It is three, and others come between.
 # - *"Inputs are not copied back."* NumPy arguments are, all of them, at each launch.
 

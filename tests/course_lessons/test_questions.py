@@ -103,7 +103,6 @@ def outcome_of(text, guess, truth):
 @pytest.mark.parametrize(
     ("text", "guess", "truth"),
     [
-        ("blocks of 256 for 1,000 elements", 3, 4),  # rounded down
         ("largest k that still compresses 256 x 256", 128, 127),
         ("ms between two readings around a launch", 2.3, 0.3),
         ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),

@@ -98,6 +98,8 @@ def test_a_function_without_return_is_told_so_and_is_no_stub():
     verdict = check("sample-error", function_of(text, "no return", {}))
     assert verdict.kind == "wrong-result" and "It has no `return`" in str(verdict)
     assert "Hint" not in str(verdict)
+    text = "def error(a, b):\n    c = a\n    pass\n"
+    assert check("sample-error", function_of(text, "given line", {})).status == "not started"
     text = "def error(a, b):\n    if a.sum() > 1e9:\n        return 0, 0\n"
     verdict = check("sample-error", function_of(text, "some return", {}))
     assert "Some way through it ends without `return`" in verdict.message

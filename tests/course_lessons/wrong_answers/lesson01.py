@@ -345,3 +345,49 @@ wrong("race|wrong-result", "returns what was there before", "Call it without the
 wrong("typing", "write cuda.atomic.add(counts, values[i], 1)")(
     {"counts, values[i], 1": "counts[values[i]], 0, 1"}
 )
+
+
+# --- keep-it-there ---------------------------------------------------------------------------
+
+FIRST = "cuda.to_device(photo), cuda.device_array_like(photo)"
+
+wrong, right = answers_to("keep-it-there")
+wrong("wrong-result", "12 copies: 12 by launches that were given NumPy arrays", "2 are enough")(
+    {FIRST: "photo.copy(), np.zeros_like(photo)", "b.copy_to_host()": "b"}
+)
+wrong("wrong-result", "3 copies: 2 by to_device, 1 by copy_to_host")(
+    {"cuda.device_array_like(photo)": "cuda.to_device(np.zeros_like(photo))"}
+)
+wrong("wrong-result", "9 copies: 2 by to_device, 6 by launches that were given NumPy arrays")(
+    {
+        "cuda.device_array_like(photo)": "np.zeros_like(photo)",
+        "return b.copy_to_host()": "return cuda.to_device(b).copy_to_host()",
+    }
+)
+wrong("wrong-result", "4 copies: 1 by to_device, 3 by copy_to_host")(
+    {
+        "contrast(a, b)\n    contrast(b, a)": "contrast(a, b)\n    a.copy_to_host()\n"
+        "    contrast(b, a)\n    b.copy_to_host()"
+    }
+)
+wrong("wrong-result", "You return an array on the device", "copy_to_host")({".copy_to_host()": ""})
+wrong("wrong-result", "2 of the 3 launches", "what the last one wrote")({"return b": "return a"})
+wrong("wrong-result", "0 of the 3 launches")({"return b.copy_to_host()": "return photo.copy()"})
+wrong("wrong-result", "1 of the 3 launches")({"contrast(a, b)": "contrast(b, a)"})
+wrong("wrong-result", "nobody stored")(
+    {FIRST: "cuda.device_array_like(photo), cuda.to_device(photo)"}
+)
+wrong("wrong-result", "launches 2 times; 3")(
+    {"    contrast(a, b)\n    contrast(b, a)": "    contrast(b, a)"}
+)
+wrong("input-modified", "photo")({"cuda.to_device(photo), cuda": "photo, cuda"})
+wrong("raised", "copy_to_device|to_host")(
+    {"cuda.to_device(photo), cuda": "photo.to_device(), cuda"}
+)
+right({", cuda.device_array_like(photo)": "\n    b = a", "a, b =": "a ="})
+right({"device_array_like(photo)": "device_array(photo.shape, photo.dtype)"})
+right(
+    "a, b = cuda.to_device(photo), cuda.device_array_like(photo)\n"
+    "for _ in range(3):\n    contrast(b, a)\n    a, b = b, a\n"
+    "result = np.empty_like(photo)\na.copy_to_host(result)\nreturn result"
+)
