@@ -1,4 +1,4 @@
-"""Exercises of lesson 01: maps, guards, two axes, strided loops, ufuncs, atomics."""
+"""Exercises of lesson 01: maps, guards, two axes, ufuncs, atomics."""
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from course_lessons.cases import (
     unit,
 )
 from course_lessons.edits import LessonKernel
-from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
 from course_lessons.lesson01.crossing import judge_crossing, watched
 from warpsim.core.words import count
 
@@ -182,35 +181,6 @@ LessonKernel.declare(
         "the image is turned the other way round": lambda image: np.rot90(image, 1),
         "the image is mirrored at its diagonal instead of turned": lambda image: image.T,
         "the image is mirrored at its other diagonal": lambda image: image[::-1, ::-1].T,
-    },
-)
-
-# --- strided-scale-add: fewer threads than elements -----------------------------------------------
-
-LessonKernel.declare(
-    name="strided-scale-add",
-    lesson=1,
-    title="More elements than threads",
-    outputs=("out",),
-    reference=lambda a, x, y: a * x + y,
-    cases=[
-        scale_add_case(24, grid=2, block=4),
-        scale_add_case(1031, grid=6, block=32),
-        scale_add_case(5, grid=2, block=32),
-    ],
-    drawer=lambda rng: scale_add_case(
-        extent(rng, 1, 4000), extent(rng, 8, 200), grid=extent(rng, 1, 9), low=-3
-    ),
-    drawn=5,
-    tolerance=SCALE_ADD_ROUNDING,
-    forbidden={"uncoalesced"},
-    hints={
-        "unwritten-output": "Each thread must go on: from i by steps of cuda.gridsize(1), "
-        "which is how many threads the whole grid has.",
-        "out-of-bounds": "Let range stop at out.size: range(start, out.size, step).",
-        "uncoalesced": "Let the threads take neighbouring elements and stride by the whole "
-        "grid; a piece of its own for each thread scatters them.",
-        "wrong-result": "The formula for one element is a * x[i] + y[i].",
     },
 )
 

@@ -28,9 +28,9 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours, ten exercises included. After section 4 is a good place for a break.
+# About 2 and a half hours, nine exercises included. After section 4 is a good place for a break.
 #
-# Core: sections 1 to 6, 70 minutes. Deepening: sections 7 to 12, 75 minutes.
+# Core: sections 1 to 6, 70 minutes. Deepening: sections 7 to 11, 65 minutes.
 
 # %% [markdown]
 # ## 1 One block, then two
@@ -641,69 +641,7 @@ rotate[(16, 16), (16, 16)](turned, photo)
 plots.image_grid([photo, turned], ["image", "out"])
 
 # %% [markdown]
-# ## 9 More elements than threads
-#
-# <kbd>deepening</kbd> 10 minutes
-#
-# So far there was a thread for every element. A thread can also take several. It starts at its own
-# number and goes on in steps as long as the whole grid: a **grid-stride loop**.
-
-
-# %%
-@cuda.jit
-def who_is_where_strided(blocks, threads):
-    for i in range(cuda.grid(1), blocks.size, cuda.gridsize(1)):
-        blocks[i] = cuda.blockIdx.x
-        threads[i] = cuda.threadIdx.x
-
-
-# %% [markdown]
-# `cuda.gridsize(1)` is the number of threads in the grid. Here it is 8, for 20 elements.
-
-# %%
-blocks = np.full(20, -1, dtype=np.int32)
-threads = np.full(20, -1, dtype=np.int32)
-who_is_where_strided[2, 4](blocks, threads)
-pictures.thread_map(blocks, threads)
-
-# %% [markdown]
-# All eight threads work side by side, then all move on by eight. The loop ends at `blocks.size`,
-# so it is its own guard. Such a kernel is right for **every** launch, even for one thread:
-
-# %%
-for launch in ((1, 1), (2, 4), (3, 32)):
-    blocks[:] = -1
-    who_is_where_strided[launch](blocks, threads)
-    print(launch, "every element written:", blocks.min() >= 0)
-
-# %% [markdown]
-# ### Exercise: more elements than threads
-#
-# `out[i] = a * x[i] + y[i]` again, as in [lesson 00](00_the_machine_in_front_of_you.ipynb). This
-# time the launch has a fixed number of threads, often fewer than elements.
-#
-# <details><summary>Hint</summary>
-#
-# `for i in range(first, end, step)`: which three numbers?
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def scale_add_strided(out, a, x, y):
-    """Write ``a * x[i] + y[i]`` to ``out[i]``, with any number of threads."""
-    ### BEGIN SOLUTION
-    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        out[i] = a * x[i] + y[i]
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("strided-scale-add", scale_add_strided)
-
-# %% [markdown]
-# ## 10 Arrays without an index: ufuncs
+# ## 9 Arrays without an index: ufuncs
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -760,7 +698,7 @@ def clip(x, low, high):
 check("clip", clip)
 
 # %% [markdown]
-# ## 11 Helpers for kernels: device functions
+# ## 10 Helpers for kernels: device functions
 #
 # <kbd>deepening</kbd> 15 minutes
 #
@@ -839,7 +777,7 @@ to_grey[(15, 10), (16, 16)](grey, rgb)
 plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"], columns=3)
 
 # %% [markdown]
-# ## 12 When a real GPU goes wrong
+# ## 11 When a real GPU goes wrong
 #
 # <kbd>deepening</kbd> 5 minutes
 #
@@ -878,7 +816,6 @@ plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"
 # - Blocks = ceiling of elements / threads; at most 1,024 threads in a block, a multiple of 32.
 # - x comes first and is the column: `column, row = cuda.grid(2)`.
 # - Device arrays save copies. Threads that share a counter need an atomic.
-# - From section 9: a grid-stride loop is right for every launch.
 
 # %%
 progress(1)

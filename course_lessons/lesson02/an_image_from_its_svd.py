@@ -601,7 +601,7 @@ from_pixels = images.mse(mri, reco) * mri.size
 print("same to a thousandth:", abs(dropped - from_pixels) < 1e-3 * from_pixels)
 
 # %% [markdown]
-# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 12) gives each
+# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 11) gives each
 # pixel's squared error, again on the GPU. The picture shows it 300 times brighter.
 
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 04: sectors, mappings, divergence, block shapes; data in memory."""
+"""Exercises of lesson 04: sectors, strides, mappings, divergence, block shapes; layouts."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance, la
 from course.checks.verdicts import Failure
 from course_lessons.cases import covering, drawn, empty, extent, places, sides, table, told, uniform
 from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
 from warpsim import trace
 from warpsim.core.words import count
 
@@ -15,6 +16,10 @@ from warpsim.core.words import count
 def _side_by_side(operation, why):
     """A limit: a warp touches no more sectors than 32 neighbours of 4 bytes have."""
     return Limit("global", operation, "sectors", "request", 4, why)
+
+
+_ONE_THREAD = "Each element belongs to one thread: take both indices from cuda.grid(2)."
+ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, _ONE_THREAD)
 
 
 # --- count-sectors: what a request costs ----------------------------------------------------------
@@ -105,7 +110,7 @@ LessonKernel.declare(
         ),
     ],
     hints={
-        "race": "Many threads add to total[0]: cuda.atomic.add(total, 0, mine).",
+        "race": "Many threads add to total[0]: cuda.atomic.add(total, 0, part).",
         "float64": "Start your sum with float32(0): with 0.0 or 0 it is float64.",
         "out-of-bounds": "for i in range(first, x.size, step) never leaves the array.",
         "wrong-result": "Each element is added exactly once, by one thread. Does every thread "
@@ -117,6 +122,86 @@ LessonKernel.declare(
         each block begins at its threadIdx.x: begin at cuda.grid(1)
             range(cuda.grid(1) -> range(cuda.threadIdx.x
     """),
+)
+
+# --- fix-the-access: a symmetric matrix -----------------------------------------------------------
+
+
+def _dot_products(n, block=(16, 16), measured=False):
+    def arguments(rng):
+        columns = rng.uniform(0.1, 1, (n + 5, n)) * rng.uniform(0.5, 2, n)
+        dots = columns.T @ columns
+        dots = np.float32((dots + dots.T) / 2)
+        return {"out": np.empty_like(dots), "dots": dots, "lengths": np.diag(dots).copy()}
+
+    return Case(f"{n} x {n}", arguments, block, covering(n, block), measured=measured)
+
+
+LessonKernel.declare(
+    name="fix-the-access",
+    lesson=4,
+    title="Fix the access",
+    outputs=("out",),
+    reference=lambda dots, lengths: dots / lengths[:, None],
+    cases=[
+        _dot_products(16),
+        _dot_products(37),
+        _dot_products(96, block=(32, 8), measured=True),
+    ],
+    drawer=lambda rng: _dot_products(extent(rng, 1, 150), (extent(rng, 3, 40), extent(rng, 1, 12))),
+    tolerance=Tolerance(4, "one float32 division, which rounds once"),
+    limits=[
+        ONE_THREAD_A_PIXEL,
+        _side_by_side(
+            "load",
+            "x is col. One array is read with col as its first index: swap the two, since dots is "
+            "symmetric.",
+        ),
+        _side_by_side("store", "Keep x on the columns of out: `col, row = cuda.grid(2)`."),
+    ],
+    hints={
+        "out-of-bounds": "Guard the row with out.shape[0] and the column with out.shape[1].",
+        "unwritten-output": "Guard the row with out.shape[0] and the column with out.shape[1].",
+        "wrong-result": "out[row, col] is dots[row, col] / lengths[row]. Only the order of the two "
+        "indices of dots is free.",
+        "race": _ONE_THREAD,
+        "not-parallel": _ONE_THREAD,
+    },
+    mistakes=edits("""
+        lengths is read with the column, or out is written with its indices exchanged
+            lengths[row] -> lengths[col]
+        you divide the wrong way round
+            product / length -> length / product
+    """),
+)
+
+# --- strided-scale-add: fewer threads than elements -----------------------------------------------
+
+LessonKernel.declare(
+    name="strided-scale-add",
+    lesson=4,
+    title="More elements than threads",
+    outputs=("out",),
+    reference=lambda a, x, y: a * x + y,
+    cases=[
+        scale_add_case(24, grid=2, block=4),
+        scale_add_case(1031, grid=6, block=32),
+        scale_add_case(5, grid=2, block=32),
+    ],
+    drawer=lambda rng: scale_add_case(
+        extent(rng, 1, 4000), extent(rng, 8, 200), grid=extent(rng, 1, 9), low=-3
+    ),
+    drawn=5,
+    tolerance=SCALE_ADD_ROUNDING,
+    forbidden={"uncoalesced"},
+    hints={
+        "unwritten-output": "Each thread must go on: from i by steps of cuda.gridsize(1), "
+        "which is how many threads the whole grid has.",
+        "out-of-bounds": "Let range stop at out.size: range(start, out.size, step).",
+        "uncoalesced": "Let the threads take neighbouring elements and stride by the whole "
+        "grid; a chunk of its own for each thread scatters them.",
+        "wrong-result": "The formula for one element is a * x[i] + y[i].",
+    },
 )
 
 # --- one-layer: fix the mapping -------------------------------------------------------------------
@@ -142,9 +227,6 @@ _layer_case, _any_layer = _rectangles(
     }
 )
 
-
-_ONE_THREAD = "Each pixel belongs to one thread: take both indices from cuda.grid(2)."
-ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, _ONE_THREAD)
 
 LessonKernel.declare(
     name="one-layer",

@@ -2,47 +2,40 @@
 # # 04 Warps and coalescing
 #
 # You look at threads as the GPU does, 32 at a time. Then you can tell from the source how much
-# memory a kernel moves, and change one line so that it moves about a quarter of it.
+# memory a kernel moves, and change one line so that it moves a quarter.
 
 # %% [markdown]
 # ## What you will do
 #
-# - See which threads of a block form a warp.
 # - Predict how many sectors a request touches, then count them.
-# - Find out what was wrong with the first kernel of the project behind this course.
-# - Repair mappings, branches, layouts and block shapes, in seven exercises.
+# - Find the guilty access of your own kernel, and fix one.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - Why neighbouring threads should touch neighbouring elements. This is called **coalescing**.
-# - What an `if` costs, and when it is free.
-# - Why a transpose is slow on one side, whatever you do.
-# - Why arrays of records are a bad habit on a GPU.
+# - How a fixed number of threads shares any number of elements.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
-# kernels on two axes, guards, `trace`, the reconstruction. [Lesson 03](03_measuring_honestly.ipynb)
-# is not needed. From [lesson 01](01_threads_blocks_grids.ipynb)'s deepening sections: the
-# grid-stride loop (section 11). No GPU is needed: this lesson counts, it does not time.
+# kernels on two axes, guards, `trace`, the reconstruction. No GPU is needed: this lesson counts.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours, seven exercises included. After section 4 is a good place for a break.
+# About 3 hours, eight exercises included. After section 4 is a good place for a break.
 #
-# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 75 minutes.
+# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 85 minutes.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time
 #
 # <kbd>core</kbd> 5 minutes
 #
-# A GPU never runs one thread. It runs 32 of them together, a **warp**. The threads of a warp are
-# its **lanes**, 0 to 31. All lanes do the same instruction in the same step, each with its own
-# data.
+# A GPU runs threads in groups of 32, a **warp**. The threads of a warp are its **lanes**, 0 to 31.
+# All lanes run the same instruction in the same step.
 
 # %%
 import math
@@ -50,22 +43,23 @@ import math
 import numpy as np
 from numba import float32
 
-from course import CompilerMissing, check, compiled, cuda, images, predict, progress
+from course import CompilerMissing, check, compiled, cuda, images, mine, predict, progress
 from course import recorded, trace
 from course.kernels import reconstruct, transpose
+from course_lessons.lesson01.pictures import thread_map
 from course_lessons.lesson04 import pictures
 
 # %% [markdown]
-# Which threads of a block are a warp? They are counted along x first, then along y. Every 32 make a
-# warp. Let the threads of a block tell.
+# Which threads of a block form a warp? They are counted along x first, then along y; every 32 form
+# a warp.
 
 
 # %%
 @cuda.jit
 def who_is_in_which_warp(warps, lanes):
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    number = y * cuda.blockDim.x + x
-    warps[y, x] = number // 32
+    index = y * cuda.blockDim.x + x
+    warps[y, x] = index // 32
     lanes[y, x] = cuda.laneid
 
 
@@ -78,9 +72,9 @@ for block in ((32, 2), (16, 4), (8, 8)):
 pictures.warp_maps(maps)
 
 # %% [markdown]
-# The numbers are lanes, `cuda.laneid`. Three blocks of 64 threads, two warps each. In the first a
-# warp is one row. In the last it is four short rows. Remember that: **the width of the block
-# decides how many rows lie under a warp.** How many are it in a block of 16×16?
+# Each number is a lane, `cuda.laneid`. In the first block a warp is one row, in the last it is four
+# short rows. So **the width of the block decides how many rows lie under a warp.** How many rows
+# lie under one warp of a 16×16 block?
 
 # %%
 predict("rows under one warp of a 16 x 16 block", 2, exact=True)
@@ -98,25 +92,24 @@ predict.answer(
 #
 # <kbd>core</kbd> 20 minutes
 #
-# In this kernel each lane reads one element of `x`: lane `l` reads element `first + step * l`.
+# In this kernel lane `l` reads element `first + step * l` of `x`.
 
 
 # %%
 @cuda.jit
 def read_somewhere(out, x, first, step):
     lane = cuda.grid(1)
-    mine = x[first + step * lane]
-    out[lane] = mine
+    value = x[first + step * lane]
+    out[lane] = value
 
 
 # %% [markdown]
-# The 32 lanes read in the same step. For the memory that is **one request**, with 32 addresses.
+# The 32 lanes read in the same step: for the memory that is **one request**.
 #
-# Memory has no single numbers to give. It comes in **sectors** of 32 bytes, and a sector begins
-# where its address is a multiple of 32. Every sector under at least one lane has to be moved,
-# whole. That is what a request costs.
+# Memory comes in **sectors** of 32 bytes. A sector begins at an address that is a multiple of 32.
+# Every sector under at least one lane is moved, whole. That is what a request costs.
 #
-# Start with neighbours: 32 lanes, 32 neighbouring float32 numbers of 4 bytes. How many sectors?
+# 32 lanes read 32 neighbouring float32 elements of 4 bytes. How many sectors?
 
 # %%
 predict("sectors, neighbours", 4, exact=True)
@@ -134,19 +127,10 @@ print(f"{load.requests} request, {load.bytes} bytes asked for, {load.sectors * 3
 predict.answer("sectors, neighbours", load.sectors, unit="sectors", how="counted")
 
 # %% [markdown]
-# 32 · 4 = 128 bytes, and 128 / 32 = 4 sectors. Nothing is moved in vain. Such a request is
-# **coalesced**: 32 small wishes have become four whole sectors. `show` draws the request of a line,
-# counted from the `def`.
-
-# %%
-neighbours.show(3)
-
-# %% [markdown]
-# Now three less friendly requests. Draw the numbers in rows of eight on paper, if you like.
+# 32 · 4 = 128 bytes, 4 sectors. No byte is moved in vain. Such a request is **coalesced**.
 #
-# - every second element: `step` is 2
-# - one element each, 32 apart: `step` is 32
-# - neighbours, but from element 1 on: `first` is 1
+# Now every second element (`step` is 2), elements 32 apart (`step` is 32), and neighbours from
+# element 1 on (`first` is 1). Draw the elements in rows of eight on paper, if you like.
 
 # %%
 predict(
@@ -167,25 +151,18 @@ every_second, far_apart, one_late = (
 question = "sectors: every second, every 32nd, neighbours from element 1 on"
 found = [each.total("global", "load").sectors for each in (every_second, far_apart, one_late)]
 predict.answer(question, found, how="counted")
-
-# %%
 one_late.show(3)
 
 # %% [markdown]
-# Every second element: half of each sector is moved in vain. 32 apart, each lane has a sector of
-# its own: 1,024 bytes are moved for 128. One element off the border, and a fifth sector has to come
-# for it, as the picture shows. That is a small price.
+# `show` draws the request of a line, counted from the `def`: a fifth sector comes for one lane. 32
+# apart, each lane has a sector of its own: 1,024 bytes move for 128.
 #
-# The size of an element matters, too, and so does who reads what: all lanes may read one and the
-# same element (a **broadcast**), or neighbours from the last to the first.
+# All lanes may also read one and the same element (a **broadcast**), neighbours from the last to
+# the first, or other types.
 
 # %%
 requests = {
-    "neighbours": (np.float32, 0, 1),
-    "every second": (np.float32, 0, 2),
     "every eighth": (np.float32, 0, 8),
-    "every 32nd": (np.float32, 0, 32),
-    "from element 1 on": (np.float32, 1, 1),
     "all the same": (np.float32, 5, 0),
     "backwards": (np.float32, 31, -1),
     "neighbours, float64": (np.float64, 0, 1),
@@ -198,15 +175,8 @@ for name, (dtype, first, step) in requests.items():
     print(f"{name:21} {asked:5}  {sectors * 32:5}  {sectors:7}")
 
 # %% [markdown]
-# Four things to see:
-#
-# - From every eighth on it gets no worse: 32 lanes, 32 sectors.
-# - The order of the lanes does not matter, only which sectors they touch.
-# - A broadcast moves one sector. It *asks* for more than it moves.
-# - float64 needs twice the sectors of float32, uint8 a quarter.
-#
-# The simulator does no more than this, for each access of each warp. A GPU has counters for
-# requests and sectors, too, and for the kernels of section 4 they read the same.
+# From every eighth on, each lane has a sector of its own. A broadcast moves one. The order of the
+# lanes does not matter. float64 needs twice the sectors of float32, uint8 a quarter.
 
 # %% [markdown]
 # ### Exercise: count the sectors of a request
@@ -235,60 +205,75 @@ def count_sectors(indices, itemsize):
 check("count-sectors", count_sectors)
 
 # %% [markdown]
-# ## 3 A piece for each thread?
+# ## 3 A chunk for each thread?
 #
 # <kbd>core</kbd> 15 minutes
 #
-# You add up 4,096 numbers with 128 threads. On a CPU each thread gets a piece of its own, and that
-# is right there. Here is the same idea as a kernel. Which elements do the lanes of a warp read in
-# their first step, and in how many sectors do they lie?
+# 128 threads add up 4,096 elements. On a CPU each thread gets a chunk of its own. Here is the same
+# idea as a kernel. How many sectors does a load request touch?
 
 
 # %%
 @cuda.jit
-def add_pieces(total, x):
-    piece = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)
-    first = cuda.grid(1) * piece
-    mine = float32(0)
-    for i in range(first, min(first + piece, x.size)):
-        mine += x[i]
-    cuda.atomic.add(total, 0, mine)
+def add_chunks(total, x):
+    chunk = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)
+    first = cuda.grid(1) * chunk
+    part = float32(0)
+    for i in range(first, min(first + chunk, x.size)):
+        part += x[i]
+    cuda.atomic.add(total, 0, part)
 
 
 # %%
-predict("sectors per load request, a piece for each thread", 4, exact=True)
+predict("sectors per load request, a chunk for each thread", 4, exact=True)
 
 # %%
 numbers = np.ones(4096, dtype=np.float32)
 total = np.zeros(1, dtype=np.float32)
-pieces = trace(add_pieces, 2, 64, total, numbers)
-load = pieces.total("global", "load")
-print(f"total {total[0]:.0f}; {load.requests} requests, {load.sectors:,} sectors")
-for finding in pieces.findings:
+chunks = trace(add_chunks, 2, 64, total, numbers)
+load = chunks.total("global", "load")
+for finding in chunks.findings:
     print(finding)
-question = "sectors per load request, a piece for each thread"
+question = "sectors per load request, a chunk for each thread"
 predict.answer(question, load.sectors / load.requests, unit="sectors", how="counted")
 
 # %% [markdown]
-# The finding says so as well: `uncoalesced` means at least twice as many sectors as would do. Lane
-# 0 reads element 0, lane 1 reads element 32, lane 2 reads element 64. Each thread walks through
-# memory in order. But the **warp** does not: in each step it touches 32 places.
-#
-# In the next step a thread needs the neighbour, from the same sector. On a CPU the cache still has
-# it. On a GPU a thousand threads and more share that cache, and each wants a sector of its own. So
-# ask not "what does my thread do next?" but **"what do my neighbours do now?"**
+# `uncoalesced` means at least twice the sectors that would do. Lane 0 reads element 0, lane 1
+# element 32, lane 2 element 64. Each thread walks through memory in order, but the **warp** touches
+# 32 sectors in each step. (A CPU's cache still has them in the next step. A GPU's cache is shared
+# by a thousand threads.) So do not ask "what does my thread do next?", but **"what do my neighbours
+# do now?"**
+
+# %% [markdown]
+# The cure is a **grid-stride loop**. Each thread starts at its own index and goes on in steps as
+# long as the whole grid, `cuda.gridsize(1)` threads. Here 8 threads share 20 elements:
+
+
+# %%
+@cuda.jit
+def who_is_where(blocks, threads):
+    for i in range(cuda.grid(1), blocks.size, cuda.gridsize(1)):
+        blocks[i] = cuda.blockIdx.x
+        threads[i] = cuda.threadIdx.x
+
+
+blocks, threads = np.full((2, 20), -1, dtype=np.int32)
+who_is_where[2, 4](blocks, threads)
+thread_map(blocks, threads)
+
+# %% [markdown]
+# All eight threads work side by side, then all move on by eight. The loop ends at `blocks.size`, so
+# it needs no guard, and is right for **every** launch.
 
 # %% [markdown]
 # ### Exercise: add up, neighbours side by side
 #
-# Write the kernel so that the lanes of a warp read neighbours in every step. Each thread adds to
-# `total[0]` once, with `cuda.atomic.add`. Any number of threads must do. At most 4 sectors per
-# load request.
+# Write the loop, so that the lanes of a warp read neighbours in every step. Then add `part` to
+# `total[0]`, once, as above.
 #
 # <details><summary>Hint</summary>
 #
-# It is the grid-stride loop of [lesson 01](01_threads_blocks_grids.ipynb) (section 11):
-# `range(first, end, step)` with the thread's number and the number of all threads.
+# `range(first, end, step)`: the thread's index, the size, and the number of all threads.
 #
 # </details>
 
@@ -297,11 +282,11 @@ predict.answer(question, load.sectors / load.requests, unit="sectors", how="coun
 @cuda.jit
 def add_strided(total, x):
     """Add the sum of ``x`` to ``total[0]``; the lanes of a warp read neighbours."""
+    part = float32(0)
     ### BEGIN SOLUTION
-    mine = float32(0)
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        mine += x[i]
-    cuda.atomic.add(total, 0, mine)
+        part += x[i]
+    cuda.atomic.add(total, 0, part)
     ### END SOLUTION
 
 
@@ -311,28 +296,13 @@ check("total-by-strides", add_strided)
 # %% [markdown]
 # ## 4 Rows against columns
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd> 5 minutes
 #
-# Back to the heart of the course. Here is the kernel of the project behind it once more. x walks
-# down the rows, and each step of the loop loads three numbers.
-# [Lesson 02](02_an_image_from_its_svd.ipynb) (section 7) counted all three together: 6 sectors for
-# a request, and 1.7 with x on the columns. Now take each access by itself: which one is to blame,
-# and why?
-#
-# Take a part of the head, 64 × 64 pixels, k = 8, and blocks of 16 × 16.
+# Here are your two kernels of [lesson 02](02_an_image_from_its_svd.ipynb), x on the rows and x on
+# the columns, for 64 × 64 pixels, k = 8, in blocks of 16 × 16.
 
 
 # %%
-@cuda.jit
-def original(u, s, vt, k, out):
-    row, col = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = 0.0
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
-
-
 u, s, vt = images.svd(images.head_mri()[96:160, 96:160])
 factors = [np.ascontiguousarray(part) for part in (u[:, :8], s[:8], vt[:8])]
 image = np.zeros((64, 64), dtype=np.float32)
@@ -343,122 +313,108 @@ def traced(kernel, block):
     return trace(kernel, grid, block, *factors, 8, image)
 
 
-on_rows = traced(original, (16, 16))
+on_rows = traced(mine("reconstruct-float32", reconstruct.reconstruct_float32), (16, 16))
+on_columns = traced(mine("reconstruct-columns", reconstruct.reconstruct_naive), (16, 16))
 
 # %% [markdown]
-# Under a warp lie 16 values of x and 2 of y: here 16 rows and 2 columns. For one step of the loop,
-# predict the sectors of each of the three loads. How many sectors hold 16 different rows of `u`, at
-# the same `i`?
+# Each step of the loop loads three elements. With x on the rows, 16 rows and 2 columns lie under a
+# warp. Predict the sectors of each of the three loads. In how many sectors lie 16 different rows of
+# `u`, at the same `i`?
 
 # %%
 predict("sectors of u[row, i], s[i], vt[i, col], x on the rows", 16, 1, 2, exact=True, numbers=3)
 
 
 # %%
-def sectors_by_access(report):
-    """Return sectors per request of each access of a traced kernel."""
-    lines = report.lines
-    return dict(zip(lines["code"], lines["sectors"] / lines["requests"], strict=True))
+def sectors_by_array(report):
+    """Return sectors per request of each array of a traced kernel."""
+    sums = report.lines.groupby("array")[["sectors", "requests"]].sum()
+    return (sums["sectors"] / sums["requests"]).to_dict()
 
 
-accesses = ("u[row, i]", "s[i]", "vt[i, col]", "out[row, col]")
-before = sectors_by_access(on_rows)
+before = sectors_by_array(on_rows)
 question = "sectors of u[row, i], s[i], vt[i, col], x on the rows"
-predict.answer(question, [before[code] for code in accesses[:3]], how="counted")
+predict.answer(question, [before[array] for array in ("u", "s", "vt")], how="counted")
+on_rows.heat_map()
 
 # %% [markdown]
-# Now you know who is to blame. `u` alone makes 16 of 18 sectors. A row of `u` is k numbers long, so
-# the next row begins somewhere else: **every** warp load of `u` is uncoalesced, 16 sectors for 16
-# different numbers. `s` and `vt` are fine.
-
-# %% [markdown]
-# The repair is one line: `col, row = cuda.grid(2)`. Under the warp lie 2 rows and 16 columns now.
-# Predict all four accesses before you run the next cell.
+# The heat map shows the lines; of the three loads in the loop `u` is guilty, with 16 of 18 sectors.
+# Its next row begins k elements further on. `col, row = cuda.grid(2)` puts 2 rows and 16 columns
+# under the warp:
 
 # %%
-predict("sectors of u, s, vt, out, x on the columns", 2, 1, 2, 4, exact=True, numbers=4)
-
-# %%
-on_columns = traced(reconstruct.reconstruct_naive, (16, 16))
-after = sectors_by_access(on_columns)
+after = sectors_by_array(on_columns)
 print("sectors per request   x on the rows   x on the columns")
-for code in accesses:
-    print(f"{code:21} {before[code]:13.0f} {after[code]:18.0f}")
-question = "sectors of u, s, vt, out, x on the columns"
-predict.answer(question, tuple(after[code] for code in accesses), how="counted")
+for array in ("u", "s", "vt", "out"):
+    print(f"{array:21} {before[array]:13.0f} {after[array]:18.0f}")
 
 # %% [markdown]
-# What was bad is good, and what was good has hardly become worse: 16 neighbours of `vt` are 64
-# bytes, two sectors. Two rows of `u` are two sectors.
+# u goes from 16 sectors to 2, vt from 1 to 2, out from 16 to 4. Over the whole kernel, 18,432 load
+# sectors become 5,120. The counters of an H200 read the same ([lesson
+# 07](07_reading_a_profiler.ipynb)).
 #
-# | counters of an H200 | load requests | load sectors | store requests | store sectors |
-# |---|---|---|---|---|
-# | x on the rows | 3,072 | 18,432 | 128 | 2,048 |
-# | x on the columns | 3,072 | 5,120 | 128 | 512 |
-#
-# These were read on a real GPU with Nsight Compute. They are the figures that you traced in
-# [lesson 02](02_an_image_from_its_svd.ipynb), to the digit.
-# [Lesson 07](07_reading_a_profiler.ipynb) shows how to read them.
+# So ask of each access: **which index changes from lane to lane, and is it the last one?**
 
 # %% [markdown]
-# ## 5 An if, and what it costs
+# ## 5 The guilty access
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd> 15 minutes
 #
-# All lanes of a warp do the same instruction. So what happens at an `if` when they do not agree?
-# Each thread here writes how many lanes are active with it. `cuda.activemask()` has a bit for each
-# active lane, and `cuda.popc` counts bits.
+# `dots[a, b]` is the dot product of columns a and b of a picture, so `dots[b, a]` is the same. The
+# heat map shows where the sectors of this kernel go. Which array's access is guilty?
 
 
 # %%
 @cuda.jit
-def who_is_with_me(active):
-    i = cuda.grid(1)
-    if i % 2 == 0:
-        active[i] = cuda.popc(cuda.activemask())
-    else:
-        active[i] = cuda.popc(cuda.activemask())
+def overlaps(out, dots, lengths):
+    col, row = cuda.grid(2)
+    if row < out.shape[0] and col < out.shape[1]:
+        product = dots[col, row]
+        length = lengths[row]
+        out[row, col] = product / length
 
 
-predict("active lanes in a branch for even i", 16, exact=True)
+columns = images.head_mri()[:, 96:160]
+dots = columns.T @ columns
+lengths = np.ascontiguousarray(np.diag(dots))
+report = trace(overlaps, (2, 8), (32, 8), np.zeros_like(dots), dots, lengths)
+report.heat_map()
 
 # %%
-active = np.zeros(64, dtype=np.int32)
-report = trace(who_is_with_me, 1, 64, active)
-predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
+predict("guilty access", "dots", choices=("dots", "lengths", "out"))
+
+# %%
+by_array = sectors_by_array(report)
+predict.answer("guilty access", max(by_array, key=by_array.get), how="counted")
 
 # %% [markdown]
-# The warp walks **both** sides: the even lanes work and the odd ones wait, then it is the other way
-# round. That is **divergence**. (Newer GPUs may switch to and fro. They never run both at once.)
-# Two warps make four store requests, each with 16 lanes.
+# ### Exercise: fix the access
 #
-# Now the branch depends on `i // 32` instead. Each warp still meets the `if`, but its lanes agree.
-# How many store requests?
+# Write the kernel again, with that access fixed, so that no request needs more than 4 sectors. The
+# result stays the same.
+#
+# <details><summary>Hint</summary>
+#
+# `col` comes from x. Where `col` is an index, it should be the last one.
+#
+# </details>
 
 
-# %%
+# %% tags=["exercise"]
 @cuda.jit
-def who_is_with_me_by_warp(active):
-    i = cuda.grid(1)
-    if i // 32 % 2 == 0:
-        active[i] = cuda.popc(cuda.activemask())
-    else:
-        active[i] = cuda.popc(cuda.activemask())
+def overlaps_fixed(out, dots, lengths):
+    """Write ``dots[row, col] / lengths[row]``; ``dots`` is symmetric."""
+    col, row = cuda.grid(2)
+    ### BEGIN SOLUTION
+    if row < out.shape[0] and col < out.shape[1]:
+        product = dots[row, col]
+        length = lengths[row]
+        out[row, col] = product / length
+    ### END SOLUTION
 
 
-predict("store requests of two warps, branch by warp", 4, exact=True)
-
-# %%
-report = trace(who_is_with_me_by_warp, 1, 64, active)
-print("active lanes:", active.min(), "to", active.max())
-requests = report.total("global", "store").requests
-predict.answer(
-    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
-)
-
-# %% [markdown]
-# So an `if` is not slow as such. It is **free where whole warps agree**. The guard `if i < n` is
-# such a case: only the one warp at the end of the array is split.
+# %% tags=["check"]
+check("fix-the-access", overlaps_fixed)
 
 # %% [markdown]
 # ## 6 The transpose
@@ -527,31 +483,40 @@ check("transpose-write", transpose_write)
 #
 # <kbd>core</kbd> 5 minutes
 #
-# - A sector may come from a cache. The trace counts what the lanes ask of the first cache, not what
-#   leaves the memory.
-# - The compiler may load once what you wrote twice.
-# - A short `if` often becomes no branch at all: both results are computed, and one is taken.
-# - Fewer sectors take less time only where sectors are the bottleneck. In
-#   [lesson 02](02_an_image_from_its_svd.ipynb) float64 seems to have been it.
-#
-# The count says what you could save. Whether it pays, the clock says.
+# The trace counts the sectors that the lanes request of the first cache, L1. Some come from a
+# cache. The compiler may load once what you wrote twice. And fewer sectors take less time only
+# where sectors are the bottleneck: a clock tells.
 
 # %% [markdown]
-# ## 8 Line by line, and one layer
+# ## 8 Two more mappings
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd> 15 minutes
 #
-# The picture shows the line of section 4 that adds up: its load of `u`, x on the rows.
+# The grid-stride loop of section 3 also writes: every element of `out` is written by one thread.
+#
+# ### Exercise: more elements than threads
+#
+# `out[i] = a * x[i] + y[i]`. The launch has a fixed number of threads, often fewer than elements.
+#
+# <details><summary>Hint</summary>
+#
+# `for i in range(first, end, step)`: which three values?
+#
+# </details>
 
-# %%
-on_rows.show(6)
 
-# %% [markdown]
-# The same for the whole kernel, line by line: this is where its traffic is, and how much of it
-# would not be needed.
+# %% tags=["exercise"]
+@cuda.jit
+def scale_add_strided(out, a, x, y):
+    """Write ``a * x[i] + y[i]`` to ``out[i]``, with any number of threads."""
+    ### BEGIN SOLUTION
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        out[i] = a * x[i] + y[i]
+    ### END SOLUTION
 
-# %%
-on_rows.heat_map()
+
+# %% tags=["check"]
+check("strided-scale-add", scale_add_strided)
 
 # %% [markdown]
 # ### Exercise: one layer, in the right order
@@ -584,29 +549,25 @@ check("one-layer", one_layer)
 
 # %% [markdown]
 # Here only the store cares. Of `column` and `row`, one is read by neighbours and the other is a
-# broadcast, whichever way x walks. So look at each access by itself, and ask: **which index
-# changes from lane to lane, and is it the last one?**
+# broadcast, whichever way x walks.
 
 # %% [markdown]
 # ## 9 Why were 32 × 32 blocks slow?
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# The project tried its kernel with blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was the
-# slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
+# The project had x on the rows. It tried blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was
+# the slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
 # nearest memory of all. If it needs more of them than it can get, it puts values into memory.
 #
-# Can that be? On a T4 a block of 1,024 threads may use 64 registers a thread. Compiled for a T4
-# (CUDA 13.0), this kernel needs 44, and none is spilled. So it is something else.
-
-# %% [markdown]
-# You can ask the compiler yourself, without a GPU, if you have installed the extra `compile`.
-# (`doctor()` says whether you have, in its line *compilers*.)
+# On a T4 a block of 1,024 threads may use 64 registers a thread. Compiled for a T4 (CUDA 13.0), the
+# project's kernel needs 44, and spills none. The extra `compile` shows it (`doctor()` says whether
+# you have it):
 
 # %%
 # NBVAL_IGNORE_OUTPUT
 try:
-    facts = compiled(original, (*factors, 8, image), target="sm_75")
+    facts = compiled(reconstruct.reconstruct_original, (*factors, 8, image), target="sm_75")
     print(facts.registers, "registers,", facts.spills, "bytes spilled")
 except CompilerMissing:
     print("The extra compile is not installed here.")
@@ -622,9 +583,9 @@ predict("sectors of u[row, i] for 8, 16 and 32 wide blocks", 8, 16, 32, exact=Tr
 print("block    rows under a warp   u  s  vt  out   blocks at a time on a T4")
 sectors_of_u = []
 for width in (8, 16, 32):
-    by_access = sectors_by_access(traced(original, (width, width)))
-    sectors_of_u.append(by_access["u[row, i]"])
-    u_s_vt_out = "".join(f"{by_access[code]:4.0f}" for code in accesses)
+    by_array = sectors_by_array(traced(reconstruct.reconstruct_original, (width, width)))
+    sectors_of_u.append(by_array["u"])
+    u_s_vt_out = "".join(f"{by_array[array]:4.0f}" for array in ("u", "s", "vt", "out"))
     at_a_time = min(16, 1024 // width**2)
     print(f"{width:2} x {width:2} {width:17} {u_s_vt_out} {at_a_time:16}")
 predict.answer(
@@ -632,29 +593,23 @@ predict.answer(
 )
 
 # %% [markdown]
-# 32 different rows lie under one warp load, instead of 16 or 8. The number of requests is the same.
-# But a step of the loop needs 34 sectors instead of 18 or 10, and a store 32 instead of 16 or 8.
-
-# %% [markdown]
-# The last column is the second reason. A multiprocessor of a T4 holds 1,024 threads (and at most 16
-# blocks). A 32 × 32 block fills it alone. When its first warps are done, their places stay empty
-# until the last one is: only then can the next block start. With four or sixteen blocks the others
-# fill the gap.
-
-# %% [markdown]
-# What is proven, and what is not? The counts are facts, and the spills are refuted. That these two
-# are what cost the time is an **inference**: nobody measured the counters back then. Why 8 × 8 and
-# 16 × 16 took the same time, you know from [lesson 02](02_an_image_from_its_svd.ipynb): the float64
-# sum.
+# The number of requests is the same. But a step of the loop needs 34 sectors instead of 18 or 10,
+# and a store 32 instead of 16 or 8.
+#
+# The last column is the second reason. An SM (streaming multiprocessor) of a T4 holds 1,024 threads
+# and at most 16 blocks. A 32 × 32 block fills it alone. The next block can start only when its last
+# warp is done. With four or sixteen blocks the others fill the gap.
+#
+# The counts are facts, and the spills are refuted. That the time comes from these two reasons is an
+# **inference**: nobody measured the counters back then.
 
 # %% [markdown]
 # ## 10 The block's shape is a knob
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# Now x is on the columns, where it belongs. Blocks of 256 threads can still be flat or tall. Which
-# of these five moves the fewest sectors per load request: 64 × 4, 32 × 8, 16 × 16, 8 × 32 or
-# 4 × 64?
+# With x on the columns, blocks of 256 threads can still be flat or tall. Which of these five needs
+# the fewest sectors per load request: 64 × 4, 32 × 8, 16 × 16, 8 × 32 or 4 × 64?
 
 # %%
 predict(
@@ -668,7 +623,7 @@ print("  block    u  s  vt   per load request   out")
 per_request = {}
 for width in (64, 32, 16, 8, 4):
     report = traced(reconstruct.reconstruct_naive, (width, 256 // width))
-    u_s_vt_out = [sectors_by_access(report)[code] for code in accesses]
+    u_s_vt_out = [sectors_by_array(report)[array] for array in ("u", "s", "vt", "out")]
     per_request[width] = sum(u_s_vt_out[:3]) / 3
     print(
         f"{width:3} x {256 // width:2} {u_s_vt_out[0]:4.0f} {u_s_vt_out[1]:2.0f} "
@@ -679,12 +634,9 @@ predict.answer("fewest load sectors: width of the block", f"{best} x {256 // bes
 
 # %% [markdown]
 # A flat warp reads many columns of `vt`, a tall one many rows of `u`. 16 × 2 is between them. For
-# the store all are equal, down to a width of 8. Why just 8?
-
-# %% [markdown]
-# Because eight float32 numbers are 32 bytes. A row's piece under a warp has to fill **whole
-# sectors**. So it depends on the type. Predict: sectors of a store of uint8 pixels, with 16 threads
-# along x.
+# the store all are equal, down to a width of 8: eight float32 values are 32 bytes. The part of a
+# row under a warp has to fill **whole sectors**, so the type matters. Predict the sectors of a
+# store of uint8 pixels, with 16 threads along x.
 
 # %%
 predict("sectors per store, uint8, block (16, 16)", 2, exact=True)
@@ -706,15 +658,70 @@ predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16],
 
 # %% [markdown]
 # 16 pixels of one byte are half a sector, and the warp's two rows need one each. A block of
-# **32 × 8** is right for every type, and a good habit. When the counts of two shapes are alike, as
-# here for float32, only a clock can decide.
+# **32 × 8** is right for every type. Where the counts of two shapes are alike, as here for float32,
+# only a clock can decide.
 
 # %% [markdown]
 # ## 11 Branches and loops
 #
-# <kbd>deepening</kbd> 30 minutes
+# <kbd>deepening</kbd> 35 minutes
 #
-# The two kernels of section 5 side by side, step by step. White is waiting.
+# What happens at an `if` when the lanes of a warp do not agree? Each thread here writes how many
+# lanes are active with it. `cuda.activemask()` has a bit for each active lane, `cuda.popc` counts
+# bits.
+
+
+# %%
+@cuda.jit
+def who_is_with_me(active):
+    i = cuda.grid(1)
+    if i % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("active lanes in a branch for even i", 16, exact=True)
+
+# %%
+active = np.zeros(64, dtype=np.int32)
+report = trace(who_is_with_me, 1, 64, active)
+predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
+
+# %% [markdown]
+# The warp runs **both** sides: the even lanes work and the odd ones wait, then the odd lanes work
+# and the even ones wait. That is **divergence**. (Newer GPUs may switch between the sides. They
+# never run both at once.) Two warps make four store requests, each with 16 lanes.
+#
+# Now the branch depends on `i // 32`. The lanes of each warp agree. How many store requests?
+
+
+# %%
+@cuda.jit
+def who_is_with_me_by_warp(active):
+    i = cuda.grid(1)
+    if i // 32 % 2 == 0:
+        active[i] = cuda.popc(cuda.activemask())
+    else:
+        active[i] = cuda.popc(cuda.activemask())
+
+
+predict("store requests of two warps, branch by warp", 4, exact=True)
+
+# %%
+report = trace(who_is_with_me_by_warp, 1, 64, active)
+print("active lanes:", active.min(), "to", active.max())
+requests = report.total("global", "store").requests
+predict.answer(
+    "store requests of two warps, branch by warp", requests, unit="requests", how="counted"
+)
+
+# %% [markdown]
+# So an `if` is **free where whole warps agree**. In the guard `if i < n` only the one warp at the
+# end of the array is split. (A short `if` often becomes no branch at all: both results are
+# computed, and one is taken.)
+#
+# The picture shows both kernels, step by step. White lanes wait.
 
 # %%
 lane = np.arange(32)
@@ -724,7 +731,7 @@ pictures.warp_timeline({"if by lane: each of both warps": both_sides, **one_side
 
 # %% [markdown]
 # A loop can diverge, too. A warp goes on as long as its last lane does. This one counts the steps
-# of a famous game: halve an even number, replace an odd one by `3 n + 1`, until you are at 1.
+# of a famous game: halve an even number, replace an odd one by `3 n + 1`, until it is 1.
 
 
 # %%
@@ -760,9 +767,9 @@ at_work = (steps[:, None] > np.arange(steps.max())).astype(int)
 pictures.warp_timeline({"the numbers 1 to 32": at_work}, ["works"])
 
 # %% [markdown]
-# The number 27 takes 111 steps, 31 takes 106, and all others are done after 23. Until the last one
-# is at 1, the whole warp is busy. White is time that is paid and not used. The cure is to give a
-# warp work of about equal length: sort it, or cut it in equal parts.
+# The number 27 takes 111 steps, 31 takes 106, and all others at most 23. The whole warp is busy
+# until the last lane is done. White is time that is paid and not used. Give a warp work of about
+# equal length: sort it, or cut it in equal parts.
 
 # %% [markdown]
 # ### Exercise: two jobs in one launch
@@ -993,12 +1000,11 @@ for name, report in (("array of structs", together), ("struct of arrays", apart)
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - A warp is 32 threads that go in step, counted along x first.
+# - A warp is 32 threads, counted along x first.
 # - A request costs as many sectors of 32 bytes as lie under its lanes.
-# - Neighbours in x should touch neighbours in memory: x is the last index.
-# - Where the lanes of a warp do not agree, it walks both sides; where they agree, an `if` is free.
-# - A naive transpose has one side in order, never both.
-# - From section 13: an array for each field beats an array of records.
+# - Neighbours in x must be neighbours in memory: x is the last index.
+# - A grid-stride loop lets neighbours read side by side, with any number of threads.
+# - A naive transpose is coalesced on one side only.
 
 # %%
 progress(4)
@@ -1006,7 +1012,7 @@ progress(4)
 # %% [markdown]
 # ## Questions
 #
-# **1.** A warp reads 32 neighbouring float64 numbers, beginning at the array's first. How many
+# **1.** A warp reads 32 neighbouring float64 elements, beginning at the array's first. How many
 # sectors, and is that uncoalesced?
 #
 # <details><summary>Answer</summary>
@@ -1024,16 +1030,7 @@ progress(4)
 #
 # </details>
 #
-# **3.** `if x[i] > 0` in a kernel: free or not?
-#
-# <details><summary>Answer</summary>
-#
-# That depends on the data. If signs change from element to element, nearly every warp walks both
-# sides. If they change every thousand elements, nearly none does.
-#
-# </details>
-#
-# **4.** `for i in range(k): total += u[row, i]`, and x is on the columns. All 16 lanes of a row
+# **3.** `for i in range(k): total += u[row, i]`, and x is on the columns. All 16 lanes of a row
 # read the same element. Is that bad?
 #
 # <details><summary>Answer</summary>
@@ -1041,24 +1038,12 @@ progress(4)
 # No. It is a broadcast: one sector serves all of them.
 #
 # </details>
-#
-# **5.** Why was the 32 × 32 block slow, in one sentence?
-#
-# <details><summary>Answer</summary>
-#
-# Its warps lay over 32 rows of `u`, and it was alone on its multiprocessor.
-#
-# </details>
 
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Trace `read_somewhere` with `first` from 0 to 8. When does the fifth sector go away again?
 # - Sum each **row** of a matrix, a thread a row; then each **column**, a thread a column. Which one
 #   is coalesced? What could you do about the other one?
-# - Put a fourth float32 into the record, so that it has 16 bytes. Predict the sectors.
-# - Sort the numbers of the `3 n + 1` game by their steps, for 1 to 1,024. What share of the lanes
-#   works then?
 
 # %% [markdown]
 # ## Common misconceptions
@@ -1066,9 +1051,7 @@ progress(4)
 # - *"My thread reads in order, so it is coalesced."* What counts is what its neighbours read in the
 #   same step.
 # - *"Coalesced means in the order of the lanes."* Any order will do, within the same sectors.
-# - *"An if is slow on a GPU."* Only where the lanes of one warp disagree.
-# - *"The waiting lanes are free for something else."* They wait.
-# - *"Slow and large block: register spills."* Ask the compiler before you believe it.
+# - *"An if is slow on a GPU."* Only where the lanes of one warp disagree (section 11).
 # - *"A view is a copy."* `points["x"]` moves nothing.
 
 # %% [markdown]
@@ -1078,8 +1061,5 @@ progress(4)
 # - [How to access global memory efficiently in CUDA
 #   kernels](https://developer.nvidia.com/blog/how-access-global-memory-efficiently-cuda-c-kernels/)
 #   by Mark Harris.
-# - [CUDA best practices guide](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), the
-#   section on coalesced access to global memory.
 # - [Nsight Compute's documentation](https://docs.nvidia.com/nsight-compute/ProfilingGuide/): the
 #   memory tables explain requests and sectors.
-# - [Numba-CUDA: kernels](https://nvidia.github.io/numba-cuda/user/kernels.html).

@@ -599,7 +599,7 @@ pictures.halo(block=8, radius=2)
 # %% [markdown]
 # Place `p` of the tile holds element `first - RADIUS + p` of `x`, where `first` is the block's
 # first element: `i - t` in each of its threads. There are more places than threads, so some threads
-# fill two. That is the strided loop from [lesson 01](01_threads_blocks_grids.ipynb) (section 11),
+# fill two. That is the strided loop from [lesson 04](04_warps_and_coalescing.ipynb) (section 3),
 # inside a block:
 #
 # ```text

@@ -23,10 +23,10 @@
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 01](01_threads_blocks_grids.ipynb): atomics, and the strided loop of its section 11.
-# Lessons [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, warps, sectors,
-# shared memory, barriers. No GPU is needed: what is counted runs here, what is timed was recorded
-# on an NVIDIA H200.
+# [Lesson 01](01_threads_blocks_grids.ipynb): atomics. Lessons [03](03_measuring_honestly.ipynb) to
+# [05](05_shared_memory.ipynb): roofs, warps, sectors, the grid-stride loop, shared memory,
+# barriers. No GPU is needed: what is counted runs here, what is timed was recorded on an NVIDIA
+# H200.
 
 # %% [markdown]
 # ## How long it takes
@@ -409,7 +409,7 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 # ### Exercise: several elements a thread, one atomic a block
 #
 # The grid is fixed, x has any size: all threads of all blocks share it, by the strided loop of
-# [lesson 01](01_threads_blocks_grids.ipynb). Then the block meets: a sum in each warp, eight
+# [lesson 04](04_warps_and_coalescing.ipynb). Then the block meets: a sum in each warp, eight
 # numbers in `sums`, a barrier, one warp adds them, **one** thread goes to `out[0]`, which holds 0
 # at the start. `warp_sum(value)` returns the butterfly's sum to all lanes.
 #

@@ -105,7 +105,6 @@ def outcome_of(text, guess, truth):
     [
         ("largest k that still compresses 256 x 256", 128, 127),
         ("ms between two readings around a launch", 2.3, 0.3),
-        ("sectors of u, s, vt, out, x on the columns", (2, 1, 4, 8), (2.0, 1.0, 2.0, 4.0)),
         ("store requests of two warps, branch by warp", 4, 2),
         ("is the result right without the barrier?", "no", "yes"),
         ("1 KiB, each call against one buffer, times the wait", 1, 2.7),  # "memory costs nothing"

@@ -126,50 +126,6 @@ right(
 )
 
 
-# --- strided-scale-add -----------------------------------------------------------------------
-
-wrong, right = answers_to("strided-scale-add")
-wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
-    {"cuda.gridsize(1)": "cuda.blockDim.x"}
-)
-wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
-    {"cuda.gridsize(1)": "1"}
-)
-wrong("not-parallel", "each thread does the work of many", "cuda.grid(1)")(
-    {"cuda.gridsize(1)": "cuda.blockDim.x", "cuda.grid(1)": "cuda.threadIdx.x"}
-)
-wrong("unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
-    {"cuda.grid(1)": "cuda.threadIdx.x"}
-)
-wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
-    "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
-)
-wrong("out-of-bounds|unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
-    {"grid(1)": "threadIdx.x"}
-)
-wrong("out-of-bounds", "Let range stop at out.size")({"size,": "size + 1,"})
-wrong("unwritten-output", "cuda.gridsize(1)")({"size,": "size - 1,"})
-wrong("uncoalesced", "stride by the whole grid")(
-    "length = (out.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
-    "first = cuda.grid(1) * length\n"
-    "for i in range(first, min(first + length, out.size)):\n    out[i] = a * x[i] + y[i]"
-)
-wrong("wrong-result", "a * x[i] + y[i]")({" + y[i]": ""})
-wrong("out-of-bounds", "range stop at out.size")(
-    "step = cuda.gridsize(1)\nfor turn in range((out.size + step - 1) // step):\n"
-    "    i = cuda.grid(1) + turn * step\n    out[i] = a * x[i] + y[i]"
-)
-right(
-    "i = cuda.grid(1)\nwhile i < out.size:\n    out[i] = a * x[i] + y[i]\n    i += cuda.gridsize(1)"
-)
-right(
-    "threads = cuda.gridDim.x * cuda.blockDim.x\n"
-    "for i in range(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x, len(out), "
-    "threads):\n"
-    "    out[i] = a * x[i] + y[i]"
-)
-
-
 # --- clip ------------------------------------------------------------------------------------
 
 wrong, right = answers_to("clip")

@@ -18,41 +18,85 @@ right(
 wrong, right = answers_to("total-by-strides")
 wrong("limit", "32 sectors per request", "32 neighbours")(
     {
-        "mine =": (
-            "piece = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
-            "    first = cuda.grid(1) * piece\n    mine ="
+        "part =": (
+            "chunk = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
+            "    first = cuda.grid(1) * chunk\n    part ="
         ),
-        "cuda.grid(1), x.size, cuda.gridsize(1": "first, min(first + piece, x.size",
+        "cuda.grid(1), x.size, cuda.gridsize(1": "first, min(first + chunk, x.size",
     }
 )
 wrong("wrong-result", "more values than threads")(
     "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
 )
-wrong("limit", "add to total once", "128 are enough")({"mine += x[i]\n    ": "", "mine)": "x[i])"})
-wrong("race", "cuda.atomic.add(total, 0, mine)")(
-    {"cuda.atomic.add(total, 0, mine)": "total[0] += mine"}
+wrong("limit", "add to total once", "128 are enough")({"part += x[i]\n    ": "", "part)": "x[i])"})
+wrong("race", "cuda.atomic.add(total, 0, part)")(
+    {"cuda.atomic.add(total, 0, part)": "total[0] += part"}
 )
-wrong("uninitialised-read", "mine[0]", "set it first")(
-    {"float32(0": "cuda.local.array(1, float32", "mine +=": "mine[0] +=", "mine)": "mine[0])"}
+wrong("uninitialised-read", "part[0]", "set it first")(
+    {"float32(0": "cuda.local.array(1, float32", "part +=": "part[0] +=", "part)": "part[0])"}
 )
 right(
-    {"mine =": "i = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x\n    mine ="},
+    {"part =": "i = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x\n    part ="},
     {"for i in range(cuda.grid(1), x.size, cuda.gridsize(1))": "while i < x.size"},
     {"+= x[i]": "+= x[i]\n        i += cuda.blockDim.x * cuda.gridDim.x"},
-    {"cuda.atomic": "if mine > float32(0):\n        cuda.atomic"},
+    {"cuda.atomic": "if part > float32(0):\n        cuda.atomic"},
 )
 right(
     {
-        "mine =": (
-            "piece = (x.size + cuda.gridDim.x - 1) // cuda.gridDim.x\n"
-            "    first = cuda.blockIdx.x * piece\n    mine ="
+        "part =": (
+            "chunk = (x.size + cuda.gridDim.x - 1) // cuda.gridDim.x\n"
+            "    first = cuda.blockIdx.x * chunk\n    part ="
         ),
         "cuda.grid(1), x.size, cuda.gridsize(1)": (
-            "first + cuda.threadIdx.x, min(first + piece, x.size), cuda.blockDim.x"
+            "first + cuda.threadIdx.x, min(first + chunk, x.size), cuda.blockDim.x"
         ),
     }
 )
 right({"+= x[i": "+= x[x.size - 1 - i"})
+
+
+# --- strided-scale-add -----------------------------------------------------------------------
+
+wrong, right = answers_to("strided-scale-add")
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
+    {"cuda.gridsize(1)": "1"}
+)
+wrong("not-parallel", "each thread does the work of many", "cuda.grid(1)")(
+    {"cuda.gridsize(1)": "cuda.blockDim.x", "cuda.grid(1)": "cuda.threadIdx.x"}
+)
+wrong("unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"cuda.grid(1)": "cuda.threadIdx.x"}
+)
+wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
+    "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
+)
+wrong("out-of-bounds|unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"grid(1)": "threadIdx.x"}
+)
+wrong("out-of-bounds", "Let range stop at out.size")({"size,": "size + 1,"})
+wrong("unwritten-output", "cuda.gridsize(1)")({"size,": "size - 1,"})
+wrong("uncoalesced", "stride by the whole grid")(
+    "length = (out.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
+    "first = cuda.grid(1) * length\n"
+    "for i in range(first, min(first + length, out.size)):\n    out[i] = a * x[i] + y[i]"
+)
+wrong("wrong-result", "a * x[i] + y[i]")({" + y[i]": ""})
+wrong("out-of-bounds", "range stop at out.size")(
+    "step = cuda.gridsize(1)\nfor turn in range((out.size + step - 1) // step):\n"
+    "    i = cuda.grid(1) + turn * step\n    out[i] = a * x[i] + y[i]"
+)
+right(
+    "i = cuda.grid(1)\nwhile i < out.size:\n    out[i] = a * x[i] + y[i]\n    i += cuda.gridsize(1)"
+)
+right(
+    "threads = cuda.gridDim.x * cuda.blockDim.x\n"
+    "for i in range(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x, len(out), "
+    "threads):\n"
+    "    out[i] = a * x[i] + y[i]"
+)
 
 
 # --- one-layer -------------------------------------------------------------------------------
@@ -94,6 +138,34 @@ right(
     {" and j <": ", rows):\n        for j in range(first_column,"},
     {":\n        out": ", columns):\n            out"},
 )
+
+
+# --- fix-the-access --------------------------------------------------------------------------
+
+wrong, right = answers_to("fix-the-access")
+guilty = wrong("limit", "16.5 sectors per request", "swap the two")(
+    {"dots[row, col]": "dots[col, row]"}
+)
+wrong("limit", "swap the two")(
+    {"lengths[row]": "dots[row, row]", "dots[row, col]": "dots[col, row]"}
+)
+wrong("limit", "stores need 32 sectors", "Keep x on the columns", base=guilty)(
+    {"col, row = cuda": "row, col = cuda"}
+)
+for edit in ({"lengths[row]": "lengths[col]"}, {"out[row": "out[col", ", col] = ": ", row] = "}):
+    wrong("wrong-result", "lengths is read with the column, or out is written")(edit)
+wrong("wrong-result", "you divide the wrong way round")({"product / length": "length / product"})
+wrong("out-of-bounds", "37 x 37", "Guard the row")({"col < out.shape[1]": "col <= out.shape[1]"})
+right({"product / length": "dots[row, col] / lengths[row]"})
+right(
+    {
+        "col, row = cuda": "row, col = cuda",
+        "out[row, col]": "out[col, row]",
+        "dots[row, col]": "dots[col, row]",
+        "lengths[row]": "lengths[col]",
+    }
+)
+right({"out.shape[0]": "lengths.size", "out.shape[1]": "lengths.size"})
 
 
 # --- two-jobs --------------------------------------------------------------------------------
