@@ -10,8 +10,8 @@
 #
 # - Sort what made the course's programs fast by three principles, and see what each gave.
 # - Find the stage of a program that is worth your week.
-# - Read what went wrong in five published projects, and how one would have noticed.
-# - See one kernel in six languages.
+# - Read what went wrong in five projects, and how one would have noticed.
+# - See one kernel in seven ways, and what of this course carries over to each.
 # - Plan a project: somebody's own program made fast.
 
 # %% [markdown]
@@ -36,7 +36,7 @@
 #
 # About 90 minutes with both exercises; the last project takes as long as you like.
 #
-# Core: sections 1 to 6 and 9, 65 minutes. Deepening: sections 7 and 8, 15 minutes.
+# Core: sections 1 to 6 and 10, 65 minutes. Deepening: sections 7 to 9, 25 minutes.
 
 # %%
 import numpy as np
@@ -321,8 +321,7 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 #   counting the bytes that are needed.
 # - *"A significant speedup"* by streams. Its own table says 0.84 times: pageable memory, allocated
 #   anew, every copy back at the end. **Noticed by** reading the table before writing the sentence,
-#   and by a timeline ([lesson 08](08_streams.ipynb)). Pinned and in order, the same idea gave
-#   others 10.8 times, on 50 small images.
+#   and by a timeline ([lesson 08](08_streams.ipynb)).
 # - *"The outputs of this notebook."* Ten images of 1024², beside code for 32 of 2048². **Noticed
 #   by** running all cells, and keeping what comes.
 
@@ -378,12 +377,13 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # 5. Let the figure write the sentence, not the wish.
 
 # %% [markdown]
-# ## 6 Questions to answer in your own words
+# ## 6 Two questions, in your own words
 #
 # <kbd>core</kbd> 5 minutes
 #
-# Two sentences each, before you unfold. These are the first project's own questions.
-#
+# Write two sentences for each before you unfold.
+
+# %% [markdown]
 # **Which three principles made the programs fast?**
 #
 # <details><summary>A model answer</summary>
@@ -397,18 +397,6 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # </details>
 
 # %% [markdown]
-# **Which of Flynn's classes did you use, and where?**
-#
-# <details><summary>A model answer</summary>
-#
-# SISD: the three loops in Python. SIMD: NumPy's inner loops on the CPU, and each warp on the GPU,
-# 32 lanes at one instruction (NVIDIA says SIMT, since lanes may be masked). MIMD: the pool of
-# processes that rebuilds many images on the CPU's cores; on the GPU the warps and blocks among
-# themselves; and the copy engines beside the compute engine. MISD not at all.
-#
-# </details>
-
-# %% [markdown]
 # **Is your program CPU-bound or I/O-bound?**
 #
 # <details><summary>A model answer</summary>
@@ -418,6 +406,25 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # bus are the longest, and the program is bound by that transfer. A thousand images from files: on
 # the CPU the factorisation binds, and compressing the PNG; with the factorisation on the GPU the
 # decoding and compressing, which is CPU work again.
+#
+# </details>
+
+# %% [markdown]
+# ## 7 Three more questions
+#
+# <kbd>deepening</kbd> 5 minutes
+#
+# As before: two sentences, then unfold.
+
+# %% [markdown]
+# **Which of Flynn's classes did you use, and where?**
+#
+# <details><summary>A model answer</summary>
+#
+# SISD: the three loops in Python. SIMD: NumPy's inner loops on the CPU, and each warp on the GPU,
+# 32 lanes at one instruction (NVIDIA says SIMT, since lanes may be masked). MIMD: the pool of
+# processes that rebuilds many images on the CPU's cores; on the GPU the warps and blocks among
+# themselves; and the copy engines beside the compute engine. MISD not at all.
 #
 # </details>
 
@@ -438,18 +445,6 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # </details>
 
 # %% [markdown]
-# **What matters most on a GPU?**
-#
-# <details><summary>A model answer</summary>
-#
-# First that there is enough independent work. Then memory: whether the numbers travel at all, how
-# often, and in how large pieces. Arithmetic comes last, unless it has the wrong type. And the
-# kernel is a part of a program: compile once, allocate once, copy little, overlap the rest.
-# Whatever your list is, its order must come from a measurement of *your* program.
-#
-# </details>
-
-# %% [markdown]
 # **What went wrong, and why?**
 #
 # <details><summary>A model answer</summary>
@@ -463,9 +458,9 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # </details>
 
 # %% [markdown]
-# ## 7 One kernel, six languages
+# ## 8 One kernel, seven ways
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd> 15 minutes
 #
 # SiLU of every element, `x / (1 + exp(-x))`, as [lesson 13](13_normalisation_and_fusion.ipynb)
 # knows it. First the course's own way:
@@ -474,7 +469,10 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 print(programs.text("Numba"))
 
 # %% [markdown]
-# **numba-cuda-mlir** is to follow numba-cuda. What changes are the imports:
+# **[numba-cuda-mlir](https://nvidia.github.io/numba-cuda-mlir/latest/)** is to follow numba-cuda.
+# Of this program the imports change. Of larger ones the host's part does, too: `to_device`, pinned
+# arrays and random numbers are deprecated there. It advises arrays of CuPy or PyTorch, and
+# streams of cuda.core.
 
 # %%
 ours, theirs = (set(programs.text(name).splitlines()) for name in ("Numba", "numba-cuda-mlir"))
@@ -498,6 +496,13 @@ print(programs.text("CuPy"))
 
 # %%
 print(programs.text("Triton"))
+
+# %% [markdown]
+# **[cuTile](https://docs.nvidia.com/cuda/cutile-python)** is NVIDIA's own for blocks (driver r580
+# or newer). It has neither pointers nor a mask: a tile that goes past the end is padded.
+
+# %%
+print(programs.text("cuTile"))
 
 # %% [markdown]
 # **PyTorch** has it. Look there first:
@@ -535,31 +540,63 @@ alike = times[best[ordered[-1]]] < 1.02 * times[best[ordered[0]]]
 predict.answer("which is fastest", "alike" if alike else ordered[0])
 
 # %% [markdown]
-# (The recorded CUDA C++ loads four numbers a thread, too. CuPy's and numba-cuda-mlir's were not
-# recorded.) Memory binds every kernel that asks for 16 bytes a thread, in any language. The kernel
+# (The recorded CUDA C++ loads four numbers a thread, too. CuPy's, numba-cuda-mlir's and cuTile's
+# were not recorded; cuTile's was compiled by cuda-tile 1.7, and not run here.) Memory binds every
+# kernel that asks for 16 bytes a thread, in any language. The kernel
 # printed above asks for 4, and reaches 59% of that. What differs:
 #
 # | | you decide | it decides |
 # |---|---|---|
 # | CUDA C++, Numba, its successor | each thread, each barrier | registers, instructions |
-# | Triton | blocks, and what a block loads | threads, shared memory, barriers |
+# | Triton, cuTile | blocks, and what a block loads | threads, shared memory, barriers |
 # | CuPy's elementwise, PyTorch | the formula | all else |
 #
 # Take the highest level that reaches the bound. Go down where it does not.
 
 # %% [markdown]
-# ## 8 Where to go next
+# A reduction needs no kernel of yours at all, only its operator. This is
+# [cuda.compute](https://nvidia.github.io/cccl/python/compute), a public beta (not run here):
+#
+# ```python
+# d_sum, start = cupy.empty(1, np.float32), np.zeros(1, np.float32)
+# cuda.compute.reduce_into(d_x, d_sum, OpKind.PLUS, d_x.size, start)
+# ```
+
+# %% [markdown]
+# What of this course carries over, and what does not?
+#
+# | to | carries over | does not |
+# |---|---|---|
+# | numba-cuda-mlir 0.6 | kernels, by the import | the host's API: arrays, memory, random numbers |
+# | cuTile 1.7 | grid, bytes, roofs, tiles, streams | threads, barriers, shared memory, guards |
+# | Triton | the same | the same; pointers and masks are yours |
+# | [CuTe DSL] 4.8 | threads, swizzles, TMA, mbarriers, wgmma | index arithmetic: layouts do it |
+# | cuda.compute (cccl 1.2) | when a reduction is bound by memory | the kernel |
+# | [cuda.core] 1.2 | streams, events, graphs | Numba's objects for them |
+#
+# [CuTe DSL]: https://docs.nvidia.com/cutlass/latest/media/docs/pythonDSL/overview.html
+# [cuda.core]: https://nvidia.github.io/cuda-python/cuda-core/latest/
+
+# %% [markdown]
+# ## 9 Where to go next
 #
 # <kbd>deepening</kbd> 5 minutes
 #
 # | you want to | go to |
 # |---|---|
-# | products and convolutions at full speed | CUTLASS and its Python side, CuTe |
-# | your own layers in training | `torch.compile`, Triton's tutorials |
-# | several GPUs and machines | NCCL, `torch.distributed`, MPI |
-# | simulations on meshes and particles | Warp, JAX, and CUDA C++ |
-# | other makers' GPUs | HIP and ROCm, SYCL, WebGPU: the same three principles, other names |
+# | products and convolutions at full speed | [CUTLASS] and CuTe DSL |
+# | your own layers in training | `torch.compile`, [Triton's tutorials] |
+# | several GPUs and machines | [NCCL], `torch.distributed`, MPI |
+# | simulations on meshes and particles | [Warp], [JAX], CUDA C++ |
+# | other makers' GPUs | [HIP], SYCL, WebGPU: the same principles |
 # | to read how others did it | the profiler on the library that beats you |
+#
+# [CUTLASS]: https://docs.nvidia.com/cutlass/latest/
+# [Triton's tutorials]: https://triton-lang.org/main/getting-started/tutorials/
+# [NCCL]: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/
+# [Warp]: https://nvidia.github.io/warp/
+# [JAX]: https://docs.jax.dev/
+# [HIP]: https://rocm.docs.amd.com/projects/HIP/en/latest/
 
 # %% [markdown]
 # Other names: a warp is a *wavefront* at AMD (32 or 64 lanes) and a *subgroup* in WebGPU; shared
@@ -568,7 +605,7 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # and who waits?
 
 # %% [markdown]
-# ## 9 The last project: somebody's own program
+# ## 10 The last project: somebody's own program
 #
 # <kbd>core</kbd> 5 minutes
 #
@@ -591,7 +628,7 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # | bound | none | for the kernel | for the program, before measuring |
 # | steps | one large one | several | each predicted, one taken back |
 # | told | a figure without a sentence | what was done | what binds now, and why |
-# | fast | slower | nearer to the bound | 80% of it, or why not |
+# | fast | slower | nearer to the bound | within 80% of it, or the reason measured |
 #
 # Twelve points.
 
@@ -639,7 +676,7 @@ progress(19)
 # ## Exercises on your own
 #
 # - Sort the factors of section 1 by hours of your work per factor. Which was the cheapest?
-# - Write SiLU's gradient in the two languages of section 7 that you do not know.
+# - Write SiLU's gradient in the two ways of section 8 that you know least.
 # - Take a published speed-up that you believe, and look for the five habits in it.
 # - Find the sixth project: your own first GPU program. What did it say that was not so?
 

@@ -1,4 +1,4 @@
-"""One kernel, SiLU of every element, in six ways: a module each, imported only where it can run.
+"""One kernel, SiLU of every element, in seven ways: a module each, imported only where it can run.
 
 Each has `silu(x)`, which takes and returns a NumPy array of float32. Its text is to be read.
 """
@@ -21,6 +21,7 @@ PROGRAMS = {
     "CUDA C++": ("with_cuda_cpp", "cupy", False),
     "CuPy": ("with_cupy", "cupy", False),
     "Triton": ("with_triton", "triton", False),
+    "cuTile": ("with_cutile", "cuda.tile", False),
     "PyTorch": ("with_pytorch", "torch", True),
 }
 
@@ -34,9 +35,16 @@ def text(name: str) -> str:
 def missing(name: str) -> str:
     """What a program lacks here, in words; "" where it can run."""
     _, needs, anywhere = PROGRAMS[name]
-    if importlib.util.find_spec(needs) is None:
+    if not _is_installed(needs):
         return f"{needs} is not installed"
     return "" if anywhere or backend.gpu() else "it needs a GPU"
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # that which the package lies in
+        return False
 
 
 def module(name: str) -> ModuleType:
