@@ -77,6 +77,7 @@ lint: $(READY)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m tests.house.lines
+	$(BIN)/python -m tools.prose
 
 notebooks: $(READY)
 	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
