@@ -139,8 +139,8 @@ def with_space(cell: Cell) -> Cell:
 def stub(source: str) -> str:
     """Take out of a cell's code what a student writes.
 
-    Each solution block becomes ``# your code here`` and ``pass``, the statements that are to be put
-    in order stand in another, and the guess of each ``predict("question", 4, exact=True)``, which
+    Each solution block becomes ``# your code here`` and ``pass``, the statements to be ordered stand
+    in another, and the guess of each ``predict("question", 4, exact=True)``, which
     is the solution's sample, becomes ``...``.
     """
     kept: list[str] = []
