@@ -7,6 +7,7 @@ statement stands once in the answer, and of which two of them a finding speaks.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -138,5 +139,8 @@ def _times(number: int) -> str:
 
 
 def _short(text: str) -> str:
+    """A statement's first line; a long call by its name."""
     line, *rest = text.splitlines()
+    if len(line) > 40 and re.match(r"\w+\(", line):
+        return f"{line.partition('(')[0]}(...)"
     return f"{line} ..." if rest else line

@@ -7,10 +7,9 @@ from course_lessons.cases import drawn, empty, extent, factors, sides, told
 from course_lessons.edits import Edit, LessonKernel, edits
 from course_lessons.lesson06 import lanes, rivals
 
-# --- steps 5, 6 and 7 -----------------------------------------------------------------------------
+# --- the rungs square, wide and the reader's own --------------------------------------------------
 
-COLUMN = 64, 64, 512  # rows and columns of a block's pixels, its threads
-SQUARE = 128, 128, 256
+SQUARE = 128, 128, 256  # rows and columns of a block's pixels, its threads
 DEPTH = 8
 
 
@@ -130,37 +129,9 @@ def _rebuilding(**fields):
 
 
 _rebuilding(
-    name="column-tile",
-    rivals=rivals.of_step("column", COLUMN),
-    title="Step 5: a column of results in each thread",
-    cases=[
-        _factors(2, 330, 4, 2, COLUMN),
-        _factors(64, 64, 40, 32, COLUMN),
-        _factors(70, 65, 12, 9, COLUMN),
-        _factors(128, 128, 32, 32, COLUMN, measured=True),
-    ],
-    drawer=_any_factors(COLUMN, 50),
-    forbidden={"float64"},
-    limits=_limits(
-        32,
-        3 / 64,  # of u, of the s that goes with it, and of vt
-        9 / 8,
-        "For each i read the number of vt once, keep it in a variable, and use it for all 8 "
-        "rows: 9 reads for 8 products.",
-    )
-    + [*IN_ORDER, STORES],
-    hints=HINTS,
-    mistakes=_mistakes(DEPTH)
-    | MISPLACED
-    | {
-        _ROW: Edit("u_tile[row + n, i] -> u_tile[n, i]"),
-        _COLUMN: Edit("b = vt_tile[i, column] -> b = vt_tile[i, 0]"),
-    },
-)
-_rebuilding(
     name="square-tile",
     rivals=rivals.of_step("square", SQUARE),
-    title="Step 6: a square of results in each thread",
+    title="A square of results in each thread",
     cases=[
         _factors(2, 515, 4, 2, SQUARE),
         _factors(128, 128, 20, 16, SQUARE, measured=True),
@@ -188,7 +159,7 @@ _rebuilding(
 _rebuilding(
     name="wide-tile",
     rivals=rivals.of_step("wide", SQUARE),
-    title="Step 7: four numbers at a time, and no conflict",
+    title="Four numbers at a time, and no conflict",
     cases=[
         _factors(2, 516, 8, 4, SQUARE),
         _factors(128, 128, 20, 16, SQUARE, measured=True),
@@ -226,6 +197,45 @@ _rebuilding(
             "(column if n == 0 else column + FAR) -> 2 * column + n",
         ),
         _EXCHANGED: Edit("a[m] * b[n] -> a[n] * b[m]"),
+    },
+)
+
+# --- the last rung: seven statements in order -----------------------------------------------------
+
+_LOAD = "        load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)"
+_STORE = "        store_tile(u_tile, vt_tile, stage, next_u, next_vt)"
+_LATE = "the tile that is stored was loaded a round earlier: load_tile stands before store_tile"
+_rebuilding(
+    name="last-rung",
+    rivals=rivals.of_step("warp tiles", SQUARE),
+    title="The main loop of the last rung, in order",
+    cases=[
+        _factors(2, 516, 16, 8, SQUARE),
+        _factors(130, 132, 40, 32, SQUARE),
+        _factors(128, 128, 32, 24, SQUARE, measured=True),
+    ],
+    drawer=_any_factors(SQUARE, 50, multiple=8),
+    forbidden={"float64", "bank-conflict"},
+    statements=(
+        "load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)",
+        "seven_depths(total, u_tile, vt_tile, stage, row, column, a, b)",
+        "stage = 1 - stage",
+        "store_tile(u_tile, vt_tile, stage, next_u, next_vt)",
+        "cuda.syncthreads()",
+        "read(u_tile, vt_tile, stage, 0, row, column, a, b, 0)",
+        "multiply(total, a, b, 1)",
+    ),
+    hints={
+        "race": "The barrier stands behind the stores to a buffer and before the reads of it. And "
+        "nobody may store to the buffer that others still read: `stage = 1 - stage` says which.",
+        "uninitialised-read": "Something is read before it is there. Depth 0 of the new tile: "
+        "change the stage, store the tile, wait, then read. Depth 7 of the old one: seven_depths "
+        "reads it, multiply comes later.",
+        "wrong-result": "Each depth is multiplied once: 0 to 6 by seven_depths, which reads "
+        "depth 7, too; multiply takes that one. And what is stored has been loaded in this round.",
+    },
+    mistakes={
+        _LATE: Edit(f"{_LOAD}\\n ->", f"{_STORE} -> {_STORE}\\n{_LOAD}"),
     },
 )
 

@@ -90,7 +90,7 @@ def fragment_banks(kind: str = "square") -> Picture:
     Parameters
     ----------
     kind : {"square", "wide"}
-        Step 6: each lane has 8 neighbours, and reads its first; step 7: fours that touch.
+        "square": each lane has 8 neighbours, and reads its first; "wide": fours that touch.
     """
     words, count = fragment_words(kind)
     side = 0.215
@@ -132,8 +132,8 @@ def quarters(size: int = 128, lane: int = 5) -> Picture:
     pen = Pen(6.6, 2.95)
     scale = 2.3 / size
     for left, title, parts in (
-        (0.25, "step 6: one square", [(8 * lane, 24, 8)]),
-        (3.55, "step 7: four quarters, half a tile apart",
+        (0.25, "square: one square", [(8 * lane, 24, 8)]),
+        (3.55, "wide: four quarters, half a tile apart",
          [(4 * lane + x, 12 + y, 4) for x in (0, size // 2) for y in (0, size // 2)]),
     ):  # fmt: skip
         pen.text(left, 0.2, title, ha="left", weight="bold")
@@ -146,14 +146,14 @@ def quarters(size: int = 128, lane: int = 5) -> Picture:
                 pen.tint(left + place * scale, 0.45 + y * scale, part, part, colour, line=0.3)
     pen.text(2.62, 1.6, f"{size} × {size}\npixels", ha="left", size=TINY)
     return pen.picture.described(
-        f"A thread's 8 × 8 pixels in a block of {size} × {size}: in step 6 one square, in step 7 "
+        f"A thread's 8 × 8 pixels in a block of {size} × {size}: in `square` one square, in `wide` "
         "four "
         "squares of 4 × 4, half a tile apart."
     )
 
 
 def turned_words(pitch: int) -> np.ndarray:
-    """The word of the turned tile that each lane writes first, as in step 7."""
+    """The word of the turned tile that each lane writes first, as in `wide`."""
     lane = np.arange(32)
     return lane % 2 * 4 * pitch + lane // 2
 
@@ -230,39 +230,11 @@ def buffers() -> Picture:
     )
 
 
-# --- step 9 -------------------------------------------------------------------------------------
-
-
-def pieces() -> Picture:
-    """Draw the five pieces of step 9 on the way of a number, from memory to memory."""
-    pen = Pen(8.0, 2.2)
-    places = ((0.1, "global\nmemory"), (1.75, "registers"), (3.4, "shared\nmemory"),
-              (5.05, "registers\na, b"), (6.7, "registers\ntotal"))  # fmt: skip
-    for number, (x, name) in enumerate(places):
-        colour = (BLUE, ORANGE, SKY, ORANGE, GREEN)[number]
-        pen.tint(x, 0.75, 1.05, 0.6, colour, text=name, size=TINY + 0.5)
-    for x, name, what in (
-        (1.15, "bring", "load a tile"), (2.8, "put", "u turned"), (4.45, "read", "a fragment"),
-        (6.1, "multiply", "outer product"),
-    ):  # fmt: skip
-        pen.arrow((x + 0.04, 1.05), (x + 0.56, 1.05), FAINT, head=10)
-        pen.text(x + 0.3, 0.5, name, weight="bold")
-        pen.text(x + 0.3, 0.25, what, size=TINY)
-    pen.axes.plot([7.22, 7.22, 0.62], [1.35, 1.85, 1.85], color=FAINT, linewidth=1.3)
-    pen.arrow((0.62, 1.85), (0.62, 1.37), FAINT, head=10)
-    pen.text(4.0, 1.72, "save", weight="bold")
-    pen.text(4.0, 2.0, "at the end, once", size=TINY)
-    return pen.picture.described(
-        "The way of a number in step 9: bring loads it from global memory into registers, put "
-        "stores it "
-        "into shared memory, read takes it into registers a and b, multiply adds to the total; "
-        "at the "
-        "end, once, save writes the total to global memory."
-    )
+# --- the last rung ------------------------------------------------------------------------------
 
 
 def warp_tile() -> Picture:
-    """Draw step 9's block of 128 x 128 pixels, a warp's tile of it, and a thread's fours."""
+    """Draw the last rung's block of 128 x 128 pixels, a warp's tile of it, and a thread's fours."""
     pen = Pen(7.6, 3.1)
     colours = (BLUE, ORANGE, SKY, GREEN)
     pen.text(0.2, 0.2, "block: 128 × 128, 8 warps", ha="left", weight="bold")

@@ -2,7 +2,8 @@
 
 The peers' work is the whole expression ``(u[:, :k] * s[:k]) @ vt[:k]`` on the device, the product
 in float32 without TF32. "cuBLAS alone" is the product without the scaling by s, which is done
-before. "as called" is the public function with arrays of CuPy, by "auto".
+before. "yours" is lesson 06's last rung as its solution has it. "as called" is the public function
+with arrays of CuPy, by "auto".
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from course.kernels.reconstruct.ladder import (
     reconstruct,
     work_of,
 )
-from course_lessons.lesson06.ladder import prepared
+from course_lessons.lesson06.ladder import OWN, own_rung, prepared
 
 #: rows, columns, r, k where the last steps are compared with the peers.
 SHAPES = (
@@ -58,6 +59,10 @@ def one_image(bench, rows, columns, r, k, steps):
         limit = {"limit": TF32_LIMIT} if name == "tf32" else {}
         bench.variant("reconstruct", name, call, (*there, k, out), out=out, expected=expected,
                       shape=shape, **limit, **work_of(name, rows, columns, k))  # fmt: skip
+    if steps is LADDER:
+        bench.variant("reconstruct", OWN, own_rung(rows, columns), (*there, k, out), out=out,
+                      expected=expected, shape=shape,
+                      **work_of("", rows, columns, k))  # fmt: skip
     if cupy:
         name, _ = LADDER.choose("auto", ImageProblem.of_shape(rows, columns, k))
         bench.variant("reconstruct", "as called", reconstruct, (*pair, k), expected=expected,

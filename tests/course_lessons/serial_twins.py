@@ -147,9 +147,9 @@ TWINS = {
     ),
     "tiled-transpose": _TRANSPOSED,
     "padded-transpose": _TRANSPOSED,
-    "column-tile": _REBUILT,
     "square-tile": _REBUILT,
     "wide-tile": _REBUILT,
+    "last-rung": _REBUILT,
     "two-buffers": _REBUILT,
     "warp-row-sum": Twin(
         "x.shape[0]",

@@ -185,7 +185,7 @@ def test_who_does_the_work_of_others_is_told_so(name):
 #: Whose mutants take a second or more each.
 LONG = {
     "staged-weights", "wide-tile", "one-kernel", "enough-streams", "attention-in-tiles",
-    "square-tile", "sweep-shared", "column-tile",
+    "square-tile", "sweep-shared", "last-rung",
 }  # fmt: skip
 
 

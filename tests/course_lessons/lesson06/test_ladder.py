@@ -12,6 +12,7 @@ import pytest
 from course import backend, cuda, trace
 from course.checks.exercises import find_exercise
 from course.compiler import toolchain
+from course.compiler.facts import compiled
 from course.kernels.reconstruct import register_tiles
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
@@ -34,9 +35,24 @@ def test_the_inner_loop_is_the_piece_with_the_most_products(name, counts):
     assert loop.per_product == counts[0] / counts[1]
 
 
+def test_the_main_loop_goes_on_behind_its_barrier():
+    text = "\n".join(("mov.u32 %r1, 0;", *LOOPS["plain"][1:4], "bar.sync 0;", *LOOPS["plain"][3:]))
+    assert ladder.main_loop(text) == ladder.InnerLoop(5, 2, 1)
+    with pytest.raises(ValueError, match="no loop"):
+        ladder.main_loop("\n".join(LOOPS["unrolled"]))
+
+
 def test_code_without_products_has_no_inner_loop():
     with pytest.raises(ValueError, match="no product"):
         ladder.inner_loop("ret;")
+
+
+@needs_compiler
+def test_the_readers_last_rung_has_the_registers_and_the_loop_that_the_lesson_says():
+    exercise = find_exercise("last-rung")
+    found = compiled(exercise.model(), tuple(exercise.arguments(0).values()), target="sm_90")
+    assert found.registers <= 128 and found.spills == 0
+    assert ladder.main_loop(found.ptx) == ladder.OWN_LOOP
 
 
 @needs_compiler
@@ -215,9 +231,16 @@ def test_the_pitch_exercise_counts_as_the_trace_does(pitch):
     assert wavefronts == exercises._turned_wavefronts(pitch)
 
 
+def test_the_readers_last_rung_is_ready_to_be_recorded():
+    rng = np.random.default_rng(0)
+    u, vt = rng.random((130, 16), np.float32), rng.random((16, 140), np.float32)
+    s, out = rng.random(16, np.float32), np.zeros((130, 140), np.float32)
+    ladder.own_rung(*out.shape)(u, s, vt, 16, out)
+    np.testing.assert_allclose(out, (u * s) @ vt, rtol=1e-5)
+
+
 def test_the_limits_are_those_of_the_packages_kernels():
     for name, kernel, k in (
-        ("column-tile", register_tiles.reconstruct_column, 32),
         ("square-tile", register_tiles.reconstruct_square, 16),
         ("wide-tile", register_tiles.wide_tiles(True), 16),
     ):

@@ -20,7 +20,6 @@ from tests.pictures import assert_drawn, picture_texts
         lambda: pictures.quarters(),
         lambda: pictures.turned_banks(),
         lambda: pictures.buffers(),
-        lambda: pictures.pieces(),
         lambda: pictures.warp_tile(),
         lambda: tensor_pictures.halves(),
     ],

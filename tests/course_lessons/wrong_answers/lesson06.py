@@ -10,7 +10,7 @@ from course.kernels.reconstruct import register_tiles
 from tests.course_lessons.wrong_answers import answers_to
 
 ZERO = np.float32(0)
-ROWS, COLUMNS, DEPTH, RESULTS = 64, 64, 8, 8
+DEPTH = 8
 SQUARE, SIDE, THREADS = 128, 8, 256
 ACROSS = SQUARE // SIDE
 
@@ -48,69 +48,6 @@ right("return int((registers - other + 1) ** 0.5 - 1)")
 
 wrong, right = answers_to("free-pitch")
 right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
-
-
-# --- column-tile -----------------------------------------------------------------------------
-
-wrong, right = answers_to("column-tile")
-wrong("limit", "sectors per request", "neighbouring threads load neighbours", "t % DEPTH")(
-    {"y, i = t // DEPTH, t % DEPTH": "y, i = t % ROWS, t // ROWS"}
-)
-wrong("limit", "global loads for each element", "where you fill the tiles")(
-    "for n in range(RESULTS):\n"
-    "    row = cuda.blockIdx.y * ROWS + cuda.threadIdx.x // COLUMNS * RESULTS + n\n"
-    "    column = cuda.blockIdx.x * COLUMNS + cuda.threadIdx.x % COLUMNS\n"
-    "    if row < out.shape[0] and column < out.shape[1]:\n"
-    "        total = float32(0)\n"
-    "        for i in range(k):\n"
-    "            total += u[row, i] * s[i] * vt[i, column]\n"
-    "        out[row, column] = total"
-)
-wrong("wrong-result", "s is left out")({"s[start + i]": "float32(1)"})
-wrong("limit", "Store once, after the last round")(
-    {
-        "b\n        cuda": (
-            "b\n        for n in range(RESULTS):\n"
-            "            if first_row + row + n < out.shape[0] and first_column + "
-            "column < out.shape[1]:\n"
-            "                out[first_row + row + n, first_column + column] = total[n]\n"
-            "        cuda"
-        )
-    }
-)
-wrong("limit", "9 reads for 8 products")({"] * b": "] * vt_tile[i, column]"})
-
-
-@wrong("limit", "once for the block")
-@cuda.jit
-def column_without_tiles(u, s, vt, k, out):
-    total = cuda.local.array(RESULTS, float32)
-    t = cuda.threadIdx.x
-    row = cuda.blockIdx.y * ROWS + t // COLUMNS * RESULTS
-    column = cuda.blockIdx.x * COLUMNS + t % COLUMNS
-    for n in range(RESULTS):
-        total[n] = float32(0)
-    if column < out.shape[1]:
-        for i in range(k):
-            b = s[i] * vt[i, column]
-            for n in range(RESULTS):
-                if row + n < out.shape[0]:
-                    total[n] += u[row + n, i] * b
-        for n in range(RESULTS):
-            if row + n < out.shape[0]:
-                out[row + n, column] = total[n]
-
-
-wrong("barrier-divergence", "Guard the loads and the stores")(
-    {
-        "cuda.syncthreads()\n        for i": (
-            "if first_column + column < out.shape[1]:\n            cuda.syncthreads()\n"
-            "        for i"
-        )
-    }
-)
-wrong("wrong-result", "one sum is written|One sum is written")({"] = total[n]": "] = total[0]"})
-right(register_tiles.reconstruct_column)
 
 
 # --- square-tile -----------------------------------------------------------------------------
@@ -233,6 +170,50 @@ right(
         ): "[y, x] = total[m, n]",
     },
 )
+
+
+# --- last-rung -------------------------------------------------------------------------------
+
+LOAD = "        load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)\n"
+SEVEN = "        seven_depths(total, u_tile, vt_tile, stage, row, column, a, b)\n"
+CHANGE = "        stage = 1 - stage\n"
+STORE = "        store_tile(u_tile, vt_tile, stage, next_u, next_vt)\n"
+WAIT = "        cuda.syncthreads()\n"
+READ = "        read(u_tile, vt_tile, stage, 0, row, column, a, b, 0)\n"
+MULTIPLY = "        multiply(total, a, b, 1)\n"
+IN_ORDER = LOAD + SEVEN + CHANGE + STORE + WAIT + READ + MULTIPLY
+
+
+def ordered(*statements):
+    """Return the edit that puts the main loop in another order."""
+    return {IN_ORDER: "".join(statements)}
+
+
+wrong, right = answers_to("last-rung")
+wrong("race", "Between `store_tile(...)` and `read(...)`, there is no barrier")(
+    ordered(LOAD, SEVEN, CHANGE, WAIT, STORE, READ, MULTIPLY)
+)
+wrong("race", "stores to a buffer and before the reads")(
+    ordered(LOAD, SEVEN, CHANGE, STORE, READ, WAIT, MULTIPLY)
+)
+wrong("race", "`stage = 1 - stage` says which")(
+    ordered(LOAD, SEVEN, STORE, CHANGE, WAIT, READ, MULTIPLY)
+)
+wrong("race", "Between `store_tile(...)` and `seven_depths(...)`")(
+    ordered(LOAD, STORE, SEVEN, CHANGE, WAIT, READ, MULTIPLY)
+)
+wrong("wrong-result", "load_tile stands before store_tile")(
+    ordered(SEVEN, CHANGE, STORE, LOAD, WAIT, READ, MULTIPLY)
+)
+wrong("uninitialised-read", "seven_depths reads it")(
+    ordered(MULTIPLY, LOAD, SEVEN, CHANGE, STORE, WAIT, READ)
+)
+wrong("statements", "`cuda.syncthreads()` is given once, and stands nowhere")(
+    ordered(LOAD, SEVEN, CHANGE, STORE, READ, MULTIPLY)
+)
+right(ordered(LOAD, SEVEN, CHANGE, STORE, WAIT, MULTIPLY, READ))
+right(ordered(SEVEN, MULTIPLY, LOAD, CHANGE, STORE, WAIT, READ))
+right(ordered(SEVEN, CHANGE, LOAD, STORE, WAIT, READ, MULTIPLY))
 
 
 # --- two-buffers -----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def test_a_step_leads_to_all_that_is_about_it(rows):
     assert "cases/reconstruct.py" in its["tests"]
     assert "NVIDIA H200 [4.452 ms](figures/h200-reconstruct.md)" in its["recorded"]
     assert "`softmax-online`" in rows["softmax", "online"]["exercises"]
-    assert "`column-tile`" in rows["reconstruct", "column"]["exercises"]
+    assert "`square-tile`" in rows["reconstruct", "square"]["exercises"]
     assert "`sum-several`" in rows["reduction", "several"]["exercises"]  # its rival
 
 
