@@ -10,7 +10,7 @@
 #
 # - Give the phases of a program names that a profiler shows.
 # - Read a recorded timeline: rows, gaps, what overlaps, and who waits for whom.
-# - Read a kernel's counters: speed of light, occupancy, stalls.
+# - Read a kernel's counters: speed of light, achieved occupancy, stalls.
 # - Predict these counters from a trace, and see where the prediction fails.
 
 # %% [markdown]
@@ -134,9 +134,9 @@ with TemporaryDirectory() as folder:
 #
 # <kbd>core</kbd> 15 minutes
 #
-# This program was recorded on the H200, through NVIDIA's library **CUPTI**, with which both tools
-# record, and PyTorch's profiler, too: four images of 2048×2048, k = 256. Images count from 0. How
-# long did each phase of *image 2* take?
+# This program was recorded on the H200 through NVIDIA's library **CUPTI**, as both tools do, and
+# PyTorch's profiler: four images of 2048×2048, k = 256. Images count from 0. How long did each
+# phase of *image 2* take?
 
 # %%
 events = profile.timeline("first", 2)
@@ -226,15 +226,15 @@ predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 # Now into a kernel. Nsight Compute's first page is called *speed of light*: how near did the
 # hardware come to what it could do?
 #
-# - **SM throughput**: of all that computes and starts instructions in a multiprocessor (SM), the
-#   part that was busiest, in percent of its peak.
+# - **SM throughput**: of all that computes and starts instructions in an SM (multiprocessor), the
+#   busiest part, in percent of its peak.
 # - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
 #
-# (**L1** is the cache inside each multiprocessor, nearer than L2. It and shared memory are one
-# piece of hardware with one door: while a number for the one passes, none for the other can.)
+# (**L1** is the cache inside each SM, nearer than L2. It and shared memory are one piece of
+# hardware with one door: while a number for the one passes, none for the other can.)
 
 # %% [markdown]
-# The counters of nine steps of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
+# The counters of nine rungs of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
 # to one version of a program: once a kernel is rewritten, its counters must be read again.)
 #
 # The `original` has a memory throughput of almost 100%. So how busy was the **device memory**
@@ -259,7 +259,8 @@ pictures.utilisation()
 # %% [markdown]
 # Device memory is idle in **every** step: the factors fit in the L2 cache. In the steps up to
 # *square*, *naive* apart, L1 and shared memory are the fullest part. From *wide* on it is the SM.
-# And the grey bars: the fastest kernels have the lowest occupancy. Section 5 comes to that.
+# And the grey bars: the fastest kernels have the lowest achieved occupancy. Section 5 comes to
+# that.
 
 # %% [markdown]
 # ### Exercise: what binds a kernel?
@@ -309,14 +310,14 @@ for step in profile.steps():
 #
 # <kbd>core</kbd> 20 minutes
 #
-# **Occupancy** is how many warps are on a multiprocessor, of the most that it can hold. The
-# *theoretical* one follows from registers and shared memory ([lesson
+# **Achieved or theoretical occupancy** is how many warps are on an SM, of the most that it can
+# hold. The *theoretical* one follows from registers and shared memory ([lesson
 # 03](03_measuring_honestly.ipynb)). The *achieved* one is counted: the grey bars of section 4.
 # *warp tiles* has 24%.
 #
-# A multiprocessor of an H200 has places for 64 warps, in four quarters. Each quarter has a
-# **scheduler**, which in each clock starts an instruction of one of its own warps. How many warps
-# has a scheduler to choose from in *warp tiles*?
+# An SM of an H200 has places for 64 warps, in four quarters. Each quarter has a **scheduler**,
+# which in each cycle starts an instruction of one of its own warps. How many warps has a scheduler
+# to choose from in *warp tiles*?
 
 # %%
 predict("warps for a scheduler, warp tiles", 4, within=1.25)
@@ -335,7 +336,7 @@ predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps
 # enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
 # can go on.
 #
-# If `warps` are there, and in each clock `issued` instructions start, how many clocks pass from one
+# If `warps` are there, and in each cycle `issued` instructions start, how many cycles pass from one
 # instruction of a warp to its next? Take *tiled*: its achieved occupancy and how busy its issue
 # slots are stand in the table above.
 
@@ -352,7 +353,7 @@ predict.answer("clocks between two instructions of a warp, tiled", round(tiled),
 
 # %% [markdown]
 # (That is Little's law, from [lesson 03](03_measuring_honestly.ipynb): how many are under way = how
-# often one starts × how long it takes.) And what does a warp do in these clocks? The hardware notes
+# often one starts × how long it takes.) And what does a warp do in these cycles? The hardware notes
 # that, too. A **stall reason** is why a warp does not issue its next instruction.
 
 # %%
@@ -368,13 +369,13 @@ pictures.stall_bars()
 # - *short_scoreboard*, *mio_throttle* (memory input and output): the same for shared memory.
 # - *math_pipe_throttle*: the unit for it is taken. *barrier*: `syncthreads`.
 #
-# Shares hide the length: look at the clocks at the right.
+# Shares hide the length: look at the cycles at the right.
 
 # %% [markdown]
 # ### Exercise: what does a warp wait for most?
 #
-# `clocks` is a dictionary: for each state, the clocks that a warp spends in it between two
-# instructions. Return two things: the state with the most waiting, and its share of **all** clocks.
+# `clocks` is a dictionary: for each state, the cycles that a warp spends in it between two
+# instructions. Return two things: the state with the most waiting, and its share of **all** cycles.
 #
 # <details><summary>Hint</summary>
 #
@@ -403,9 +404,10 @@ for step in profile.steps():
     print(f"{step:11} {share:4.0%} {reason:19} {profile.STALLS[reason]}")
 
 # %% [markdown]
-# A story of a ladder, told by its stalls: queues to global memory full (uncoalesced loads) → a unit
-# for integers taken → numbers from memory, between two barriers → the queue to shared memory full →
-# … until no reason stands out any more. Then the kernel is done, or needs another idea.
+# The stalls tell the story of a ladder. Queues to global memory are full (uncoalesced loads); then
+# a unit for integers is taken. Then numbers come from memory, between two barriers; then the queue
+# to shared memory is full. At the end no reason stands out. Then the kernel is done, or needs
+# another idea.
 #
 # A warning. A stall is only worth curing if the issue slots are *not* full. In *warp tiles* a warp
 # waits for a quarter of its time, and it hardly matters: mostly another one can go on.
@@ -462,9 +464,9 @@ gained = profile.together([start_up], [image])
 predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="ms")
 
 # %% [markdown]
-# Nothing. **What is over before a clock is started cannot be in what it reads.** Start-up explains
-# the time of the whole program, and of a first call ([lesson 03](03_measuring_honestly.ipynb): the
-# 186 ms). It explains none of the times that were measured later.
+# Nothing. **A time cannot hold work that was over before it began.** Start-up explains the time of
+# the whole program, and of a first call ([lesson 03](03_measuring_honestly.ipynb): the 186 ms). It
+# explains none of the times that were measured later.
 #
 # What does explain them? The timeline of one of the later images: section 3.
 
@@ -632,9 +634,9 @@ print(f"\n{agree} others agree")
 # %% [markdown]
 # ### Which part is busiest?
 #
-# From the same counts follows how busy L1 and shared memory should be. One **pass** a clock is what
-# they can do: a wavefront over the banks, or for a global load one **line** of the cache, 128
-# bytes. So what does a load cost? One pass for each line under it.
+# From the same counts follows how busy L1 and shared memory should be. They do one **pass** a
+# cycle. That is a wavefront over the banks, or one **line** of the cache, 128 bytes, of a global
+# load. So what does a load cost? One pass for each line under it.
 
 # %% [markdown]
 # ### Exercise: lines of a load
@@ -680,11 +682,11 @@ pictures.predicted_bars()
 
 # %% [markdown]
 # The axis is logarithmic: from the first step to the last, passes for a product fall to a 97th.
-# Only *tiled* and *square* stand out, for the reason that you know. Passes are clocks of L1;
-# instructions are clocks of the issue slots, four to a clock; float32 products are clocks of their
-# units, four to a clock as well. (Instructions are predicted from the inner loop alone, so there
-# are more: [lesson 06](06_reuse_reuse_reuse.ipynb).) The part with the **most clocks for a
-# product** should be the busiest. In how many of the nine steps is it?
+# Only *tiled* and *square* stand out, for the reason that you know. A pass takes a cycle of L1. The
+# issue slots start four instructions a cycle, and the FMA units take four warps' FMA. (Instructions
+# are predicted from the inner loop alone, so there are more: [lesson
+# 06](06_reuse_reuse_reuse.ipynb).) The part with the **most cycles for an FMA** should be the
+# busiest. In how many of the nine steps is it?
 
 # %%
 predict("steps of nine whose busiest part is predicted", 7, exact=True)
@@ -741,12 +743,11 @@ print(f"waiting for a unit       {of_a_warp('naive', 'math_pipe_throttle'):6.1f}
 print(f"ready                    {of_a_warp('naive', 'selected', 'not_selected'):6.1f} %")
 
 # %% [markdown]
-# Two parts are three quarters busy: the issue slots, and the *uniform* pipe, which computes what is
-# the same for a whole warp: here, parts of addresses. The ALU (other integers), float32 and memory
-# have much room. By our yardstick 74% alone would decide nothing. But see what the warps do: next
-# to none waits for memory. They are ready and another one is taken, or they wait for a unit. So
-# there are too many instructions, as was inferred, and even more of them than the 28 that PTX
-# showed.
+# Two parts are three quarters busy: the issue slots and the *uniform* pipe. That pipe computes what
+# a whole warp shares: here, parts of addresses. The ALU (other integers), float32 and memory have
+# much room. By our yardstick 74% alone would decide nothing. But see what the warps do: next to
+# none waits for memory. They are ready and another one is taken, or they wait for a unit. So there
+# are too many instructions, as was inferred, and even more of them than the 28 that PTX showed.
 
 # %% [markdown]
 # In the table of section 4 the rule says `memory` of *square*, with 77%. That is between 60 and 80,
@@ -767,9 +768,9 @@ for step in ("naive", "square"):
 
 # %% [markdown]
 # [Lesson 06](06_reuse_reuse_reuse.ipynb) left open what keeps *column* below both of its roofs, and
-# inferred waiting at the barrier. That is less than a tenth of a warp's time; for more than a third
-# of it the warp is ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section
-# 8): it stands near **two** roofs at once.
+# inferred waiting at the barrier. That is less than a tenth of a warp's time. For more than a third
+# the warp is ready, and another one is taken. L1 is 85% busy, the issue slots 75% (section 8): it
+# stands near **two** roofs at once.
 
 # %% [markdown]
 # ## 10 What watching costs
@@ -829,9 +830,9 @@ print(suspects.table())
 # %% [markdown]
 # ### Exercise: what is wrong with them?
 #
-# Return a dictionary with a word for each of A to E: `"uncoalesced"`, `"bank conflicts"`,
-# `"too few blocks"`, `"float64"` (it computes in float64, on float32 numbers), or `"nothing"`. They
-# are for an H200 with its 132 multiprocessors.
+# Return a dictionary with a word for each of A to E: `"uncoalesced"`, `"bank conflicts"`, `"too few
+# blocks"`, `"float64"` (it computes in float64, on float32 numbers), or `"nothing"`. They are for
+# an H200 with its 132 SMs.
 #
 # <details><summary>Hint</summary>
 #
@@ -866,7 +867,7 @@ print(suspects.revealed(diagnosis()))
 
 # %% [markdown]
 # Two things to keep. A count alone accuses nobody: divide it by the requests, by the numbers, by
-# the multiprocessors. And counters of *work* do not show who is *idle*.
+# the SMs. And counters of *work* do not show who is *idle*.
 
 # %%
 progress(7)
@@ -880,7 +881,7 @@ progress(7)
 #   it.
 # - Speed of light names the busiest part; "memory" need not be device memory.
 # - A counter beside a prediction shows what the compiler did behind your back.
-# - Low occupancy is no fault, if the warps that are there do not wait.
+# - Low achieved occupancy is no fault, if the warps that are there do not wait.
 
 # %% [markdown]
 # ## Questions
@@ -888,20 +889,13 @@ progress(7)
 # 1. A colleague's timeline shows `cudaMemcpy` as 80% of the CPU's time. Is the program bound by
 #    copies?
 # 2. A kernel has 95% memory throughput and 2% DRAM throughput. Where do you look?
-# 3. Why does *naive* hardly wait for memory, though every number comes from global memory?
-# 4. Both throughputs are 30%, the occupancy is 100%. What now?
-# 5. Why does the trace count more reads of shared memory than the hardware for *tiled*?
-# 6. The start-up takes 2 s, an image 2 ms. When does which of them matter?
+# 3. Both throughputs are 30%, the achieved occupancy is 100%. What now?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Perhaps. The call may be waiting for a kernel. Look at the GPU's rows.
 # 2. At L1 and shared memory: uncoalesced loads, bank conflicts.
-# 3. Its loads hit the L1 cache, and there are so many instructions for addresses that the numbers
-#    arrive before a warp is at its turn again.
-# 4. It waits. Look at the stall reasons.
-# 5. The compiler reads four neighbours with one instruction.
-# 6. One image: the start-up. Ten thousand images: the image.
+# 3. The warps wait. Look at the stall reasons.
 #
 # </details>
 

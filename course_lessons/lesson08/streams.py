@@ -1,24 +1,24 @@
 # %% [markdown]
 # # 08 Streams
 #
-# While a GPU computes one image, it can fetch the next and send back the one before. You repeat an
-# experiment in which that made a program slower, find out why, and mend it step by step.
+# While a GPU computes one image, it can fetch the next and send back the one before. In an
+# experiment that you repeat, that made a program slower. You find out why, and fix it step by step.
 
 # %% [markdown]
 # ## What you will do
 #
 # - Draw timelines: what a GPU's engines do when, by a model and as it was recorded.
 # - Queue copies and kernels so that they overlap, and pack what travels into pinned memory.
-# - Mend a program of 32 images, one fault after another, and predict each gain.
+# - Fix a program of 32 images, one fault after another, and predict each gain.
 # - Find out when a CUDA graph pays, and what Amdahl's law says of all this.
 # - Catch a notebook whose outputs do not come from its code.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What a stream is, what an engine is, and what must wait for what.
+# - Streams and engines, and which work must wait for which.
 # - What overlap can give at most, and which engine decides it.
-# - What pinned memory is good for, and what it costs.
+# - The use of pinned memory, and its cost.
 # - How a launch, a copy and a graph weigh on the host.
 
 # %% [markdown]
@@ -44,9 +44,9 @@
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The student project behind this course rebuilt ten images of 1024² on a Tesla T4: one after the
-# other in 36.8 ms, and with a **stream** for each image in 44.0 ms (a stream is a queue of work;
-# section 2 has more). That is 0.84×. The text beside it spoke of a "significant speedup".
+# The student project behind this course rebuilt ten images of 1024² on a Tesla T4. One after the
+# other they took 36.8 ms, with a **stream** for each image 44.0 ms. (A stream is a queue of work:
+# section 2.) That is 0.84×. The text beside it spoke of a "significant speedup".
 #
 # Nothing is wrong with the idea. A GPU has parts that can work at the same time, its **engines**:
 # one copies in, one computes, one copies out. Each image needs all three, one after the other. Here
@@ -84,7 +84,7 @@ plots.gantts(
 # gain 18 / 8 = 2.25 times only: at the start and at the end some engines have nothing to do yet, or
 # nothing left. The longer the row, the less that counts.
 #
-# Remember that figure. Whoever claims ten times from streams alone has mended something else, too.
+# Remember that figure. Whoever claims ten times from streams alone has fixed something else, too.
 
 # %% [markdown]
 # ## 2 The busiest engine
@@ -208,8 +208,8 @@ plots.gantt(played, "six images, two streams", marks={"bound": streams.least_len
 
 # %% [markdown]
 # Its images are right (section 13 looks). What about its order of work? The last line names no
-# stream, so the copies out go to the default stream, **behind everything else**. In the model, with
-# six images of 1, 1.5 and 2 ms: for how many ms do copies in and copies out go on at the same time?
+# stream, so the copies out go to the default stream, **behind everything else**. The model has six
+# images of 1, 1.5 and 2 ms. For how many ms do copies in and copies out go on at the same time?
 
 # %%
 predict("ms with copies both ways, the project's order", 0, exact=True)
@@ -248,7 +248,7 @@ plots.gantt(waiting, "a model: in turns, three streams, pageable memory")
 # least overlaps copies in with kernels.
 #
 # The other two faults cost time, whatever the order. So the four are, in the order in which you
-# will mend them:
+# will fix them:
 #
 # 1. **All** of u and vt travels, where k columns and rows are needed.
 # 2. The memory is pageable.
@@ -306,8 +306,8 @@ plots.gantts(
 # it took more than twice as long as bytes and rates say. Something else takes time, and the model
 # has shown that there **is** something. Keep it in mind.
 #
-# The kernels are slivers. No order of work can hide much behind them. What takes time is the way to
-# the GPU and back. So mend that, one fault after another, and predict each gain.
+# The kernels are slivers. No order of work can hide much behind them. Copies to the GPU and back
+# take the time. So fix that, one fault after another, and predict each gain.
 
 # %% [markdown]
 # **First fault: what travels.** u is 2048×2048, vt too. Of each, k = 128 columns or rows are used.
@@ -328,9 +328,9 @@ faster = h200("original") / h200("truncated")
 predict.answer("truncated: times faster than the original", round(faster, 2))
 
 # %% [markdown]
-# **Second fault: pageable memory.** **Pinned** memory is locked: it stays where it is, so that the
-# copy engine reads it directly, at the full rate of the link, and the host need not wait. Rates of
-# large copies, recorded:
+# **Second fault: pageable memory.** **Pinned** memory is locked: it stays where it is. The copy
+# engine reads it directly, at the full rate of PCIe, and the host need not wait. Rates of large
+# copies, recorded:
 
 # %%
 for memory in ("pageable", "pinned"):
@@ -734,8 +734,8 @@ predict.answer("small images: the original's streams, times faster", ratio)
 # the GPU's are idle nearly all of the time. Streams give the host more to do, not less. It makes
 # one for each image, and everything stays on the GPU until the end.
 #
-# In `pinned`, too, overlap gains little. What must become less are the **calls**. How many times
-# faster is the best way than the original's streams?
+# In `pinned`, too, overlap gains little. There must be fewer **calls**. How many times faster is
+# the best way than the original's streams?
 
 # %%
 predict(
@@ -882,10 +882,10 @@ for case in (TRUNCATED, WHOLE):
 # %% [markdown]
 # Above 1 for the project: a slow-down, which no serial part explains. Streams were **added work**.
 #
-# And the mended program? The fraction grows with the streams, so it is no serial code. It is the
+# And the fixed program? The fraction grows with the streams, so it is no serial code. It is the
 # busiest engine: all streams share the one that copies out (or in), and its part of the time is
-# never divided. With many streams the fraction must come near that part of `pinned`'s time, and
-# it does: see the last two lines.
+# never divided. With many streams the fraction must come near that part of `pinned`'s time, and it
+# does: see the last two lines.
 #
 # So a serial fraction says **that** something is not divided. **What** it is, a timeline
 # tells.
@@ -1133,59 +1133,19 @@ progress(8)
 # %% [markdown]
 # ## Questions
 #
-# **1.** A copy from a NumPy array names a stream. Why does it not overlap with the next copy?
+# 1. A copy from a NumPy array names a stream. Why does it not overlap with the next copy?
+# 2. Copies out take 80% of a serial program's time. How many times faster can streams make it?
+# 3. A pinned buffer is filled with the next image's factors right after the copy was queued. What
+#    goes wrong?
 #
-# <details><summary>Answer</summary>
+# <details><summary>Answers</summary>
 #
-# Its memory is pageable. The driver copies it to a pinned buffer of its own, and the host waits
-# until that is over. Meanwhile it queues nothing.
-#
-# </details>
-#
-# **2.** Copies out take 80% of a serial program's time. How many times faster can streams make it?
-#
-# <details><summary>Answer</summary>
-#
-# 1 / 0.8 = 1.25 times. The engine that copies out has its work to do, whatever is hidden behind it.
-#
-# </details>
-#
-# **3.** A program uses 32 streams. Three would do. What do the others cost?
-#
-# <details><summary>Answer</summary>
-#
-# Memory: each has buffers of its own on the GPU. And time to make the streams. They do not make
-# anything faster: three engines are busy already.
-#
-# </details>
-#
-# **4.** What goes wrong when a pinned buffer is filled with the next image's factors right after
-# the copy was queued?
-#
-# <details><summary>Answer</summary>
-#
-# The copy may not have begun. It will copy the new numbers, or some of both. Wait for an event
-# behind the copy, or for the stream, before you write there.
-#
-# </details>
-#
-# **5.** Is this program bound by the CPU or by input and output?
-#
-# <details><summary>Answer</summary>
-#
-# For 32 large images: by the link, which is input and output, in one direction. For 50 small ones:
-# by the host's calls. The project said "I/O bound" of a program with three quarters of its time in
-# the kernel. Ask for the busiest engine, and say for which size.
-#
-# </details>
-#
-# **6.** A colleague measures a serial fraction of 0.05, 0.09 and 0.16 with 2, 4 and 8 workers. What
-# do you say?
-#
-# <details><summary>Answer</summary>
-#
-# It grows, so it is not serial code. Workers get in each other's way: a shared memory or link, a
-# lock, or the cost of handing out work.
+# 1. Its memory is pageable. The driver copies it to a pinned buffer of its own, and the host waits
+#    until that is over. Meanwhile it queues nothing.
+# 2. 1 / 0.8 = 1.25 times. The engine that copies out has its work to do, whatever is hidden behind
+#    it.
+# 3. The copy may not have begun. Then it copies the new numbers, or some of both. Wait for an event
+#    behind the copy, or for the stream, before you write there.
 #
 # </details>
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 09 A thousand images
 #
-# One small image leaves a GPU nearly empty. You rebuild a thousand in one launch, and then build
-# what has to stand around the kernel: threads, queues, and a run that survives being killed.
+# One small image leaves a GPU nearly empty. You rebuild a thousand in one launch. Then you build
+# what stands around the kernel: threads, queues, a run that survives being killed.
 
 # %% [markdown]
 # ## What you will do
@@ -16,7 +16,7 @@
 # ## What you will learn
 #
 # - Why many small launches leave a GPU empty, and what a third grid dimension does about it.
-# - What a bounded queue, an end marker and back-pressure are for.
+# - The use of a bounded queue, an end marker and back-pressure.
 # - How an error reaches the one who can do something about it.
 # - How a file comes to be whole or not there, whatever happens.
 
@@ -25,8 +25,8 @@
 #
 # Lessons [02](02_an_image_from_its_svd.ipynb) and [06](06_reuse_reuse_reuse.ipynb): the
 # reconstruction, and what a block needs. [Lesson 03](03_measuring_honestly.ipynb) for launch cost
-# and occupancy. [Lesson 08](08_streams.ipynb), if you did it, for streams. No GPU is needed:
-# figures of one were recorded. Threads and files are your own machine's.
+# and theoretical occupancy. [Lesson 08](08_streams.ipynb), if you did it, for streams. No GPU is
+# needed: figures of one were recorded. Threads and files are your own machine's.
 
 # %% [markdown]
 # ## How long it takes
@@ -88,8 +88,8 @@ print(f"{1.024 * launches / together.median:.0f} times as much")
 # 08](08_streams.ipynb), makes launches cheaper. One launch is cheaper still.)
 #
 # That is not all. What does the GPU do **during** the launch of one image? The package's kernel has
-# tiles of 128×128 pixels, one for a block. An H200 has 132 multiprocessors. How many of them have
-# anything to do?
+# tiles of 128×128 pixels, one for a block. An H200 has 132 SMs. How many of them have anything to
+# do?
 
 # %%
 predict("multiprocessors that work at one image", 132, exact=True)
@@ -259,8 +259,7 @@ else:
 # 4. measured and **written**: pixels become a file.
 #
 # Each of these is a **stage**. How many images a second does each let through, if it has nothing
-# else to do? First the copies over the link ([lesson 03](03_measuring_honestly.ipynb)), and the
-# kernel:
+# else to do? First the copies over PCIe ([lesson 03](03_measuring_honestly.ipynb)), and the kernel:
 
 
 # %%
@@ -295,9 +294,8 @@ predict.answer("SVDs of 256 x 256 a second, on my CPU", round(a_core), unit="ima
 
 # %% [markdown]
 # (`one_thread` keeps NumPy to one core; else it takes several for one SVD.) Thousands of times
-# fewer than the kernel! So the GPU will wait for the CPU, whatever you do to the kernel. What you
-# *can* do is to let all cores work, all the time, and never let one stage stand still because
-# another one is at work.
+# fewer than the kernel! So the GPU will wait for the CPU, whatever you do to the kernel. You *can*
+# keep all cores at work. No stage should stand still because another one works.
 #
 # In a plain loop, they stand still all the time. A **toy** shows it: its stages take the ms that
 # you give them, so its figures are the same on every machine.
@@ -384,9 +382,9 @@ check("slowest-stage", slowest_stage)
 
 # %% [markdown]
 # And in earnest? The package does the same four things with each image. The next cell measures each
-# of them **alone** on your machine, with one thread and with a thread for each core of its share,
-# then the package's whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which one
-# sets the pace?
+# **alone** on your machine: with one thread, then with a thread for each core of its share. Then it
+# measures the package's whole. (Images of 256×256, k = 50. Without a GPU, NumPy rebuilds.) Which
+# one sets the pace?
 
 # %%
 predict(
@@ -418,8 +416,8 @@ predict.answer("the slowest of decode, factorise, rebuild, write", here.slowest)
 print(stage_rates.recorded("H200"))
 
 # %% [markdown]
-# The next question needs no such run. Recorded is what an H200 reaches: its kernel, and its link,
-# which is slower. How many of *your* cores would have to factorise, to keep that link busy?
+# The next question needs no such run. An H200's kernel and its PCIe were recorded; PCIe is slower.
+# How many of *your* cores would have to factorise, to keep that link busy?
 
 # %%
 predict("cores like mine that keep the link busy", 1000, within=3)
@@ -738,8 +736,8 @@ predict.answer(
 )
 
 # %% [markdown]
-# **All steps together**, with your own two functions: a producer, three workers, two bounded
-# queues, an end marker for each worker, errors that travel, results in order.
+# **All steps together**, with your own two functions. There are a producer, three workers and two
+# bounded queues. Each worker gets an end marker, errors travel, and results come in order.
 
 
 # %%
@@ -861,8 +859,8 @@ for kill in outcome.kills:
 # %% [markdown]
 # ### Exercise: whole or not there
 #
-# Write `data` (bytes) to `path` (a `Path`), so that whenever the program is killed, there is either
-# what was there before, or all of the data.
+# Write `data` (bytes) to `path` (a `Path`). Whenever the program is killed, `path` must hold either
+# the old data or all of the new.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -896,9 +894,9 @@ check("save-whole", save_whole)
 # (This is about a program that is killed. When the *power* fails, the system's own memory is lost,
 # too. Against that two more steps help, for a price. `file.flush()` and `os.fsync(file.fileno())`
 # before the renaming bring the **data** to the disk. The new **name** stands in the folder, so the
-# folder must be brought to the disk, too, after the renaming: on Linux, open it with
-# `os.open(folder, os.O_RDONLY)` and call `os.fsync` for it. Without that, the old name may be back.
-# The package takes neither step: it is made for programs that are killed.)
+# folder must reach the disk, too, after the renaming. On Linux, open it with `os.open(folder,
+# os.O_RDONLY)` and call `os.fsync` for it. Without that, the old name may be back. The package
+# takes neither step: it is made for programs that are killed.)
 
 # %% [markdown]
 # And which images are done? A **journal** says so: a text file that grows by a line, the image's
@@ -934,8 +932,8 @@ check("left-to-do", left_to_do)
 # %% [markdown]
 # Now in earnest: a second Python process, with your two functions, which really gets killed. The
 # program makes 20 small images. `inspect.getsource` takes your functions' text over to it. For
-# image `stop`, its `os.replace` (or `os.rename`) says "in the middle" and waits, so that we can
-# kill it at the worst moment: the data is written, the name is not there.
+# image `stop`, its `os.replace` (or `os.rename`) says "in the middle" and waits. So we can kill it
+# at the worst moment: the data is written, the name is not there.
 
 # %%
 PROGRAM = """
@@ -983,8 +981,8 @@ def run_program(folder, stop="never"):
 
 
 # %% [markdown]
-# `process.kill()` is `kill -9`. The eighth image, `image07.pgm`, shall be the one. How many images
-# will the second run make?
+# `process.kill()` is `kill -9`. We take the eighth image, `image07.pgm`. How many images will the
+# second run make?
 
 # %%
 predict("images that the second run makes", 12, exact=True)
@@ -1031,16 +1029,15 @@ pictures.components()
 #    before it. Between the host and the GPU the queue is a **stream**: the rebuild thread puts
 #    copies and kernels into it, and waits for its end.
 # 3. **Physical engines** take work out of a queue when they are free: CPU cores run all threads,
-#    the GPU has a copy engine for each direction and its multiprocessors, the disk reads and
-#    writes.
+#    the GPU has a copy engine for each direction and its SMs, the disk reads and writes.
 # 4. A queue says only what must come *before* what; how much happens *at once* is decided by the
 #    engines.
 
 # %% [markdown]
-# More streams ([lesson 08](08_streams.ipynb)) are more logical queues, not more engines: they help
-# where an engine stands still because one queue holds up what another could go on with. Here the
-# copies and the kernel of a thousand images take a few ms, and factorising them takes a CPU far
-# longer. So one stream is enough, for now.
+# More streams ([lesson 08](08_streams.ipynb)) are more logical queues, not more engines. They help
+# where one queue holds up work that an engine could go on with. Here the copies and the kernel of a
+# thousand images take a few ms, and factorising them takes a CPU far longer. So one stream is
+# enough, for now.
 
 # %% [markdown]
 # ## 11 The package's pipeline
@@ -1074,9 +1071,9 @@ predict.answer("times as many images decoded by 16 threads", round(gains["decode
 
 # %% [markdown]
 # Only one thread runs Python at a time: it holds Python's **lock**. A library may let go of it
-# while it computes, as LAPACK does in `factorise`. Opening, resizing and squeezing a small image is
-# a hundred short steps, and between two of them a thread wants the lock again: sixteen wait for it
-# in turn, and each hand-over costs time. Processes share no lock. They share memory that is set
+# while it computes, as LAPACK does in `factorise`. Opening, resizing and squeezing a small image
+# takes a hundred short steps. Between two of them a thread wants the lock again. Sixteen wait for
+# it in turn, and each hand-over costs time. Processes share no lock. They share memory that is set
 # aside for it: images lie in *trays* that all can see, and only their places travel.
 #
 # The same 10,000 images by whole programs, from their start to their end, on that machine:
@@ -1093,10 +1090,10 @@ print(f"the GPU by itself, from memory to memory: {gpu_alone:,.0f} images/s")
 # the GPU rebuilds and judges. With `svd gpu` it factorises, too, and the cores do nothing but read
 # and write.
 #
-# So where does the GPU pay? Where there is much to compute for what has to be read, and work for
-# more than the second or two that it takes to start. For 300 images the package does not touch it.
-# And it has processes of its own: in one with the threads that talk to the others it waited for the
-# lock as long as it computed. Three take turns, since one that copies images does not compute.
+# So where does the GPU pay? Where much is computed for each byte that is read, and the work takes
+# longer than the second or two of the start. For 300 images the package does not touch it. And it
+# has processes of its own. Beside the threads that talk to the others, it waited for the lock as
+# long as it computed. Three take turns, since one that copies images does not compute.
 
 # %% [markdown]
 # A decoder that crashes ends one process, and costs one image. Five images, and one file that is
@@ -1133,7 +1130,7 @@ progress(9)
 # %% [markdown]
 # ## What you should be able to say now
 #
-# - One launch for many images: no launch cost for each, and work for every multiprocessor.
+# - One launch for many images: no launch cost for each, and work for every SM.
 # - A queue hands work from thread to thread; a bound keeps memory small; a marker says that it
 #   ends.
 # - Threads that all wait for each other are a deadlock: say who waits for whom.
@@ -1145,29 +1142,18 @@ progress(9)
 # %% [markdown]
 # ## Questions
 #
-# 1. One image of 4096×4096 in a launch: is a stack of them as great a gain as with 256×256?
-# 2. Two stages take 4 ms each, one thread each. How many images a second? And in a loop?
-# 3. Why does an empty queue not mean the end?
-# 4. A pipeline's queue before `write` is always full. What do you do?
-# 5. Is this pipeline CPU-bound or I/O-bound, and how do you know?
-# 6. Why first the file, then the journal? And why does the program cut off half a line first?
-# 7. How would you design a producer and a consumer for a GPU?
+# 1. Why does an empty queue not mean the end?
+# 2. A pipeline's queue before `write` is always full. What do you do?
+# 3. Why first the file, then the journal? And why does the program cut off half a line first?
 #
 # <details><summary>Answers</summary>
 #
-# 1. No: one such image has 1,024 blocks of 128×128, which fill the GPU already.
-# 2. 250, one every 4 ms; in a loop 125.
-# 3. The producer may still be at work on the next item. Only it knows that nothing more comes.
-# 4. `write` is the bottleneck: give it more workers, or make writing cheaper. A longer queue only
+# 1. The producer may still be at work on the next item. Only it knows that nothing more comes.
+# 2. `write` is the bottleneck: give it more workers, or make writing cheaper. A longer queue only
 #    needs more memory.
-# 5. Measured stage by stage: the SVD, arithmetic of the CPU, is the slowest. So CPU-bound.
-# 6. If the program dies in between, an image is made twice. The other way round it would be
-#    missing, and nobody would know. The next name would be written behind the half line: a line
-#    that names no image.
-# 7. Threads on the CPU read and prepare, and put pieces into a bounded queue. One thread takes
-#    stacks out of it and feeds the GPU. Its results go through a second bounded queue to threads
-#    that write. Each piece carries its image's number. The end is a marker in the queue, and an
-#    error is a value in it.
+# 3. If the program dies in between, an image is made twice. The other way round it would be missing,
+#    and nobody would know. The next name would be written behind the half line: a line that names no
+#    image.
 #
 # </details>
 

@@ -126,7 +126,7 @@ print("2**24 + 1.0 is 2**24:", stuck + np.float32(1.0) == stuck)
 
 # %% [markdown]
 # From 2²⁴ on, neighbouring float32 numbers are 2 apart. Whatever is added, up to 1, is rounded
-# away, and **the sum stands still**: at 2²⁴, while 2²⁶ fractions of a half on average make 2²⁵. No
+# away: **the sum stands still** at 2²⁴. Yet 2²⁶ fractions of a half on average make 2²⁵. No
 # warning, no NaN. The cure will come by itself: if you add in parts, you add numbers of similar
 # size.
 
@@ -219,9 +219,9 @@ for name in ("atomics", "tree"):
 # `xor 16` flips the bit of a number that is worth 16: from 5 to 21, and from 21 back to 5.
 
 # %% [markdown]
-# Lane l starts with the number l. Each of the five steps adds the number of the lane that is 16
-# away, then 8, 4, 2, 1, which is `16 >> step`. Since xor swaps, lanes 5 and 21 get each other's
-# number. What does lane 5 hold after the **first** step, and after the last?
+# Lane l starts with the number l. Each of the five steps adds what a lane further on holds: 16
+# lanes away, then 8, 4, 2, 1, which is `16 >> step`. Since xor swaps, lanes 5 and 21 get each
+# other's number. What does lane 5 hold after the **first** step, and after the last?
 
 # %%
 predict("lane 5 after step 1", 26, exact=True)
@@ -376,7 +376,7 @@ predict.answer("shuffles, times as fast as the tree", answer)
 
 # %% [markdown]
 # Did you look at the table's last column before you predicted? Both have as many additions at the
-# address, and **that** binds. The shuffles widened a place that was not the narrow one ([lesson
+# address, and **that** binds. The shuffles relieved what was not the bottleneck ([lesson
 # 06](06_reuse_reuse_reuse.ipynb)).
 
 # %% [markdown]
@@ -409,9 +409,9 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 # ### Exercise: several elements a thread, one atomic a block
 #
 # The grid is fixed, x has any size: all threads of all blocks share it, by the strided loop of
-# [lesson 04](04_warps_and_coalescing.ipynb). Then the block meets: a sum in each warp, eight
-# numbers in `sums`, a barrier, one warp adds them, **one** thread goes to `out[0]`, which holds 0
-# at the start. `warp_sum(value)` returns the butterfly's sum to all lanes.
+# [lesson 04](04_warps_and_coalescing.ipynb). Then the block adds up: a sum in each warp, eight
+# numbers in `sums`, a barrier. One warp adds those, and **one** of its threads adds to `out[0]`,
+# which holds 0 at the start. `warp_sum(value)` returns the butterfly's sum to all lanes.
 #
 # <details><summary>Hint 1: the loop</summary>
 #
@@ -818,8 +818,8 @@ beside("softmax-online", softmax_rows)
 
 # %% [markdown]
 # One more reading can go. If a block holds its row **in registers**, spread over its threads, it is
-# read once: then online is not needed within a thread, it has all its numbers. So 4, 3 and 2
-# transfers. If bytes were all, `registers` would be twice as fast as three passes. Was it?
+# read once. A thread has all its numbers, and needs no online sum. So 4, 3 and 2 transfers. If
+# bytes were all, `registers` would be twice as fast as three passes. Was it?
 
 # %%
 predict("softmax in registers, times as fast as three passes", 2, within=1.5, no_effect=1)
@@ -861,8 +861,8 @@ predict.answer("softmax in registers, times as fast as three passes", round(fast
 # | a thread's own numbers | its register | nothing |
 # | the blocks, at the end | a place for each | a counter and two fences |
 #
-# Give each thread much to do alone, and let few meet. What they carry may be a sum, a maximum, or a
-# pair with its correction: the road is the same.
+# Give each thread much to do alone, and let few meet. They carry a sum, a maximum, or a pair with
+# its correction: the road is the same.
 
 # %%
 progress(10)
@@ -882,20 +882,15 @@ progress(10)
 # ## Questions
 #
 # 1. Why did shuffles not beat the tree for sums of 2²⁶ numbers, and did for maxima?
-# 2. When do you need `shfl_xor`, and when is `shfl_down` enough?
-# 3. Why has the last block's sum the same bits each time, and the atomics' not?
-# 4. Can the online softmax overflow, if the largest number comes last?
-# 5. A lane has no number. What does it bring to a sum, a maximum, a softmax pair?
+# 2. Why has the last block's sum the same bits each time, and the atomics' not?
+# 3. A lane has no number. What does it contribute to a sum, a maximum, a softmax pair?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Both send one addition a block to one address, and those bind. For maxima that line moves
 #    faster, so the work within the block shows.
-# 2. xor gives the sum to all lanes; down gives it to lane 0, enough if only that one stores.
-# 3. It adds the blocks' sums in a fixed order; atomics come as they come.
-# 4. No. All powers are relative to the largest so far, at most 1; a larger one makes the past
-#    smaller.
-# 5. What changes nothing: 0, −∞, and the pair of float32's lowest number and 0.
+# 2. It adds the blocks' sums in a fixed order; atomics come as they come.
+# 3. Values that change nothing: 0, −∞, and the pair of float32's lowest number and 0.
 #
 # </details>
 

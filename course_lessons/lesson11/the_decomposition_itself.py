@@ -19,7 +19,7 @@
 # - Why the textbook's SVD leaves a GPU empty, and an older one fills it.
 # - How to see from a picture that a method converges quadratically.
 # - Which steps may happen at the same time, and how a simulator proves it.
-# - What breaks when a matrix has less than full rank, and how it is repaired.
+# - The fault at less than full rank, and its repair.
 # - When a random answer is nearly as good as the best one.
 
 # %% [markdown]
@@ -62,14 +62,14 @@ from course_lessons.lesson11 import pictures, toy_svd
 # 09](09_a_thousand_images.ipynb) `factorise` was left on the CPU, and set the pace.
 #
 # LAPACK, which NumPy calls, works through a matrix **column by column**. One orthogonal matrix from
-# the left (a *reflection*) makes zeros below the diagonal of a column, another one from the right
-# makes zeros in a row. Each needs the matrix as the one before has left it.
+# the left (a *reflection*) makes zeros below the diagonal of a column. Another from the right makes
+# zeros in a row. Each needs the matrix as the one before has left it.
 
 # %% [markdown]
 # So for a matrix of 256×256 there are about 500 steps, two for each column, one after the other.
 # What happens *inside* a step can be shared among threads, a number of the matrix each. An H200 has
-# 132 multiprocessors with 2,048 threads each. How much of that is busy, in percent, at the first
-# and largest step?
+# 132 SMs with 2,048 threads each. How much of that is busy, in percent, at the first and largest
+# step?
 
 # %%
 predict("% of an H200's threads that one 256 x 256 matrix fills", 24, within=1.05)
@@ -87,8 +87,8 @@ predict.answer("% of an H200's threads that one 256 x 256 matrix fills", share, 
 # way for batches up to 32×32. Beyond, it calls `gesvd` of cuSOLVER, NVIDIA's library, which takes
 # one matrix.)
 #
-# What we want is many small steps that do not wait for each other. A method of 1846, from before
-# there were computers, has them: **Jacobi's rotations**.
+# We want many small steps that do not wait for each other. A method of 1846, from before there were
+# computers, has them: **Jacobi's rotations**.
 
 # %% [markdown]
 # ## 2 A rotation
@@ -212,10 +212,10 @@ check("jacobi-rotation", jacobi_rotation)
 # %% [markdown]
 # ### Exercise: a sweep, and how far it was from the end
 #
-# Go through all pairs (i, j) with i < j, in the order (0, 1), (0, 2), … (1, 2), … Rotate each, and
-# note the cosine that it had **before** its rotation. Return the new rows, and the largest cosine
-# met. `rows` itself stays as it is; a row of zeros has cosine 0 with all others. `toy_svd.rotation`
-# is a rotation like yours.
+# Go through all pairs (i, j) with i < j: (0, 1), (0, 2), and so on. Rotate each, and note the
+# cosine that it had **before** its rotation. Return the new rows, and the largest cosine met.
+# `rows` itself stays as it is; a row of zeros has cosine 0 with all others. `toy_svd.rotation` is a
+# rotation like yours.
 #
 # <details><summary>Hint</summary>
 #
@@ -331,8 +331,8 @@ pictures.tournament(toy_svd.tournament(8))
 # %% [markdown]
 # ### Exercise: rounds in which every two rows meet once
 #
-# Return a list of n − 1 rounds, each a list of n / 2 pairs (i, j) of row numbers, so that each two
-# of the n rows meet exactly once. n is even. Any order of rounds, pairs and rows is right.
+# Return a list of n − 1 rounds, each a list of n / 2 pairs (i, j) of row indices. Each two of the n
+# rows meet exactly once. n is even. Any order of rounds, pairs and rows is right.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -343,8 +343,8 @@ pictures.tournament(toy_svd.tournament(8))
 #
 # <details><summary>Hint 2</summary>
 #
-# The parallel lines: p seats to the one side of `turn` and p seats to the other, `turn + p` meets
-# `turn - p`, for p = 1, 2, … n / 2 − 1. The ring closes with `% (n - 1)`.
+# The parallel lines: p seats on either side of `turn`, `turn + p` meets `turn - p`, for p from 1 to
+# n / 2 − 1. The ring closes with `% (n - 1)`.
 #
 # </details>
 
@@ -497,9 +497,9 @@ for pairs in ([(0, 1), (2, 3)], [(0, 1), (1, 2)]):
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# The largest cosine hides what goes on before it falls. Here is **each** pair of the random matrix,
-# a pixel a pair of rows, before and after some sweeps (a logarithmic scale: yellow is 1, dark is
-# 10⁻⁸ and less). One dark diagonal is each row with itself, left out. The other one are the pairs
+# The largest cosine hides what goes on before it falls. Here is **each** pair of rows of the random
+# matrix, a pixel each, before and after some sweeps. The scale is logarithmic: yellow is 1, dark is
+# 10⁻⁸ and less. One dark diagonal is each row with itself, left out. The other one are the pairs
 # that were rotated last: nothing has spoiled them yet. (Here and in `history` the pairs come in the
 # rounds of section 4.)
 
@@ -609,7 +609,7 @@ kib = 2 * rotate.SHARED_ROWS**2 * 4 / 1024
 predict.answer("KiB for w and k, 64 x 64", round(kib), unit="KiB", how="computed")
 
 # %% [markdown]
-# So it fits any GPU. For 256×256 it is 512 KiB, more than any multiprocessor has.
+# So it fits any GPU. For 256×256 it is 512 KiB, more than any SM has.
 #
 # The package has both ways: `plain` rotates in device memory, `shared` in shared memory. How many
 # bytes of device memory does that save? The next cells put `Traced` in the place of the package's
@@ -692,12 +692,12 @@ predict.answer(
 
 # %% [markdown]
 # And of 64 matrices 64 · 4 pairs of blocks meet in each round, a thread block each: enough for 132
-# multiprocessors.
+# SMs.
 #
 # What does the trace say, for a single matrix of 64 rows? First pair by pair, on paper. A pair
-# moves ten rows of 64 numbers: x and y of w are read twice and written once, those of k are read
-# and written. For each column it takes 22 operations: three products that are added up (6), and
-# four new numbers of 4 operations each (16).
+# moves ten rows of 64 numbers. x and y of w are read twice and written once, those of k once each.
+# For each column it takes 22 operations: three products that are added up (6), and four new numbers
+# of 4 operations each (16).
 
 # %%
 blocks = traced_svd("blocks", 64, launches=1)  # with two blocks of 32 rows that is a sweep
@@ -741,9 +741,9 @@ for name, step in svd.LADDER.items():
 # parallel: bad to begin with. Could we hand Jacobi better rows?
 #
 # A **QR decomposition** writes a = Q R, with Q orthogonal and R triangular. It is finished in one
-# go, and cheap: sixteen columns make 16 reflections, and the columns right of them take all 16 at
-# once, as products of matrices. The singular values of R are those of a, as Q only rotates. Then
-# once more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
+# go, and cheap. Sixteen columns make 16 reflections, and the columns right of them take all 16 at
+# once, as matrix products. The singular values of R are those of a, as Q only rotates. Then once
+# more, of Rᵀ: what comes out has rows from long to short, and they are nearly orthogonal.
 #
 # The photograph took 12 sweeps. How many after two QR decompositions?
 
@@ -803,9 +803,9 @@ with np.errstate(invalid="ignore"):
 # %% [markdown]
 # How is it repaired? The matrix `k` of section 7 begins orthonormal and only ever gets *rotations*:
 # it stays orthonormal whatever the rank. That is one side. For the other side, keep the vectors
-# that mean something as columns, put **zeros** in place of the others, and make a QR decomposition
-# of that. It is made of reflections (section 1), which are orthogonal also where a column is zero.
-# So Q is orthonormal all the same:
+# that mean something as columns and replace the others by **zeros**. Make a QR decomposition of
+# that. It is made of reflections (section 1), which are orthogonal also where a column is zero. So
+# Q is orthonormal all the same:
 
 # %%
 u = np.linalg.qr(rng.standard_normal((8, 8)))[0]
@@ -858,8 +858,8 @@ for name, a, u, s, vt in zip(hard, stack, *svd.svd(stack)):
 
 # %% [markdown]
 # Mind what is not promised. "Off by at most 5e-7 **of the largest**" says nothing about small
-# singular values by themselves: one of 1e-8 · s[0] may be wrong in its first digit. For images it
-# does not matter; for a matrix that you want to invert it does.
+# singular values. One of 1e-8 · s[0] may be wrong in its first digit. For images it does not
+# matter; for a matrix that you want to invert it does.
 #
 # And NaN? It would spread over its matrix in silence. So it is refused, and the error says which
 # matrix it was:
@@ -923,9 +923,9 @@ def range_finder(a, random, power):
 check("range-finder", range_finder)
 
 # %% [markdown]
-# What does it lose? The least error that rank k can have is known (Eckart and Young): the root of
-# the sum of the squares of all singular values that are left out. Take k = 50 and l = 64, of 256.
-# How many percent above the least is the sketch's error, for a photograph, without a power step?
+# What does it lose? Eckart and Young gave the least error of rank k: square all singular values
+# that are left out, add them, take the root. Take k = 50 and l = 64, of 256. How many percent above
+# the least is the sketch's error, for a photograph, without a power step?
 
 # %%
 predict("error above the best, photograph, no power step, %", 5, within=2)
@@ -971,10 +971,10 @@ for columns in (50, 58, 64):
     print(f"{columns:7}{percent[0]:10.1f} %{percent[1]:5.1f} %{percent[2]:6.1f} %")
 
 # %% [markdown]
-# A few columns more buy a lot, and cost little. The package takes at least 8 more than k, rounded
-# up to a multiple of 32 in all (64 for k = 50), and two power steps. How large the error may be is
-# a theorem (Halko, Martinsson and Tropp): for k = 50 and 64 columns, without power steps, at most
-# √(1 + 50 / 13) = 2.2 times the least, **on average** over sketches.
+# A few columns more buy a lot, and cost little. The package takes two power steps and at least 8
+# columns more than k, rounded up to a multiple of 32: 64 for k = 50. Halko, Martinsson and Tropp
+# bound the error **on average** over sketches. Without power steps, k = 50 and 64 columns give at
+# most √(1 + 50 / 13) = 2.2 times the least.
 #
 # What does it trade? Certainty, for speed. Products of matrices with 64 columns take the place of
 # sweeps over 256 rows. Is the package's `svd.rank_k` as near to the best?
@@ -1003,11 +1003,11 @@ print("within 5% of the best rank 12:", bool(error <= 1.05 * best))
 # must say how far its results were off, and for which matrices.
 
 # %% [markdown]
-# What an H200 did is recorded by `python -m course bench svd`: all programs in one run, on the same
-# 64 matrices, beside each time how far the result is off: section 10's figures, `sigma` for
-# singular values, `orthogonality` for the worse of both sides. "normal" are random numbers, "image"
-# parts of photographs, "deficient" matrices of a quarter of full rank. `plain`, `blocks`, `tensor
-# cores` and `auto` are the package's.
+# `python -m course bench svd` recorded an H200: all programs in one run, on the same 64 matrices.
+# Beside each time stands how far the result is off, as in section 10: `sigma` for singular values,
+# `orthogonality` for the worse of both sides. The kinds are "normal" (random numbers), "image"
+# (parts of photographs) and "deficient" (a quarter of full rank). `plain`, `blocks`, `tensor cores`
+# and `auto` are the package's.
 #
 # CuPy takes 64 matrices of 256×256 one after the other; here half of the rows of all of them rotate
 # at the same time. How many times faster is that?
@@ -1073,11 +1073,11 @@ for size in (64, 128, 256):
 
 # %% [markdown]
 # Shared memory needs a fiftieth of the bytes or less (section 7), but saves only about an eighth of
-# the time. w and k of all 64 small matrices are 2 MiB: the L2 cache holds them anyway, so memory
-# did not set the pace.
+# the time. The 2 MiB of w and k of all 64 small matrices fit the L2 cache. So memory did not set
+# the pace.
 #
-# Blocks take off more than two fifths even there, and for 256×256 they are 6.5 times as fast as
-# pair by pair: fewer bytes, and products of matrices in place of many short sums. Tensor cores take
+# Blocks take off more than two fifths even there. For 256×256 they are 6.5 times as fast as pair by
+# pair. They move fewer bytes, and multiply matrices in place of many short sums. Tensor cores take
 # off another fifth of that. They speed up the products only; the Gram matrix's own 63 rounds stay
 # what they were.
 
@@ -1098,16 +1098,15 @@ for size in (64, 128, 256, 512):
 
 # %% [markdown]
 # Nobody wins everywhere. One matrix of 256×256 alone takes ours about 4.5 ms, twice as long as
-# `gesvda`, and one of 512×512 nearly four times as long: a few pairs of blocks at a time do not
-# fill a GPU. Eight of 256×256 cost ours hardly more than one. But 8 or 64 small matrices, 64×64 or
-# 128×128, take ours longer than `gesvda`, too, and large batches of 512×512 up to half as long
-# again.
+# `gesvda`; one of 512×512 nearly four times as long. A few pairs of blocks do not fill a GPU. Eight
+# of 256×256 cost ours hardly more than one. But 8 or 64 matrices of 64×64 or 128×128 take ours
+# longer than `gesvda`, too. Large batches of 512×512 take up to half as long again.
 #
 # So if your matrices are random, take the one that wins in this table. If they are images or may
 # lack rank, look first at how far the results are off, in the tables before.
 
 # %% [markdown]
-# Would faster products help where ours takes longer? For few matrices, no: the 63 rounds of a turn
+# Would faster products help where ours takes longer? For few matrices, no. The 63 rounds of a sweep
 # take about 80 µs, one after the other, and `gesvda`'s whole time leaves 40 to 75 for each. For
 # many, yes: products are over half of a turn (`course/kernels/svd/blocks.py`). Twice as fast, ours
 # would win there, too.
@@ -1188,13 +1187,13 @@ predict.answer(
 
 # %% [markdown]
 # With two steps it is nothing that could be seen. And where would you *not* take the sketch? Where
-# the small singular values matter: a rank to be counted, a system to be solved, an error bound that
-# must hold each time and not on average.
+# small singular values matter: to count a rank, to solve a system, or for a bound that holds each
+# time.
 
 # %% [markdown]
 # And [lesson 09](09_a_thousand_images.ipynb)'s pipeline, with its files? Of its stages `factorise`
 # took most of the cores' time. The same 10,000 images of 256×256, before and after, on the H200
-# with its 16 CPU cores (on the GPU the stage rebuilds and judges, too):
+# with its 16 CPU cores. (On the GPU the stage rebuilds and judges, too.)
 
 
 # %%
@@ -1217,8 +1216,8 @@ together = 1 / sum(1 / rate for rate in rates)
 print(f"one after the other: {together:,.0f}, on 16 cores at most {16 * together:,.0f}")
 
 # %% [markdown]
-# The stage became 6 times as fast, the whole only 1.8 times: the GPU could do more than twice as
-# many images as reach it, so the others are the limit. Decoding and writing have the 16 cores for
+# The stage became 6 times as fast, the whole only 1.8 times. The GPU could do more than twice the
+# images that reach it: the others are the limit. Decoding and writing have the 16 cores for
 # themselves, a process each: even then they would end at about 4,200 images a second. And in the
 # whole's time are the program's start, the GPU's, and its end, too.
 

@@ -18,7 +18,7 @@
 #
 # - Which work scales, and what a worker needs to have a GPU of its own.
 # - Why work should be pure functions, and data made where they are used.
-# - What strong and weak scaling are, and which law belongs to which.
+# - Strong and weak scaling, and the law of each.
 # - Where the time goes that a second GPU does not save.
 
 # %% [markdown]
@@ -65,7 +65,7 @@ from course_lessons.lesson12.toy_cluster import play_cluster
 
 # %% [markdown]
 # And one *small* image on four GPUs? Recorded: a stack of 1,024 images, 256×256 with k = 50, takes
-# an H200 0.2 ms. For one image alone it has not even work for all of its multiprocessors ([lesson
+# an H200 0.2 ms. For one image alone it has not even work for all of its SMs ([lesson
 # 09](09_a_thousand_images.ipynb)). So the unit that we deal out is a **batch**: many images, one
 # launch.
 #
@@ -259,9 +259,9 @@ def network_bytes(plan, images, batch, factors, back, passes):
 check("network-bytes", network_bytes)
 
 # %% [markdown]
-# 10,000 images of 256×256 with k = 50 in batches of 100, five passes, and only 8 bytes of each
-# image come back: a **digest**, a number that depends on all of its bits. How many times fewer
-# bytes has "make" than "send"?
+# 10,000 images of 256×256 with k = 50, in batches of 100, five passes. Only 8 bytes of each image
+# come back: a **digest**, which depends on all of its bits. How many times fewer bytes has "make"
+# than "send"?
 
 # %%
 predict("times fewer bytes, made there instead of sent", 10_000, within=1.5)
@@ -623,8 +623,8 @@ print("not written yet" if steady == {None} else f"{len(steady)} total in {len(r
 # <kbd>deepening</kbd> 10 minutes
 #
 # With more machines it is more likely that one of them fails. First a toy: twelve batches of 2 ms,
-# three workers, and worker 1 is killed at 5 ms. What it had delivered is safe. How many batches are
-# begun twice?
+# three workers, and worker 1 is killed at 5 ms. Its delivered results are safe. How many batches
+# are begun twice?
 
 # %%
 predict("batches begun twice", 1, exact=True)
@@ -771,9 +771,9 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="comp
 
 # %% [markdown]
 # A **straggler**: the last batch runs alone, and two workers wait. Nobody can cut a batch in two.
-# What helps: the **longest first**, as above; and more, smaller batches, several for each worker,
-# so that what is left over at the end is small. With one batch for each worker, dynamic scheduling
-# is static.
+# Two things help: the **longest first**, as above, and more, smaller batches, several for each
+# worker. Then little is left over at the end. With one batch for each worker, dynamic scheduling is
+# static.
 #
 # Then why not batches of one image? Section 12.
 
@@ -782,8 +782,8 @@ predict.answer("ms, the long ones last", late.milliseconds, unit="ms", how="comp
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# The toy run of section 6 once more, with a scheduler that needs 0.5 ms to hand out a batch, and
-# hands out one at a time. One worker hardly feels it. Sixteen?
+# The toy run of section 6 once more. Its scheduler now needs 0.5 ms to hand out a batch, one at a
+# time. One worker hardly feels it. Sixteen?
 
 # %%
 slow = strong(0.5)
@@ -806,8 +806,8 @@ for n in COUNTS[1:]:
 # %% [markdown]
 # In the left column it stays the same: truly serial work. In the right one it grows beyond 2.7%:
 # something gets in the way, **more with each worker**. It is the scheduler. A worker comes back for
-# a batch after 4.5 ms, so 16 of them want one every 0.28 ms, and it can give one every 0.5 ms. From
-# the tenth worker on each only waits.
+# a batch after 4.5 ms. So 16 of them want one every 0.28 ms, and get one every 0.5 ms. From the
+# tenth worker on each only waits.
 #
 # Now weak scaling: 160 batches for **each** of 16 workers. How many times as long would one worker
 # need for all of that? First with a scheduler that takes no time:
@@ -933,12 +933,12 @@ else:
     how_large(empty.total / 100)
 
 # %% [markdown]
-# Recorded: some 183,000 images, 48 GB, for 5%! The faster the kernel, the larger the batch has to
-# be: what costs nothing beside an SVD on the CPU is most of the time beside 0.2 µs. And that is one
+# Recorded: some 183,000 images, 48 GB, for 5%! The faster the kernel, the larger the batch must be.
+# A cost that is nothing beside an SVD on the CPU is most of the time beside 0.2 µs. And that is one
 # scheduler for **all** workers: with four GPUs it has a quarter of the time for each batch.
 #
-# So there are limits on both sides. Large enough that the cost is small; small enough that a batch
-# fits into the GPU's memory and each worker gets several, or there are stragglers. Large images
+# So there are limits on both sides. Large enough that the cost is small. Small enough that a batch
+# fits into the GPU's memory, and each worker gets several: else there are stragglers. Large images
 # need fewer of them in a batch.
 
 # %% [markdown]
@@ -1008,13 +1008,13 @@ plots.scaling_chart(measured)
 # factor of two: it knows the times in which nobody works, not those in which everybody waits. (The
 # toy fits. That does not prove that Dask works like it inside.)
 #
-# With as much work for each, it is 3.81, 3.04 and 2.02 of Gustafson's 3.93 and more: more work
+# With as much work for each, it is 3.81, 3.04 and 2.02 of Gustafson's 3.93 and more. More work
 # means more batches, and each has its cost. **Larger batches** help, not more of them.
 
 # %% [markdown]
-# These are figures of *one* machine. GPUs of a kind are alike, hosts are not: on another machine,
-# with two H200s and recorded earlier, working took as long for large images, within 2%, but one
-# worker did small batches in 2.9 ms each, not 4.6.
+# These are figures of *one* machine. GPUs of a kind are alike, hosts are not. Another machine with
+# two H200s, recorded earlier, worked as long on large images, within 2%. But one worker did small
+# batches in 2.9 ms each, not 4.6.
 
 # %% [markdown]
 # So far nothing but digests has travelled. And if factors go there and images come back, on the
@@ -1089,10 +1089,9 @@ predict.answer("times as fast, three GPUs more", round(faster, 2), how="computed
 
 # %% [markdown]
 # Not at all: `rebuild` is not the slowest stage. The others are the CPU's, and `factorise` has most
-# of its cores. What helps is to bring *that* stage to the GPU:
-# [lesson 11](11_the_decomposition_itself.ipynb)'s batched SVD, and `reconstruct --svd gpu` does it.
-# Then its cores are free for the others. Whole programs, which have a process for each core and no
-# threads, with one GPU:
+# of its cores. Move *that* stage to the GPU: [lesson 11](11_the_decomposition_itself.ipynb)'s
+# batched SVD, and `reconstruct --svd gpu` does it. Then its cores are free for the others. Whole
+# programs, which have a process for each core and no threads, with one GPU:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1112,12 +1111,12 @@ for name in (*programs, "factorise, rebuild and judge on the GPU, 1 thread"):
 
 # %% [markdown]
 # - **Start-up.** Python, libraries, a context, kernels to compile: about 7 s on section 7's
-#   machine, and the first batch of a kind takes up to 4 more. Once for all batches, so do not start
+#   machine. The first batch of a kind takes up to 4 more. Once for all batches, so do not start
 #   workers for a small job.
 # - **Gathering.** All results come to one process. If they are large, that process is the last
 #   stage of a pipeline, and the slowest.
 # - **Links.** Each GPU has a link to the host, some share one, and all share the host's memory.
-#   Four GPUs behind one link have a quarter of it each.
+#   Four GPUs behind one PCIe connection have a quarter of it each.
 # - **The scheduler.** One process hands out all batches: sections 11 and 13.
 # - **The longest batch.** No worker makes it shorter: section 10.
 
@@ -1134,9 +1133,9 @@ for name in (*programs, "factorise, rebuild and judge on the GPU, 1 thread"):
 # | one stream of instructions | SISD: one plain core | SIMD: one instruction, many numbers |
 # | many | MISD: rare | MIMD: each its own program |
 #
-# A warp is close to SIMD: one instruction, 32 lanes (with masks, so that each lane may look as if
-# it went its own way; NVIDIA says SIMT). Warps of a GPU may be at different places of one kernel.
-# Four workers are **MIMD**: each has its own program counter, memory, and fate.
+# A warp is close to SIMD: one instruction, 32 lanes. With masks each lane may look as if it went
+# its own way; NVIDIA says SIMT. Warps of a GPU may be at different places of one kernel. Four
+# workers are **MIMD**: each has its own program counter, memory, and fate.
 
 # %% [markdown]
 # So this lesson's machine is **MIMD over SIMD**, and at each level there is another way to wait:

@@ -125,7 +125,7 @@ pictures.transfers(
 #
 # <details><summary>Hint: fused</summary>
 #
-# What no step has made comes from outside, and is read once. Sets can be subtracted.
+# Data that no step has made comes from outside, and is read once. Sets can be subtracted.
 #
 # </details>
 
@@ -183,10 +183,9 @@ predict.answer("Swish: one kernel, times as fast as two", round(ratio, 2))
 # Nearly the ratio of the bytes, 2.5. (The first row has the course's simple kernels, a number a
 # thread. They stay below the roof; `wide`, below, takes four numbers at a time and does not.)
 #
-# **Now the first version** of this lesson's work: students wrote these operations as CUDA C++ and
-# Triton kernels (Triton is a language for kernels within Python) and reported up to 1.87 times
-# PyTorch's speed for Swish (1.878, cut off). Their figures, at 2²⁰ elements, in ms, from
-# `data/original-activations.csv`:
+# **Now the first version** of this lesson's work, in CUDA C++ and in Triton, a language for kernels
+# within Python. It reported up to 1.87 times PyTorch's speed for Swish (1.878, cut off). Its
+# figures, at 2²⁰ elements, in ms, are in `data/original-activations.csv`:
 
 # %%
 published = plots.original()
@@ -227,9 +226,8 @@ print(f"a copy at the roof:                  {8 * BIG / COPY * 1e-6 / ours:.2f} 
 #
 # <kbd>core</kbd> 20 minutes
 #
-# LayerNorm brings each row to mean 0 and variance 1. Then it stretches and shifts it, column by
-# column, by two rows that the network has learned, gamma and beta. eps is small, and keeps the root
-# above 0:
+# LayerNorm brings each row to mean 0 and variance 1. Then each column is stretched and shifted by
+# two learned rows: gamma and beta. The small eps keeps the root above 0:
 #
 # ```text
 # y = (x - mean) / sqrt(variance + eps) * gamma + beta
@@ -239,8 +237,8 @@ print(f"a copy at the roof:                  {8 * BIG / COPY * 1e-6 / ours:.2f} 
 # %% [markdown]
 # As it stands this takes two passes before the last: the mean, then the squares. Schoolbooks have a
 # shortcut: variance = mean(x²) − mean(x)². Sum and sum of squares in **one** pass. In exact numbers
-# it is the same. In float32, rows with spread 1 around 0, 10, 100, …: from which mean on will it be
-# useless: off by more than 0.1, where results are about 1?
+# it is the same. Take float32 rows with spread 1 around 0, 10, 100 and so on. From which mean on is
+# it useless: off by more than 0.1, where results are about 1?
 
 # %%
 predict("mean from which mean(x²) - mean(x)² is useless, spread 1", 10_000, exact=True)
@@ -513,9 +511,9 @@ least = [sum(len(read) + 1 for _, read, _ in steps) for steps in (TWO_KERNELS, O
 predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1], how="computed")
 
 # %% [markdown]
-# `block` reads its row twice, and the second time a cache may have it. What **must** cross to and
-# from memory is 4 against 2, as in the picture. Remember the number 2: it is the most that fusing
-# can give, **if both sides are equally near to the roof**.
+# `block` reads its row twice, and the second time a cache may have it. The traffic that **must** be
+# is 4 against 2, as in the picture. Remember the number 2: it is the most that fusing can give,
+# **if both sides are equally near to the roof**.
 
 # %% [markdown]
 # ### Exercise: LayerNorm and GELU in one kernel
@@ -888,10 +886,10 @@ for length in LENGTHS:
 # 89%. There a block walks over rows. Where it has written a result, it begins to bring the next
 # row's number to the same place. But it can write no result before the sums of the row are known.
 # Until then all its threads wait for each other. Other blocks could work meanwhile. But each block
-# needs so much shared memory that only one or two fit on a multiprocessor.
+# needs so much shared memory that only one or two fit on an SM.
 #
-# Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows, and 132 multiprocessors take
-# one each: 10 rounds, and an eleventh for the last 22 rows.
+# Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows, and 132 SMs take one each: 10
+# rounds, and an eleventh for the last 22 rows.
 
 # %% [markdown]
 # **Odd** lengths suffer: their rows begin anywhere, so each access is of one number, not four. At
@@ -937,8 +935,8 @@ for method in ("block", "registers"):
 # [lesson 10](10_reductions.ipynb)):
 #
 # - *DRAM*: the bytes that device memory moved, in percent of the data sheet's 4.8 TB/s;
-# - *SM*: how busy the busiest unit of the multiprocessors was;
-# - *occupancy*: how many of the warps that could be there were there.
+# - *SM*: how busy the busiest unit of the SMs was;
+# - *achieved occupancy*: how many of the warps that could be there were there.
 #
 # What do you expect of the fused kernel?
 
@@ -968,12 +966,12 @@ predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
 # about a tenth is still in the L2 cache at the end. Most of all, warps wait for loads
 # (`long_scoreboard`, [lesson 07](07_reading_a_profiler.ipynb)).
 #
-# GELU keeps the multiprocessors busier than LayerNorm alone, but in time that was spent waiting.
-# That is why fusing costs next to nothing here.
+# GELU keeps the SMs busier than LayerNorm alone, but in time that was spent waiting. That is why
+# fusing costs next to nothing here.
 
 # %% [markdown]
-# Occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps: it is
-# enough if the loads under way fill memory's time. (101%? That is a quotient of two counters,
+# Achieved occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps:
+# it is enough if the loads under way fill memory's time. (101%? That is a quotient of two counters,
 # probably read in two runs of the kernel.)
 #
 # But it can be too low. The last row is LayerNorm's way back, which training needs. It reads two
@@ -1168,7 +1166,7 @@ predict.answer("mean with the first of 100 calls, times too long", round(mean / 
 
 # %% [markdown]
 # Before you believe a speed-up, ask: the same bytes? The same function, to the same accuracy? The
-# best of the other side? A size that fills the chip? A clock that waited, after warm-up? And what
+# best of the other side? A size that fills the chip? Waited for the GPU, after warm-up? And what
 # does the **roof** say: how much could be gained at all?
 
 # %%
@@ -1179,7 +1177,7 @@ progress(13)
 #
 # - A step that computes little for each number is bound by its transfers: count them first.
 # - Fusing saves transfers. The ratio of bytes is the most it can give.
-# - What a speed-up has beyond the ratio of bytes is a slow half of the other side.
+# - Beyond the ratio of bytes a speed-up shows that the other side is slow.
 # - mean(x²) − mean(x)² cancels. Measure differences from a mean: Welford, or two passes in
 #   registers.
 # - Count, mean and squares of two parts can be merged, so LayerNorm is a reduction, too.

@@ -24,7 +24,7 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): clocks that lie,
+# Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): times that lie,
 # sectors, barriers and banks, results in registers. [Lesson 10](10_reductions.ipynb) for shuffles,
 # [lesson 13](13_normalisation_and_fusion.ipynb) for LayerNorm and GELU. [Lesson
 # 08](08_streams.ipynb) if you want to know how a CUDA graph is made. No GPU is needed: what an H200
@@ -63,7 +63,7 @@ from course_lessons.lesson14 import pictures
 # numbers.
 #
 # Nobody knows in advance what will break. So a network learns only how a **healthy** machine
-# sounds. What it cannot rebuild is suspicious.
+# sounds. A spectrum that it cannot rebuild is suspicious.
 #
 # Our spectra are **synthetic**: made by a program, whose structure you can read in
 # `course_models/spectral/data.py`. A healthy machine has six resonances (bands in which it is
@@ -88,8 +88,8 @@ for name in (None, *spectral.FAULTS):
 pictures.rebuilt_spectra(examples)
 
 # %% [markdown]
-# On the right is what the network could not rebuild: the line of the whistle, the noisy frame, the
-# lost resonance (violet: the network put a part of it back). For `shift` it has no words at all.
+# On the right stands the rest, which the network could not rebuild: the whistle's line, the noisy
+# frame, the lost resonance. Violet is what the network added. For `shift` it has no words at all.
 #
 # A microphone delivers a spectrum many times a second, a factory has many microphones. So it should
 # be fast: for a few spectra at once, and for many. (Section 9 asks how good the alarm is.)
@@ -303,8 +303,8 @@ for name in ("layers", "layers, graph", "fused", "fused, graph"):
 # Ten plain launches cost the host ten times what the GPU needs for the ten kernels. And the fused
 # kernel, called plainly, is launch-bound, too: 30 µs of launch for 5 µs of work.
 #
-# So three figures belong to a small kernel, and each is true: what the host spends, what lies
-# between two events, and what a graph's replay takes. Say which one you mean.
+# So a small kernel has three times, and each is true: the host's, the time between two events, and
+# a graph's replay. Say which one you mean.
 
 # %% [markdown]
 # ## 6 Frames in parallel
@@ -415,8 +415,8 @@ predict.answer(
 # (`course/dispatch/prepared.py`). A T4 has 64, too few: there the package's kernel fetches the
 # weights in parts.
 #
-# If a block stays for many spectra, it must not end with its first one: its warps go through the
-# rows in strides of all warps of the grid.
+# A block that stays for many spectra must not end with its first. Its warps go through the rows in
+# strides of all warps of the grid.
 
 # %% [markdown]
 # ### Exercise: a Linear and GELU, weights read once a block
@@ -481,9 +481,9 @@ beside("staged-weights", staged_weights)
 #
 # <kbd>core</kbd> 5 minutes
 #
-# Now a fair table. Each line of it is from one run on an H200 (the last one from a later run on the
-# same day), each program checked against float64 first, each **inside a CUDA graph**: one launch
-# for everybody, so only the GPU's work is compared. PyTorch as it is (**eager**), PyTorch compiled
+# Now a fair table. Each line is from one run on an H200, the last one from a later run on the same
+# day. Each program was checked against float64 first. Each ran **inside a CUDA graph**, one launch
+# for everybody: so only the GPU's work is compared. PyTorch as it is (**eager**), PyTorch compiled
 # (the better of two modes), the course's ten kernels, and the fused one. Two of them also
 # **folded** (section 16).
 #
@@ -534,11 +534,9 @@ plots.curves(lines, "spectra", "µs", title=title)
 # 1.67 times for 65,536. Where does each come from?
 #
 # (At 32 it is 7.4 times. That ratio is not one to publish. Compiled PyTorch takes longer for 32
-# spectra than for 64, 39 µs against 30: the fused kernel did not become so good there, its rival
-# became worse.)
+# spectra than for 64, 39 µs against 30: the rival became worse, not the fused kernel better.)
 #
-# (The project that this network comes from fused it, too, and found no speed-up: 0.97 to 1.02.
-# Section 12 repeats its measurement.)
+# (Section 12 has a benchmark that cannot see such a difference.)
 
 # %% [markdown]
 # **Few**: starting. 32 spectra need 0.07 µs of arithmetic. But a kernel begins when the one before
@@ -680,8 +678,8 @@ print(wrapped(", ".join(map(str, kinds))))
 print(sum(getattr(kind, "count", 1) for kind in kinds), "words for a matrix")
 
 # %% [markdown]
-# These are two words that a kernel has no use for, the length, an element's size, the address, and
-# for each of the two axes a shape and a stride.
+# These are two words that a kernel has no use for, the length, an element's size and the address.
+# Each of the two axes adds a shape and a stride.
 #
 # Recorded: an empty kernel, with no arguments and with five arrays. What does **one** array cost
 # the host, in µs?
@@ -704,8 +702,8 @@ predict.answer("µs of the host for an array argument", round(an_array, 1))
 # arguments. (From C or C++ a kernel is handed addresses only: such a launch costs less.)
 #
 # The cure is cheap: **pack** all weights into one array, once, when they are loaded. Then the
-# kernel has four arguments. Recorded in one run with the network, for an empty kernel: what the
-# host spends, what two **events** around the launch say, and the same **queued** behind other work.
+# kernel has four arguments. An empty kernel was recorded beside the network: the host's time, the
+# time between two **events**, and the same **queued** behind other work.
 
 # %%
 print(f"{'an empty kernel [µs]':26}   host  events  queued")
@@ -726,13 +724,12 @@ for name in ("14 arrays", "4 arrays", "4 arrays, configured anew"):
 #
 # <kbd>deepening</kbd> 10 minutes
 #
-# This network comes from a project that fused it in CUDA C++, and measured the kernel against
-# PyTorch's own layers, at batches of 32 to 512. Its table says: about 0.07 ms, for each program and
-# each batch. Speed-ups from 0.97 to 1.02. Its conclusion: fusing gives no meaningful speed-up.
+# A benchmark compares a fused kernel with PyTorch's own layers, at batches of 32 to 512. Its table
+# says about 0.07 ms for each program and each batch. Does fusing give nothing?
 #
-# Two lines of the benchmark were behind it. Here they are again, around a toy whose launch costs
-# 0.07 ms. The fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512, and each of
-# the ten layers for less: 0.010 and 0.034 ms.
+# Two of its lines are behind that. Here they stand around a toy whose launch costs 0.07 ms. The
+# fused kernel works for 0.013 ms at a batch of 32 and for 0.061 ms at 512. Each of the ten layers
+# takes 0.010 and 0.034 ms.
 
 # %% tags=["long"]
 HAVE_EXTENSION = True  # it was built, and could be imported
@@ -870,11 +867,10 @@ predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), h
 # The last shape has four **groups** of five warps in a block. Each group has a tile of its own, and
 # room for it; the weights they share. That saves no wavefronts. What it brings, you will see below.
 #
-# First look at the last column. An H200 has 132 multiprocessors. With the largest shape, 32 spectra
-# are **one** block: 131 stand idle. With the smallest, 32 of them work, each with less reuse. So
-# there is no best shape for all batches. `shape_for` chooses one for each: the smallest shape with
-# which no multiprocessor gets a second block. Where every shape would give some a second one, it
-# takes the largest.
+# First look at the last column. An H200 has 132 SMs. With the largest shape, 32 spectra are **one**
+# block: 131 stand idle. With the smallest, 32 of them work, each with less reuse. So there is no
+# best shape for all batches. `shape_for` chooses one for each: the smallest shape with which no SM
+# gets a second block. Where every shape would give some a second one, it takes the largest.
 
 # %%
 for batch in (32, 128, 512, 4096, 65536):
@@ -917,11 +913,10 @@ predict.answer("32 spectra: largest shape against smallest, times", round(larges
 # In each column the star stands at the shortest time. One shape for all would cost dearly: for few
 # spectra the largest, for 65,536 the smallest.
 #
-# Now the groups. The last three shapes have much in common: a lane has 4 × 8 results, a spectrum
-# needs 428 wavefronts, and 65,536 spectra are done by 128 blocks, each on a multiprocessor of its
-# own. In a **round** each group of a block does a tile: one group does 16 spectra, four groups do
-# 64. That is four times the work, on one multiprocessor. How many times as long does such a round
-# take?
+# Now the groups. The last three shapes have much in common. A lane has 4 × 8 results, a spectrum
+# needs 428 wavefronts. 128 blocks do 65,536 spectra, each on an SM of its own. In a **round** each
+# group of a block does a tile: one group does 16 spectra, four groups do
+# 64. That is four times the work, on one SM. How many times as long does such a round take?
 
 # %%
 predict("round of four groups against round of one, times", 4, within=1.5, no_effect=1)
@@ -944,8 +939,8 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 
 # %% [markdown]
 # Four times the work in 2.4 times the time. A spectrum still needs the same products and
-# wavefronts. What can be less is the time spent **waiting**. (What for was not recorded.) While a
-# warp waits, its multiprocessor goes on with another one, if it has another ([lesson
+# wavefronts. Only the time spent **waiting** can be less. (What for was not recorded.) While a warp
+# waits, its SM goes on with another one, if it has another ([lesson
 # 03](03_measuring_honestly.ipynb)). Five warps are one or two in each of its four quarters, twenty
 # are five.
 
@@ -956,9 +951,9 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 # its machine code, which is what [lesson 06](06_reuse_reuse_reuse.ipynb) warns of. Here more warps
 # are worth more than registers.
 #
-# And why not for 4,096? With four groups they are only 64 blocks: 68 multiprocessors stand idle,
-# and the others need 36 µs. With two groups they are 128 blocks, and 22 µs. First comes work for
-# every multiprocessor, then more warps in each.
+# And why not for 4,096? With four groups they are only 64 blocks: 68 SMs stand idle, and the others
+# need 36 µs. With two groups they are 128 blocks, and 22 µs. First comes work for every SM, then
+# more warps in each.
 
 # %% [markdown]
 # ## 14 Banks and barriers
@@ -1002,8 +997,8 @@ print(f"{loads.wavefronts:,} wavefronts of loads, {loads.conflicts} of them conf
 print(f"{stores.wavefronts:,} wavefronts of stores, {stores.conflicts} of them conflicts")
 
 # %% [markdown]
-# All eight rows in the same four banks, or spread over all 32: four numbers of padding for each row
-# decide. ([Lesson 05](05_shared_memory.ipynb) had one number of padding. Here lanes read four at a
+# Four numbers of padding a row decide: are all eight rows in the same four banks, or spread over
+# all 32? ([Lesson 05](05_shared_memory.ipynb) had one number of padding. Here lanes read four at a
 # time, and each must begin at a multiple of four.) Spectra lie 336 apart in the kernel: of them
 # only two are read at a time, and 336 puts the second one 16 banks further. The last two lines are
 # of the whole kernel: it has no conflicts.
@@ -1032,10 +1027,10 @@ for name, text in zip(("resident", "fetched"), source.split("def spectral_fetche
 predict.answer("barriers a tile, weights resident", barriers["resident"], how="counted")
 
 # %% [markdown]
-# Two, and they are needed: a code is a sum over five frames, so five warps must have written their
-# shares; and all five rebuild from the code that is made then. Everywhere else a warp waits for its
-# own lanes only: `syncwarp`. (The first tile of a block has two more: the weights are still
-# arriving, in three parts, while the first LayerNorm is computed. And one comes after the loop.)
+# Two, and both are needed. A code is a sum over five frames, so five warps must have written their
+# shares. All five then rebuild from that code. Everywhere else a warp waits for its own lanes only:
+# `syncwarp`. (The first tile of a block has two more: the weights are still arriving, in three
+# parts, while the first LayerNorm is computed. And one comes after the loop.)
 
 # %% [markdown]
 # ## 15 Loops that disappear
@@ -1153,9 +1148,9 @@ predict.answer(
 # kernel with a reference to 1e-5 must use the same one, and who publishes a speed-up must say
 # which.
 #
-# And now less work without another function. From the code to the rebuilt frames there are two
-# Linears with nothing between them: first the basis, then the decoder. (h P) Wᵀ is h (P Wᵀ). So the
-# product P Wᵀ can be made **once**, when the weights are packed, and not for each spectrum.
+# And now less work without another function. Between the code and the rebuilt frames stand two
+# Linears, nothing else: the basis, then the decoder. (h P) Wᵀ is h (P Wᵀ). So the product P Wᵀ can
+# be made **once**, when the weights are packed, and not for each spectrum.
 
 # %% [markdown]
 # ### Exercise: two Linears folded into one
@@ -1209,9 +1204,9 @@ print("folded, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# For few spectra a kernel's start is what takes long (section 8). For **many** every multiprocessor
-# is busy, and bytes and products count. How far is each program from the least time that its work
-# could take?
+# For few spectra a kernel's start is what takes long (section 8). For **many** every SM is busy,
+# and bytes and products count. How far is each program from the least time that its work could
+# take?
 #
 # One kernel moves bytes and computes **at the same time**: its least time is the longer of the two.
 # Ten kernels run one after the other. So take the longer one of **each** kernel, and add these up.
@@ -1257,9 +1252,9 @@ print(f"the two bounds: {least['ten kernels'] / least['fused']:.2f} to 1")
 # %% [markdown]
 # And the fused kernel takes twice its bound. What fills the rest was not measured. Each spectrum
 # needs 352 GELUs, six LayerNorms and 428 wavefronts of shared memory, and the bound counts none of
-# them. And a multiprocessor has only twenty warps to hide waiting, not 64. (Ten were slower, and
-# more than twenty do not fit, with 96 registers a thread.) [Lesson 07](07_reading_a_profiler.ipynb)
-# shows how to find out.
+# them. And an SM has only twenty warps to hide waiting, not 64. (Ten were slower, and more than
+# twenty do not fit, with 96 registers a thread.) [Lesson 07](07_reading_a_profiler.ipynb) shows how
+# to find out.
 #
 # And without a graph, as most programs call it? Then the host counts:
 
@@ -1317,15 +1312,15 @@ rebuilt, found = model(spectral.spectra(0, seed=1))
 print("a batch of none:", rebuilt.shape, found.shape)
 
 # %% [markdown]
-# The third error is about 16 bytes: a lane reads four numbers at a time, and such a read must begin
+# The third error is about 16 bytes. A lane reads four numbers at a time, and such a read must begin
 # at a multiple of 16. On a GPU it would be "misaligned address", some calls later, and the session
 # would be lost ([lesson 01](01_threads_blocks_grids.ipynb)). A NaN stays in its spectrum: two
 # spectra share weights, never sums.
 
 # %% [markdown]
-# And the kernel's shape? Registers are given to whole warps, in each quarter of a multiprocessor
-# ([lesson 03](03_measuring_honestly.ipynb)). A block of two groups has ten warps: three in some
-# quarter. In an early version such a block asked for 200 registers a thread. The most that fit are
+# And the kernel's shape? Registers are given to whole warps, in each quarter of an SM ([lesson
+# 03](03_measuring_honestly.ipynb)). A block of two groups has ten warps: three in some quarter. In
+# an early version such a block asked for 200 registers a thread. The most that fit are
 # 168. Of four groups, with five warps in each quarter, section 13 said 96, where the compiler would
 # take 127:
 #
@@ -1532,9 +1527,8 @@ progress(14)
 #    that all frames are in.
 # 3. Nobody waited for the work; or somebody did, and the program is launch-bound: for both batches
 #    the host is what takes long.
-# 4. Few spectra have to be spread over all multiprocessors, so small tiles. With many, each
-#    multiprocessor is busy anyway: larger tiles read shared memory less often, and more warps hide
-#    more waiting.
+# 4. Few spectra have to be spread over all SMs, so small tiles. With many, each SM is busy anyway:
+#    larger tiles read shared memory less often, and more warps hide more waiting.
 # 5. The fused kernel is not bound by bytes any more: products alone take 3.4 times as long.
 # 6. Anything that is not linear: GELU, LayerNorm. (A bias is no obstacle.)
 # 7. Which GELU? erf and tanh differ by that much.
@@ -1555,8 +1549,8 @@ progress(14)
 # ## Common misconceptions
 #
 # - *"Fusion makes kernels faster."* It takes away what lies between them. A slow kernel stays slow.
-# - *"The GPU is at 100%, so it is busy."* That figure says that *some* kernel ran, not that all
-#   multiprocessors did.
+# - *"The GPU is at 100%, so it is busy."* That figure says that *some* kernel ran, not that all SMs
+#   did.
 # - *"A CUDA graph is as good as fusion."* It takes away the host's cost. The bytes and the starts
 #   of the kernels stay.
 # - *"synchronize makes a benchmark slow."* It makes it true.

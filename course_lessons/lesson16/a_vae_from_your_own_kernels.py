@@ -4,8 +4,8 @@
 # A variational autoencoder, VAE, learns digits and then draws new ones. You write kernels for it,
 # forward, back and update. A step takes some forty launches at first, and two at the end.
 #
-# The lesson follows a program that others published, a VAE written wholly in CUDA: **the
-# original**. Where that surprised its authors, a cell here shows why.
+# Some habits of VAEs in CUDA surprise those who measure them. For each of them a cell here shows
+# why.
 
 # %% [markdown]
 # ## What you will do
@@ -14,8 +14,8 @@
 # - Write a loss that cannot overflow, and a product that ends in its bias and activation.
 # - Find the race of a weight that changes while somebody still reads it, and order the launches.
 # - Train a small VAE, stop it in the middle of an epoch, and go on with the same bits.
-# - Deepening: a sample whose noise comes from a counter, Adam in one kernel, tiles that padding
-#   cannot help, sums that `volatile` does not save, and kernels under the wrong roof.
+# - Deepening: noise from a counter, Adam in one kernel, tiles that padding cannot help, sums that
+#   `volatile` does not save, kernels under the wrong roof.
 
 # %% [markdown]
 # ## What you will learn
@@ -78,9 +78,9 @@ plots.rebuilt_digits(x[:10], vae.decode(code[:10]))
 # digits, and the decoder makes an image of it. The plain mean of the two images, pixel by pixel, is
 # another image half-way.
 #
-# Which of these two images is more like a digit? To measure that, take the distance from the image
-# to the real digit that is nearest to it: the root of the summed squares of all differences. Is it
-# smaller for the mean of the pixels, or for the mean of the codes?
+# Which of these two images is more like a digit? To measure that, take the distance to the nearest
+# real digit: the root of the summed squares of all differences. Is it smaller for the mean of the
+# pixels, or for the mean of the codes?
 
 # %%
 predict("nearer to a real digit, half-way", "pixels", choices=("pixels", "codes"))
@@ -262,9 +262,9 @@ for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
 #
 # <kbd>core</kbd> 5 minutes
 #
-# The original reads its images from a binary file, without any library: their number (int32, lowest
-# byte first), a byte for each pixel, a byte for each label. The course writes and reads that. It
-# reads MNIST's own files (IDX), too: the environment variable COURSE_MNIST says in which folder.
+# The file of images needs no library: their count (int32, lowest byte first), a byte for each
+# pixel, a byte for each label. The course writes and reads that. It reads MNIST's own files (IDX),
+# too: the environment variable COURSE_MNIST says in which folder.
 #
 # A file can be cut off. Without a check its reader would take labels for pixels, and nobody would
 # notice. So it says where the file ends, and what it expected:
@@ -305,8 +305,8 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %% [markdown]
 # The product comes in three **layouts**, named by which factor is transposed (t) and which is not
-# (n). "nt" is the way forward, x W'. "nn" is d_v = d_y W. "tn" is d_W = d_y' v. None of them copies
-# a transposed matrix: the tile is turned while it is filled.
+# (n). They are "nt" is x W', forward; "nn" is d_v = d_y W; "tn" is d_W = d_y' v. None of them
+# copies a transposed matrix: the tile is turned while it is filled.
 
 # %%
 from course.kernels.gemm import float32 as matmul
@@ -323,7 +323,7 @@ for layout, left, right, exact in (
 
 # %% [markdown]
 # "padded" is "tiled" with rows of 33 numbers instead of 32 ([lesson 05](05_shared_memory.ipynb)).
-# The original had both, for the layout "nn", and padding brought it nothing.
+# Does padding help in layout "nn"?
 #
 # Divide the wavefronts of shared memory that "tiled" needs by those that "padded" needs. What comes
 # out in layout "nn", and what in "nt"? (2: twice as many.)
@@ -401,10 +401,10 @@ asked = report.total("global", "load").bytes + report.total("global", "store").b
 predict.answer("bytes an element, generator with a state", asked // N, how="counted")
 
 # %% [markdown]
-# Five times what the formula shows. Caches serve the second draw, but 48 bytes an element must pass
-# between memory and the GPU: the 16, and the state in and out, twice 16. The original counted 16.
-# Where memory decides, its bandwidth then looks like a third of what the kernel really uses. **A
-# kernel's bytes include its random numbers' state.**
+# Five times what the formula shows. Caches serve the second draw. Still 48 bytes an element must
+# pass: the 16, and the state in and out, twice 16. Who counts 16 misses that. Where memory decides,
+# its bandwidth then looks like a third of what the kernel really uses. **A kernel's bytes include
+# its random numbers' state.**
 
 # %% [markdown]
 # **Philox** has no state. It is a function, as a cipher is: (counter, seed) goes in, random bits
@@ -429,8 +429,8 @@ print("kernel's", *np.round(results[1, :4].astype(np.float64), 3))
 #
 # `normal4(group, step, seed)` gives four normal numbers, for the four places from 4 · group on.
 # Store them in `noise`, and mean + exp(log variance / 2) noise in `z`. `counter[0]` is the seed,
-# `counter[1]` the step. The grid may be smaller than the work: each thread begins with the group of
-# its own number, and goes on by the number of all threads.
+# `counter[1]` the step. The grid may be smaller than the work. Each thread begins with the group of
+# its own index, and goes on by the count of all threads.
 #
 # <details><summary>Hint 1: the loop</summary>
 #
@@ -475,8 +475,8 @@ beside("sample-code", sample_code)
 #
 # On the way back a weight is read once more, for d_v = d_y W. Then it may change. The product and
 # the change need the same d_y. So why not do both in one launch? In this kernel the first blocks
-# make d_v, a row each, and the others change W, a row each, by a plain step against the gradient.
-# Each result has one thread that writes it. What does the simulator find?
+# make d_v, a row each. The others change W, a row each, by a plain step against the gradient. Each
+# result has one thread that writes it. What does the simulator find?
 
 
 # %%
@@ -512,9 +512,9 @@ predict.answer("back and update in one launch", "a race", how="found")
 # with low numbers start first, and nothing promises that. A network may still learn with a wrong
 # gradient now and then, so nobody would look for it.
 #
-# A first version of the course's fused step had such a race, well hidden: **idle threads** at a
-# tile's edge read a weight that they had no use for, and another block was changing it. The
-# simulator said so. Whoever has no result reads nothing.
+# A first version of the course's fused step had such a race, well hidden. **Idle threads** at a
+# tile's edge read a weight that they did not need, while another block changed it. The simulator
+# said so. Whoever has no result reads nothing.
 
 # %% [markdown]
 # The cure is two launches: a launch begins when all that came before it in the stream is done. So
@@ -591,8 +591,8 @@ pictures.launches(STEP, fewest(STEP))
 # <kbd>core</kbd> 20 minutes
 #
 # With a launch for each operation a layer takes three: product, bias, LeakyReLU. Its numbers go to
-# memory and come back twice. But the thread that has summed a number has it in a register. What it
-# does with it before the store is the product's **epilogue**.
+# memory and come back twice. But the thread that has summed a number has it in a register. Its work
+# on it before the store is the **epilogue**.
 #
 # ### Exercise: a product with its bias and LeakyReLU
 #
@@ -766,8 +766,8 @@ beside("adam-step", adam_step)
 #
 # Older code sums the last 64 numbers of a block by one warp, **without any barrier**. Its idea: 32
 # threads run in step, so each has written before another reads. In C the array was declared
-# `volatile`, so that the compiler would not keep a number in a register. The original sums its
-# losses in this way. Here it is in Python, once as it was, once with the warp's own barrier:
+# `volatile`, so that the compiler would not keep a number in a register. Here it is in Python, once
+# as it was, once with the warp's own barrier:
 
 
 # %%
@@ -870,8 +870,8 @@ predict.answer("weights after a stop", "equal" if equal else "different", how="f
 # Equal bits take sums in a fixed order, and noise that follows from the step. With a generator that
 # has a state, the file would have to hold each thread's.
 #
-# What has the network learned in two epochs? Codes are drawn at random and decoded: in the upper
-# row by your network, in the lower row by the one that ships with the course, after 900 epochs.
+# What has the network learned in two epochs? Codes are drawn at random and decoded. The upper row
+# is your network's; the lower that of the course, after 900 epochs.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -887,9 +887,9 @@ pictures.in_two_rows(learned.sample(10, 3), vae.sample(10, 3), ["yours", "shippe
 # ship are the **small model's**, of 8 × 8 digits. The full size is only timed, on these digits
 # drawn larger: 28 × 28 pixels, 869,184 parameters, 468 steps of 128 images on one H200.
 #
-# The course has four ways, all in CUDA graphs: *naive* and *optimised* of 49 and 42 launches a
-# step, and two *fused* ones of two launches. PyTorch's ways go from plain (*eager*) to compiled and
-# captured in a CUDA graph.
+# The course has four ways, all in CUDA graphs. *naive* and *optimised* take 49 and 42 launches a
+# step, two *fused* ones two. PyTorch's ways go from plain (*eager*) to compiled and captured in a
+# CUDA graph.
 #
 # How many times as fast is the best fused step as the best of PyTorch's, both with float32's
 # accuracy?
@@ -956,8 +956,8 @@ print(f"a step {a_step:.0f} µs, a ninth of it {a_step / 9:.1f} µs")
 # Neither floor is near. What is left is **latency**, time in which somebody waits. Nine operations
 # must follow each other (section 7), and each has some microseconds. It begins with loads that it
 # waits for, and the next one waits for its last block. A layer of 128 images is little work for 132
-# multiprocessors. Fusing took launches away, and bytes. It cannot take away that one operation
-# waits for another.
+# SMs. Fusing took launches away, and bytes. It cannot take away that one operation waits for
+# another.
 
 # %% [markdown]
 # ## 13 Below the right roof
@@ -983,12 +983,12 @@ pictures.of_kernels(figures)
 # %% [markdown]
 # Here memory decides. Most of the kernels that compute reach its roof. Two do not. Philox's integer
 # operations are no part of this picture, so the sample seems to do little. The bias's gradient has
-# a block for each 32 columns. At 1,024 columns these are 32 blocks, for 132 multiprocessors: it was
-# written for batches of a hundred rows.
+# a block for each 32 columns. At 1,024 columns these are 32 blocks, for 132 SMs: it was written for
+# batches of a hundred rows.
 #
-# The original took its peaks from the data sheet of **another GPU**. What does that do? Take the
-# course's Adam, measured on the H200, and the bandwidth that an A100's data sheet prints. How many
-# percent of it does Adam reach?
+# What if the peaks come from the data sheet of **another GPU**? Take the course's Adam, measured on
+# the H200, and the bandwidth that an A100's data sheet prints. How many percent of it does Adam
+# reach?
 
 # %%
 predict("Adam, percent of an A100's bandwidth", 90, within=1.3)
@@ -1027,8 +1027,8 @@ progress(16)
 #   last reader.
 # - An epilogue works on what is still in registers.
 # - To go on with a training takes weights, moments, step.
-# - Deepening: noise from a counter costs no bytes; `volatile` is no barrier; padding cures only a
-#   conflict that is there; a roof is of the GPU whose kernels stand below it.
+# - Deepening: noise from a counter costs no bytes; `volatile` is no barrier. Padding cures only a
+#   conflict that is there, and a roof belongs to one GPU.
 
 # %% [markdown]
 # ## Questions
