@@ -32,7 +32,7 @@ MUTANTS: dict[str, Operator] = {each.__name__.replace("_", "-"): each for each i
 REWRITES: dict[str, Operator] = {e.__name__.replace("_", "-"): e for e in rewrites.OPERATORS}
 #: Kinds that store what the solution stores: who does it, and in which order, must be refused.
 COSTS = {"who", "barriers", "libraries", "clamped-indices", "borrowed-references"}
-#: Kinds whose values are near the solution's: they are other values if they have other bits.
+#: Kinds whose values are near the solution's: the check's tolerance may be wider than they are.
 DIGITS = {"roundings", "types"}
 SECONDS = 6.0  # of a verdict on a mutant; the slowest on a solution takes less than one
 SECONDS_RIGHT = 60.0  # of one on a rewrite, that a busy machine does not refuse it
@@ -155,8 +155,8 @@ def _apart(exercise: Exercise, answer: Answer) -> tuple[str, str]:
         if time.monotonic() - start > SECONDS_APART:
             break
         one = replace(exercise, cases=[], first_seed=seed, drawn=1)
-        by_bits = judged or answer.kind in DIGITS
-        difference = _other_bits(one, mutant, right) if by_bits else _wrong(one, mutant)
+        by_value = judged or answer.kind in DIGITS
+        difference = _other_value(one, mutant, right) if by_value else _wrong(one, mutant)
         if difference and judged:
             difference, other = _wrong(one, mutant), other + 1
         if difference:
@@ -178,30 +178,26 @@ def _wrong(one: Exercise, mutant: Any) -> str:
     return ""
 
 
-def _other_bits(one: Exercise, mutant: Any, right: Any) -> str:
-    """What a mutant returns or stores that is not to the bit the solution's; "" where nothing."""
+def _other_value(one: Exercise, mutant: Any, right: Any) -> str:
+    """What a mutant returns or stores in place of the solution's values; "" where nothing."""
     run = values_of if isinstance(one, KernelExercise) else value_of
     try:
         with _stopped_after(SECONDS):
             got, wanted = deepcopy(run(one, 0, mutant)), run(one, 0, right)
     except (Exception, SystemExit, OutOfTime) as error:
         return f"it fails: {error}"
-    same = _near(got, wanted) if isinstance(one, KernelExercise) else _same(got, wanted)
-    return "" if same else f"{brief(got)} for {brief(wanted)}"
-
-
-def _near(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
-    """Whether a kernel stores the same but for roundings to float32, which may fall otherwise."""
-    off = {name: 1e-5 * float(np.nanmax(np.abs(value))) for name, value in wanted.items()}
-    return all(np.allclose(got[n], wanted[n], 1e-5, off[n], equal_nan=True) for n in wanted)
+    return "" if _same(got, wanted) else f"{brief(got)} for {brief(wanted)}"
 
 
 def _same(got: Any, wanted: Any) -> bool:
-    """Whether two values are the same in each of their numbers."""
+    """Whether two values are the same but for roundings to their type, which may fall otherwise."""
     if isinstance(wanted, dict):
         return got.keys() == wanted.keys() and all(_same(got[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list | tuple):
         return len(got) == len(wanted) and all(map(_same, got, wanted))
-    if isinstance(wanted, float | np.ndarray | np.number):
-        return np.array_equal(np.asarray(got, float), np.asarray(wanted, float), equal_nan=True)
-    return bool(got == wanted)
+    wanted = np.asarray(wanted)
+    if wanted.dtype.kind != "f" or np.shape(got) != wanted.shape:
+        return np.array_equal(got, wanted)
+    finite = np.abs(wanted[np.isfinite(wanted)], dtype=float)
+    roundings = 100 * np.finfo(wanted.dtype).eps
+    return np.allclose(got, wanted, roundings, roundings * finite.max(initial=0), equal_nan=True)

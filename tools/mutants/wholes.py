@@ -54,7 +54,7 @@ def kept_results(of: Subject) -> Iterator[Change]:
     """What came out before for arguments of the same shapes, or for any."""
     if of.is_kernel or not of.parameters or of.exercise.caller is not None:
         return
-    for key in ("1", _key(of)):
+    for key in ("1", _key(of))[: 1 if " at 0x" in repr(of.given) else 2]:  # an address tells none
         yield of.wrapped(f"_kept.setdefault({key}, value)", "_kept = {}\n")
 
 
