@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.exercises import Case
+from course.checks.exercises import Case, LargeSizes
 
 #: What is said where only those elements are wrong whose mean is large beside their spread.
 CANCELS = (
@@ -100,7 +100,10 @@ def extent(rng: np.random.Generator, low: int, high: int) -> int:
     """A size from `low` to `high`, small ones as likely as large ones, for a drawn case.
 
     A third are one below, at or above a multiple of a warp or a power of two, where there is one.
+    Large sizes are those of the upper half.
     """
+    if isinstance(rng, LargeSizes):
+        low = max(low, high // 2)
     size = round(float(np.exp(rng.uniform(np.log(low), np.log(high + 1)))))
     if rng.random() < 1 / 3:
         step = int(rng.choice([32, 1 << size.bit_length()]))

@@ -308,7 +308,7 @@ def _values(n, bins, grid, block, before=1, filled=None):
 
 
 def _some_values(rng):
-    n, bins, block = extent(rng, 1, 2000), extent(rng, 1, 300), extent(rng, 1, 300)
+    n, bins, block = extent(rng, 1, 2000), extent(rng, 1, 2200), extent(rng, 1, 300)
     grid = -(-max(n, bins) // block) + int(rng.integers(3))  # threads for all values, and all bins
     return _values(n, bins, grid, block, before=1000, filled=int(rng.integers(1, bins + 1)))
 

@@ -120,7 +120,7 @@ def _spectrum(values, share):
 
 
 def _some_spectrum(rng):
-    """Whole numbers, whose squares add up exactly; zeros at the end of every other one.
+    """Whole numbers, or 64ths, whose squares add up exactly; zeros at the end of every other one.
 
     The share is reached exactly, where float32 holds such a one, or clearly passed.
     """
@@ -130,7 +130,7 @@ def _some_spectrum(rng):
     between = rng.integers(len(energy) - 1) + rng.choice([0.25, 0.75])
     share = np.interp(between, np.arange(len(energy)), energy) / energy[-1]
     share = float(share) if rng.random() < 0.7 else 1.0
-    return _spectrum(values, share)
+    return _spectrum(values / rng.choice([1, 64]), share)
 
 
 FunctionExercise.declare(
@@ -144,7 +144,7 @@ FunctionExercise.declare(
         _spectrum([4, 3, 0, 0], 1.0),
     ],
     drawer=_some_spectrum,
-    drawn=8,
+    drawn=12,
     hints={
         "wrong-result": "np.cumsum(s ** 2) is the energy of the first 1, 2, 3, … values. "
         "How many values are needed until it reaches share times its last element?",
@@ -311,7 +311,7 @@ for _name, _title, _forbidden, _limits in (
         reference=_reconstruction,
         cases=_KERNEL_CASES,
         drawer=_some(_kernel_case, block=block_of_two),
-        drawn=5,
+        drawn=9,
         tolerance=_ROUNDING,
         forbidden=_forbidden,
         limits=_limits,

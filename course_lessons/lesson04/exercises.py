@@ -366,6 +366,14 @@ def _judge_block_shape(answer, rows, columns):
     )
 
 
+def _any_odd_rows(rng):
+    if rng.integers(2):
+        rows, columns = (2 * rng.integers(1, 3000, 2) - 1).tolist()
+        return told(rows=rows, columns=columns)
+    columns = int(rng.choice([extent(rng, 1, 400), 32 * extent(rng, 1, 9)]))
+    return told(rows=2 * extent(rng, 1, 200) - 1, columns=columns)
+
+
 FunctionExercise.declare(
     name="block-shape",
     lesson=4,
@@ -375,11 +383,8 @@ FunctionExercise.declare(
         told(rows=rows, columns=columns)
         for rows, columns in ((65, 96), (1001, 700), (3, 5), (7, 33))
     ],
-    drawer=lambda rng: told(
-        rows=2 * extent(rng, 1, 200) + 1,
-        columns=int(rng.choice([extent(rng, 1, 400), 32 * extent(rng, 1, 9)])),
-    ),
-    drawn=6,
+    drawer=_any_odd_rows,
+    drawn=8,
     hints={
         "wrong-result": "A warp is 32 threads, counted along x first. How wide must a block "
         "be, so that a warp stays in one row? The grid follows by ceiling division."
