@@ -18,7 +18,12 @@ cells.watch()
 
 
 def check(
-    name: str, answer: Any, *, wrong_on_purpose: bool = False, seed: int = 0
+    name: str,
+    answer: Any,
+    *,
+    wrong_on_purpose: bool = False,
+    seed: int = 0,
+    explain: bool = False,
 ) -> Verdict | float:
     """Try an answer in all cases of an exercise and say what came out.
 
@@ -34,6 +39,9 @@ def check(
     seed : int
         The first of those by which the drawn cases are drawn. A verdict on a drawn case names its
         seed: with that one the case is tried again.
+    explain : bool
+        All help at once: the hint, and of an answer that one change makes right the line and the
+        change. A learner's own session gives these from the second and third wrong answer on.
 
     Returns
     -------
@@ -65,11 +73,13 @@ def check(
     elif grades:
         return grading.graded(exercise, answer)
     else:
-        verdict = judging.judge(exercise, answer)
+        learns = progress.place() is not None and not wrong_on_purpose
+        earlier = progress.tries(name, answer) if learns else 0
+        verdict = judging.judge(exercise, answer, repairs=earlier > 0 or explain)
         if not wrong_on_purpose:
             progress.record(exercise, verdict, answer)
-            if progress.place() is not None:  # a learner's own session
-                verdict = verdict.at_try(progress.tries(name, answer))
+        if learns and not explain:
+            verdict = verdict.at_try(earlier)
     if os.environ.get("COURSE_STRICT") == "1" and not verdict and not wrong_on_purpose:
         raise VerdictError(verdict)
     return verdict

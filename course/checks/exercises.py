@@ -496,6 +496,15 @@ def find_exercise(name: str) -> Exercise:
     raise UnknownExercise(f"there is no exercise {name!r}. {suggestion}{swapped}")
 
 
+def lesson_solution(name: str) -> tuple[str, str] | None:
+    """The text of an exercise's solution and the name of its function; None where none has it."""
+    try:
+        found = importlib.import_module("course_lessons.edits").solution(name)
+    except LookupError:
+        return None
+    return found.source, found.function
+
+
 class UnknownExercise(KeyError):
     """No exercise has that name."""
 

@@ -20,8 +20,9 @@ from course.checks.answers import CANNOT_COMPILE, plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
+from course.checks.repair import repair
 from course.checks.verdicts import Failure, NotStarted, Verdict, failed
-from course.checks.written import add_slip, function_node, stored_at
+from course.checks.written import add_slip, function_node
 
 #: Names that students use without the import, and the import.
 IMPORTS = {
@@ -38,8 +39,11 @@ SINGLE = "A kernel computes single numbers: x[i] * y[i], or math.sqrt(x[i]) with
 LIMIT = re.compile(r"\b(\w+)\.(?:size|shape\[(\d)\])")
 
 
-def judge(exercise: Exercise, answer: Any) -> Verdict:
-    """The verdict on an answer; never raises for anything that the answer does."""
+def judge(exercise: Exercise, answer: Any, *, repairs: bool = False) -> Verdict:
+    """The verdict on an answer; never raises for anything that the answer does.
+
+    With `repairs` one change is looked for that makes the answer right.
+    """
     try:
         if exercise.statements:
             ordering.look_at(exercise, answer)
@@ -60,10 +64,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         if isinstance(exercise, KernelExercise) and "That is what you get" not in failure.message:
             if not failure.hint:
                 add_slip(failure, exercise, answer)
-            failure.stored_at = stored_at(failure, exercise, answer)
         if failure.kind == "out-of-bounds":
             hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
             failure.message = agreeing(failure.message, hint, cases)
+        if repairs and (found := repair(exercise, answer, failure)):
+            failure.repair = found.lines()
         return failed(exercise.name, failure, dict(exercise.hints))
     return Verdict(exercise.name, "passed", "passed", passed)
 

@@ -77,8 +77,12 @@ GENERAL_HINTS = {
 
 
 HINT = "Hint: "  # begins the line that is said at the second try
-STORES = re.compile(r"Line \d+ stores it: ")  # the same at the third
-MORE = ("Change your answer and check it again for a hint.", "After the next try: the line.")
+DECIDES = re.compile(r"Line \d+(?: of `\w+`)? decides: ")  # the same
+WOULD = re.compile(r"Line \d+(?: of `\w+`)? would be right as ")  # what is said at the third
+MORE = (
+    "Change your answer and check it again for a hint.",
+    "After the next try: the line as it would be right.",
+)
 
 
 class VerdictError(AssertionError):
@@ -119,11 +123,12 @@ class Verdict:
     def at_try(self, earlier: int) -> Verdict:
         """As much help as there is after so many other answers that have failed.
 
-        At first where and what; then the hint; then the line that stores what is wrong.
+        At first where and what; then the hint and which line decides; then how it would be right.
         """
         lines, left = [], ""
         for line in self.message.splitlines():
-            step = 1 if line.startswith(HINT) else 2 * bool(STORES.match(line))
+            second = line.startswith(HINT) or DECIDES.match(line)
+            step = 1 if second else 2 * bool(WOULD.match(line))
             if step <= earlier:
                 lines.append(line)
             else:
@@ -140,7 +145,7 @@ class Verdict:
         lines = [self.title]
         for line in self.message.splitlines():
             # A line of source must stay one line, as the learner wrote it.
-            lines.append("  " + line if line.startswith("Line ") else wrapped(line, "  "))
+            lines.append("  " + line if re.match(r"Line \d+[:.]", line) else wrapped(line, "  "))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -193,7 +198,7 @@ class Failure(Exception):
         self.hint = hint
         self.case: str | None = None
         self.number = 0  # of that case
-        self.stored_at = ""  # the line that stores what is wrong
+        self.repair: list[str] = []  # which line decides, and how it would be right
 
 
 class NotStarted(Exception):
@@ -215,8 +220,7 @@ def failed(exercise: str, failure: Failure, hints: dict[str, str]) -> Verdict:
         hint = failure.hint
     if hint:
         lines.append(f"{HINT}{hint}")
-    if failure.stored_at:
-        lines.append(failure.stored_at)
+    lines += failure.repair
     return Verdict(exercise, "failed", failure.kind, "\n".join(lines), failure.findings)
 
 

@@ -80,25 +80,6 @@ def add_slip(failure: Failure, exercise: KernelExercise, answer: Any) -> None:
         failure.hint = _shared_out(exercise, failure.number or 0, right)
 
 
-def stored_at(failure: Failure, exercise: KernelExercise, answer: Any) -> str:
-    """The line that stores a wrong result, where there is one alone, as the third help."""
-    node = function_node(answer)
-    if failure.kind != "wrong-result" or failure.line is not None or node is None:
-        return ""
-    results = {exercise.parameters.index(name) for name in exercise.outputs + exercise.updated}
-    names = {argument.arg for n, argument in enumerate(node.args.args) if n in results}
-    stores = [
-        each
-        for each in ast.walk(node)
-        if isinstance(each, ast.Assign | ast.AugAssign)
-        for target in (each.targets if isinstance(each, ast.Assign) else [each.target])
-        if isinstance(target, ast.Subscript) and ast.unparse(target.value) in names
-    ]
-    if len(stores) != 1:
-        return ""
-    return f"Line {stores[0].lineno} stores it: `{ast.unparse(stores[0])}`."
-
-
 Slip = tuple[str, str | None] | None  # what is said, and the hint; None for the exercise's
 
 

@@ -103,11 +103,11 @@ def _stopped_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def verdict_of(answer: Answer, seconds: float = SECONDS_RIGHT) -> Verdict:
+def verdict_of(answer: Answer, seconds: float = SECONDS_RIGHT, repairs: bool = False) -> Verdict:
     """The verdict on an answer; one that does not end, or cannot be defined, fails by that."""
     try:
         with _stopped_after(seconds):
-            return judge(subject(answer.exercise).exercise, answer.define())
+            return judge(subject(answer.exercise).exercise, answer.define(), repairs=repairs)
     except OutOfTime:
         return Verdict(answer.exercise, "failed", "endless-loop", "It had not ended.")
     except (Exception, SystemExit) as error:
@@ -124,6 +124,8 @@ def of_mutant(answer: Answer) -> Outcome:
     """Whether a mutant is killed, or is none, or survives."""
     verdict = verdict_of(answer, SECONDS)
     if not verdict:
+        more = verdict_of(answer, SECONDS_RIGHT, repairs=True)
+        verdict = more if more.kind == verdict.kind else verdict
         found = naming.named(answer, verdict.message, verdict.kind)
         return Outcome(answer, "killed", verdict, "", found, _unhelped(answer, verdict))
     for line, reason in ANSWERS.get((answer.exercise, answer.kind), {}).items():

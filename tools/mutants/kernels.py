@@ -9,14 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from course.checks import edits
 from course.checks.trials import launch_configuration
 from tools.mutants.subjects import Change, Subject, indented, is_sized, suite
 
-_INDEX = re.compile(r"cuda\.(threadIdx|blockIdx)\.([xyz])")
-OTHER_INDICES = (
-    "cuda.threadIdx.x", "cuda.blockIdx.x", "cuda.blockIdx.x + cuda.threadIdx.x",
-    "cuda.blockIdx.x * cuda.blockDim.x", "cuda.grid(1) + 1",
-)  # fmt: skip
 _BARRIER = re.compile(r"cuda\.sync(threads|warp)\(\)")
 
 
@@ -61,24 +57,6 @@ def barriers(of: Subject) -> Iterator[Change]:
             yield node, "pass"
             if warps and unparse(node) == "cuda.syncthreads()":
                 yield node, "cuda.syncwarp()"
-
-
-def indices(of: Subject) -> Iterator[Change]:
-    """x for y, `threadIdx` without `blockIdx`, `blockIdx` without `threadIdx`."""
-    for node in of.nodes(ast.Attribute):
-        if found := _INDEX.fullmatch(unparse(node)):
-            kind, axis = found.groups()
-            yield node, f"cuda.{kind}.{'y' if axis == 'x' else 'x'}"
-            other = "blockIdx" if kind == "threadIdx" else "threadIdx"
-            yield node, f"cuda.{other}.{axis}"
-    for node in of.nodes(ast.Call):
-        if unparse(node) == "cuda.grid(1)":
-            for index in OTHER_INDICES:
-                yield node, index
-        elif unparse(node) in ("cuda.grid(2)", "cuda.grid(3)"):
-            axes = "xyz"[: int(unparse(node)[-2])]
-            for source in ("threadIdx", "blockIdx"):
-                yield node, ", ".join(f"cuda.{source}.{axis}" for axis in axes)
 
 
 def strides(of: Subject) -> Iterator[Change]:
@@ -171,4 +149,4 @@ def libraries(of: Subject) -> Iterator[Change]:
 
 
 #: The kind of an answer is the name of what makes it.
-OPERATORS = (guards, clamped_indices, barriers, indices, strides, who, libraries)
+OPERATORS = (guards, clamped_indices, barriers, edits.indices, strides, who, libraries)

@@ -35,7 +35,8 @@ CAUSE = re.compile(
     "is the transpose|in reversed|wrong sign|signs are lost|fractions are lost|the squares of|"
     "the square roots of|Shifted by one|Only the first block's|Only the square part|on the border|"
     "unchanged|Every element is 0|rounding explains|changed too little|one too large|guard it with|"
-    "exchanged|swapped|ends without|has no `return`|had not ended|does not end"
+    "exchanged|swapped|ends without|has no `return`|had not ended|does not end|"
+    r"Line \d+(?: of `\w+`)? decides: "
 )
 
 

@@ -9,20 +9,18 @@ import textwrap
 from ast import unparse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import accumulate
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from course.checks.edits import Edit, Text, numbers_in
 from course.checks.exercises import Exercise, KernelExercise, find_exercise
 from course.checks.judging import IMPORTS
 from course_lessons.edits import Solution, solution
 
 #: What an answer may use though its lesson does not, and the import.
 FURTHER = {**IMPORTS, "float16": "from numba.core.types import float16"}
-#: A node of the solution's tree and the text that stands in its place.
-Edit = tuple[ast.AST, str]
 #: What makes one answer: an edit, several of them, none within another, or the whole text.
 Change = Edit | list[Edit] | str
 Operator = Callable[["Subject"], Iterable[Change]]
@@ -62,7 +60,7 @@ class Answer:
         return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
-class Subject:
+class Subject(Text):
     """The solution of an exercise in the form in which `ast.unparse` writes it.
 
     `whole` is the function that is checked; others may stand above it. `given` are the arguments of
@@ -73,14 +71,13 @@ class Subject:
     def __init__(self, exercise: Exercise) -> None:
         self.exercise = exercise
         self.solution: Solution = solution(exercise.name)
-        self.text = unparse(ast.parse(self.solution.source)) + "\n"
-        self.tree = ast.parse(self.text)
-        name = self.solution.function
-        self.whole = next(n for n in self.tree.body if getattr(n, "name", "") == name)
+        text = unparse(ast.parse(self.solution.source)) + "\n"
+        super().__init__(text, self.solution.function, isinstance(exercise, KernelExercise))
         self.parameters = [argument.arg for argument in self.whole.args.args]
         self.given = self.arguments(0)
+        names = self.solution.names_in(compile(text, "<solution>", "exec"))
+        self.numbers = numbers_in(names)
         own = dict(zip(exercise.parameters, self.parameters, strict=True))
-        self.is_kernel = isinstance(exercise, KernelExercise)
         written = exercise.outputs + exercise.updated if self.is_kernel else ()
         self.results = [own[name] for name in written]
         arrays = [node for node in self.whole.body if ".array(" in unparse(node)]
@@ -90,52 +87,6 @@ class Subject:
     def arguments(self, number: int) -> dict[str, Any]:
         """The arguments of a case by the solution's own names."""
         return dict(zip(self.parameters, self.exercise.arguments(number).values(), strict=True))
-
-    @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node above each node."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-
-    def nodes(self, *kinds: type) -> list[Any]:
-        """The nodes of these kinds in the functions' bodies, in the order of the text."""
-        return [node for node in self._all_nodes if isinstance(node, kinds)]
-
-    @cached_property
-    def _all_nodes(self) -> list[Any]:
-        functions = [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
-        bodies = [statement for function in functions for statement in function.body]
-        found = {node: None for statement in bodies for node in ast.walk(statement)}
-        for text in [node for node in found if isinstance(node, ast.JoinedStr)]:
-            for part in ast.walk(text):  # Python 3.11 does not know where they stand
-                found.pop(part, None)
-        placed = [node for node in found if hasattr(node, "lineno")]
-        return sorted(placed, key=lambda node: (node.lineno, node.col_offset))
-
-    @cached_property
-    def stored(self) -> set[str]:
-        """Names that the functions' bodies set."""
-        return {n.id for n in self.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
-
-    @cached_property
-    def numbers(self) -> dict[str, Any]:
-        """Numbers that the lesson defines above the solution, by name."""
-        names = self.solution.names_in(compile(self.text, "<solution>", "exec"))
-        kinds = (int, float, np.float32)
-        return {name: value for name, value in names.items() if type(value) in kinds}
-
-    def edited(self, edits: Iterable[Edit]) -> str:
-        """The text with other texts in the place of some nodes; of two within each other one."""
-        text = self.text.encode()
-        placed = [(*self._place(node), node, new) for node, new in edits]
-        for start, end, node, new in sorted(placed, key=lambda each: -each[0]):
-            if any(first <= start and end <= last for first, last, n, _ in placed if n != node):
-                continue
-            if isinstance(node, ast.stmt):
-                new = new.replace("\n", "\n" + " " * node.col_offset)
-            elif not isinstance(node, ast.arg):
-                new = f"({new})"
-            text = text[:start] + new.encode() + text[end:]
-        return text.decode()
 
     def before_all(self, text: str) -> Change:
         """The statement before all others of the function."""
@@ -154,11 +105,6 @@ class Subject:
         name, given = self.whole.name, ", ".join(self.parameters)
         last = f"def {name}({given}):\n    value = _right({given})\n    return {returned}\n"
         return above + self.text.replace(f"def {name}(", "def _right(") + last
-
-    def _place(self, node: Any) -> tuple[int, int]:
-        lines = [0, *accumulate(map(len, self.text.encode().splitlines(keepends=True)))]
-        first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
-        return first + node.col_offset, last + node.end_col_offset
 
     def answer(self, kind: str, change: Change) -> Answer | None:
         """The answer that a change makes; None where it changes nothing or breaks the text."""

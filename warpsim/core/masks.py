@@ -86,8 +86,8 @@ class EndlessLoop(RuntimeError):
 
 @contextmanager
 def limited_steps(limit: int):
-    """Stop this thread's loops after so many passes: for small cases that should end soon."""
-    before = STEP_LIMIT.set(limit)
+    """Stop this thread's loops after so many passes, or sooner where a limit around it says so."""
+    before = STEP_LIMIT.set(min(limit, STEP_LIMIT.get()))
     try:
         yield
     finally:
