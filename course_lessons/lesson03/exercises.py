@@ -32,6 +32,13 @@ FunctionExercise.declare(
     name="time-a-launch",
     lesson=3,
     title="Time a launch",
+    statements=(
+        "synchronize()",
+        "start = clock()",
+        "launch()",
+        "synchronize()",
+        "times.append(1e3 * (clock() - start))",
+    ),
     judge=judges.judge_time,
     cases=[
         _toy("a kernel of 2 ms", work=2.0),
@@ -42,8 +49,8 @@ FunctionExercise.declare(
     ],
     drawer=_some_toy,
     hints={
-        "raised": "launch(), synchronize() and clock() take no arguments; clock() gives "
-        "seconds. statistics.median takes a list."
+        "raised": "`times.append(...)` reads `start`: `start = clock()` stands above it, in the "
+        "same round of the loop."
     },
 )
 

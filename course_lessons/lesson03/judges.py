@@ -13,17 +13,15 @@ from course.checks.verdicts import brief
 from course.measure.occupancy import occupancy
 from course.measure.roofline import time_text
 from course_lessons.edits import Edit, edits
-from course_lessons.lesson03.toy_gpu import DISTURBANCE, JITTER, LUCK
+from course_lessons.lesson03.toy_gpu import JITTER
 
-FEWEST = 5  # samples with quartiles
+FEWEST = 5  # samples whose work was over when the clock was read
 OCCUPIED = "H200"  # the GPU whose multiprocessor is filled
 NEAR = 4e-4  # ms: a few readings of the clock
-ONE_SAMPLE = "That is one of your samples. The median is the middle one of the sorted samples."
 _OF_THE_BLOCK = (
     "Does occupancy get the shared memory of a whole block, `shared * threads`, and do you try all "
     "sizes?"
 )
-NEAR_A_MULTIPLE = 0.03  # of a time that is some launches' together
 
 
 def _number(answer: Any) -> float | None:
@@ -54,29 +52,24 @@ def judge_time(answer: Any, launch: Any, **others: Any) -> str | None:
     given = _number(answer)
     if given is None:
         return f"Return one number, the median in ms; got {_described(answer)}."
-    work, cost = toy.work * 1e3, toy.cost * 1e3
-    usual = work * float(np.median(JITTER))
-    if not toy.launches:
-        return (
-            "The launch() of your function's arguments was never called. Use launch, synchronize "
-            "and clock as they are given, not another toy's."
-        )
-    if toy.launches <= FEWEST:
-        early = " Does `return` stand behind the loop, not in it?" if toy.launches == 2 else ""
-        return (
-            f"You launched {toy.launches} time{'s' * (toy.launches != 1)}. Needed are one launch "
-            f"that does not count, and at least {FEWEST} that do.{early}"
-        )
+    usual, cost = toy.work * 1e3 * float(np.median(JITTER)), toy.cost * 1e3
     if 0.985 * usual <= given <= 1.03 * usual + cost + 0.001:
-        return _of_another_launch(toy) or _one_of_many(given, cost, toy)
-    if not math.isfinite(given):
-        return f"Your result is {given}. Was the list of samples empty?"
-    wrong = (
-        _wrong_unit(given, usual, toy)
-        or _too_short(given, usual, cost, toy)
-        or _too_long(given, usual, cost, toy)
+        return _of_another_launch(toy)
+    told = f"Your result is {given:.4g}; the work takes {usual:.4g} ms."
+    if 0 <= given < NEAR:
+        return (
+            f"{told} Nothing happens between your readings of the clock: launch() and a "
+            "synchronize() belong between them."
+        )
+    if 0 <= given <= cost + NEAR:
+        return (
+            f"{told} You timed the launch, not the work: launch() returns at once. "
+            "Wait with synchronize() before you read the clock the second time."
+        )
+    return (
+        f"{told} Keep the lines around the five as they are: one launch() before the loop, which "
+        "compiles, 21 samples in ms, and their median."
     )
-    return f"Your result is {given:.4g}; the work takes {usual:.4g} ms. {wrong}"
 
 
 def _of_another_launch(toy: Any) -> str | None:
@@ -87,97 +80,6 @@ def _of_another_launch(toy: Any) -> str | None:
         "The time is right by luck: both readings of a sample come while the GPU is at work, so "
         "it is the launch before that you time. Read the clock, launch, synchronize, read again."
     )
-
-
-def _one_of_many(given: float, cost: float, toy: Any) -> str | None:
-    """What is wrong where the time is that of one launch as well as a median might be."""
-    samples = np.array(_works(toy)) + cost
-    # Readings of the clock are in it, too; one to three launches may not count.
-    sorts = [np.sort(samples[first:]) for first in (1, 2, 3)]
-    sorts.append(np.append(sorts[0], np.inf))  # the one that compiles counts, and is the longest
-    middle = [(each[(len(each) - 1) // 2], each[len(each) // 2]) for each in sorts]
-    right = [np.mean(pair) for pair in middle] + [value for pair in middle for value in pair]
-    if given == int(given) or any(given == round(float(value), 2) for value in right):
-        return None  # rounded: to ms, which another case shows, or to hundredths, which do
-    if np.abs(np.array(right) - given).min() < NEAR or np.abs(samples - given).min() >= NEAR:
-        return None
-    return f"Your result is {given:.4g}. {ONE_SAMPLE}"
-
-
-def _wrong_unit(given: float, usual: float, toy: Any) -> str | None:
-    """What is wrong where the reading or its unit is."""
-    if toy.readings == 0:
-        return "You never called clock(). The toy's time goes on in the toy alone: read its clock."
-    if given < 0:
-        return "A time below 0: take the earlier reading from the later one."
-    if given == int(given) and int(given) in (int(usual), round(usual)):
-        return "It is rounded to whole ms: keep the digits."
-    for factor, what in (
-        (1e-3, "That is seconds: clock() gives seconds, and ms are asked for."),
-        (1e3, "That is µs: clock() gives seconds, and 1 s is 1000 ms."),
-        (1e-6, "clock() gives seconds: times 1000 they are ms. You divided."),
-    ):
-        if math.isclose(given, factor * usual, rel_tol=0.1):
-            return what
-    return None
-
-
-def _too_short(given: float, usual: float, cost: float, toy: Any) -> str | None:
-    """What is wrong where the time is less than the work takes."""
-    if given >= 0.985 * usual:
-        return None
-    if given <= 3 * cost + 0.01 and given < usual / 2:
-        return (
-            "You timed the launch, not the work: launch() returns at once. "
-            "Wait with synchronize() before you read the clock the second time."
-        )
-    if LUCK * usual * 0.995 <= given <= LUCK * usual * 1.01 + cost + 0.001:
-        return (
-            "That is the shortest of your samples: one that had luck, such as a warm cache. "
-            "Take the median."
-        )
-    if any(math.isclose(given, work + cost, abs_tol=1e-3) for work in _works(toy)):
-        return ONE_SAMPLE
-    return (
-        "Some of the work was not over when you read the clock, or belongs to another sample. "
-        "synchronize() before both readings."
-    )
-
-
-def _too_long(given: float, usual: float, cost: float, toy: Any) -> str:
-    """What is wrong where the time is more than the work takes."""
-    mean, compiling, works = usual * (1 + (DISTURBANCE - 1) / 7), toy.compiling * 1e3, _works(toy)
-    for count in (2, 3):
-        if math.isclose(given, count * (usual + cost), rel_tol=NEAR_A_MULTIPLE):
-            return f"That is {count} launches: between two readings belongs one."
-    if math.isclose(given, sum(works[1:]), rel_tol=NEAR_A_MULTIPLE):
-        return "That is all launches together. Time each by itself, and take the median."
-    if math.isclose(given, DISTURBANCE * usual + cost, rel_tol=0.01):
-        return "That is the longest of your samples: one that was disturbed. Take the median."
-    if compiling + DISTURBANCE * mean < given <= toy.clock() * 1e3:
-        return (
-            "So much the clock shows at the end, or in between: that is no difference of two "
-            "readings. 1000 * (clock() - start) has its brackets."
-        )
-    if given > compiling / toy.launches and given > 1.6 * mean:
-        return (
-            "Compiling is in it, or other work that was queued: launch once and synchronize "
-            "before the first sample, and let that call not count."
-        )
-    if 1.1 * usual < given < 2.2 * mean:
-        return (
-            f"Some samples were disturbed and took {DISTURBANCE:.0f} times as long. "
-            "A mean, or a sum, takes them in; the median does not."
-        )
-    return (
-        "Take the time of one launch at a time: synchronize, read the clock, launch, "
-        "synchronize, read the clock."
-    )
-
-
-def _works(toy: Any) -> list[float]:
-    """What each launch's work took [ms]."""
-    return [(span.end - span.start) * 1e3 for span in toy.spans if span.what == "work"]
 
 
 # --- copy what is needed ------------------------------------------------------------------------

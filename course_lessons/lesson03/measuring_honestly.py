@@ -29,15 +29,13 @@
 # ## How long it takes
 #
 # About 3 hours with the seven exercises. After section 8 is a good place for a break.
-#
-# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 17, 110 minutes.
 
 # %%
 from time import perf_counter
 
 import numpy as np
 
-from course import benchmark, bound, check, cuda, gpu, known_gpu, measure
+from course import benchmark, bound, check, cuda, gpu, known_gpu, measure, mine
 from course import plots, predict, progress, recorded, transfers, wrapped
 from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct import reconstruct_naive, reconstruct_original
@@ -46,7 +44,7 @@ from course_lessons.lesson03.toy_gpu import ToyGPU
 # %% [markdown]
 # ## 1 Three claims
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # The project behind this course measured on a Tesla T4, in ms:
 #
@@ -85,7 +83,7 @@ def h200(kernel, variant, shape=None, dtype=None, metric="time"):
 # %% [markdown]
 # ## 2 A clock that lies
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # The host and the GPU work at the same time. A launch puts work into a **queue** and returns:
 # launches are **asynchronous**.
@@ -119,7 +117,7 @@ plots.timeline(toy, marks=marks)
 # %% [markdown]
 # ## 3 The first call
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # A kernel or an `njit` function is compiled when it is called for the first time.
 #
@@ -161,7 +159,7 @@ predict.answer("faster at later images", min(later, key=later.get))
 # %% [markdown]
 # ## 4 One sample is none
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
 # How often should you measure? Here are 300 calls of one NumPy program, on your machine.
 # (`benchmark` with `host=True` reads the host's clock, and keeps the first call apart.)
@@ -190,26 +188,14 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 # return clock() - start
 # ```
 #
-# A right function has this frame. Put the five statements below it in order, into the loop.
-#
-# ```python
-# launch()  # compiles
-# times = []
-# for _ in range(21):
-#     ...
-# return np.median(times)
-# ```
-#
-# `launch()` · `start = clock()` · `synchronize()` · `synchronize()` ·
-# `times.append(1e3 * (clock() - start))`
-#
-# The three functions come as arguments, from a toy whose GPU may be busy at the start. `clock()`
-# gives seconds; return **ms**.
+# Below, two of the four are mended already: the first call does not count, and there are 21
+# samples. Move the five lines of the loop into the right order. The three functions come as
+# arguments, from a toy whose GPU may be busy at the start. `clock()` gives seconds.
 #
 # <details><summary>Hint</summary>
 #
-# Wait twice: until the queue is empty, and until the work is done. Which statement comes right
-# after each of the two waits?
+# Wait twice: until the queue is empty, and until the work is done. Which line comes right after
+# each of the two waits?
 #
 # </details>
 
@@ -217,17 +203,17 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 # %% tags=["exercise"]
 def time_launch(launch, synchronize, clock):
     """Return the median time of a launch [ms]; the first launch does not count."""
-    ### BEGIN SOLUTION
     launch()
     times = []
     for _ in range(21):
+        ### BEGIN ORDER
         synchronize()
         start = clock()
         launch()
         synchronize()
         times.append(1e3 * (clock() - start))
+        ### END ORDER
     return np.median(times)
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -236,7 +222,7 @@ check("time-a-launch", time_launch)
 # %% [markdown]
 # ## 5 Short kernels
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # Your function times the launch, too, a few hundredths of a millisecond. For a short kernel that is
 # too much. So GPUs have a clock of their own: an **event** goes into the queue like a launch, and
@@ -270,7 +256,8 @@ host = [rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, rows
 arrays = [cuda.to_device(part) for part in host]
 image = cuda.device_array((rows, rows), np.float32)
 work = {"bytes": 4 * (2 * rows * k + k + rows * rows), "operations": 2 * rows * rows * k}
-own = benchmark(reconstruct_naive[(64, 256), (32, 8)], *arrays, k, image, **work, name="my kernel")
+kernel = mine("reconstruct-columns", reconstruct_naive)
+own = benchmark(kernel[(64, 256), (32, 8)], *arrays, k, image, **work, name="my kernel")
 own
 
 # %% [markdown]
@@ -300,7 +287,7 @@ plots.time_bars(times, "One kernel, timed in six ways: 2048 × 2048, k = 256, H2
 # %% [markdown]
 # ## 6 In and out
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # Copies between host and GPU go over PCI Express (PCIe), much slower than through the GPU's own
 # memory. How slow depends on how much you copy at once, and from where.
@@ -352,7 +339,7 @@ for size in (512, 1024, 2048, 4096):
 # %% [markdown]
 # ## 7 The least it could take
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # On an H200 a kernel like yours takes 2.0 ms. Is that good? Compare it with what the work needs:
 # **bytes** that must be moved, and **operations** that must be done. Each element of the factors is
@@ -430,7 +417,7 @@ predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 # %% [markdown]
 # ## 8 Say what you measured
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # A time that others can check has this beside it:
 #
@@ -511,7 +498,7 @@ predict.answer("claims that survive", 0, how="counted")
 # %% [markdown]
 # ## 9 How well is the median known?
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # Which of two programs is faster? Quartiles cannot tell. They say how much *single calls* scatter,
 # and that stays the same, however many you take. Ask instead how well you know the **median**
@@ -552,7 +539,7 @@ predict.answer("mean of the disturbed toy, in ms", mean, unit="ms", how="compute
 # %% [markdown]
 # ## 10 Events and caches
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # A toy shows what events see. Here a launch costs the host more than its work costs the GPU:
 
@@ -611,7 +598,7 @@ plots.curves(
 # %% [markdown]
 # ## 11 Less to copy, and where to
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # The project copied too much. It sent the **whole** of `u` and `vt`, though only k = 256 columns
 # and rows of 2,048 were used.
@@ -670,7 +657,7 @@ for figure in parts:
 # %% [markdown]
 # ## 12 Rates and the roofline
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # ### Exercise: effective bandwidth and intensity
 #
@@ -778,7 +765,7 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # %% [markdown]
 # ## 13 What binds the first kernel?
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # One suspect is the loop of [lesson 02](02_an_image_from_its_svd.ipynb)'s kernel: how many
 # instructions does a step of it take? With the extra `compile` this cell asks the compiler
@@ -842,7 +829,7 @@ for name, (size, rank, milliseconds) in runs.items():
 # %% [markdown]
 # ## 14 Block shapes and sizes
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # **Claim 4**: blocks of 8×8 and of 16×16 are equally fast. On the T4 they took 52.9 and 53.2 ms, at
 # 2048², k = 256. Three kernels, recorded on the H200 with k = 256, by shape and size:
@@ -910,7 +897,7 @@ predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 # %% [markdown]
 # ## 15 Occupancy, and what it hides
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd>
 #
 # A load from memory takes hundreds of cycles. A warp that waits for it is stalled. The SM
 # (streaming multiprocessor) goes on with **another warp**. That is called **latency hiding**, and
@@ -1025,7 +1012,7 @@ check("fullest-block", fullest_block)
 # %% [markdown]
 # ## 16 CPU against GPU
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # **Claim 5** compared CPU and GPU: 7.08 ms against 157.5 ms, NumPy at k = 256 against a kernel at
 # k = 2048. That is eight times the work. Here are all four times, from one machine. The kernel is
@@ -1148,7 +1135,7 @@ check("crossing", crossing)
 # %% [markdown]
 # ## 17 On your own GPU
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # With a GPU, these cells repeat three experiments on it. First what a copy costs, and the one
 # launch in six ways. Without a GPU, you see the bound of the simulated one's link.

@@ -113,14 +113,26 @@ LessonKernel.declare(
         "race": "Many threads add to total[0]: cuda.atomic.add(total, 0, part).",
         "float64": "Start your sum with float32(0): with 0.0 or 0 it is float64.",
         "out-of-bounds": "for i in range(first, x.size, step) never leaves the array.",
-        "wrong-result": "Each element is added exactly once, by one thread. Does every thread "
-        "go on until the end of x?",
+        "wrong-result": "Each element is added exactly once, by one thread: start at the thread's "
+        "index in the grid, and go on by the number of all threads.",
     },
     mistakes=edits(r"""
         every thread adds up all elements
-            range(cuda.grid(1), x.size, cuda.gridsize(1)) -> range(x.size)
+            step = cuda.grid(1), cuda.gridsize(1) -> step = 0, 1
         each block begins at its threadIdx.x: begin at cuda.grid(1)
-            range(cuda.grid(1) -> range(cuda.threadIdx.x
+            = cuda.grid(1) -> = cuda.threadIdx.x
+        start and step are exchanged: a thread starts at cuda.grid(1)
+            = cuda.grid(1), cuda.gridsize(1) -> = cuda.gridsize(1), cuda.grid(1)
+        the step is a block's threads: go on by those of all blocks, cuda.gridsize(1)
+            cuda.gridsize(1) -> cuda.blockDim.x
+        both are those of a block, so that each block adds up all elements
+            = cuda.grid(1), cuda.gridsize(1) -> = cuda.threadIdx.x, cuda.blockDim.x
+        the step is 1, so that each thread adds up all that follows its first element
+            cuda.gridsize(1) -> 1
+        the step is 32: a warp's threads are not all threads
+            cuda.gridsize(1) -> 32
+        the step is the number of blocks, not of threads
+            cuda.gridsize(1) -> cuda.gridDim.x
     """),
 )
 

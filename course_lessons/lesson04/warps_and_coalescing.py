@@ -26,13 +26,11 @@
 # ## How long it takes
 #
 # About 3 hours, eight exercises included. After section 4 is a good place for a break.
-#
-# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 85 minutes.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # A GPU runs threads in groups of 32, a **warp**. The threads of a warp are its **lanes**, 0 to 31.
 # All lanes run the same instruction in the same step.
@@ -90,7 +88,7 @@ predict.answer(
 # %% [markdown]
 # ## 2 Requests and sectors
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
 # In this kernel lane `l` reads element `first + step * l` of `x`.
 
@@ -207,7 +205,7 @@ check("count-sectors", count_sectors)
 # %% [markdown]
 # ## 3 A chunk for each thread?
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # 128 threads add up 4,096 elements. On a CPU each thread gets a chunk of its own. Here is the same
 # idea as a kernel. How many sectors does a load request touch?
@@ -268,12 +266,12 @@ thread_map(blocks, threads)
 # %% [markdown]
 # ### Exercise: add up, neighbours side by side
 #
-# Write the loop, so that the lanes of a warp read neighbours in every step. Then add `part` to
-# `total[0]`, once, as above.
+# Fill in where a thread starts, and how long its step is, so that the lanes of a warp read
+# neighbours in every step.
 #
 # <details><summary>Hint</summary>
 #
-# `range(first, end, step)`: the thread's index, the size, and the number of all threads.
+# `first, step = ...`: the thread's index, and the number of all threads.
 #
 # </details>
 
@@ -284,10 +282,11 @@ def add_strided(total, x):
     """Add the sum of ``x`` to ``total[0]``; the lanes of a warp read neighbours."""
     part = float32(0)
     ### BEGIN SOLUTION
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+    first, step = cuda.grid(1), cuda.gridsize(1)
+    ### END SOLUTION
+    for i in range(first, x.size, step):
         part += x[i]
     cuda.atomic.add(total, 0, part)
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -296,7 +295,7 @@ check("total-by-strides", add_strided)
 # %% [markdown]
 # ## 4 Rows against columns
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # Here are your two kernels of [lesson 02](02_an_image_from_its_svd.ipynb), x on the rows and x on
 # the columns, for 64 × 64 pixels, k = 8, in blocks of 16 × 16.
@@ -358,7 +357,7 @@ for array in ("u", "s", "vt", "out"):
 # %% [markdown]
 # ## 5 The guilty access
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # `dots[a, b]` is the dot product of columns a and b of a picture, so `dots[b, a]` is the same. The
 # heat map shows where the sectors of this kernel go. Which array's access is guilty?
@@ -390,8 +389,8 @@ predict.answer("guilty access", max(by_array, key=by_array.get), how="counted")
 # %% [markdown]
 # ### Exercise: fix the access
 #
-# Write the kernel again, with that access fixed, so that no request needs more than 4 sectors. The
-# result stays the same.
+# Fill in the line with that access fixed, so that no request needs more than 4 sectors. The result
+# stays the same.
 #
 # <details><summary>Hint</summary>
 #
@@ -405,12 +404,12 @@ predict.answer("guilty access", max(by_array, key=by_array.get), how="counted")
 def overlaps_fixed(out, dots, lengths):
     """Write ``dots[row, col] / lengths[row]``; ``dots`` is symmetric."""
     col, row = cuda.grid(2)
-    ### BEGIN SOLUTION
     if row < out.shape[0] and col < out.shape[1]:
+        ### BEGIN SOLUTION
         product = dots[row, col]
+        ### END SOLUTION
         length = lengths[row]
         out[row, col] = product / length
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -419,7 +418,7 @@ check("fix-the-access", overlaps_fixed)
 # %% [markdown]
 # ## 6 The transpose
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # Rows become columns: `out[col, row] = image[row, col]`. No arithmetic at all, only memory. In the
 # first version x walks along the rows of the image. Block 32 × 8. What do its loads cost, what its
@@ -481,7 +480,7 @@ check("transpose-write", transpose_write)
 # %% [markdown]
 # ## 7 What the counts do not say
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # The trace counts the sectors that the lanes request of the first cache, L1. Some come from a
 # cache. The compiler may load once what you wrote twice. And fewer sectors take less time only
@@ -490,7 +489,7 @@ check("transpose-write", transpose_write)
 # %% [markdown]
 # ## 8 Two more mappings
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # The grid-stride loop of section 3 also writes: every element of `out` is written by one thread.
 #
@@ -554,7 +553,7 @@ check("one-layer", one_layer)
 # %% [markdown]
 # ## 9 Why were 32 × 32 blocks slow?
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # The project had x on the rows. It tried blocks of 8 × 8, 16 × 16 and 32 × 32 threads. 32 × 32 was
 # the slowest. The text blamed *register spills*. A thread keeps its variables in **registers**, the
@@ -606,7 +605,7 @@ predict.answer(
 # %% [markdown]
 # ## 10 The block's shape is a knob
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # With x on the columns, blocks of 256 threads can still be flat or tall. Which of these five needs
 # the fewest sectors per load request: 64 × 4, 32 × 8, 16 × 16, 8 × 32 or 4 × 64?
@@ -664,7 +663,7 @@ predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16],
 # %% [markdown]
 # ## 11 Branches and loops
 #
-# <kbd>deepening</kbd> 35 minutes
+# <kbd>deepening</kbd>
 #
 # What happens at an `if` when the lanes of a warp do not agree? Each thread here writes how many
 # lanes are active with it. `cuda.activemask()` has a bit for each active lane, `cuda.popc` counts
@@ -863,7 +862,7 @@ check("block-shape", launch_for_rows)
 # %% [markdown]
 # ## 12 Both sides of a transpose
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # The picture shows eight of the lanes of section 6's first version: what they read, and what they
 # write.
@@ -898,7 +897,7 @@ for name, sectors in (("copy", copying), ("naive transpose", reading)):
 # %% [markdown]
 # ## 13 Records, or an array for each field
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # A point has x, y and z. In Python you would make a record of them, and an array of records. NumPy
 # can do that, and kernels can read it: `points[i].x`.

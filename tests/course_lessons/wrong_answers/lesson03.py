@@ -1,171 +1,47 @@
 """Wrong answers to the exercises of lesson 03 as students write them, and unusual right ones."""
 
-from statistics import (
-    mean,  # noqa: F401
-    median,
-)
+from statistics import median  # noqa: F401
 
 import numpy as np
 
 from course.measure.occupancy import occupancy
-from course_lessons.lesson03.toy_gpu import ToyGPU
 from tests.course_lessons.wrong_answers import answers_to
-
-TOY = ToyGPU()  # as the lesson's own, which stands in the notebook when a student writes
-
 
 # --- time-a-launch ---------------------------------------------------------------------------
 
 wrong, right = answers_to("time-a-launch")
-wrong("wrong-result", "You launched 1 time. Needed are")(
-    "start = clock()\nlaunch()\nsynchronize()\nreturn 1e3 * (clock() - start)"
-)
-wrong("wrong-result", "You timed the launch, not the work")({"()\n        synchronize": ""})
-wrong("wrong-result", "the launch before that you time")(
-    {"synchronize()\n        start = clock()": "start = clock()\n        synchronize()"},
-    {"launch()\n        synchronize()\n        times": "launch()\n        times"},
-)
+WAIT, START, LAUNCH = "synchronize()", "start = clock()", "launch()"
+KEEP = "times.append(1e3 * (clock() - start))"
 
 
-@wrong("wrong-result", "That is seconds")
-def time_in_seconds(launch, synchronize, clock):
-    launch()
-    times = []
-    for _ in range(20):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return median(times)
+def loop(*statements):
+    """The exercise's frame around statements."""
+    lines = ["launch()", "times = []", "for _ in range(21):", *(f"    {s}" for s in statements)]
+    return "\n".join([*lines, "return np.median(times)"])
 
 
-wrong("wrong-result", "the median does not")({"np.median": "mean"})
-wrong("wrong-result", "Compiling is in it")(
-    {":\n    launch": ":\n    start = clock"},
-    {"21):\n        synchronize()\n        start = clock()": "20):"},
-    {")\n        synchronize": ")\n    synchronize"},
-    {"    times.append(1e3": "return 1e3", ")\n    return np.median(times)": " / 20"},
+for order in (
+    (WAIT, START, LAUNCH, KEEP, WAIT),
+    (WAIT, WAIT, START, LAUNCH, KEEP),
+    (START, WAIT, LAUNCH, KEEP, WAIT),
+):
+    wrong("wrong-result", "You timed the launch, not the work")(loop(*order))
+for order in ((LAUNCH, WAIT, START, WAIT, KEEP), (WAIT, START, KEEP, LAUNCH, WAIT)):
+    wrong("wrong-result", "Nothing happens between your readings")(loop(*order))
+wrong("wrong-result", "the launch before that you time")(loop(START, WAIT, WAIT, LAUNCH, KEEP))
+for order in ((WAIT, LAUNCH, WAIT, KEEP, START), (KEEP, WAIT, START, LAUNCH, WAIT)):
+    wrong("raised", "`start = clock()` stands above it")(loop(*order))
+wrong("statements", "`synchronize()` is given twice, and stands once")(
+    loop(WAIT, START, LAUNCH, KEEP)
 )
-wrong("wrong-result", "the shortest of your samples")({"np.median": "min"})
-
-
-@wrong("wrong-result", "Some of the work was not over")
-def time_minus_launch_cost(launch, synchronize, clock):
-    times = []
-    for number in range(22):
-        start = clock()
-        launch()
-        launched = clock()
-        synchronize()
-        if number:
-            times.append(1e3 * (clock() - launched) - 10 * 1e3 * (launched - start))
-    return median(times)
-
-
-wrong("wrong-result", "Return one number")({"range(21": "range(20", "np.median(times)": "times"})
-wrong("raised", "a million times")({")\n        launch()": ")\n    while clock() - start < 1:"})
-
-
-def samples_of(launch, synchronize, clock, count=13):
-    """Right samples [s], for answers that go wrong after them."""
-    launch()
-    samples = []
-    for _ in range(count):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        samples.append(clock() - start)
-    return samples
-
-
-for how in ("[len(samples) // 2]", "[(len(samples) - 1) // 2]", "[0]"):
-    for count in (7, 12, 20, 21, 33):
-        wrong(
-            "wrong-result",
-            "one of your samples. The median is the middle|the shortest of your samples",
-        )(f"samples = samples_of(launch, synchronize, clock, {count})\nreturn 1e3 * samples{how}")
-for count in (5, 6, 11, 20, 21, 34):
-    right(
-        f"samples = sorted(samples_of(launch, synchronize, clock, {count}))\n"
-        "return 1e3 * samples[len(samples) // 2]"
-    )
-wrong("wrong-result", "That is µs")("return 1e6 * median(samples_of(launch, synchronize, clock))")
-wrong("wrong-result", "You divided")("return median(samples_of(launch, synchronize, clock)) / 1000")
-wrong("wrong-result", "below 0")("return -1e3 * median(samples_of(launch, synchronize, clock))")
-wrong("wrong-result", "rounded to whole ms")(
-    "return median(int(1e3 * sample) for sample in samples_of(launch, synchronize, clock))"
+wrong("statements", "`launch()` is given once, and stands twice")(
+    loop(WAIT, LAUNCH, START, LAUNCH, WAIT, KEEP)
 )
-wrong("wrong-result", "That is one of your samples")(
-    "times = samples_of(launch, synchronize, clock)\nreturn 1e3 * times[len(times) // 2]"
-)
-wrong("wrong-result", "the shortest of your samples")(
-    "return 1e3 * np.percentile(samples_of(launch, synchronize, clock), 0.5)"
-)
-wrong("wrong-result", "the longest of your samples")(
-    "return 1e3 * max(samples_of(launch, synchronize, clock))"
-)
-wrong("wrong-result", "never called", "not another toy's")(
-    "return 1e3 * median(samples_of(TOY.launch, TOY.synchronize, TOY.clock))"
-)
-wrong("wrong-result", "Return one number", "got '2.04 ms'")(
-    'return f"{1e3 * median(samples_of(launch, synchronize, clock)):.2f} ms"'
-)
-wrong("wrong-result", "Your result is nan. Was the list of samples empty?")(
-    {"np.median(times": 'float("nan"'}
-)
-wrong("wrong-result", "Return one number", "got 2 values")({"times)": "times), times"})
-time_in_a_row_undivided = wrong("wrong-result", "That is all launches together")(
-    {"times = []": "synchronize()\n    start = clock()"},
-    {"21):\n        synchronize()\n        start = clock()": "20):"},
-    {")\n        synchronize": ")\n    synchronize"},
-    {"    times.append(1e3": "return 1e3", ")\n    return np.median(times)": ""},
-)
-wrong("wrong-result", "That is 2 launches")({"= clock": "= clock()\n        launch"})
-wrong("wrong-result", "no difference of two readings", "brackets")(
-    {"1e3 * (clock() - start)": "1e3 * clock() - start"}
-)
-wrong("wrong-result", "You never called clock()")(
-    "return 1e3 * median(samples_of(launch, synchronize, time.perf_counter))"
-)
-wrong("wrong-result", "You timed the launch, not the work")(
-    {"()\n        times": "\n        times"}
-)
-wrong("wrong-result", "You launched 2 times", "behind the loop")(
-    {"times.append(1e3": "return 1e3", ")\n    return np.median(times)": ""}
-)
-wrong("wrong-result", "You launched 5 times")(
-    "return 1e3 * median(samples_of(launch, synchronize, clock, count=4))"
-)
-wrong("raised", "Line 4", "take no arguments; clock() gives seconds")(
-    "launch()\nstart = clock\nreturn 1e3 * (clock - start)"
-)
-wrong("wrong-result", "the median does not", base=time_in_a_row_undivided)(
-    {"range(20": "range(21", "start)": "start) / 21"}
-)
-right(
-    {"times)": "times) * 1e3", "start)": "start"},
-    {
-        "1e3 * (": "",
-        "(21):": (
-            "(3):\n        launch()\n    synchronize()\n    begin, times = clock(), []\n"
-            "    while len(times) < 9 or clock() - begin < 0.2:"
-        ),
-        "launch()\n    times = []\n    ": "",
-    },
-)
-right(
-    {"launch()\n    times": "times"},
-    {"range(21": "range(30", "np.median(times)": "sorted(times)[len(times) // 2]"},
-)
-right({"np.median(times)": "round(float(np.median(times)), 2)"})
-right(
-    {"times = [": "synchronize()\n    times = [clock()"},
-    {"21):\n        synchronize()\n        start = clock()": "15):"},
-    {"1e3 * (clock() - start": "clock("},
-    {"np.median(times)": "1e3 * float(np.median(np.diff(times)))"},
-)
+wrong("wrong-result", "Keep the lines around the five", "their median")({"np.median": "np.mean"})
+wrong("wrong-result", "Keep the lines around the five")({"np.median": "min"})
+wrong("wrong-result", "Return one number", "got 21 values")({"np.median(times)": "times"})
+for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEEP)):
+    right(loop(*order))
 
 
 # --- report-line -----------------------------------------------------------------------------

@@ -17,14 +17,20 @@ right(
 
 wrong, right = answers_to("total-by-strides")
 wrong("limit", "32 sectors per request", "32 neighbours")(
-    {
-        "part =": (
-            "chunk = (x.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
-            "    first = cuda.grid(1) * chunk\n    part ="
-        ),
-        "cuda.grid(1), x.size, cuda.gridsize(1": "first, min(first + chunk, x.size",
-    }
+    {"first, step = cuda.grid(1),": "chunk = (x.size + cuda.gridsize(1) - 1) //"},
+    {"cuda.gridsize(1)\n    for": "cuda.gridsize(1)\n    first = cuda.grid(1) * chunk\n    for"},
+    {"x.size, step": "min(first + chunk, x.size)"},
 )
+wrong("wrong-result", "begin at cuda.grid(1)")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("wrong-result", "the step is a block's threads")({"cuda.gridsize(1)": "cuda.blockDim.x"})
+wrong("wrong-result", "each block adds up all elements")(
+    {"cuda.grid(1)": "cuda.threadIdx.x", "cuda.gridsize(1)": "cuda.blockDim.x"}
+)
+wrong("wrong-result|not-parallel", "all that follows its first")({"cuda.gridsize(1)": "1"})
+wrong("wrong-result", "start and step are exchanged")(
+    {"cuda.grid(1), cuda.gridsize(1)": "cuda.gridsize(1), cuda.grid(1)"}
+)
+wrong("wrong-result", "a warp's threads are not all threads")({"cuda.gridsize(1)": "32"})
 wrong("wrong-result", "more values than threads")(
     "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
 )
@@ -36,21 +42,16 @@ wrong("uninitialised-read", "part[0]", "set it first")(
     {"float32(0": "cuda.local.array(1, float32", "part +=": "part[0] +=", "part)": "part[0])"}
 )
 right(
-    {"part =": "i = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x\n    part ="},
-    {"for i in range(cuda.grid(1), x.size, cuda.gridsize(1))": "while i < x.size"},
+    {"first, step = cuda.grid(1), cuda.gridsize(1)": "i = cuda.grid(1)"},
+    {"for i in range(first, x.size, step)": "while i < x.size"},
     {"+= x[i]": "+= x[i]\n        i += cuda.blockDim.x * cuda.gridDim.x"},
     {"cuda.atomic": "if part > float32(0):\n        cuda.atomic"},
 )
 right(
-    {
-        "part =": (
-            "chunk = (x.size + cuda.gridDim.x - 1) // cuda.gridDim.x\n"
-            "    first = cuda.blockIdx.x * chunk\n    part ="
-        ),
-        "cuda.grid(1), x.size, cuda.gridsize(1)": (
-            "first + cuda.threadIdx.x, min(first + chunk, x.size), cuda.blockDim.x"
-        ),
-    }
+    {"first, step = cuda.grid(1), cuda.gridsize(1)": "n = cuda.gridDim.x"},
+    {"for i": "chunk = (x.size + n - 1) // n\n    first = cuda.blockIdx.x * chunk\n    for i"},
+    {"(first, x.size": "(first + cuda.threadIdx.x, min(first + chunk, x.size)"},
+    {"step)": "cuda.blockDim.x)"},
 )
 right({"+= x[i": "+= x[x.size - 1 - i"})
 
