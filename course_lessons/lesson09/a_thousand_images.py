@@ -1151,9 +1151,9 @@ progress(9)
 # 1. The producer may still be at work on the next item. Only it knows that nothing more comes.
 # 2. `write` is the bottleneck: give it more workers, or make writing cheaper. A longer queue only
 #    needs more memory.
-# 3. If the program dies in between, an image is made twice. The other way round it would be missing,
-#    and nobody would know. The next name would be written behind the half line: a line that names no
-#    image.
+# 3. If the program dies in between, an image is made twice. The other way round it would be
+#    missing, and nobody would know. The next name would be written behind the half line: a line
+#    that names no image.
 #
 # </details>
 

@@ -25,12 +25,12 @@
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 10](10_reductions.ipynb): shuffles and the butterfly. (Section 2 does with a variance what
-# its section 7 does with a softmax.) Lessons [03](03_measuring_honestly.ipynb) to
-# [05](05_shared_memory.ipynb): roofs, sectors, shared memory, barriers. Local arrays from [lesson
-# 06](06_reuse_reuse_reuse.ipynb); section 6 speaks of graphs ([lesson 08](08_streams.ipynb)),
-# section 10 reads the counters of [lesson 07](07_reading_a_profiler.ipynb). No GPU is needed: what
-# is counted runs here, what is timed was recorded on an NVIDIA H200.
+# [Lesson 10](10_reductions.ipynb): shuffles and, in its sections 6 and 7, the butterfly and merged
+# sums. Lessons [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, sectors,
+# shared memory, barriers. Local arrays from [lesson 06](06_reuse_reuse_reuse.ipynb); section 6
+# speaks of graphs ([lesson 08](08_streams.ipynb)), section 10 reads the counters of [lesson
+# 07](07_reading_a_profiler.ipynb). No GPU is needed: counts are made here, times were recorded on
+# an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes

@@ -27,8 +27,8 @@
 # Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): times that lie,
 # sectors, barriers and banks, results in registers. [Lesson 10](10_reductions.ipynb) for shuffles,
 # [lesson 13](13_normalisation_and_fusion.ipynb) for LayerNorm and GELU. [Lesson
-# 08](08_streams.ipynb) if you want to know how a CUDA graph is made. No GPU is needed: what an H200
-# did was recorded.
+# 08](08_streams.ipynb) if you want to know how a CUDA graph is made. Sections 4 and 8 show shapes
+# and folded weights, which sections 13 and 16 explain. No GPU is needed: an H200 was recorded.
 
 # %% [markdown]
 # ## How long it takes

@@ -25,8 +25,8 @@
 # ## What you need
 #
 # [Lesson 08](08_streams.ipynb) for streams and graphs, and [lesson 10](10_reductions.ipynb) for
-# softmax and shuffles. No GPU is needed: kernels run in the simulator, and times were recorded on
-# an NVIDIA H200.
+# softmax and shuffles. One module is [lesson 13](13_normalisation_and_fusion.ipynb)'s LayerNorm. No
+# GPU is needed: kernels run in the simulator, and times were recorded on an NVIDIA H200.
 #
 # Some cells use **PyTorch**. Colab has it. Without it (`pip install torch` brings it, some 2 GB)
 # those cells say nothing. The checks need no PyTorch.

@@ -29,10 +29,12 @@
 # %% [markdown]
 # ## What you need
 #
-# Tiles from [lesson 05](05_shared_memory.ipynb), reductions from [lesson
-# 10](10_reductions.ipynb), and fusing from [lesson 13](13_normalisation_and_fusion.ipynb). No GPU
-# is needed: the small network trains on your CPU, kernels run in the simulator, and times were
-# recorded on an NVIDIA H200. Whoever has a GPU trains on it.
+# Tiles from [lesson 05](05_shared_memory.ipynb), reductions from [lesson 10](10_reductions.ipynb),
+# fusing from [lesson 13](13_normalisation_and_fusion.ipynb). Roofs are from [lesson
+# 03](03_measuring_honestly.ipynb), CUDA graphs from [lesson 08](08_streams.ipynb), the difference
+# quotient from [lesson 15](15_your_kernel_inside_pytorch.ipynb). No GPU is needed: the small
+# network trains on your CPU, kernels run in the simulator, and times were recorded on an NVIDIA
+# H200. Whoever has a GPU trains on it.
 
 # %% [markdown]
 # ## How long it takes

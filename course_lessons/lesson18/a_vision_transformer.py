@@ -29,8 +29,9 @@
 #
 # Tiles from [lesson 05](05_shared_memory.ipynb), softmax from [lesson 10](10_reductions.ipynb),
 # LayerNorm from [lesson 13](13_normalisation_and_fusion.ipynb), the epilogue from [lesson
-# 16](16_a_vae_from_your_own_kernels.ipynb). No GPU is needed: the small network runs in the
-# simulator, and times of the large one were recorded on an NVIDIA H200.
+# 16](16_a_vae_from_your_own_kernels.ipynb). Tensor cores are from [lesson
+# 17](17_tensor_cores.ipynb), CUDA graphs from [lesson 08](08_streams.ipynb). No GPU is needed: the
+# small network runs in the simulator, and times of the large one were recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
