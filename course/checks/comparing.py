@@ -231,6 +231,8 @@ def explain(
     for input_name, value in inputs.items():
         if got.size > 1 and isinstance(value, np.ndarray) and _same(got, value, expected):
             return f"It holds {input_name}, unchanged."
+    if threads is None and _is_fixed(got, expected, [*others()]):
+        return "It is the same whatever is given."
     sentence = _looks(got, expected, wrong, threads)
     if sentence is None:
         return None
@@ -241,6 +243,15 @@ def explain(
     number = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
     general = {number.sub("#", each or "") for each in (sentence, *told)}
     return sentence if len(general) == 1 else None
+
+
+def _is_fixed(
+    got: np.ndarray, expected: np.ndarray, others: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> bool:
+    """Whether a function returns one value in all cases that fail, where others are right."""
+    rights = [expected.tolist(), *(right.tolist() for _, right, _ in others)]
+    fixed = all(np.array_equal(got, other) for other, _, _ in others)
+    return fixed and len(rights) > 2 and any(right != rights[0] for right in rights)
 
 
 def _looks(

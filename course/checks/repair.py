@@ -157,7 +157,7 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> Repair | None:
     """
     if failure.kind in SAID or getattr(exercise, "caller", None) is not None:
         return None
-    if "guard it with" in failure.message or getattr(exercise, "runs", ""):
+    if getattr(exercise, "runs", ""):
         return None
     source = Source(exercise, answer)
     if not source.starts:
@@ -330,12 +330,18 @@ def _differences(source: Source, mine: ast.FunctionDef, right: ast.FunctionDef) 
                 for node, other in _smaller(a, b, names):
                     if node in placed and not isinstance(node, ast.Slice):
                         yield node, _renamed(other, names)
+            elif _alike(unparse(a), _renamed(b, names)):
+                yield a, _renamed(b, names)
         if tag in ("replace", "insert"):
             for b in new[j:j2]:
                 yield from _missing(b, right, right_of, names, source)
         for a in old[i:i2] if tag in ("replace", "delete") else ():
             body = "\n".join(map(unparse, a.body)) if isinstance(a, ast.If) else "pass"
             yield a, body
+
+
+def _alike(one: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio() > 0.6
 
 
 def _zip(old: list, new: list, i: int, j: int, texts: tuple) -> Iterator[tuple]:

@@ -20,6 +20,7 @@ from course.checks.exercises import Exercise, KernelExercise
 from course.checks.functions import OutOfTime, call_once, value_of
 from course.checks.judging import judge
 from course.checks.kernels import simulate_case
+from course.checks.repair import SAID
 from course.checks.simulating import values_of
 from course.checks.verdicts import Failure, NotStarted, Verdict, brief
 from tools.mutants import advice, kernels, naming, rewrites, values, wholes
@@ -124,8 +125,9 @@ def of_mutant(answer: Answer) -> Outcome:
     """Whether a mutant is killed, or is none, or survives."""
     verdict = verdict_of(answer, SECONDS)
     if not verdict:
-        more = verdict_of(answer, SECONDS_RIGHT, repairs=True)
-        verdict = more if more.kind == verdict.kind else verdict
+        if verdict.kind not in SAID:
+            more = verdict_of(answer, SECONDS_RIGHT, repairs=True)
+            verdict = more if more.kind == verdict.kind else verdict
         found = naming.named(answer, verdict.message, verdict.kind)
         return Outcome(answer, "killed", verdict, "", found, _unhelped(answer, verdict))
     for line, reason in ANSWERS.get((answer.exercise, answer.kind), {}).items():

@@ -78,6 +78,11 @@ def bounds_cure(
         return f"`{name}` is one too large here: let only `{within}` come here"
     if branch and outside[state.mask.active].all():  # a guard would let nobody come here
         return f"`{name}` is {excess} for all that come here: {most}"
+    if branch and _let_in(state, values):
+        return (
+            f"`{name}` is {excess}: the condition above it lets in all up to "
+            f"{int(values[outside].max())}, and {most}"
+        )
     return f"guard it with `if {within}:`"
 
 
@@ -135,6 +140,15 @@ def _counted(state: Any, name: str, values: ndarray) -> int | None:
             if (behind == behind[0]).all() and behind[0] >= 0 and behind[0] % steps == 0:
                 return axis
     return None
+
+
+def _let_in(state: Any, values: ndarray) -> bool:
+    """Whether a condition on this very index has let threads come here: those left out have more.
+
+    A guard within it would leave those that it lets in by mistake without a branch of their own.
+    """
+    out = state.root.active & ~state.mask.active
+    return bool(values[out].min() > values[state.mask.active].max())
 
 
 def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:

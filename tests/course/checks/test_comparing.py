@@ -240,3 +240,13 @@ def test_numbers_that_look_alike_are_shown_with_the_digits_that_differ():
         "out is 2.875000000003, right is 2.875."
     )
     assert message(float("nan"), 2.875).startswith("out is nan, right is 2.875.")
+
+
+def test_one_value_for_all_cases_is_told_so():
+    def told(got, rights):
+        several = [(np.asarray(got), np.asarray(right), np.asarray(True)) for right in rights]
+        return message(np.asarray(got), np.asarray(3.5), others=lambda: several)
+
+    assert "It is the same whatever is given." in told(7.0, [1.25, 9.5])
+    assert "whatever is given" not in told(7.0, [3.5, 3.5]), "there is one right value"
+    assert "whatever is given" not in told(7.0, [1.25]), "two are a coincidence"

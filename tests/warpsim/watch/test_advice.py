@@ -107,6 +107,22 @@ def test_no_guard_is_advised_that_would_let_nobody_come():
     assert "`i` is up to 20 too large for all that come here: the last index" in finding.message
 
 
+def test_a_condition_on_the_index_itself_that_lets_too_many_in_is_told_so():
+    """A guard within it would leave those threads without the branch that is theirs."""
+
+    @cuda.jit
+    def two_jobs(x, out):
+        i = cuda.grid(1)
+        if i < 2 * x.size:
+            out[i] = x[i]
+        elif i < 50:
+            out[i] = 1
+
+    finding = trace(two_jobs, 1, 64, np.ones(20), np.ones(64)).findings[0]
+    assert "guard" not in finding.message
+    assert "up to 20 too large: the condition above it lets in all up to 39" in finding.message
+
+
 def test_an_index_along_the_wrong_axis_is_no_matter_of_a_guard():
     @cuda.jit
     def swapped(x):
