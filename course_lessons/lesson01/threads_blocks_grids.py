@@ -16,8 +16,7 @@
 # ## What you will learn
 #
 # - Why there are blocks, and why a GPU wants thousands of threads.
-# - Which axis of an image is x.
-# - What a launch copies.
+# - Which axis of an image is x, and what a launch copies.
 
 # %% [markdown]
 # ## What you need
@@ -29,13 +28,11 @@
 # ## How long it takes
 #
 # About 2 and a half hours, nine exercises included. After section 4 is a good place for a break.
-#
-# Core: sections 1 to 6, 70 minutes. Deepening: sections 7 to 11, 65 minutes.
 
 # %% [markdown]
 # ## 1 One block, then two
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # `cuda.threadIdx.x` is a thread's index in its block. Is that enough? Here each thread squares one
 # element: 1,024 elements, one block.
@@ -77,7 +74,7 @@ except ValueError as error:
     print(wrapped(error))
 
 # %% [markdown]
-# A block has at most 1,024 threads. Take two blocks. How many of the 2,048 elements are right?
+# Take two blocks, then. How many of the 2,048 elements are right?
 
 # %%
 predict("elements that are right, two blocks of 1,024", 2048, exact=True)
@@ -88,9 +85,9 @@ right = np.count_nonzero(out == x * x)
 predict.answer("elements that are right, two blocks of 1,024", right, how="counted")
 
 # %% [markdown]
-# Each block has threads 0 to 1,023. Both blocks squared the first half, and nobody the second.
+# Each block has threads 0 to 1,023. Both squared the first half, and nobody the second.
 #
-# In a smaller launch each thread stores its block's index, and its own index in the block.
+# In a smaller launch each thread stores its block's index, and its own in the block.
 
 
 # %%
@@ -147,7 +144,7 @@ check("square-map", square)
 # %% [markdown]
 # ## 2 How many blocks?
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # For 1,000 elements and blocks of 256 threads, `1000 // 256` is 3 blocks, or 768 threads: 232
 # elements get none. Round **up**: add one less than the divisor, then divide. This is called
@@ -180,7 +177,7 @@ check("launch-1d", launch_1d)
 # %% [markdown]
 # ## 3 Why blocks, and why so many threads?
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # A GPU has many **multiprocessors**, SM for short: a Tesla T4 40, an H200 132. A whole block runs
 # on one SM, where its threads can share memory and wait for each other. So a block has to fit.
@@ -216,7 +213,7 @@ plots.curves(
 # %% [markdown]
 # ## 4 Two axes: x is the column
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # Grids and blocks can have two axes, x and y. Here 5 × 10 pixels get blocks of 4 threads in x and 3
 # in y. `(threadIdx.x, threadIdx.y)` is in the boxes, `(blockIdx.x, blockIdx.y)` below.
@@ -233,15 +230,8 @@ launch_picture((5, 10), (3, 2), (4, 3))
 # row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
 # ```
 #
-# `column, row = cuda.grid(2)` is short for both. The launch, too, has x first:
-
-# %%
-rows, columns = 64, 96
-block = (32, 8)
-grid = ((columns + 31) // 32, (rows + 7) // 8)
-print("grid:", grid)
-
-# %% [markdown]
+# `column, row = cuda.grid(2)` is short for both. The launch, too, has x first: `[(3, 2), (4, 3)]`.
+#
 # This kernel compares each index with the wrong axis. What does its check say?
 
 
@@ -260,11 +250,11 @@ check("add-images", add_square_images, wrong_on_purpose=True)
 #
 # ### Exercise: add two images
 #
-# Write the sum of `a` and `b` to `out`, for images of every shape. The index is given.
+# Add images of every shape. One line is missing: when is this thread `inside` the image?
 #
 # <details><summary>Hint</summary>
 #
-# Two lines: a guard with two comparisons, then the sum.
+# Two comparisons with `and` between them, each index with its own axis of `out.shape`.
 #
 # </details>
 
@@ -275,9 +265,10 @@ def add_images(out, a, b):
     """Write ``a + b`` to ``out``, arrays of shape (rows, columns)."""
     column, row = cuda.grid(2)
     ### BEGIN SOLUTION
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = a[row, column] + b[row, column]
+    inside = row < out.shape[0] and column < out.shape[1]
     ### END SOLUTION
+    if inside:
+        out[row, column] = a[row, column] + b[row, column]
 
 
 # %% tags=["check"]
@@ -286,7 +277,7 @@ check("add-images", add_images)
 # %% [markdown]
 # ## 5 Host and device
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # The **host** is the CPU with its memory. The **device** is the GPU with a memory of its own.
 
@@ -398,7 +389,7 @@ print(f"H200, read and write it on the device: {on_device.milliseconds:.4f} ms a
 # %% [markdown]
 # ## 6 One counter for many threads
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # How often does each grey level occur in your photograph? That is a **histogram**. With eight bins
 # of grey levels, NumPy counts:
@@ -478,7 +469,7 @@ pictures.histogram_bars(counts, "grey level, in eight bins", right=right)
 # %% [markdown]
 # ## 7 Neighbours and borders
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # A thread may read other elements than its own. This kernel moves every element one place to the
 # right. What does it write to `out[0]`?
@@ -547,7 +538,7 @@ check("shift-right", shift_right)
 # %% [markdown]
 # ## 8 x along the rows, and a turn
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # What if x runs along the rows? The guard is the right one. The result is the same:
 
@@ -568,6 +559,9 @@ def add_images_by_rows(out, a, b):
 
 
 # %%
+rows, columns = 64, 96
+block = (32, 8)
+grid = ((columns + 31) // 32, (rows + 7) // 8)
 a = np.full((rows, columns), 2, dtype=np.float32)
 b = np.full((rows, columns), 3, dtype=np.float32)
 total, other_total = np.zeros_like(a), np.zeros_like(a)
@@ -643,7 +637,7 @@ plots.image_grid([photo, turned], ["image", "out"])
 # %% [markdown]
 # ## 9 Arrays without an index: ufuncs
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # For a map you need not write a kernel. NumPy calls a function that works element by element a
 # **ufunc**. `cuda.vectorize` makes one that runs on the GPU: index, guard and launch are written
@@ -700,7 +694,7 @@ check("clip", clip)
 # %% [markdown]
 # ## 10 Helpers for kernels: device functions
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # A kernel can call functions, if they are made for the device. Such a **device function** may
 # return a value. You cannot launch it.
@@ -779,7 +773,7 @@ plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"
 # %% [markdown]
 # ## 11 When a real GPU goes wrong
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # On a GPU a launch returns at once, and an error shows up later, at the next copy or
 # `cuda.synchronize()`. The call that reports it is not the call that did it.
@@ -846,25 +840,18 @@ progress(1)
 #
 # - Mirror an image from left to right. Then do it in place, in the same array. What can go wrong?
 # - Blur: each pixel becomes the mean of itself and its neighbours. What happens at the border?
-# - Find the largest value of an array with `cuda.atomic.max`.
 
 # %% [markdown]
 # ## Common misconceptions
 #
 # - *"x is the first axis of the array."* It is the first axis of the launch, the last of the array.
-# - *"One guard is enough for an image."* `row * columns + column` may be inside, `column` not.
 # - *"`+=` is one step."* It is three, and others come between.
 # - *"Inputs are not copied back."* NumPy arguments are, all of them, at each launch.
 
 # %% [markdown]
 # ## What to read next
 #
-# - [Lesson 02](02_an_image_from_its_svd.ipynb), *An image from its SVD*: the program that the rest
-#   of the course makes fast.
+# - [Lesson 02](02_an_image_from_its_svd.ipynb): the program that the rest of the course makes fast.
 # - [Numba-CUDA: memory management](https://nvidia.github.io/numba-cuda/user/memory.html) and
 #   [ufuncs](https://nvidia.github.io/numba-cuda/user/ufunc.html).
-# - [CUDA Pro Tip: grid-stride
-#   loops](https://developer.nvidia.com/blog/cuda-pro-tip-write-flexible-kernels-grid-stride-loops/)
-#   by Mark Harris.
-# - [Compute Sanitizer](https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/index.html), its
-#   documentation.
+# - [Compute Sanitizer](https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/index.html).

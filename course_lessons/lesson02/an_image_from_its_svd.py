@@ -1,40 +1,32 @@
 # %% [markdown]
 # # 02 An image from its SVD
 #
-# You take real pictures apart and put them together again: with loops, with NumPy, with all cores,
-# and with your first kernel that makes an image. The whole course makes this program fast.
+# You take your photograph apart and put it together again: with loops, with NumPy, and with your
+# own kernel. The whole course makes this program fast.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Take an image apart into three factors and rebuild it from a small part of them.
-# - Write the formula as loops, as a matrix product, and as your first kernel that makes an image.
-# - Find two hidden costs of that kernel with the simulator, and remove them.
-# - To go deeper: measure how good the image is and how much smaller its factors are, and run the
-#   formula in five more ways.
+# - Take an image apart into three factors. Write the kernel that rebuilds it from a part of them.
+# - Find two hidden costs of such a kernel.
+# - To go deeper: measure how good the image is, and run the formula in five more ways.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - What a singular value decomposition (SVD) keeps, and what it throws away.
-# - Which loops Python runs, which NumPy runs, and which the GPU runs.
-# - What belongs on the CPU, what on the GPU, and under which assumptions.
 # - Why `total = 0.0` in a kernel is a trap, and why it matters which way x walks.
 
 # %% [markdown]
 # ## What you need
 #
-# Lessons [00](00_the_machine_in_front_of_you.ipynb) and [01](01_threads_blocks_grids.ipynb):
-# `@cuda.jit`, `cuda.grid(2)`, a guard, a launch. From NumPy: slices such as `u[:, :k]` and the
-# matrix product `@`. No GPU is needed, and no linear algebra beyond that product.
+# Lessons [00](00_the_machine_in_front_of_you.ipynb) and [01](01_threads_blocks_grids.ipynb). From
+# NumPy: slices such as `u[:, :k]` and the matrix product `@`.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the seven exercises. After section 5 is a good place for a
-# break. The computer needs less than half a minute of it.
-#
-# Core: sections 1 to 8, 70 minutes. Deepening: sections 9 to 15, 85 minutes.
+# About 2 and a half hours with the eight exercises. After section 5 is a good place for a break.
 
 # %%
 from inspect import getsource
@@ -53,43 +45,41 @@ from course_lessons.lesson02 import pictures
 # %% [markdown]
 # ## 1 A picture, three factors
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# You start with five images. A real MRI slice of a head comes with Matplotlib. A head phantom is
-# drawn by a formula, at any size. Three photographs are in the public domain (CC0).
+# These are your photograph, an MRI slice of a head, a head phantom drawn by a formula, and another
+# photograph.
 
 # %%
-mri = images.head_mri()
-camera = images.photograph("camera", 256)
-examples = {"head MRI": mri, "phantom": images.phantom(256), "camera": camera}
-for name in ("coffee", "chelsea"):
-    examples[name] = images.photograph(name, 256)
-plots.image_grid(list(examples.values()), list(examples), columns=5, cell=1.5)
+photo = images.mine()
+mri, camera = images.head_mri(), images.photograph("camera", 256)
+examples = {"yours": photo, "head MRI": mri, "phantom": images.phantom(256), "camera": camera}
+plots.image_grid(list(examples.values()), list(examples), columns=4, cell=1.8)
 
 # %% [markdown]
-# An image is a matrix: rows and columns of grey levels, 0 is black and 1 is white. All of them are
-# float32, four bytes a pixel.
+# An image is a matrix of grey levels, 0 is black and 1 is white. All are float32, four bytes a
+# pixel.
 #
 # Every matrix is a product of three: `image = U · diag(s) · Vᵀ`. That is its singular value
-# decomposition. `U` has columns, `Vᵀ` has rows, and `s` holds one number for each pair of them,
-# the largest first.
+# decomposition. `U` has columns, `Vᵀ` has rows, and `s` has one value for each pair of them, the
+# largest first.
 
 # %%
-u, s, vt = images.svd(camera)
+u, s, vt = images.svd(photo)
 print("u", u.shape, " s", s.shape, " vt", vt.shape)
-print("s[0], s[9], s[49], s[99]:", s[[0, 9, 49, 99]].round(1))
+print("s[0], s[9], s[49]:", s[[0, 9, 49]].round(1))
 
 # %% [markdown]
-# In the drawing below, the red frames mark the first 50 columns of `U`, the first 50 numbers of `s`
-# and the first 50 rows of `Vᵀ`. They are all you will keep.
+# The red frames mark the first 50 columns of `U`, values of `s` and rows of `Vᵀ`. You will keep
+# only these.
 
 # %%
-pictures.factors(camera, u, s, vt, k=50)
+pictures.factors(photo, u, s, vt, k=50)
 
 # %% [markdown]
-# One column, one number and one row make a whole image: a **layer**. Pixel `[row, col]` of layer
-# `i` is `u[row, i] * s[i] * vt[i, col]`. The image is the sum of its layers. Grey stands for 0
-# in the upper row here.
+# One column, one value and one row make a whole image: a **layer**. Pixel `[row, col]` of layer
+# `i` is `u[row, i] * s[i] * vt[i, col]`. The image is the sum of its layers. Grey stands for 0 in
+# the upper row.
 
 # %%
 layers = [s[i] * np.outer(u[:, i], vt[i]) for i in range(5)]
@@ -101,53 +91,46 @@ plots.image_grid(shown, titles, columns=5, cell=1.5)
 # %% [markdown]
 # ## 2 Keep the first k
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# Drop all layers but the first `k`. What is left is this line, the heart of the course:
+# Drop all layers but the first `k`. This line is the heart of the course:
 #
 # `reco = (u[:, :k] * s[:k]) @ vt[:k, :]`
 #
-# Of all images that are a sum of `k` layers, this one has the smallest squared error (the theorem
-# of Eckart and Young).
+# Of all sums of `k` layers, this image has the smallest squared error (the theorem of Eckart and
+# Young). NumPy multiplies each **column** of `u[:, :k]` by its own value of `s[:k]`: that is
+# broadcasting. The product with `k` rows of `vt` makes all pixels.
 
 # %%
 names = ("head MRI", "camera", "phantom")
-factors = {name: images.svd(examples[name]) for name in names}
+factors = {name: images.svd(examples[name]) for name in examples}
 u, s, vt = factors["head MRI"]
 k = 50
 reco = (u[:, :k] * s[:k]) @ vt[:k, :]
 print("shape:", reco.shape, " type:", reco.dtype)
 print(f"mean error of a pixel: {abs(mri - reco).mean():.3f}, where 1 is white")
 
-# %% [markdown]
-# Read the line slowly. `u[:, :k]` is 256×50. `s[:k]` has 50 numbers: NumPy multiplies each
-# **column** by its own number. That is broadcasting. The product with 50 rows of `vt` makes
-# 256×256 pixels.
-
 # %%
-ranks = [1, 5, 20, 50]
-rows = [images.reconstruct(*factors[name], k) for name in names for k in ranks]
-titles = [f"k = {k}" for k in ranks] * 3
-plots.image_grid(rows, titles, columns=4, row_names=names, cell=1.3)
+ranks, shown = [1, 5, 20, 50], ("yours", "phantom")
+rows = [images.reconstruct(*factors[name], k) for name in shown for k in ranks]
+titles = [f"k = {k}" for k in ranks] * 2
+plots.image_grid(rows, titles, columns=4, row_names=shown, cell=1.6)
 
 # %% [markdown]
-# At k = 20 you recognise everything. At k = 50 you have to look for a difference. Look at the
-# ripples in the phantom at k = 20: round edges are hard for layers made of straight stripes.
+# At k = 50 you have to look for a difference. The phantom has ripples at k = 20: layers are made of
+# straight stripes, and its edges are round.
 
 # %% [markdown]
 # ## 3 One formula, many programs
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# Everything from here on computes one formula. For each pixel, add up k products:
+# From here on, everything computes one formula. For each pixel, add up k products:
 #
 # `out[row, col] = Σ u[row, i] · s[i] · vt[i, col]`
 #
-# Three indices, so three loops. The question is only who runs them.
-#
-# To rebuild only a part of the image, you take some **rows** of `u` and
-# some **columns** of `vt`. Nothing else changes. Every pixel is independent of all others. That
-# is why a GPU will like this problem.
+# Three indices, so three loops. Every pixel is independent of all others: that suits a GPU. To
+# rebuild a part of the image, you take some **rows** of `u` and some **columns** of `vt`.
 
 # %%
 k = 50
@@ -168,8 +151,8 @@ def compare(image, expected=right):
 
 
 # %% [markdown]
-# **Program 1: Python runs three loops.** This is the formula, word for word. Python looks up types,
-# bounds and objects at each of the 204,800 steps. So only the small part is rebuilt.
+# **Program 1: Python runs three loops.** Python looks up types, bounds and objects at each step. So
+# only the small part is rebuilt.
 
 
 # %%
@@ -185,9 +168,8 @@ def three_loops(u, s, vt, k):
 compare(three_loops(small_u, s, small_vt, k), small)
 
 # %% [markdown]
-# **Program 2: the matrix product.** You know it already: broadcast `s` over the columns of `u`,
-# then `@`. A BLAS library runs the loops: it cuts them in blocks that fit the caches, and uses
-# wide instructions and all cores.
+# **Program 2: the matrix product** of section 2. A library (BLAS) runs the loops: it cuts them in
+# blocks that fit the caches, and uses wide instructions and all cores.
 
 # %%
 by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
@@ -196,44 +178,56 @@ compare(by_matmul)
 # %% [markdown]
 # ## 4 What runs where
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# A GPU has its own memory. So the way of an image is: read and decompose on the CPU, copy the
-# factors over, let every pixel be computed by a thread of its own, copy the image back.
+# The CPU reads and decomposes the image, once. The factors are copied to the GPU. A thread computes
+# each pixel. The image is copied back.
 
 # %%
 pictures.way_of_an_image(size=256, k=50)
 
 # %% [markdown]
-# | step | where | why |
-# |---|---|---|
-# | read the file | CPU | files are decoded one bit after another |
-# | SVD | CPU | a library does it well; GPU: [lesson 11](11_the_decomposition_itself.ipynb) |
-# | copy `u`, `s`, `vt` | bus | two memories |
-# | rebuild | GPU | 65,536 pixels, none needs another |
-# | quality (section 9), picture | CPU | once for each image, small |
+# The plan rests on **assumptions**, to be tested later: float32 is exact enough, all fits into the
+# GPU's memory, images are rebuilt more often than decomposed, and the copies are worth it.
+# [Lesson 03](03_measuring_honestly.ipynb) measures whether they are.
+#
+# k columns of `u` and k rows of `vt` are needed. Copy all of them, and the result is right as well:
+# nothing tells you.
+#
+# ### Exercise: copy what is needed
+#
+# Return `u`, `s` and `vt` as they should be copied: only what k layers need, float32 (NumPy often
+# makes float64), and each array with its rows one after the other in memory (**C-contiguous**).
+#
+# <details><summary>Hint</summary>
+#
+# `np.ascontiguousarray(part, dtype=np.float32)` for each of the three parts. `s` has one axis.
+#
+# </details>
 
-# %% [markdown]
-# The plan rests on **assumptions**. Write yours down, so that you can test them later:
-#
-# - Everything is float32. The error of that is far below one grey level of 255.
-# - Factors and image fit into the GPU's memory together.
-# - The SVD is made once, and images are rebuilt often. Otherwise the SVD is the cost.
-# - The copies are worth it. [Lesson 03](03_measuring_honestly.ipynb) measures whether they are.
-#
-# How much is copied is up to you. You need k columns of `u` and k rows of `vt`. It is easy to copy
-# all of them by mistake, and nothing would tell you: the result is right.
+
+# %% tags=["exercise"]
+def needed_factors(u, s, vt, k):
+    """Return the parts of u, s and vt that k layers need: float32, C-contiguous."""
+    ### BEGIN SOLUTION
+    parts = (u[:, :k], s[:k], vt[:k])
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("needed-factors", needed_factors)
 
 # %%
-whole = u.nbytes + s.nbytes + vt.nbytes
-needed = u[:, :k].nbytes + s[:k].nbytes + vt[:k].nbytes
-print(f"whole factors: {whole:,} bytes; the first {k} layers: {needed:,} bytes")
-print(f"{whole / needed:.1f} times too much")
+parts = needed_factors(u, s, vt, k) or (u, s, vt)  # all, while you have not written it
+whole, copied = (sum(part.nbytes for part in each) for each in ((u, s, vt), parts))
+print(f"256 x 256, k = {k}: whole factors {whole:,} bytes, yours {copied:,} bytes")
+print(f"{whole / copied:.1f} times fewer")
 
 # %% [markdown]
-# ## 5 Your first image from a kernel
+# ## 5 Your kernel
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # One thread computes one pixel: the two outer loops become the grid, the inner one stays a loop.
 #
@@ -243,25 +237,15 @@ print(f"{whole / needed:.1f} times too much")
 # | `for i in range(k)` | the same loop |
 # | `out[row, col] += …` | add up in `total`, store once |
 #
-# As in [lesson 01](01_threads_blocks_grids.ipynb), x is the column, so `col` comes first.
-
-# %% [markdown]
 # ### Exercise: rebuild an image
 #
 # Write the kernel. `u` is (rows, r), `s` is (r,), `vt` is (r, cols), `out` is (rows, cols), and k
-# may be smaller than r. The image need not be square, and the grid may be larger than the image.
+# may be smaller than r. The image need not be square.
 #
-# <details><summary>Hint 1: the threads</summary>
-#
-# `col, row = cuda.grid(2)`, then
-# `if row < out.shape[0] and col < out.shape[1]:` around all the rest.
-#
-# </details>
-#
-# <details><summary>Hint 2: the sum</summary>
+# <details><summary>Hint</summary>
 #
 # `total` is zero before the loop, `total += u[row, i] * s[i] * vt[i, col]` stands in it, and
-# `out[row, col] = total` after it.
+# `out[row, col] = total` after it. The guard is around all of them.
 #
 # </details>
 
@@ -284,25 +268,24 @@ def reconstruct(u, s, vt, k, out):
 check("reconstruct", reconstruct)
 
 # %% [markdown]
-# Now the head, from your own kernel: copy the k layers over, launch 16×16 blocks of 16×16 threads,
-# copy the image back. As long as your kernel is empty, the picture is black.
+# Now your photograph, from your own kernel and your own copies. As long as the kernel is empty, the
+# picture is black.
 
 # %%
-on_gpu = [cuda.to_device(np.ascontiguousarray(part)) for part in (u[:, :k], s[:k], vt[:k])]
-out = cuda.to_device(np.zeros_like(mri))
+whole = factors["yours"]
+on_gpu = [cuda.to_device(part) for part in needed_factors(*whole, k) or whole]
+out = cuda.to_device(np.zeros_like(photo))
 reconstruct[(16, 16), (16, 16)](*on_gpu, k, out)
-mine = out.copy_to_host()
-plots.image_grid([mri, mine], ["original", "from your kernel, k = 50"], cell=2.2)
+rebuilt = out.copy_to_host()
+plots.image_grid([photo, rebuilt], ["yours", f"from your kernel, k = {k}"], cell=2.2)
 
 # %% [markdown]
 # ## 6 The float64 trap
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
-# Here is the kernel as the student project that this course grew out of had it, unchanged. Its
-# image is right. It was also slow, and nobody saw why. There are **two** faults in it. Look at it
-# for a minute, and find one: u, s, vt and out are float32. Then look at your own kernel of section
-# 5. Is the same fault in it?
+# This kernel comes from the student project that the course grew out of. It is right, and slow.
+# There are **two** faults in it. Find one: u, s, vt and out are float32. Is it in your kernel, too?
 
 
 # %%
@@ -317,8 +300,8 @@ def original(u, s, vt, k, out):
 
 
 # %% [markdown]
-# You will count its arithmetic with `trace`, for an image of 64×64 and k = 8. That is
-# 64 · 64 · 8 = 32,768 steps of the loop. How many **float64** operations do you expect?
+# `trace` counts its arithmetic. For 64×64 pixels and k = 8 the loop has 64 · 64 · 8 = 32,768 steps.
+# How many **float64** operations do you expect?
 
 # %%
 predict("float64 operations, total = 0.0", 0, exact=True)
@@ -334,22 +317,18 @@ for finding in report.findings:
 predict.answer("float64 operations, total = 0.0", report.operations["float64"], how="counted")
 
 # %% [markdown]
-# One in every step. In Python, `0.0` is a 64-bit number, and Numba keeps to that.
+# One in every step. In Python, `0.0` is a 64-bit number, and Numba keeps to that. A variable has
+# **one** type in a kernel, so `total` is float64 in the whole loop. A T4 does float64 at 1/32 of
+# the rate of float32. Section 14 computes what that costs.
 #
-# A variable has **one** type in a kernel, so `total` is float64 in the whole loop. The product is
-# float32; it has to become float64 before it can be added. A T4 does float64 at 1/32 of the rate of
-# float32. Section 14 works out what that costs.
-
-# %% [markdown]
 # ### Exercise: no float64
 #
-# Mend this fault in the project's kernel, and leave all else as it is: one change at a time, so
-# that you can say what it did. No float64 operation may be left. The result may not change by more
-# than float32 rounding.
+# One line of the project's kernel is missing: give `total` a zero that is float32. All else stays:
+# one change at a time, so that you can say what it did.
 #
 # <details><summary>Hint</summary>
 #
-# `float32` was imported from `numba` at the top. `float32(0)` is a zero of that type.
+# `float32` was imported from `numba` at the top. Call it with a zero.
 #
 # </details>
 
@@ -358,14 +337,14 @@ predict.answer("float64 operations, total = 0.0", report.operations["float64"], 
 @cuda.jit
 def reconstruct_float32(u, s, vt, k, out):
     """As the project had it, with a float32 sum."""
-    ### BEGIN SOLUTION
     row, col = cuda.grid(2)
     if row < out.shape[0] and col < out.shape[1]:
+        ### BEGIN SOLUTION
         total = float32(0)
+        ### END SOLUTION
         for i in range(k):
             total += u[row, i] * s[i] * vt[i, col]
         out[row, col] = total
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -374,57 +353,15 @@ check("reconstruct-float32", reconstruct_float32)
 # %% [markdown]
 # ## 7 Which way does x walk?
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
-# The second fault is `row, col = cuda.grid(2)`. The first number is x, and a **warp**, 32 threads
-# that run together, has neighbouring x. Here these are neighbours in `row`. But in memory,
-# neighbours in `col` lie side by side. That is why [lesson 01](01_threads_blocks_grids.ipynb) said
-# that x is the column.
+# The second fault is `row, col = cuda.grid(2)`. A **warp**, 32 threads that run together, has
+# neighbouring x. Here these are neighbours in `row`. But in memory, neighbours in `col` lie side by
+# side.
 #
-# The GPU moves memory in **sectors** of 32 bytes, eight float32 numbers. A block of 16×16 threads
-# gives a warp 16 values of x and 2 of y. In each step of the loop, every thread loads one number of
-# `u`, one of `s`, one of `vt`: three load **requests** of the warp.
-
-# %% [markdown]
-# Predict the sectors of one request, averaged over the three, for both mappings.
-#
-# <details><summary>Help with counting, x on the rows</summary>
-#
-# `u[row, i]`: 16 different rows, each in a sector of its own. `s[i]`: one number for all.
-# `vt[i, col]`: two neighbouring numbers.
-#
-# </details>
-
-# %%
-predict(
-    "sectors per load request, x on the rows, and on the columns", 6, 1.67, numbers=2, exact=True
-)
-
-# %%
-from course.kernels.reconstruct import reconstruct_float32 as package_float32
-from course.kernels.reconstruct import reconstruct_naive
-
-on_rows = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
-on_columns = trace(reconstruct_naive, (4, 4), (16, 16), *tiny, 8, tiny_out)
-for name, report in (("x on the rows", on_rows), ("x on the columns", on_columns)):
-    for op in ("load", "store"):
-        total = report.total("global", op)
-        print(f"{name:16} {op:5} {total.requests:5,} requests {total.sectors:6,} sectors")
-
-found = []
-for report in (on_rows, on_columns):
-    loads = report.total("global", "load")
-    found.append(loads.sectors / loads.requests)
-question = "sectors per load request, x on the rows, and on the columns"
-predict.answer(question, found, how="counted")
-
-# %% [markdown]
-# The same arithmetic, the same result, and 3.6 times fewer sectors; for the stores 4 times fewer.
-# The counters of a real GPU (an H200) read the same eight figures.
-# [Lesson 04](04_warps_and_coalescing.ipynb) asks which of the three loads is to blame.
-#
-# The drawing shows the stores of a block's first warp. Each blue square is a thread's pixel, each
-# red frame a sector that has to be moved. On the left 16 sectors, each for two pixels.
+# The GPU moves memory in **sectors** of 32 bytes, eight float32 values. The drawing shows the
+# stores of a block's first warp. Each blue square is a thread's pixel, each red frame a sector. On
+# the left 16 sectors are moved, each for two pixels.
 
 # %%
 pictures.warp_on_image()
@@ -432,12 +369,12 @@ pictures.warp_on_image()
 # %% [markdown]
 # ### Exercise: x along the columns
 #
-# Now mend the second fault, too: neighbours in x shall be neighbours in memory. Keep the float32
-# sum. At most 2 sectors per load request are allowed, and 4 per store request.
+# Fix the second fault, too: neighbours in x must be neighbours in memory. Again one line is
+# missing. [Lesson 04](04_warps_and_coalescing.ipynb) counts the sectors of each load.
 #
 # <details><summary>Hint</summary>
 #
-# You change one line, and in it only an order.
+# The line is that of the project's kernel, in another order.
 #
 # </details>
 
@@ -448,12 +385,12 @@ def reconstruct_columns(u, s, vt, k, out):
     """As before, x walks along the columns."""
     ### BEGIN SOLUTION
     col, row = cuda.grid(2)
+    ### END SOLUTION
     if row < out.shape[0] and col < out.shape[1]:
         total = float32(0)
         for i in range(k):
             total += u[row, i] * s[i] * vt[i, col]
         out[row, col] = total
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -462,38 +399,25 @@ check("reconstruct-columns", reconstruct_columns)
 # %% [markdown]
 # ## 8 What was measured?
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# The original timed one 256×256 image at k = 100 on a Tesla T4:
+# For 256×256 pixels and k = 100, the project timed its kernel on a Tesla T4 at 249 ms, and NumPy on
+# the CPU at 0.66 ms. Are GPUs no good?
 #
-# | program | time [ms] |
-# |---|---|
-# | CuPy | 1428 |
-# | Numba kernel | 249 |
-# | NumPy on the CPU | 0.66 |
-#
-# Is CuPy six times slower than Numba? Are GPUs no good? What was measured here?
+# The kernel's time was that of its first call: Numba compiled it. That is paid once. A time answers
+# one question. Say which: the first image or each further one? With or without the copies? Against
+# which CPU program? [Lesson 03](03_measuring_honestly.ipynb) is about that.
 
 # %% [markdown]
-# First calls. CuPy loads its libraries and sets up its memory; Numba compiles the kernel. Both are
-# paid once, and both are in the figure. NumPy was ready. The table compares start-up costs, and
-# says nothing about kernels.
-#
-# A time answers one question. Say which: the first image of a program, or each further one? With or
-# without the copies? Against which CPU program? [Lesson 03](03_measuring_honestly.ipynb) is about
-# nothing else.
-
-# %% [markdown]
-# Is the GPU faster, then? Here is an image of 2048×2048 pixels with k = 256, recorded on an H200
-# and on the 16 cores beside it, first calls apart. Where copies are inside, the name says so.
+# Is the GPU faster, then? This is an image of 2048×2048 pixels with k = 256, recorded on an H200
+# and on the 16 cores beside it, without first calls.
 
 # %%
 size = "2048x2048x256"
 programs = {
     "NumPy, 16 cores": ("crossing", "NumPy"),
     "a kernel like yours": ("reconstruct", "reconstruct_naive 32x8"),
-    "the same, with copies": ("crossing", "kernel and copies"),
-    "CuPy, with copies": ("crossing", "CuPy and copies"),
+    "yours, and copies": ("crossing", "kernel and copies"),
     "tiles (lesson 05)": ("reconstruct", "reconstruct_tiled 16x16"),
 }
 times = {
@@ -504,16 +428,14 @@ print(f"tiles: {times['NumPy, 16 cores'] / times['tiles (lesson 05)']:.1f} times
 plots.time_bars(times, "2048 × 2048, k = 256: H200 and CPU (recorded)")
 
 # %% [markdown]
-# A first kernel is level with NumPy, and with its copies it loses. A better kernel wins clearly.
-# The simulator does not tell you such times: it counts, it has no clock. What its counts are worth
-# in time is the question of the next lessons: [lesson 03](03_measuring_honestly.ipynb) measures,
-# [lesson 04](04_warps_and_coalescing.ipynb) explains the sectors in full, and
-# [lesson 05](05_shared_memory.ipynb) makes the kernel of the last bar.
+# Your kernel is level with 16 cores at the first try, copies apart.
+# [Lesson 04](04_warps_and_coalescing.ipynb) explains its memory accesses, and
+# [lesson 05](05_shared_memory.ipynb) makes the kernel of the shortest bar.
 
 # %% [markdown]
 # ## 9 How good is it?
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd>
 #
 # "Looks fine" is no figure. The **mean squared error** (MSE) is the mean of
 # `(image - approximation) ** 2` over all pixels. The **peak signal-to-noise ratio** puts it on a
@@ -601,7 +523,7 @@ from_pixels = images.mse(mri, reco) * mri.size
 print("same to a thousandth:", abs(dropped - from_pixels) < 1e-3 * from_pixels)
 
 # %% [markdown]
-# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 11) gives each
+# Where are the errors? A ufunc ([lesson 01](01_threads_blocks_grids.ipynb), section 9) gives each
 # pixel's squared error, again on the GPU. The picture shows it 300 times brighter.
 
 
@@ -621,7 +543,7 @@ plots.image_grid([right, 300 * errors], ["k = 50", "squared error, × 300"], cel
 # %% [markdown]
 # ## 10 When is it smaller?
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # The image is 256 · 256 numbers. For k layers you store k columns of `u`, k numbers of `s` and k
 # rows of `vt`. Predict the largest k for which that is **fewer** numbers than the image has.
@@ -716,7 +638,7 @@ for name in names:
 # %% [markdown]
 # ## 11 Five more programs
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # The formula of section 3 again: for each pixel, add up k products. The question is who runs the
 # loops.
@@ -820,7 +742,7 @@ compare(by_processes)
 # %% [markdown]
 # ## 12 What the clock says
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # A time needs rules, or it says nothing. Yours: everything is called once before (no compilation in
 # the figure), then again and again for 0.1 seconds, at least three times. The median counts. The
@@ -844,24 +766,12 @@ def median_ms(function, *arguments, seconds=0.1):
 # The small part first, 64×64 pixels. Which program wins? Which one loses, after the three loops?
 
 # %%
-predict(
-    "slowest at 64 x 64 after the three loops",
-    "2 processes",
-    choices=("one loop", "einsum", "broadcast", "matmul", "njit(parallel)", "2 processes"),
-)
-
-# %%
 # NBVAL_IGNORE_OUTPUT
 programs = {**cpu.VARIANTS, "njit(parallel)": by_threads}
 times = {name: median_ms(f, small_u, s, small_vt, k) for name, f in programs.items()}
 with cpu.start_processes(2) as pool:
     times["2 processes"] = median_ms(cpu.reconstruct_processes, small_u, s, small_vt, k, pool)
 plots.time_bars(times, "64 × 64 pixels, k = 50, on this machine's CPU")
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-slowest = sorted(times, key=times.get)[-2]
-predict.answer("slowest at 64 x 64 after the three loops", slowest)
 
 # %% [markdown]
 # Now 512×512 pixels, 64 times the work, without the three loops. Random factors will do: the clock
@@ -893,8 +803,8 @@ plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 # its own. Run the two cells again. What is the same in both runs?
 
 # %% [markdown]
-# The table of section 8 compared first calls. Here are the same size and k, first calls apart, on
-# your machine:
+# The figure of section 8 had a first call in it. Here are the same size and k, without first calls,
+# on your machine:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -905,7 +815,7 @@ print(f"256 x 256, k = 100, first calls apart: threads {again:.2g} ms, NumPy {by
 # %% [markdown]
 # ## 13 The same line with CuPy
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # CuPy is NumPy on the GPU: the same names, other memory. `course.xp` is CuPy where CuPy and a GPU
 # work, and NumPy elsewhere. Then NumPy stands in, and this section runs on your CPU.
@@ -928,7 +838,7 @@ compare(by_cupy)
 # %% [markdown]
 # ## 14 What float64 costs on a T4
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # This is the loop as Numba's compiler translates it for a Tesla T4 (PTX for `sm_75`, numba-cuda
 # 0.30.4; the loads are left out):
@@ -960,11 +870,13 @@ print("measured on the T4: 52.9 ms with 8x8 blocks, 53.2 ms with 16x16")
 # instructions are a fact; which clock the GPU ran at, nobody wrote down.
 
 # %% [markdown]
-# The package has the same kernel. Its trace: no float64, and one more float32 operation in each
-# step. Do you lose accuracy? In principle yes. For an image it is far below one grey level of
+# This is the trace of the package's float32 kernel: no float64, and one more float32 operation in
+# each step. Do you lose accuracy? In principle yes. For an image it is far below one grey level of
 # 255, which is 0.004.
 
 # %%
+from course.kernels.reconstruct import reconstruct_float32 as package_float32
+
 report = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
 exact = (tiny[0].astype(np.float64) * tiny[1]) @ tiny[2]
 print({kind: f"{report.operations[kind]:,}" for kind in ("float32", "float64")})
@@ -973,7 +885,7 @@ print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
 # %% [markdown]
 # ## 15 Pictures of your own
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # Your own images come in all kinds: colour, palettes, 16 bits, any size, some of them broken.
 # `load_folder` makes them all grey, of one size (Lanczos resampling), with values from 0 to 1.
@@ -1003,8 +915,7 @@ print("skipped:", [name for name, reason in loaded.skipped])
 # ## What you should be able to say now
 #
 # - An image is a sum of layers, and few layers carry most of it.
-# - `k · (rows + columns + 1)` numbers replace `rows · columns`; more is no gain.
-# - PSNR comes from the mean squared error, SSIM from windows; neither is the whole truth.
+# - `k · (rows + columns + 1)` values replace `rows · columns`; copy only those.
 # - The grid replaces the loops over pixels; the sum stays a loop in each thread.
 # - `0.0` in a kernel is float64, and `float32(0)` is not.
 # - x belongs on the axis whose neighbours are neighbours in memory: the last one.
@@ -1015,63 +926,44 @@ progress()
 # %% [markdown]
 # ## Questions
 #
-# 1. Why does `u[:, :k] * s[:k]` multiply the columns, and not the rows?
-# 2. Is `total = 0` (without a point) a way out of the trap?
-# 3. Your kernel passes for 256×256, and fails for 200×300. What do you suspect first?
-# 4. Two processes rebuild 64×64 pixels more slowly than one. Why?
-# 5. When would copying all of `u` and `vt` to the GPU be the right thing?
+# 1. Is `total = 0` (without a point) a way out of the trap?
+# 2. Your kernel passes for 256×256, and fails for 200×300. What do you suspect first?
+# 3. When would copying all of `u` and `vt` to the GPU be the right thing?
 #
 # <details><summary>Answers</summary>
 #
-# 1. Broadcasting lines shapes up from the right: (rows, k) with (k,). So each of the k columns gets
-#    its own number.
-# 2. No. It is an int64 first, and then it must hold a float32, too. Numba picks a type that holds
+# 1. No. It is an int64 first, and then it must hold a float32, too. Numba picks a type that holds
 #    both: float64.
-# 3. Rows and columns are swapped somewhere: in the guard, in `cuda.grid(2)` or in the launch. A
+# 2. Rows and columns are swapped somewhere: in the guard, in `cuda.grid(2)` or in the launch. A
 #    square image cannot tell. And 300 is no multiple of 16: is the guard there?
-# 4. The work is smaller than its delivery: the factors are packed, sent, unpacked, and the bands
-#    come back the same way.
-# 5. When you rebuild the same image for many k. Then they are copied once.
+# 3. When you rebuild the same image for many k. Then they are copied once.
 #
 # </details>
 
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Rebuild a picture of your own: `images.load_image(path, 256)`. What k do you need for 30 dB?
 # - Do it in colour: three matrices, three decompositions. In a terminal,
 #   `python -m course reconstruct my_photos --k 20 50 --out rebuilt` makes the grey version.
-# - Let a kernel write the error `abs(image - reconstruction)` instead of the image. Which argument
-#   is new?
-# - Random noise as an image: what does its curve of singular values look like, and why can nobody
-#   compress it?
+# - Let a kernel write the error `abs(image - reconstruction)`. Which argument is new?
+# - Random noise as an image: what does its curve of singular values look like?
 
 # %% [markdown]
 # ## Common misconceptions
 #
-# For instructors; the checks name each of them.
-#
-# - "`V` and `Vᵀ` are the same for `np.linalg.svd`." It returns `Vᵀ`: its **rows** are the vectors.
 # - "It works": on a square image, with rows and columns swapped.
 # - "The loop runs to `len(s)`": k is ignored, and the result looks better than it should.
-# - "`s` is only scale": left out, each layer weighs the same, and the picture is noise.
-# - "More digits are safer": on a T4, a float64 sum costs 32 times the instruction slots.
-
-# %% [markdown]
 # - "`out[row, col] += …` in the loop is as good as `total`": `out` holds anything at the start, and
 #   each step loads and stores.
 # - "The GPU is faster": than what, for which size, with which copies, at which call?
-# - "99% of the energy is 99% of the picture." The mean brightness is most of the energy.
 
 # %% [markdown]
 # ## What to read next
 #
-# - [CUDA kernels in Numba](https://nvidia.github.io/numba-cuda/user/kernels.html): declaring,
-#   launching, positions of threads.
+# - [CUDA kernels in Numba](https://nvidia.github.io/numba-cuda/user/kernels.html).
 # - [CUDA C++ programming guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/): the table
-#   of arithmetic throughput, with float64 for each GPU.
-# - [NumPy's tutorial on the SVD](https://numpy.org/numpy-tutorials/tutorial-svd/): the same
-#   decomposition, in colour.
+#   of arithmetic throughput.
+# - [NumPy's tutorial on the SVD](https://numpy.org/numpy-tutorials/tutorial-svd/), in colour.
 # - [Image quality: from error visibility to structural
 #   similarity](https://doi.org/10.1109/TIP.2003.819861), the paper behind SSIM.
-# - Next in the course: [lesson 03](03_measuring_honestly.ipynb), Measuring honestly.
+# - [Lesson 03](03_measuring_honestly.ipynb), *Measuring honestly*.

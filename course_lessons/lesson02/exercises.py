@@ -5,6 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import block_of_two, covering, drawn, empty, extent, factors, of_values
 from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson02.judges import judge_factors
 
 # --- how good is an image? ----------------------------------------------------------------------
 
@@ -162,6 +163,41 @@ FunctionExercise.declare(
         you take the share of how many values there are, not of their energy
             return int(np.ceil(share * len(s)))
     """),
+)
+
+# --- copy what is needed ------------------------------------------------------------------------
+
+
+def _needed(rows, columns, k, order="C", dtype=np.float64):
+    least = min(rows, columns)
+
+    def arguments(rng):
+        u = np.asarray(rng.standard_normal((rows, least)), dtype, order)
+        s = np.sort(rng.random(least, dtype))[::-1].copy()
+        return {"u": u, "s": s, "vt": rng.standard_normal((least, columns), dtype), "k": k}
+
+    kind = "" if order == "C" else ", u column by column in memory"
+    return Case(f"{rows} x {columns}, k = {k}{kind}", arguments)
+
+
+def _some_needed(rng):
+    rows, columns = rng.integers(1, 120, 2).tolist()
+    k = int(rng.integers(1, min(rows, columns) + 1))
+    return _needed(rows, columns, k, rng.choice(["C", "F"]), rng.choice([np.float32, np.float64]))
+
+
+FunctionExercise.declare(
+    name="needed-factors",
+    lesson=2,
+    title="Copy what is needed",
+    judge=judge_factors,
+    cases=[
+        _needed(8, 8, 3),
+        _needed(13, 37, 1),
+        _needed(16, 23, 4, order="F"),
+    ],
+    drawer=_some_needed,
+    drawn=16,
 )
 
 # --- rebuild it ---------------------------------------------------------------------------------

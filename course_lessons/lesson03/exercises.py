@@ -115,41 +115,6 @@ FunctionExercise.declare(
     """),
 )
 
-# --- copy what is needed ------------------------------------------------------------------------
-
-
-def _factors(rows, columns, k, order="C", dtype=np.float64):
-    least = min(rows, columns)
-
-    def arguments(rng):
-        u = np.asarray(rng.standard_normal((rows, least)), dtype, order)
-        s = np.sort(rng.random(least, dtype))[::-1].copy()
-        return {"u": u, "s": s, "vt": rng.standard_normal((least, columns), dtype), "k": k}
-
-    kind = "" if order == "C" else ", u column by column in memory"
-    return Case(f"{rows} x {columns}, k = {k}{kind}", arguments)
-
-
-def _some_factors(rng):
-    rows, columns = rng.integers(1, 120, 2).tolist()
-    k = int(rng.integers(1, min(rows, columns) + 1))
-    return _factors(rows, columns, k, rng.choice(["C", "F"]), rng.choice([np.float32, np.float64]))
-
-
-FunctionExercise.declare(
-    name="needed-factors",
-    lesson=3,
-    title="Copy what is needed",
-    judge=judges.judge_factors,
-    cases=[
-        _factors(8, 8, 3),
-        _factors(13, 37, 1),
-        _factors(16, 23, 4, order="F"),
-    ],
-    drawer=_some_factors,
-    drawn=16,
-)
-
 # --- rates --------------------------------------------------------------------------------------
 
 

@@ -614,32 +614,6 @@ print(f"16.3 ms for them are {rate:.1f} GB/s: pageable, it seems")
 print(f"what is needed would take {(needed + back) / rate * 1e-6:.1f} ms at that rate")
 
 # %% [markdown]
-# ### Exercise: copy what is needed
-#
-# Return `u`, `s` and `vt` as they should travel: only what k layers need, float32, and each array
-# with its rows one after the other in memory (**C-contiguous**). The factors come as float64, as
-# NumPy makes them.
-#
-# <details><summary>Hint</summary>
-#
-# `np.ascontiguousarray(part, dtype=np.float32)`, for `u[:, :k]`, `s[:k]` and `vt[:k]`.
-#
-# </details>
-
-
-# %% tags=["exercise"]
-def needed_factors(u, s, vt, k):
-    """Return the parts of u, s and vt that k layers need: float32, C-contiguous."""
-    ### BEGIN SOLUTION
-    parts = (u[:, :k], s[:k], vt[:k])
-    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("needed-factors", needed_factors)
-
-# %% [markdown]
 # What does that save on the H200? Putting the columns of `u` in order takes the host some time,
 # too. An honest balance has it.
 

@@ -190,12 +190,6 @@ def test_a_misconception_is_not_right(text, guess, truth):
     ("text", "guess", "truth"),
     [
         ("are all pixels counted?", "No, some are lost", "no"),
-        ("slowest at 64 x 64 after the three loops", "processes", "2 processes"),
-        (
-            "sectors per load request, x on the rows, and on the columns",
-            (6, 1.67),
-            (6.0, 5 / 3),
-        ),
         ("fewest load sectors: width of the block", 16, "16 x 16"),
         ("fewest load sectors: width of the block", "16 x 16", "16 x 16"),
         ("sectors per load and per store, x along the rows of the image", (4, 32), (4.0, 32.0)),

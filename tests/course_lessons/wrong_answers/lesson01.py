@@ -79,10 +79,11 @@ wrong("unwritten-output", "cuda.grid(2) gives x first, so `row`", "column, row =
     {"column, row": "row, column"}
 )
 wrong("uncoalesced", "The result is right; the cost is not", "Let it be the column")(
-    {"column, row": "first_row, first_column"},
-    {"if row <": "row_step, column_step = cuda.gridsize(2)\n    for row in range(first_row,"},
-    {" and column <": ", row_step):\n        for column in range(first_column,"},
-    {":\n        out": ", column_step):\n            out"},
+    "first_row, first_column = cuda.grid(2)\n"
+    "row_step, column_step = cuda.gridsize(2)\n"
+    "for row in range(first_row, out.shape[0], row_step):\n"
+    "    for column in range(first_column, out.shape[1], column_step):\n"
+    "        out[row, column] = a[row, column] + b[row, column]"
 )
 wrong("wrong-result", "when b is subtracted")({"] + b": "] - b"})
 wrong("unwritten-output", "all 3 blocks do the same", "cuda.grid(2)")(

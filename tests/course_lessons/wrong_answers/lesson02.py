@@ -1,5 +1,6 @@
 """Wrong answers to the exercises of lesson 02 as students write them, and unusual right ones."""
 
+import numpy as np
 from numba import float32
 
 from course import cuda
@@ -229,3 +230,58 @@ def kernel_with_device_function(u, s, vt, k, out):
     col, row = cuda.grid(2)
     if row < out.shape[0] and col < out.shape[1]:
         out[row, col] = pixel(u, s, vt, k, row, col)
+
+
+# --- needed-factors --------------------------------------------------------------------------
+
+wrong, right = answers_to("needed-factors")
+wrong("wrong-result", "That is the whole factor")(
+    "return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)"
+)
+wrong("wrong-result", "u is float64, not float32")(
+    "return np.ascontiguousarray(u[:, :k]), s[:k].copy(), vt[:k].copy()"
+)
+wrong("wrong-result", "u is a view of a larger array")(
+    "return u.astype(np.float32)[:, :k], s.astype(np.float32)[:k], vt.astype(np.float32)[:k]"
+)
+wrong("wrong-result", "lies column by column")(
+    "return tuple(part.astype(np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
+)
+wrong("wrong-result", "vt has the shape (8, 3)")({"parts)": "(u[:, :k], s[:k], vt[:, :k]))"})
+wrong("wrong-result", "u has other values")({"k], s": "k] * s[:k], s"})
+wrong("wrong-result", "These are rows of u")({", :k]": "k]"})
+
+
+def as_float32(*parts):
+    """Parts as they should travel, for answers that take other parts."""
+    return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
+
+
+wrong("wrong-result", "These are rows of vt: return u, s, vt")(
+    {"parts = (u[:, :": "return as_float32(vt[:"}
+)
+wrong("wrong-result", "It is turned")({", s[:": ".T, s[:"})
+wrong("wrong-result", "s is no matrix")({"s[:k]": "np.diag(s[:k])"})
+wrong("wrong-result", "s has the shape (8,)", "That is the whole factor")({"[:k],": ","})
+wrong("wrong-result", "u has the shape (8, 2); (8, 3) is needed")({"k], s": " k - 1], s"})
+wrong("wrong-result", "u has other values than the first 3")({", :k]": ", -k:]"})
+wrong("wrong-result", "u is float16")(
+    'return tuple(part.astype(np.float16, order="C") for part in (u[:, :k], s[:k], vt[:k]))'
+)
+wrong("wrong-result", "lies column by column")(
+    "return tuple(np.asfortranarray(part, np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
+)
+wrong("wrong-result", "got 2 values")({", s[:": " * s[:"})
+wrong("wrong-result", "got one ndarray")(
+    "return np.ascontiguousarray((u[:, :k] * s[:k]) @ vt[:k], dtype=np.float32)"
+)
+wrong("wrong-result", "u is no NumPy array")(
+    {"parts = (u[:, :k]": "return u[:, :k].tolist()", ")\n    return": ".tolist()\n    return"}
+)
+right('return [np.array(part, dtype="f4", order="C") for part in (u[:, :k], s[:k], vt[:k, :])]')
+right(
+    "parts = np.empty((len(u), k), np.float32), np.empty(k, np.float32), None\n"
+    "parts[0][:], parts[1][:] = u[:, :k], s[:k]\n"
+    "return parts[0], parts[1], vt[:k].astype(np.float32)"
+)
+right("return tuple(part.copy().astype(np.float32) for part in (u[:, :k], s[:k], vt[:k]))")
