@@ -23,7 +23,7 @@
 # kernels, blocks and grids, the reconstruction.
 #
 # **Without a GPU** you see the least time that the work can take, and times that were **recorded**
-# on an NVIDIA H200. What runs on the CPU is timed on yours.
+# on an NVIDIA H200. CPU programs are timed on your machine.
 
 # %% [markdown]
 # ## How long it takes
@@ -188,9 +188,9 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 # return clock() - start
 # ```
 #
-# Below, two of the four are mended already: the first call does not count, and there are 21
-# samples. Move the five lines of the loop into the right order. The three functions come as
-# arguments, from a toy whose GPU may be busy at the start. `clock()` gives seconds.
+# Below, two of the four are right already: the first call does not count, and there are 21 samples.
+# Move the five lines of the loop into the right order. The three functions come from a toy whose
+# GPU may be busy at the start. `clock()` gives seconds.
 #
 # <details><summary>Hint</summary>
 #
@@ -225,11 +225,11 @@ check("time-a-launch", time_launch)
 # <kbd>core</kbd>
 #
 # Your function times the launch, too, a few hundredths of a millisecond. For a short kernel that is
-# too much. So GPUs have a clock of their own: an **event** goes into the queue like a launch, and
-# the GPU notes the time when it comes to it.
+# too much. So GPUs have **events**. An event goes into the queue like a launch, and the GPU notes
+# the time when it comes to it.
 #
-# Recorded on the H200, for a kernel that does nothing: `host` is what the host spends on a launch,
-# `events` is the time between two events, `queued` the same, behind other work, so that the GPU
+# Recorded on the H200, for a kernel that does nothing: `host` is the host's time for a launch,
+# `events` the time between two events. `queued` is the same behind other work, so that the GPU
 # never waits for the host.
 
 # %%
@@ -292,7 +292,7 @@ plots.time_bars(times, "One kernel, timed in six ways: 2048 × 2048, k = 256, H2
 # Copies between host and GPU go over PCI Express (PCIe), much slower than through the GPU's own
 # memory. How slow depends on how much you copy at once, and from where.
 #
-# An ordinary array is **pageable**: the system may move its pages at any time, so the driver first
+# An ordinary array is **pageable**: the system may move its pages at any time. So the driver first
 # copies it to a place of its own. **Pinned** memory (`cuda.pinned_array`) stays where it is, and
 # the GPU fetches it directly. How many times faster is that, with 256 MiB to the GPU?
 
@@ -332,7 +332,7 @@ for size in (512, 1024, 2048, 4096):
     print(f" {100 * middle / everything:13.0f}%")
 
 # %% [markdown]
-# Here small images *are* bound by their copies: the H200 runs the kernel 20 times faster than the
+# Here small images *are* bound by their copies. The H200 runs the kernel 20 times faster than the
 # T4, but copies only a few times faster. What binds a program depends on its size and its
 # **machine**.
 
@@ -430,9 +430,9 @@ predict.answer("what binds at 2048, k = 256, H200", answer, how="computed")
 # %% [markdown]
 # ### Exercise: the report of your kernel
 #
-# The report below has three blanks for you: the median of your samples, the bound as a share of it
-# (1 where a kernel is as fast as its bound allows), and how many times as fast as another program
-# your kernel is. All times are in ms.
+# The report below has three blanks for you: the median of the samples, the share, and the speed-up.
+# The share is the bound / median: 1 where a kernel is as fast as its bound allows. The speed-up is
+# over another program. All times are in ms.
 #
 # <details><summary>Hint</summary>
 #
@@ -533,8 +533,8 @@ predict.answer("mean of the disturbed toy, in ms", mean, unit="ms", how="compute
 # %% [markdown]
 # No launch took as long as the mean: each took about 2 ms, or 12. With more samples the middle half
 # stays, and the interval shrinks. If the intervals of two programs do not overlap, their medians
-# differ. If they do, take more samples. (That holds for samples that are independent. Clocks that
-# rise and machines that warm up break it: time two programs in turns.)
+# differ. If they do, take more samples. (That holds for samples that are independent. A GPU whose
+# frequency rises breaks it: time two programs alternately.)
 
 # %% [markdown]
 # ## 10 Events and caches
@@ -573,10 +573,10 @@ predict.answer(
 )
 
 # %% [markdown]
-# **Caches.** Between memory and multiprocessors lies the L2 cache, 60 MB on an H200. If you launch
-# the same kernel on the same data again and again, it may find its data there: a **warm** cache. In
-# a real program, other work comes in between: **cold**. Here a copy of few and of many bytes, both
-# ways. At which size do they meet?
+# **Caches.** Between memory and the SMs (multiprocessors, which run the warps) lies the L2 cache,
+# 60 MB on an H200. If you launch the same kernel on the same data again and again, it may find its
+# data there: a **warm** cache. In a real program, other work comes in between: **cold**. Here a
+# copy of few and of many bytes, both ways. At which size do they meet?
 
 # %%
 lines = {}
@@ -659,9 +659,9 @@ def effective_rates(rows, columns, k, milliseconds):
 check("effective-rates", effective_rates)
 
 # %% [markdown]
-# A roof is also a lie detector. A figure clearly **above** it is wrong: the kernel did not do all
-# its work, the data was in a cache, the clock was read too early, or bytes or operations were
-# counted wrongly. Why "clearly"? A measured roof is a measurement, and scatters as all do:
+# A roof is also a lie detector. A figure clearly **above** it is wrong. The kernel did not do all
+# its work, the data was in a cache, the clock was read too early, or the counts are wrong. Why
+# "clearly"? A measured roof is a measurement, and scatters as all do:
 
 # %%
 for figure in recorded("roofs", kernel="roof", gpu="H200"):
@@ -746,9 +746,9 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # (`doctor()` says whether you have it), and counts in what it wrote. Look at the output; you need
 # not follow the counting.
 #
-# (Two words for the next output. A **register** is a place for one number, in the multiprocessor
-# itself: a thread's variables live there. If there are too few, the compiler **spills**: it keeps
-# some variables in memory. [Lesson 04](04_warps_and_coalescing.ipynb) says more.)
+# (Two words for the next output. A **register** holds one value, in the SM itself: a thread's
+# variables live there. If there are too few, the compiler **spills**: it keeps some variables in
+# memory. [Lesson 04](04_warps_and_coalescing.ipynb) says more.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -776,9 +776,9 @@ except CompilerMissing:
 # float32 units are busy.
 #
 # **The float64 sum** on a T4 ([lesson 02](02_an_image_from_its_svd.ipynb)): two instructions a
-# step, a conversion and an addition, at 1/32 of the float32 rate: each of its 40 multiprocessors
-# does 2 a cycle. If that binds, all runs of the project must fit it. The clock is not known: a T4
-# has 0.585 GHz at base, 1.59 GHz at boost.
+# step, a conversion and an addition, at 1/32 of the float32 rate. Each of its 40 SMs does 2 a
+# cycle. If that binds, all runs of the project must fit it. The clock is not known: a T4 has 0.585
+# GHz at base, 1.59 GHz at boost.
 
 # %%
 runs = {"2048, k = 256": (2048, 256, 52.9), "1024, k = 1024": (1024, 1024, 53.7)}
@@ -843,10 +843,10 @@ predict.answer("original: 32x32 against 8x8, times slower", round(slower, 1))
 
 # %% [markdown]
 # In `naive` the shape hardly matters. In the two others 16×16 is slower than 8×8, and 32×32 is
-# twice as slow: x walks down the rows, and a 32-wide block puts 32 rows under each warp.
-# ([Lesson 04](04_warps_and_coalescing.ipynb) counts it.) So claim 4 held on a T4, where float64
-# seems to have hidden everything else, and it does not hold in general. Change **one thing at a
-# time**, and ask what could hide what you look for.
+# twice as slow. There x is on the rows, and a 32-wide block puts 32 rows under each warp. ([Lesson
+# 04](04_warps_and_coalescing.ipynb) counts it.) So claim 4 held on a T4, where float64 seems to
+# have hidden everything else, and it does not hold in general. Change **one thing at a time**, and
+# ask what could hide what you look for.
 
 # %% [markdown]
 # Now compare `float32` with `original`, shape by shape: the same mapping, another sum. On a T4 the
@@ -873,12 +873,12 @@ predict.answer("cost of the float64 sum on an H200, in percent", cost, unit="%")
 #
 # <kbd>deepening</kbd>
 #
-# A load from memory takes hundreds of cycles. A warp that waits for it is stalled. The SM
-# (streaming multiprocessor) goes on with **another warp**. That is called **latency hiding**, and
-# it needs warps.
+# A load from memory takes hundreds of cycles. A warp that waits for it is stalled. The SM goes on
+# with **another warp**. That is called **latency hiding**, and it needs warps.
 #
 # An SM of a T4 holds at most 32 warps and 16 blocks, 65,536 registers and 64 KiB of shared memory.
-# What runs out first is the limit. **Theoretical occupancy** is the share of the 32 warps that fit.
+# The resource that runs out first is the limit. **Theoretical occupancy** is the share of the 32
+# warps that fit.
 
 # %% [markdown]
 # For a T4 the compiler gives `reconstruct_original` 44 registers a thread, none spilled (CUDA
@@ -900,7 +900,7 @@ predict.answer("warps on a T4's SM, blocks of 8 x 8", warps, unit="warps", how="
 # (24, 24) are 18 warps a block, and a second block does not fit.
 
 # %% [markdown]
-# What is occupancy worth? Take a copy on the H200, and allow each SM 1, 2, 4, up to all 64 warps.
+# How much is that worth? Take a copy on the H200, and allow each SM 1, 2, 4, up to all 64 warps.
 # Each thread copies float32 in one line, float64 in the other. With one warp on each SM the GPU
 # reaches some 90 GB/s with float32. How many GB/s with 32 warps?
 
@@ -940,14 +940,14 @@ for place in range(1, len(counts)):
 # (One reason why the simple copy among the bars of the roofline stays at 57%: each of its threads
 # moves 4 bytes.)
 #
-# So full occupancy is no aim in itself. Threads with four loads in flight each need a quarter of
-# the warps; [lesson 06](06_reuse_reuse_reuse.ipynb) trades occupancy for that. Raise occupancy
-# where warps are **stalled** and few bytes are in flight.
+# So a full SM is no aim in itself. Threads with four loads in flight each need a quarter of the
+# warps ([lesson 06](06_reuse_reuse_reuse.ipynb)). Raise theoretical occupancy where warps are
+# **stalled** and few bytes are in flight.
 
 # %% [markdown]
 # And `reconstruct_naive`, at 2% of its roof? The compiler gave it 32 registers on the H200.
 #
-# All places are taken, and it is slow all the same. More occupancy cannot help it.
+# The SM is full, and the kernel is slow all the same. More warps cannot help it.
 
 # %%
 registers = h200("reconstruct", "reconstruct_naive 32x8", "4096x4096x256", metric="registers")
@@ -1002,8 +1002,8 @@ for layers in (256, 2048):
 
 # %% [markdown]
 # Compare within a row, and the two are equally fast. Compare one row with the other, as claim 5
-# did, and you can prove whatever you like: NumPy at k = 256 is 8 times as fast as the kernel at
-# k = 2048, and the kernel at k = 256 is 8 times as fast as NumPy at k = 2048.
+# did, and you can prove whatever you like. NumPy at k = 256 is 8 times as fast as the kernel at k =
+# 2048. The kernel at k = 256 is 8 times as fast as NumPy at k = 2048.
 #
 # So a first kernel on one of the fastest GPUs is just level with NumPy on 16 cores. On the T4 it
 # was worse: 52.9 ms against 7.08 ms. NumPy's `@` is a library that experts tuned for years. The
@@ -1072,12 +1072,12 @@ predict.answer(question, first["kernel alone"])
 # %% [markdown]
 # ### Exercise: where the GPU begins to win
 #
-# Given are rates, `cpu` and `gpu` in GFLOP/s and `link` in GB/s, and `start`: what launch and
-# copies cost before a byte has moved, in ms. k is `n // 8`. Return the first of `sizes` (ascending)
-# at which the GPU is faster, copies in and out included, and 0 if none is.
+# Given are rates, `cpu` and `gpu` in GFLOP/s and `link` (PCIe) in GB/s. `start` is the cost of
+# launch and copies before a byte has moved, in ms. k is `n // 8`. Return the first of `sizes`
+# (ascending) at which the GPU is faster, copies in and out included, and 0 if none is.
 #
 # - operations: 2 n² k
-# - bytes over the link: 4 (2 n k + k + n²)
+# - bytes over PCIe: 4 (2 n k + k + n²)
 # - the GPU's time: start + bytes / link + operations / gpu
 #
 # <details><summary>Hint</summary>
@@ -1229,10 +1229,11 @@ progress(3)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"The first call is slow because the GPU is cold."* It compiles; clocks and caches come after.
+# - *"The first call is slow because the GPU is cold."* It compiles; its frequency and caches come
+#   after.
 # - *"The shortest time is the true one."* It may have had luck: a warm cache, say.
 # - *"synchronize() makes my program slower, so it does not belong in a measurement."*
-# - *"More occupancy is more speed."* Bytes in flight count (section 15).
+# - *"More warps are more speed."* Bytes in flight count (section 15).
 # - *"The simulator took 3 s, so ..."* It counts; it has no clock.
 
 # %% [markdown]

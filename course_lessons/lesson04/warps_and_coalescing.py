@@ -298,7 +298,7 @@ check("total-by-strides", add_strided)
 # <kbd>core</kbd>
 #
 # Here are your two kernels of [lesson 02](02_an_image_from_its_svd.ipynb), x on the rows and x on
-# the columns, for 64 × 64 pixels, k = 8, in blocks of 16 × 16.
+# the columns. The image has 64 × 64 pixels, k = 8, blocks of 16 × 16.
 
 
 # %%
@@ -484,7 +484,7 @@ check("transpose-write", transpose_write)
 #
 # The trace counts the sectors that the lanes request of the first cache, L1. Some come from a
 # cache. The compiler may load once what you wrote twice. And fewer sectors take less time only
-# where sectors are the bottleneck: a clock tells.
+# where sectors are the bottleneck: measure.
 
 # %% [markdown]
 # ## 8 Two more mappings
@@ -595,7 +595,7 @@ predict.answer(
 # The number of requests is the same. But a step of the loop needs 34 sectors instead of 18 or 10,
 # and a store 32 instead of 16 or 8.
 #
-# The last column is the second reason. An SM (streaming multiprocessor) of a T4 holds 1,024 threads
+# The last column is the second reason. An SM (multiprocessor) of a T4 holds 1,024 threads
 # and at most 16 blocks. A 32 × 32 block fills it alone. The next block can start only when its last
 # warp is done. With four or sixteen blocks the others fill the gap.
 #
@@ -658,7 +658,7 @@ predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16],
 # %% [markdown]
 # 16 pixels of one byte are half a sector, and the warp's two rows need one each. A block of
 # **32 × 8** is right for every type. Where the counts of two shapes are alike, as here for float32,
-# only a clock can decide.
+# only a measurement can decide.
 
 # %% [markdown]
 # ## 11 Branches and loops
@@ -1047,8 +1047,7 @@ progress(4)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"My thread reads in order, so it is coalesced."* What counts is what its neighbours read in the
-#   same step.
+# - *"My thread reads in order, so it is coalesced."* Its neighbours' reads in the same step count.
 # - *"Coalesced means in the order of the lanes."* Any order will do, within the same sectors.
 # - *"An if is slow on a GPU."* Only where the lanes of one warp disagree (section 11).
 # - *"A view is a copy."* `points["x"]` moves nothing.
