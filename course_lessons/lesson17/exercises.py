@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import LessonKernel, edits
-from course_lessons.lesson17 import hopper, judges
+from course_lessons.lesson17 import hopper, judges, steps
 
 AMPERE = "A100"  # the oldest GPU that has m16n8k16
 
@@ -443,5 +443,139 @@ FunctionExercise.declare(
             down - whole * band -> down - whole
         the column is counted over all bands
             within // high -> number // high
+    """),
+)
+
+
+# --- a descriptor ---------------------------------------------------------------------------------
+
+
+def _place(rng):
+    """Where a tile lies: all three are multiples of 16 bytes below 2**18."""
+    address, leading, stride = (16 * rng.integers(2**14, size=3)).tolist()
+    return fixed(
+        f"address {address}, leading {leading}, stride {stride}",
+        address=address, leading=leading, stride=stride, swizzle=int(rng.integers(4)),
+    )  # fmt: skip
+
+
+FunctionExercise.declare(
+    name="wgmma-descriptor",
+    lesson=17,
+    title="The 64 bits that say where a tile lies",
+    judge=judges.descriptor,
+    cases=table(
+        "address leading stride swizzle",
+        ("a tile at byte 2,048", 2048, 16, 1024, 1),
+        ("the last address", 2**18 - 16, 16, 512, 2),
+        ("no swizzle", 48, 128, 256, 0),
+        ("a swizzle of 32 bytes", 4096, 32, 256, 3),
+    ),
+    drawer=_place,
+    drawn=10,
+    hints={"raised": "Whole numbers: `>> 4` divides by 16, `<< 32` moves a field to bit 32."},
+)
+
+# --- a product of a warpgroup ---------------------------------------------------------------------
+
+
+def _of_warpgroup(name, make):
+    def arguments(rng):
+        a, b = (make(rng).astype(np.float16) for _ in range(2))
+        return {"a": a, "b": b, "out": np.empty((64, 64), np.float32)}
+
+    return Case(name, arguments, block=128, grid=1)
+
+
+def _any_of_warpgroup(rng):
+    scale = 10 ** rng.uniform(-2, 2)
+    return _of_warpgroup(
+        f"numbers around {scale:.3g}", lambda rng: scale * rng.standard_normal((64, 64))
+    )
+
+
+LessonKernel.declare(
+    name="one-wgmma",
+    lesson=17,
+    title="One product of a warpgroup, in order",
+    outputs=("out",),
+    reference=lambda a, b: a @ b.T,
+    cases=[
+        _of_warpgroup("64 x 64 of whole numbers", lambda rng: rng.integers(-9, 10, (64, 64))),
+        _of_warpgroup("64 x 64", lambda rng: rng.standard_normal((64, 64))),
+    ],
+    drawer=_any_of_warpgroup,
+    tolerance=Tolerance(
+        64, "64 products are added, and sums are cut", lambda a, b: np.abs(a) @ np.abs(b).T
+    ),
+    forbidden=NO_FLOAT64,
+    counted=[Counted("mma", lambda: 128, "One wgmma multiplies 64 x 64 x 64.")],
+    statements=(
+        "fence_async()",
+        "cuda.syncthreads()",
+        "c = wgmma_nt(c, tiles, int32(0), tiles, int32(SIDE), int32(0))",
+        "c = wgmma_sums(c)",
+    ),
+    gpu="H200",
+    hints={
+        "race": "The tensor cores read shared memory on a path of their own. Who stored calls "
+        "fence_async(), then all meet at a barrier, then one may multiply. And sums may be read "
+        "after wgmma_sums.",
+        "uninitialised-read": "wgmma reads what all 128 threads store: it comes after the barrier.",
+    },
+)
+
+# --- a box by TMA ---------------------------------------------------------------------------------
+
+
+def _box(rows):
+    return fixed(f"a box of {rows} rows of 64 halves", rows=rows)
+
+
+FunctionExercise.declare(
+    name="box-by-tma",
+    lesson=17,
+    title="A box by TMA: six steps in order, and its bytes",
+    judge=judges.box,
+    cases=[_box(64), _box(8), _box(256)],
+    drawer=lambda rng: _box(extent(rng, 1, 256)),
+    hints={"raised": f"Return two things: a list of {', '.join(steps.STEPS)}, and the bytes."},
+)
+
+# --- a ring of stages -----------------------------------------------------------------------------
+
+
+def _ring_place(step, stages):
+    return step % stages, step // stages % 2, 1 - step // stages % 2
+
+
+FunctionExercise.declare(
+    name="ring-place",
+    lesson=17,
+    title="Stage and parities of a step",
+    reference=_ring_place,
+    cases=table(
+        "step stages",
+        ("the first step", 0, 4),
+        ("the last of the first round", 3, 4),
+        ("the second round", 5, 4),
+        ("the third round of three", 7, 3),
+    ),
+    drawer=lambda rng: fixed(
+        "any step", step=int(rng.integers(1000)), stages=int(rng.integers(1, 9))
+    ),
+    drawn=20,
+    hints={
+        "wrong-shape": "Return three numbers: stage, parity of full, parity of empty.",
+        "wrong-result": "A ring of n stages: step % n. The round is step // n; its parity, 0 or 1, "
+        "is what consumers wait for. The producer waits for the round before.",
+    },
+    mistakes=edits("""
+        the producer waits for the round before, of the other parity
+            1 - parity -> parity
+        a parity is 0 or 1: take the round % 2
+            step // stages % 2 -> step // stages
+        the stage is what is left over, the round is the quotient
+            step % stages -> step // stages
     """),
 )

@@ -67,23 +67,10 @@ def recorded_products(gpu: str = "H200") -> str:
         }
         for variant, metric in (("ours", "time in a graph"), ("cuBLAS / ours", "ratio"))
     )  # fmt: skip
-    lines = [f"{'shape':>18}  TFLOP/s  cuBLAS / ours"]
+    lines = [f"{'shape':>18}  TFLOP/s  cuBLAS's time / ours"]
     lines += [
-        f"{shape:>18}  {figure.teraflops:7.0f}  {ratios[shape].median:13.2f}"
+        f"{shape:>18}  {figure.teraflops:7.0f}  {ratios[shape].median:20.2f}"
         for shape, figure in sorted(ours.items(), key=lambda one: -one[1].operations)
-    ]
-    return "\n".join(lines)
-
-
-def recorded_calls(gpu: str = "H200") -> str:
-    """What was recorded of calls by the host's clock: with NumPy's arrays, and first ones."""
-    figures = [*recorded("halves", metric="called", gpu=gpu)]
-    figures += recorded("halves", metric="first", gpu=gpu)
-    said = {"called": "with NumPy's arrays", "first": "first of a process"}
-    lines = [f"{figures[0].shape}"]
-    lines += [
-        f"{said[figure.metric]:20}  {figure.variant:14}  {figure.median:6,.0f} ms"
-        for figure in figures
     ]
     return "\n".join(lines)
 

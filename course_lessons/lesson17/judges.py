@@ -1,6 +1,11 @@
 """How an answer of lesson 17 is judged that has no one right value."""
 
+from typing import Any
+
 import numpy as np
+
+from course.checks.verdicts import brief
+from course_lessons.lesson17 import steps
 
 
 def split(answer, x):
@@ -40,3 +45,40 @@ def split(answer, x):
         "possible. What is below 6e-8 is lost in a half: choose a power that brings the largest "
         f"number, here {largest:.2g}, near 2^13."
     )
+
+
+# --- steps to wgmma and TMA -----------------------------------------------------------------------
+
+FIELDS = {"address": (0, 14), "leading": (16, 14), "stride": (32, 14), "swizzle": (62, 2)}
+
+
+def descriptor(answer: Any, address: int, leading: int, stride: int, swizzle: int) -> str | None:
+    """Judge a descriptor's 64 bits, field by field."""
+    if not isinstance(answer, int | np.integer):
+        return f"Return one whole number; got {brief(answer)}."
+    given = {"address": address >> 4, "leading": leading >> 4, "stride": stride >> 4}
+    right, left = given | {"swizzle": swizzle}, int(answer)
+    for name, (first, width) in FIELDS.items():
+        found = left >> first & (1 << width) - 1
+        left -= found << first
+        if found != right[name]:
+            unit = "" if name == "swizzle" else " x 16 bytes"
+            return (
+                f"{name} is {found}{unit} in your bits {first} to {first + width - 1}, right is "
+                f"{right[name]}{unit}."
+            )
+    return f"Bits of no field are set: {left:#x} is left over." if left else None
+
+
+def box(answer: Any, rows: int) -> str | None:
+    """Judge six steps in order, by a trace of a kernel that takes them so, and a box's bytes."""
+    try:
+        order, size = answer
+        order = list(order)
+    except (TypeError, ValueError):
+        return f"Return two things, a list of steps and the bytes; got {brief(answer)}."
+    if sorted(map(str, order)) != sorted(steps.STEPS):
+        return f"Each of {', '.join(steps.STEPS)} stands once in the list; got {brief(order)}."
+    if not isinstance(size, int | np.integer) or not 0 < size < 2**20:
+        return f"The bytes are a whole number below 2**20; got {brief(size)}."
+    return steps.try_box(order, int(size), rows)

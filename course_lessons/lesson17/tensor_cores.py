@@ -12,7 +12,8 @@
 # - Write each float32 number as two halves, and see how many products that takes.
 # - See what careless adding costs, and what a `//` costs.
 # - Trace three kernels of the package that go past cuBLAS.
-# - Swizzle a tile, order tiles by waves, and follow the ladder to the newest tensor cores.
+# - Swizzle a tile, order tiles by waves, and write Hopper's wgmma and TMA, one instruction at a
+#   time.
 
 # %% [markdown]
 # ## What you will learn
@@ -33,7 +34,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours with the six exercises. After section 3 is a good place for a break.
+# About 3 hours with the core's exercises. After section 3 is a good place for a break.
 #
 # Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 80 minutes.
 
@@ -504,9 +505,9 @@ predict.answer("registers of the tile's place, by division", needed, how="found"
 
 # %% [markdown]
 # Ten registers seem few. A thread that multiplies 128×256 tiles keeps 128 sums in registers and may
-# have 168 (section 12). If the rest does not fit, sums are **spilled** to memory. And without
+# have 168 (section 17). If the rest does not fit, sums are **spilled** to memory. And without
 # optimisation at link time a division is a *call*: before a call the compiler waits for all tensor
-# cores (section 12). So: shifts, float32 quotients, or a division before the loop; and
+# cores. So: shifts, float32 quotients, or a division before the loop; and
 # `int32(...)` around an index.
 
 # %% [markdown]
@@ -538,7 +539,7 @@ for name in ("cupy", "warp tiles", "tensor cores", "warpgroups", "tf32"):
 # %% [markdown]
 # Past cuBLAS, and *more* accurate than it: sums of 16 added in float32 round less often than sums
 # that grow one by one. `warpgroups` make the same three products with Hopper's own instructions
-# (section 12), at more than three times cuBLAS's speed. TF32 needs one product instead of three.
+# (section 14), at more than three times cuBLAS's speed. TF32 needs one product instead of three.
 # Choose it if three digits are enough, and **say** that you did: who compares TF32 with float32
 # compares two different jobs.
 
@@ -622,7 +623,7 @@ predict.answer(question, wavefronts, how="counted")
 
 # %% [markdown]
 # In each row the four words lie in the same four banks. [Lesson 05](05_shared_memory.ipynb) padded
-# rows. But padding costs memory, and the hardware that copies whole tiles (section 12) knows
+# rows. But padding costs memory, and the hardware that copies whole tiles (section 15) knows
 # another cure: chunks of 16 bytes **change places within their row**, in another way in each of
 # eight rows. Chunk c of row r lies at place `c ^ (r % 8)`. That is a **swizzle**:
 
@@ -765,7 +766,7 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # %% [markdown]
 # | step | what is new | what it saves | file |
 # |---|---|---|---|
-# | mma, cp.async | copies under way | waiting for memory | `plain.py` |
+# | mma, cp.async | copies beside products | waiting for memory | `plain.py` |
 # | wgmma | four warps give one order | fragments in registers | `wgmma.py` |
 # | TMA | one thread orders a whole tile | all threads' addresses | `tma.py` |
 # | roles | some warps copy, some multiply | waiting for each other | `warp_specialised.py` |
@@ -774,9 +775,8 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # | clusters | blocks share what one brings | traffic from L2 | |
 
 # %% [markdown]
-# The files are in `course/kernels/gemm`: read each beside the one before. `wgmma.py` and `tma.py`
-# are as short as they can be; `warp_specialised.py` has three steps, and all types and layouts.
-# Products take a step by its name, `method="tma"`.
+# The files are in `course/kernels/gemm`. `wgmma.py` and `tma.py` are as short as they can be;
+# `warp_specialised.py` has three steps, and all types and layouts.
 
 # %% [markdown]
 # **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads
@@ -794,9 +794,12 @@ predict.answer(question, reading / multiplying, how="computed")
 
 # %% [markdown]
 # Both would have to be busy all the time, and the copies into shared memory come on top. So with
-# fragments in registers the tensor cores wait. **wgmma** needs none: a *warpgroup*, four warps,
-# gives one order for 64×256 sums, and the tensor cores read a and b from shared memory themselves.
-# For what share of their clocks is shared memory busy now?
+# fragments in registers the tensor cores wait.
+
+# %% [markdown]
+# **wgmma** needs no fragments: a *warpgroup*, four warps, gives one order for 64×256 sums, and the
+# tensor cores read a and b from shared memory themselves. For what share of their cycles is shared
+# memory busy now?
 
 # %%
 predict("share of the clocks, wgmma of 64 x 256", 0.5, within=1.15)
@@ -807,28 +810,174 @@ busy = hopper.shared_clocks((64 + 256) * 16) / multiplying
 predict.answer("share of the clocks, wgmma of 64 x 256", busy, how="computed")
 
 # %% [markdown]
-# (At least: what else the hardware reads is not published.)
+# (At least: what else the hardware reads is not published. And `mma.sync` itself may not reach
+# Hopper's full rate; shared memory is one reason.) The next five sections take one instruction at a
+# time. All of it runs here, on the simulator.
+
+# %% [markdown]
+# ## 13 A descriptor
 #
-# How does it know where a tile lies? By a **descriptor**, 64 bits: the address, the distance from
-# one group of eight rows to the next, and the swizzle of section 10. For a tile at byte 2,048 whose
-# rows have 128 bytes, eight of them 1,024. (`leading` means nothing here, where rows lie along K
-# and have such a swizzle.)
+# <kbd>deepening</kbd> 10 minutes
+#
+# How does wgmma know where a tile lies? By a **descriptor** of 64 bits. Addresses and distances
+# count in units of 16 bytes:
+#
+# | bits | field |
+# |---|---|
+# | 0 to 13 | address |
+# | 16 to 29 | `leading`: of no use here, where rows lie along k and are swizzled |
+# | 32 to 45 | `stride`: from one group of eight rows to the next |
+# | 62 and 63 | swizzle: 0 none, 1 of 128 bytes, 2 of 64, 3 of 32 |
+
+# %% [markdown]
+# ### Exercise: the descriptor
+#
+# Fill in the fields. All three distances are given in bytes.
+#
+# <details><summary>Hint</summary>
+#
+# `address >> 4` is the address in units of 16 bytes. A field at bit 16 is shifted by `<< 16`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def descriptor(address, leading, stride, swizzle):
+    """Return the 64 bits that tell wgmma where a tile lies; three in bytes, swizzle from 0 to 3."""
+    ### BEGIN SOLUTION
+    return address >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | swizzle << 62
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("wgmma-descriptor", descriptor)
+
+# %% [markdown]
+# ## 14 One product of a warpgroup
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# `wgmma_nt(c, tiles, i, tiles, j, keep)` makes that descriptor and begins `c + a b'`, 64 deep.
+# `tiles[i]` is where a begins, `tiles[j]` where b does; without `keep` the sums begin at 0.
+#
+# - It returns **at once**. `wgmma_sums(c)` waits; before that, a sum is garbage.
+# - The tensor cores read shared memory on a path of their own. What threads **stored** they see
+#   only after each of these threads has called `fence_async()`.
+# - All 128 threads store the tiles. So somebody must wait for all.
+#
+# `put_tile` stores 64×64 halves, swizzled as in section 10; `save_sums` stores a thread's 32 sums.
 
 # %%
-bits = hopper.descriptor(2048, leading=16, stride=1024, swizzle="128 bytes")
-print(f"address {bits & 0x3FFF} x 16 bytes, groups of rows {bits >> 32 & 0x3FFF} x 16 bytes apart")
-print(f"swizzle {bits >> 62}: of 128 bytes")
+import inspect
+
+from numba import uint64
+
+from course_lessons.lesson17 import steps
+from course_lessons.lesson17.steps import TILE, put_tile, save_sums
+from warpsim.ptx import (
+    fence_async, fence_mbarriers, mbarrier_arrive, mbarrier_expect, mbarrier_init, mbarrier_wait,
+    tma_load, unpack, wgmma_nt, wgmma_sums, wgmma_zeros,
+)  # fmt: skip
+
+SIDE, BOTH = 64 * 64, 2 * 64 * 64  # elements of a tile, of two
+print(inspect.getsource(put_tile.py_func))
 
 # %% [markdown]
-# wgmma returns **at once**. The sums are there when the warpgroup has waited for them; a register
-# that is read before is garbage. In the same way a copy by TMA, the *tensor memory accelerator*, is
-# only begun. One thread names a box of a matrix; the bytes arrive in shared memory, swizzled, and
-# are counted by an **mbarrier**, a barrier in shared memory. Whoever waits there waits for its
-# phase, even or odd. With the wrong one it waits for ever, and the GPU hangs.
+# ### Exercise: four statements in order
+#
+# Put the four in order: the fence, the barrier, the product, the wait. Move whole lines. Two orders
+# are right.
+#
+# <details><summary>Hint</summary>
+#
+# Who stored calls the fence. The product reads what *other* threads stored.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def one_wgmma(a, b, out):
+    """Write a b', 64 x 64 x 64, by one warpgroup."""
+    tiles = cuda.shared.array(BOTH, np.float16, alignment=1024)
+    local = cuda.local.array(32, float32)
+    c = wgmma_zeros(64)
+    put_tile(tiles, 0, a)
+    put_tile(tiles, SIDE, b)
+    ### BEGIN ORDER
+    fence_async()
+    cuda.syncthreads()
+    c = wgmma_nt(c, tiles, int32(0), tiles, int32(SIDE), int32(0))
+    c = wgmma_sums(c)
+    ### END ORDER
+    unpack(local, c)
+    save_sums(out, local, 0)
+
+
+# %% tags=["check"]
+check("one-wgmma", one_wgmma)
 
 # %% [markdown]
-# **How many tiles can be under way?** A block has 227 KiB of shared memory. A *stage* is 128×64
-# halves of a and 64×256 of b. How many stages fit?
+# Without the fence the sums are right in the simulator, and it is a race all the same: on a GPU the
+# tensor cores may read what lay there before. Try it: put the fence last.
+
+# %% [markdown]
+# ## 15 One box by TMA
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# 128 threads computed 8,192 addresses for these tiles. TMA, the *tensor memory accelerator*, needs
+# **one** thread that names a box of a matrix. The bytes arrive later, swizzled, and are counted by
+# an **mbarrier**, a barrier in shared memory. Six steps bring a box:
+#
+# | step | code |
+# |---|---|
+# | init | `if t == 0: mbarrier_init(arrived, 0, 1)`: one arrival ends a phase, with its bytes |
+# | fence | `fence_mbarriers()`: TMA may know the barriers that were initialised before |
+# | barrier | `cuda.syncthreads()` |
+# | expect | `if t == 0: mbarrier_expect(arrived, 0, size)`: arrive, and announce bytes |
+# | load | `if t == 0: tma_load(tile, 0, box, (0, 0), arrived, 0)` |
+# | wait | `mbarrier_wait(arrived, 0, 0)`, by all: until the phase of parity 0 is over |
+
+# %% [markdown]
+# ### Exercise: six steps in order, and the bytes
+#
+# Return a list of the six names in an order that is right, and the bytes of a box of `rows` rows of
+# 64 halves. The check runs your order.
+#
+# <details><summary>Hint</summary>
+#
+# Nobody may touch the mbarrier before it is initialised, and seen by all.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def box_by_tma(rows):
+    """Return the six steps in order, and how many bytes arrive."""
+    ### BEGIN SOLUTION
+    return ["init", "fence", "barrier", "expect", "load", "wait"], rows * 64 * 2
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("box-by-tma", box_by_tma)
+
+# %% [markdown]
+# With too few bytes, or too many, the phase never ends: all threads wait for ever, and a GPU hangs.
+# The simulator calls it a deadlock, and says what arrived and what was announced:
+
+# %%
+print(steps.try_box(list(steps.STEPS), 64 * 64, 64))
+
+# %% [markdown]
+# ## 16 A ring of stages
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# One box at a time leaves the tensor cores waiting. So a block has several **stages**, and fills
+# them in turn: a ring. A *stage* is 128×64 halves of a and 64×256 of b. A block has 227 KiB. How
+# many stages fit?
 
 # %%
 predict("stages of 128 x 64 and 64 x 256 halves", 4, exact=True)
@@ -838,38 +987,130 @@ question = "stages of 128 x 64 and 64 x 256 halves"
 predict.answer(question, hopper.stages(128, 256, 64), how="computed")
 
 # %% [markdown]
-# **Roles.** One warpgroup copies, two multiply, each 64×256 of the sums: 384 threads. A
-# multiprocessor has 65,536 registers. All threads of a block get the same number, a multiple of
-# eight. How many can that be? And how many of them are a thread's sums?
-
-# %%
-predict("registers a thread, and sums in them", 168, 128, exact=True, numbers=2)
-
-# %%
-registers = hopper.registers_of(384)
-sums = 64 * 256 // 128
-left_over = hopper.REGISTERS - 128 * (40 + 2 * 232)
-print(f"40 for those that copy, 232 for those that multiply: {left_over:,} are left over")
-predict.answer("registers a thread, and sums in them", (registers, sums), how="computed")
-
-# %% [markdown]
-# 40 registers are left for all else: here the `//` of section 6 hurts. But those that copy need
-# few. `setmaxnreg` lets them give some away.
+# Each stage has two mbarriers. **full**: its bytes have arrived. **empty**: all have read it. They
+# count rounds by a **parity**: in the first round consumers wait for full's phase of parity 0, in
+# the second of 1, then 0 again.
 #
-# **Clusters.** Two blocks, one below the other, need the same tile of b. If each brings half of it
-# and the hardware hands it to both (*multicast*), by what factor do fewer numbers come from L2?
-
-# %%
-predict("multicast to two: times fewer numbers from L2", 1.5, within=1.1)
-
-# %%
-alone, shared_by_two = (128 + 256) * 64, (128 + 256 // 2) * 64
-question = "multicast to two: times fewer numbers from L2"
-predict.answer(question, alone / shared_by_two, how="computed")
+# The producer waits for `empty` of the round **before**, which has the other parity. In the first
+# round there is none: on a new mbarrier a wait for parity 1 is over at once.
 
 # %% [markdown]
-# Fewer bytes, but now two blocks wait for each other. Whether that pays is not decided by
-# arithmetic.
+# ### Exercise: a step's place in the ring
+#
+# Return the stage of a step, the parity of `full` that consumers wait for, and the parity of
+# `empty` that the producer waits for before it refills.
+#
+# <details><summary>Hint</summary>
+#
+# The round is `step // stages`.
+#
+# </details>
+
+
+# %% tags=["exercise"]
+def ring_place(step, stages):
+    """Return stage, parity of full and parity of empty for a step along k."""
+    ### BEGIN SOLUTION
+    parity = step // stages % 2
+    return step % stages, parity, 1 - parity
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("ring-place", ring_place)
+
+# %% [markdown]
+# ## 17 Roles
+#
+# <kbd>deepening</kbd> 20 minutes
+#
+# **Roles**: some warps copy, others multiply, and each waits only for what it needs. Here are the
+# instructions of the last sections together, in a ring of two stages. Read it: who waits for full,
+# who for empty, who arrives?
+
+
+# %%
+@cuda.jit(device=True)
+def following(stage, parity):
+    """The next stage of a ring of two; after the last one the parity changes."""
+    return (int32(1), parity) if stage == 0 else (int32(0), int32(parity ^ 1))
+
+
+# %% tags=["long"]
+@cuda.jit
+def by_roles(a, b, out, steps):
+    """Write a b', 64 x 64; thread 0 copies, warps 4 to 7 multiply."""
+    tiles = cuda.shared.array(0, np.float16, alignment=1024)
+    full = cuda.shared.array(2, uint64)
+    empty = cuda.shared.array(2, uint64)
+    t, stage, parity = cuda.threadIdx.x, int32(0), int32(0)
+    if t == 0:
+        for s in range(2):
+            mbarrier_init(full, s, 1)
+            mbarrier_init(empty, s, 4)
+        fence_mbarriers()
+    cuda.syncthreads()
+    if t == 0:
+        for step in range(steps):
+            mbarrier_wait(empty, stage, parity ^ 1)
+            mbarrier_expect(full, stage, 4 * TILE)
+            tma_load(tiles, 2 * stage * TILE, a, (0, 64 * step), full, stage)
+            tma_load(tiles, (2 * stage + 1) * TILE, b, (0, 64 * step), full, stage)
+            stage, parity = following(stage, parity)
+    if t >= 128:
+        local, sums = cuda.local.array(32, float32), wgmma_zeros(64)
+        for step in range(steps):
+            mbarrier_wait(full, stage, parity)
+            at = int32(2 * stage * TILE)
+            sums = wgmma_sums(wgmma_nt(sums, tiles, at, tiles, at + TILE, step))
+            if t % 32 == 0:
+                mbarrier_arrive(empty, stage)
+            stage, parity = following(stage, parity)
+        unpack(local, sums)
+        save_sums(out, local, 0)
+
+
+# %%
+print(steps.try_product(by_roles))
+
+# %% [markdown]
+# Now break it. What does the simulator find if nobody waits for `full`? If nobody arrives at
+# `empty`? If a quarter of the bytes is announced? And what if one arrival of four counts?
+
+# %%
+predict("nobody arrives at empty", "deadlock", choices=("nothing", "race", "deadlock"))
+predict("one arrival of four is counted", "race", choices=("nothing", "race", "deadlock"))
+
+# %%
+WAIT = "mbarrier_wait(full, stage, parity)"
+print(steps.try_product(steps.changed(by_roles, WAIT, "pass")))
+print(steps.try_product(steps.changed(by_roles, "4 * TILE", "TILE")))
+
+# %%
+fate = steps.try_product(steps.changed(by_roles, "mbarrier_arrive(empty, stage)", "pass"))
+print(fate)
+predict.answer("nobody arrives at empty", fate.split(",")[0], how="found")
+
+# %%
+fate = steps.try_product(steps.changed(by_roles, "(empty, s, 4)", "(empty, s, 1)"))
+print(fate)
+predict.answer("one arrival of four is counted", fate.split(",")[0], how="found")
+
+# %% [markdown]
+# The package's `warp_specialised.py` has one warpgroup that copies and two that multiply, each
+# 64×256 of the sums: 384 threads. Of 65,536 registers each thread gets 168, and 128 of them are a
+# thread's sums. 40 are left for all else: here the `//` of section 6 hurts. But those that copy
+# need few. `setmaxnreg` lets them give some away: 40 for those that copy, 232 for the others.
+
+# %% [markdown]
+# ## 18 Beside the package, and cuBLAS
+#
+# <kbd>deepening</kbd> 15 minutes
+#
+# Read `tma.py` and `warp_specialised.py` now: you know each of their instructions. What is new are
+# blocks that stay, results staged in shared memory, and **clusters**: two blocks, one below the
+# other, need the same tile of b. Each may bring half of it for both (*multicast*): a third fewer
+# numbers from L2, but two blocks that wait for each other.
 
 # %% [markdown]
 # **When do blocks that stay gain most?** They bring the next tile while they store the one before.
@@ -894,10 +1135,7 @@ predict.answer(question, "4096" if deep > flat else "768", how="found")
 # the ladder pays, at both depths.
 #
 # **What binds in the end?** Take 4096³ in halves, each matrix read or written once, at the measured
-# roofs. The tensor cores, or the memory?
-
-# %%
-predict("4096 cubed in halves: what binds", "tensor cores", choices=("tensor cores", "memory"))
+# roofs:
 
 # %%
 roofs = recorded_roofs("H200")
@@ -905,31 +1143,16 @@ at_cores = 2 * 4096**3 / roofs.rates["tensor_float16"] * 1e-6
 at_memory = 3 * 2 * 4096**2 / roofs.bandwidth * 1e-3
 print(f"tensor cores {at_cores:.0f} µs, memory {at_memory:.0f} µs")
 print(hopper.recorded_products())
-binds = "tensor cores" if at_cores > at_memory else "memory"
-predict.answer("4096 cubed in halves: what binds", binds, how="computed")
 
 # %% [markdown]
-# By far, and nothing should be in the tensor cores' way. (Their measured roof is below
-# the printed one: a chip that multiplies all the time comes to the limit of its power, and lowers
-# its clock.)
+# The tensor cores bind, by far. (Their roof varies between recordings, from 662 to 729 TFLOP/s, 208
+# to 188 µs: a chip that multiplies all the time comes to the limit of its power, and lowers its
+# clock.) In the last column 1 is level, and less is a loss.
 #
-# The table is of `course.kernels.gemm`, all steps but multicast, beside cuBLAS, which took turns
-# with it. 1,576 and 197 rows are a vision transformer's 8 images and 1: there a launch, and waves
-# that are partly empty, take what the tensor cores do not. 197×768×3072 is 48 tiles of 48 steps:
-# pairs of blocks share the steps of a tile, and add what they have (`split_k.py`).
-
-# %% [markdown]
-# **And a single call?** With NumPy's arrays most of it is copies. The first product of a process
-# needs its kernel, which is compiled once and then kept on disk.
-
-# %%
-print(hopper.recorded_calls())
-
-# %% [markdown]
-# Section 7's `warpgroups` is such a kernel for float32
-# (`course/kernels/reconstruct/warpgroups.py`). A tile of each factor is brought as upper and
-# as lower halves. After 64 values of i a warpgroup waits for its sums, and adds them to others in
-# registers. Meanwhile the tensor cores multiply for the other warpgroup.
+# The table is of `course.kernels.gemm` beside cuBLAS. 1,576 and 197 rows are a vision transformer's
+# 8 images and 1: there a launch, and waves that are partly empty, take what the tensor cores do
+# not. Section 7's `warpgroups` is such a kernel for float32: upper and lower halves of each tile
+# are brought, and sums of 64 products are added to others in registers.
 
 # %%
 progress(17)

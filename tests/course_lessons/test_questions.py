@@ -165,7 +165,6 @@ def outcome_of(text, guess, truth):
         ("clocks of shared memory for one of tensor cores, 64 x 64", 0.5, 1.0),  # "a alone"
         ("share of the clocks, wgmma of 64 x 256", 1, 0.625),  # "nothing changes"
         ("stages of 128 x 64 and 64 x 256 halves", 2, 4),  # "four bytes a number"
-        ("multicast to two: times fewer numbers from L2", 2, 1.5),  # "half of all"
         ("4,000 ones, added in float16", 4000, 2048),  # "it only loses digits"
         ("768 squares near 3,600, summed in float16", "65504", "inf"),  # "it stays at the largest"
         (
@@ -208,7 +207,6 @@ def test_a_misconception_is_not_right(text, guess, truth):
         ("fused against the best PyTorch, times as fast", 4, 5.2),
         ("products for a number: 16 x 8, 16 x 16, 128 x 128", (5.33, 8, 64), (5.3, 8.0, 64.0)),
         ("registers of the tile's place, by division", 24, 22),
-        ("4096 cubed in halves: what binds", "Tensor cores", "tensor cores"),
         ("launches for an image, a dot product each", 7e6, 7_225_344),
         ("launches and weights, % at 1 image and at 64", (70, 6), (76, 5)),
         ("MB of scores, 4,096 tokens, 12 heads", 384, 403),  # by 1,024

@@ -1,4 +1,4 @@
-"""What lesson 19 says of figures is what the recorded files say; its seven programs run as shown."""
+"""What lesson 19 says of figures is what the recorded files say; seven programs run as shown."""
 
 import ast
 import re

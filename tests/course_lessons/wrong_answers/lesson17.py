@@ -260,3 +260,64 @@ right(
     "        for row in range(top, min(top + band, down)):\n"
     "            tiles.append((row, column))\nreturn tiles[number]"
 )
+
+
+# --- wgmma-descriptor ------------------------------------------------------------------------
+
+wrong, right = answers_to("wgmma-descriptor")
+wrong("wrong-result", "address is", "x 16 bytes in your bits 0 to 13")({"address >> 4": "address"})
+wrong("wrong-result", "stride is 64 x 16 bytes|leading is 65 x 16")(
+    {"stride >> 4 << 32": "stride >> 4 << 16"}
+)
+wrong("wrong-result", "leading is 16 x 16 bytes")({"leading >> 4 << 16": "leading << 16"})
+wrong("wrong-result", "swizzle is 0 in your bits 62 to 63")({" | swizzle << 62": ""})
+wrong("wrong-result", "Return one whole number")("return float(address >> 4)")
+right("return address // 16 + leading * 2**12 + stride // 16 * 2**32 + swizzle * 2**62")
+right(
+    "return hopper.descriptor(address, leading, stride, list(hopper.SWIZZLES)[0]) + (swizzle << 62)"
+)
+
+# --- one-wgmma -------------------------------------------------------------------------------
+
+FENCE, BARRIER = "    fence_async()\n", "    cuda.syncthreads()\n"
+wrong, right = answers_to("one-wgmma")
+wrong("race", "fence_async()", "a path of their own")(
+    {FENCE: "", "    c = wgmma_sums(c)\n": "    c = wgmma_sums(c)\n" + FENCE}
+)
+wrong("uninitialised-read|race", "comes after the barrier|a path of their own")(
+    {BARRIER: "", "    c = wgmma_sums(c)\n": "    c = wgmma_sums(c)\n" + BARRIER}
+)
+wrong("race", "sums may be read after wgmma_sums")(
+    {"    c = wgmma_sums(c)\n": "", FENCE: "    c = wgmma_sums(c)\n" + FENCE}
+)
+wrong("statements", "stands nowhere in your order")({FENCE: ""})
+right({BARRIER: "", FENCE: BARRIER + FENCE})
+
+# --- box-by-tma ------------------------------------------------------------------------------
+
+wrong, right = answers_to("box-by-tma")
+wrong("wrong-result", "bytes were announced")({" * 2": ""})
+wrong("wrong-result", "bytes were announced")({"rows * 64 * 2": "rows * 64 * 4"})
+wrong("wrong-result", "that has been initialised before it")({'"init", "fence"': '"fence", "init"'})
+wrong("wrong-result", "arrived[0], which nobody has")(
+    {'"init", ': "", '"wait"]': '"wait", "init"]', '"fence", ': "", '"init"]': '"init", "fence"]'}
+)
+wrong("wrong-result", "which warp 0 initialises")(
+    {'"barrier", ': "", '"wait"]': '"wait", "barrier"]'}
+)
+wrong("wrong-result", "waits for ever")({'"load", "wait"': '"wait", "load"'})
+wrong("wrong-result", "stands once in the list")({'"fence", ': ""})
+wrong("wrong-result", "Return two things")({", rows * 64 * 2": ""})
+right({'"expect", "load"': '"load", "expect"'})
+right({'"barrier", "expect"': '"expect", "barrier"'})
+
+# --- ring-place ------------------------------------------------------------------------------
+
+wrong, right = answers_to("ring-place")
+wrong("wrong-result", "of the other parity")({"1 - parity": "parity"})
+wrong("wrong-result", "take the round % 2|round is step // n")(
+    {"step // stages % 2": "step // stages"}
+)
+wrong("wrong-result", "step % n")({"return step % stages": "return step // stages"})
+wrong("wrong-shape", "stage, parity of full, parity of empty")({", 1 - parity": ""})
+right("round, stage = divmod(step, stages)\nreturn stage, round & 1, round & 1 ^ 1")
