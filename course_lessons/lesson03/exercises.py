@@ -334,9 +334,10 @@ FunctionExercise.declare(
     judge=judges.judge_block,
     cases=[_of_a_thread(*asked) for asked in ((44, 0), (70, 0), (24, 200), (32, 113))],
     drawer=lambda rng: _of_a_thread(
-        int(rng.integers(16, 256)), int(rng.integers(2) * rng.integers(4, 400))
+        int(rng.integers(16, 256)),
+        int(rng.choice([0, rng.integers(4, 200), rng.integers(200, 900)])),
     ),
-    drawn=16,
+    drawn=24,
     hints={
         "raised": 'occupancy("H200", block, registers, shared_bytes) takes the bytes of a '
         "whole block: `shared * block`. A block that cannot start has 0 warps; sizes go up to "

@@ -82,7 +82,7 @@ LessonKernel.declare(
     outputs=("out",),
     reference=lambda x: np.convolve(np.pad(x, RADIUS), np.ones(WINDOW), "valid") / WINDOW,
     cases=[_to_blur(1003), _to_blur(5), _to_blur(1024, True)],
-    drawer=lambda rng: _to_blur(extent(rng, 1, 700)),
+    drawer=lambda rng: _to_blur(extent(rng, 1, 2500)),
     tolerance=Tolerance(10, "six sums, a division and a factor, each of which rounds once"),
     forbidden={"float64", "bank-conflict"},
     limits=[Limit("global", "load", "lanes", "element", 1.25, _HALO_ONCE)],
@@ -241,7 +241,7 @@ def _to_sum(n, threads, measured=False):
 
 def _any_sums(rng):
     threads = 2 ** int(rng.integers(4, 9))
-    return _to_sum(extent(rng, 1, 6 * threads), threads)
+    return _to_sum(extent(rng, 1, 70 * threads), threads)
 
 
 def _sums(x, out):

@@ -315,7 +315,7 @@ FunctionExercise.declare(
 
 def _any_gpu(rng):
     """A ridge at a multiple of 16 or beside it; eighths divide exactly."""
-    memory, beside = 500 * int(rng.integers(1, 17)), float(rng.choice([-0.125, 0, 0.125]))
+    memory, beside = 250 * extent(rng, 1, 32), float(rng.choice([-0.125, 0, 0.125]))
     teraflops = memory / 250 * int(rng.integers(1, 12)) + beside
     return told(gigabytes_per_second=memory, teraflops=teraflops)
 

@@ -206,7 +206,7 @@ def pays(kernels, launch, capture, replay, node):
 def _graph(rng):
     """Costs in quarters, whose sums are exact; equal after whole runs, or never paid, in some."""
     kernels, runs = extent(rng, 1, 300), extent(rng, 1, 9000) - 1
-    launch, node = rng.integers(8, 80) / 4, rng.choice([0, 0.25, 1.5])
+    launch, node = rng.integers(8, 80) / 4, rng.choice([0, 0.25, 1.75])
     least = kernels * (launch - node)  # that a replay may cost and save nothing
     saved = rng.choice([rng.integers(-4, 5) / 4, least / 64, least / 2, least * 15 / 16])
     replay = least - saved

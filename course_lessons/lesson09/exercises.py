@@ -45,7 +45,7 @@ def _stack(images, rows, columns, values, k, block=(16, 16, 1), measured=False):
 def _drawn_stack(rng):
     values, blocks = extent(rng, 9, 40), ((16, 16, 1), (8, 4, 2), (32, 2, 4), (3, 5, 7))
     sizes = extent(rng, 1, 9), extent(rng, 1, 40), extent(rng, 1, 70), values
-    return _stack(*sizes, int(rng.integers(1, values)), blocks[rng.integers(4)])
+    return _stack(*sizes, extent(rng, 1, values - 1), blocks[rng.integers(4)])
 
 
 def _layers(u, s, vt, k):

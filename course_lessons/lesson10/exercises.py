@@ -49,7 +49,7 @@ LessonKernel.declare(
         _sums(3, 7),
         _sums(32, 256, measured=True),
     ],
-    drawer=lambda rng: _sums(extent(rng, 1, 20), int(rng.integers(1, 1100))),
+    drawer=lambda rng: _sums(extent(rng, 1, 70), int(rng.integers(1, 1100))),
     drawn=5,
     tolerance=Tolerance(
         1,
@@ -203,12 +203,12 @@ LOWEST = -3.4028234663852886e38  # float32's
 
 def _parts(rng):
     """Two parts of a softmax, either one above; some are empty, or have the same largest number."""
-    largest = rng.normal(0, 10 ** rng.uniform(0, 2.3), 2)
+    largest = rng.normal(0, 10 ** rng.uniform(0, 4.5), 2)
     largest[rng.integers(2)] = rng.choice([*largest, LOWEST], p=[0.4, 0.4, 0.2])
     given = {}
     for which, one in zip(("", "other_"), largest.tolist(), strict=True):
         given[which + "largest"] = one
-        given[which + "total"] = float(rng.uniform(1, 900)) * (one > LOWEST)
+        given[which + "total"] = float(rng.choice([1, rng.uniform(1, 900)])) * (one > LOWEST)
     return fixed("largest {largest:.3g} and {other_largest:.3g}".format(**given), **given)
 
 
@@ -230,7 +230,7 @@ FunctionExercise.declare(
         ("the first is empty", LOWEST, 0.0, -4.0, 2.0),
     ),
     drawer=_parts,
-    drawn=12,
+    drawn=30,
     tolerance=Tolerance(
         1024, "two exponentials, and a total's logarithm if it is added to a largest of up to 900"
     ),
