@@ -66,7 +66,9 @@ def mine(name: str | Path | None = None) -> np.ndarray:
 def _given(name: str | Path) -> np.ndarray:
     """The photograph of a name, as a reader writes it."""
     if not isinstance(name, str | Path):
-        raise _Unusable(f"PHOTO is {type(name).__name__}: give a file's name between quotes.")
+        raise _Unusable(
+            f"That is of type {type(name).__name__}: give a file's name between quotes."
+        )
     if isinstance(name, str):
         name = name.strip()
         if name.lower() in photographs():

@@ -3,11 +3,136 @@
 import numpy as np
 
 from course.checks.exercises import Case, Tolerance
-from course_lessons.cases import drawn, empty, extent, integers, normal, uniform
-from course_lessons.edits import LessonKernel
+from course_lessons.cases import block_of_two, drawn, empty, extent, factors, normal, uniform, unit
+from course_lessons.edits import LessonKernel, edits
 from warpsim.core.words import count
 
-# --- fill-index: exactly as many threads as elements, so no guard is needed yet -------------------
+# --- one kernel, one photograph ------------------------------------------------------------------
+
+
+def _photo(rows, columns, block=(16, 16)):
+    """A photograph of that size, and an array for what becomes of it."""
+    arguments = drawn(photo=unit(rows, columns), out=empty(rows, columns))
+    return Case(f"{rows} x {columns}", arguments, block=block)
+
+
+def _some_photo(rng):
+    return _photo(extent(rng, 1, 90), extent(rng, 1, 90), block=block_of_two(rng))
+
+
+def _light(rows, columns):
+    down, right = ((2 * np.arange(n) + 1) / n - 1 for n in (rows, columns))
+    return np.maximum(0.1, 1 - down[:, None] ** 2 - right**2)
+
+
+_OF_TWO = {
+    "unwritten-output": "Each thread stores its own pixel: out[row, column] = ..., with the row "
+    "first, inside the guard.",
+    "typing": "A kernel works on single numbers: photo[row, column] is one pixel.",
+}
+
+LessonKernel.declare(
+    name="spotlight",
+    lesson=0,
+    title="Shine a light on your photograph",
+    outputs=("out",),
+    reference=lambda photo: photo * _light(*photo.shape),
+    cases=[_photo(13, 37), _photo(37, 5, block=(4, 8)), _photo(5, 37, block=(8, 4))],
+    drawer=_some_photo,
+    tolerance=Tolerance(16, "an index in float32, two squares, two differences and a product"),
+    hints=_OF_TWO
+    | {
+        "wrong-result": "The pixel is photo[row, column], the light on it light(row, column, out): "
+        "store their product, photo[row, column] * light(row, column, out).",
+        "uninitialised-read": "Use `=`, not `*=`: nobody has stored a pixel in out before you.",
+        "input-modified": "photo is given; store in out[row, column].",
+    },
+    mistakes=edits("""
+        the light is left out
+            * light(row, column, out) ->
+        the photograph is left out: that is the light alone
+            photo[row, column] * ->
+        row and column have changed places in light(row, column, out)
+            light(row, column, out) -> light(column, row, out)
+        light and pixel are added, not multiplied
+            * light -> + light
+    """),
+)
+
+LessonKernel.declare(
+    name="mirror",
+    lesson=0,
+    title="Guard the rows, too",
+    outputs=("out",),
+    reference=lambda photo: photo[:, ::-1],
+    cases=[_photo(37, 5), _photo(5, 37), _photo(1, 1)],
+    drawer=_some_photo,
+    hints=_OF_TWO
+    | {
+        "out-of-bounds": "A thread is inside if its row exists, too: "
+        "inside = inside and row < out.shape[0].",
+        "unwritten-output": "Your guard stops too many threads: the last row has the index "
+        "out.shape[0] - 1, and row < out.shape[0] lets it pass.",
+    },
+)
+
+# --- rebuild: a photograph from its layers --------------------------------------------------------
+
+
+def _layers(rows, columns, values, k, block=(16, 16)):
+    arguments = drawn(**factors(rows, columns, values), k=k, out=empty(rows, columns))
+    return Case(f"{rows} x {columns}, k = {k}", arguments, block=block)
+
+
+def _some_layers(rng):
+    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 40)
+    return _layers(rows, columns, values, extent(rng, 1, values), block=block_of_two(rng))
+
+
+LessonKernel.declare(
+    name="rebuild",
+    lesson=0,
+    title="Your photograph from its layers",
+    outputs=("out",),
+    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    cases=[_layers(13, 37, 9, 5), _layers(37, 13, 13, 7), _layers(40, 64, 16, 16)],
+    drawer=_some_layers,
+    tolerance=Tolerance(
+        48,
+        "two products and a sum for each of up to 40 layers",
+        magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+    ),
+    hints=_OF_TWO
+    | {
+        "out-of-bounds": "The guard is inside = inside and row < out.shape[0]. The indices are "
+        "u[row, i], s[i], vt[i, column].",
+        "wrong-result": "Each layer adds u[row, i] * s[i] * vt[i, column] to the total: three "
+        "numbers, two products, and +=.",
+        "typing": "u[row, i], s[i] and vt[i, column] are single numbers; u, s and vt are arrays.",
+    },
+    mistakes=edits("""
+        s is left out
+            s[i] * ->
+        s is multiplied in twice
+            s[i] -> s[i] * s[i]
+        vt is left out
+            * vt[i, column] ->
+        u is left out
+            u[row, i] * ->
+        each layer replaces the total (=) instead of adding to it (+=)
+            += u -> = u
+        vt is read as if it were V, vt[column, i] instead of vt[i, column]
+            vt[i, column] -> vt[column, i]
+        u is read as if it were transposed, u[i, row] instead of u[row, i]
+            u[row, i] -> u[i, row]
+        the layers are subtracted (-=), not added
+            += u -> -= u
+        u, s and vt are added, not multiplied
+            u[row, i] * s[i] * vt[i, column] -> u[row, i] + s[i] + vt[i, column]
+    """),
+)
+
+# --- fill-index: exactly as many threads as elements, so no guard is needed -----------------------
 
 
 def _numbers(n, block):
@@ -36,33 +161,7 @@ LessonKernel.declare(
     },
 )
 
-# --- fix-the-guard: more threads than elements ----------------------------------------------------
-
-
-def _add_one(n, block, spare=0, most=1000):
-    arguments = drawn(out=empty(n, dtype=np.int32), x=integers(-most, most, n))
-    return Case(count(n, "element"), arguments, block=block, grid=-(-n // block) + spare)
-
-
-LessonKernel.declare(
-    name="fix-the-guard",
-    lesson=0,
-    title="Add 1, and stay inside the array",
-    outputs=("out",),
-    reference=lambda x: x + 1,
-    cases=[_add_one(n, block=block) for n, block in ((10, 4), (1, 32), (1031, 128))],
-    drawer=lambda rng: _add_one(
-        extent(rng, 1, 3000), extent(rng, 1, 300), spare=int(rng.integers(3)), most=2**31 - 1
-    ),
-    hints={
-        "out-of-bounds": "The last block has more threads than elements are left. "
-        "Let only threads with i < out.size read and write.",
-        "unwritten-output": "Your guard stops too many threads. "
-        "The last element has the number out.size - 1, and i < out.size lets it pass.",
-    },
-)
-
-# --- scale-add: the first kernel of your own ------------------------------------------------------
+# --- scale-add: a whole kernel ------------------------------------------------------
 
 
 def scale_add_case(n, block, grid=None, low=2):

@@ -21,7 +21,7 @@
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 00](00_the_machine_in_front_of_you.ipynb): kernel, launch, guard, check. NumPy arrays with
+# [Lesson 00](00_your_picture_your_kernel.ipynb): kernel, launch, guard, check. NumPy arrays with
 # two axes.
 
 # %% [markdown]
@@ -502,7 +502,7 @@ print(report.findings[0])
 
 # %% [markdown]
 # In the other direction `x[i + 1]` leaves the array at the other end. How you read such a verdict
-# is the same as in [lesson 00](00_the_machine_in_front_of_you.ipynb): which index, which size,
+# is the same as in [lesson 00](00_your_picture_your_kernel.ipynb): which index, which size,
 # which thread. Then ask: **is there a guard for this very index?** A guard for `i` does not guard
 # `i + 1`.
 

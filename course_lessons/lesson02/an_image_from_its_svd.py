@@ -20,7 +20,7 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons [00](00_the_machine_in_front_of_you.ipynb) and [01](01_threads_blocks_grids.ipynb). From
+# Lessons [00](00_your_picture_your_kernel.ipynb) and [01](01_threads_blocks_grids.ipynb). From
 # NumPy: slices such as `u[:, :k]` and the matrix product `@`.
 
 # %% [markdown]

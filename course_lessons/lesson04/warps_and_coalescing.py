@@ -19,7 +19,7 @@
 # %% [markdown]
 # ## What you need
 #
-# Lessons [00](00_the_machine_in_front_of_you.ipynb) to [02](02_an_image_from_its_svd.ipynb):
+# Lessons [00](00_your_picture_your_kernel.ipynb) to [02](02_an_image_from_its_svd.ipynb):
 # kernels on two axes, guards, `trace`, the reconstruction. No GPU is needed: this lesson counts.
 
 # %% [markdown]

@@ -25,7 +25,7 @@
 # %% [markdown]
 # ## What you need
 #
-# The ground, [lesson 00](00_the_machine_in_front_of_you.ipynb) to
+# The ground, [lesson 00](00_your_picture_your_kernel.ipynb) to
 # [lesson 05](05_shared_memory.ipynb), and [lesson 08](08_streams.ipynb). Figures of other lessons
 # appear; each names its lesson, and you can follow without it.
 #

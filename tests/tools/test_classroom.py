@@ -23,8 +23,8 @@ from tools.notebooks import lessons, seals
 from tools.publish import syllabus
 
 INSTRUCTORS = (lessons.ROOT / "INSTRUCTORS.md").read_text(encoding="utf-8")
-LESSON = "00_the_machine_in_front_of_you"
-POINTS = {"fill-index": 4, "fix-the-guard": 4, "scale-add": 4}
+LESSON = "00_your_picture_your_kernel"
+POINTS = dict.fromkeys(("spotlight", "rebuild", "mirror", "fill-index", "scale-add"), 4)
 
 
 def test_an_exercises_name_and_points_are_those_of_its_check_in_both_notebooks():
@@ -100,15 +100,16 @@ def test_the_instructors_page_names_every_variable_of_the_environment_and_no_oth
 
 
 ONE_BLOCK = {"grid(1)": "threadIdx.x"}
+NOTHING = dict.fromkeys(POINTS, 0)
 SCORES = {
-    "untouched": {"fill-index": 0, "fix-the-guard": 0, "scale-add": 0},
-    # right where one block is enough; right and done by one thread; right
-    "partly": {"fill-index": None, "fix-the-guard": 0, "scale-add": 4},
+    "untouched": NOTHING,
+    # right; right where one block is enough; right and done by one thread
+    "partly": NOTHING | {"spotlight": 4, "fill-index": None},
     "full": POINTS,
     # deleted a check, which nbgrader adds again; an answer does not run
-    "lost": {"fill-index": 4, "fix-the-guard": 0, "scale-add": 4},
+    "lost": POINTS | {"spotlight": 0},
     # wrote points in place of a check, which nbgrader restores
-    "cheat": {"fill-index": 0, "fix-the-guard": 0, "scale-add": 0},
+    "cheat": NOTHING,
 }
 
 
@@ -153,22 +154,23 @@ def graded(tmp_path_factory):
     nbgrader("generate_assignment", LESSON, "--create")
     released = folder / "release" / LESSON / f"{LESSON}.ipynb"
     one_thread = (
-        "if cuda.grid(1) == 0:\n        for i in range(out.size):\n            out[i] = x[i] + 1"
+        "if cuda.grid(1) == 0:\n        for i in range(out.size):\n"
+        "            out[i] = a * x[i] + y[i]"
     )
     texts = {
         "untouched": handed_in(released),
         "partly": handed_in(
             released,
             {
+                "spotlight": {},
                 "fill-index": ONE_BLOCK,
-                "fix-the-guard": {"if i < out.size:\n        out[i] = x[i] + 1": one_thread},
-                "scale-add": {},
+                "scale-add": {"if i < out.size:\n        out[i] = a * x[i] + y[i]": one_thread},
             },
         ),
         "full": handed_in(released, {name: {} for name in POINTS}),
         "lost": handed_in(
             released,
-            {**dict.fromkeys(POINTS, {}), "fix-the-guard": {"i < out": "i << < out"}},
+            {**dict.fromkeys(POINTS, {}), "spotlight": {"row < out": "row << < out"}},
             lost="scale-add",
         ),
         "cheat": handed_in(released, checks="scale-add"),
@@ -216,7 +218,7 @@ def test_an_untouched_notebook_gets_nothing_a_wrong_one_a_part_and_a_right_one_a
 def test_the_feedback_says_why(graded):
     for student, words in {
         "untouched": "○ fill-index: not started",
-        "partly": "✗ fix-the-guard: not-parallel",
+        "partly": "✗ scale-add: not-parallel",
         "full": "✓ scale-add: passed",
         "cheat": "○ scale-add: not started",
     }.items():

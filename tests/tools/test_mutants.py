@@ -23,7 +23,7 @@ MAKES = {
     "frozen-arguments": ("energy-rank", "    share = ...\n    energy ="),
     "frozen-sizes": ("scale-add", "if i < ...:\n"),
     "limited-arguments": ("energy-rank", "share = min(share, ...)"),
-    "constants": ("fix-the-guard", "x[i] + 2"),
+    "constants": ("mirror", "out.shape[1] - 2 - column"),
     "words": ("split-records", "('y', 'y', 'z')"),
     "extremes": ("attend-online", "max(largest, scores.min())"),
     "running-values": ("attend-online", "sums = factor + weights @ values"),

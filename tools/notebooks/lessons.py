@@ -64,11 +64,14 @@ CLOSING = (
     "Common misconceptions",
     "What to read next",
 )
+#: Of a lesson that begins with a picture at once, as the first does: no aims, no list of answers.
+SHORT_OPENING = OPENING[2:]
+SHORT_CLOSING = CLOSING[3:]
 LONGEST_CODE_CELL = 20  # lines
 LONGEST_MARKDOWN_CELL = 120  # words, folded answers apart
 
 PLAN = (
-    ("00", "The machine in front of you"),
+    ("00", "Your picture, your kernel"),
     ("01", "Threads, blocks, grids"),
     ("02", "An image from its SVD"),
     ("03", "Measuring honestly"),
@@ -135,14 +138,16 @@ def _headings(cells: list[Cell]) -> list[tuple[str, str]]:
 def _heading_problems(cells: list[Cell]) -> list[str]:
     headings = _headings(cells)
     names = [name for name, _ in headings]
+    short = title(cells)[0] == "00" and names[:1] == [SHORT_OPENING[0]]
+    opening, closing = (SHORT_OPENING, SHORT_CLOSING) if short else (OPENING, CLOSING)
     found = []
-    if tuple(names[: len(OPENING)]) != OPENING:
-        found.append(f"it opens with the headings {', '.join(OPENING)}; it has {names[:4]}")
-    if tuple(names[-len(CLOSING) :]) != CLOSING:
-        found.append(f"it closes with the headings {', '.join(CLOSING)}; it has {names[-5:]}")
+    if tuple(names[: len(opening)]) != opening:
+        found.append(f"it opens with the headings {', '.join(opening)}; it has {names[:4]}")
+    if tuple(names[-len(closing) :]) != closing:
+        found.append(f"it closes with the headings {', '.join(closing)}; it has {names[-5:]}")
     if found:
         return found
-    body = names[len(OPENING) : -len(CLOSING)]
+    body = names[len(opening) : -len(closing)]
     for position, heading in enumerate(body, start=1):
         if not heading.startswith(f"{position} "):
             found.append(
@@ -151,10 +156,10 @@ def _heading_problems(cells: list[Cell]) -> list[str]:
     below = dict(headings)
     found += [
         f"nothing stands below {name!r}"
-        for name in OPENING[:-1] + CLOSING  # how long it takes is said for the author
+        for name in opening[:-1] + closing  # how long it takes is said for the author
         if not below[name].strip()
     ]
-    if not _FOLD.search(below["Questions"]):
+    if not short and not _FOLD.search(below["Questions"]):
         found.append("'Questions' folds its answers in <details>")
     if len(re.findall(r"\]\(https://", below["What to read next"])) < 2:
         found.append("'What to read next' has two links or more, as in [name](https://...)")

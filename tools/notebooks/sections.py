@@ -26,6 +26,8 @@ GENERATED_CELLS = 2
 
 HOW_LONG = "## How long it takes"
 _ABOUT = re.compile(r"^About \d+(?: and a half)? (?:minute|hour)s?(?: and a half)?", re.MULTILINE)
+#: The closing begins with one of these.
+_CLOSING = {"What you should be able to say now", "Common misconceptions"}
 _HEADING = re.compile(r"## (\d+) .+")
 _BADGE = re.compile(r"(## \d+ [^\n]+\n\n<kbd>(core|deepening)</kbd>)(?: \d+ minutes)?(?=\n\n|$)")
 _TOP = re.compile(r"^Core: .+?, \d+\s+minutes\.(?:\s+Deepening: .+?, \d+\s+minutes\.)?\n*", re.M | re.S)
@@ -65,7 +67,7 @@ def sections(cells: list[Cell]) -> list[Section]:
         headings = re.findall(r"^## (.+)$", cell.source, flags=re.MULTILINE)
         if cell.kind == "markdown" and _HEADING.match(cell.source):
             found.append([])
-        elif found and cell.kind == "markdown" and "What you should be able to say now" in headings:
+        elif found and cell.kind == "markdown" and _CLOSING & set(headings):
             break
         if found:
             found[-1].append(cell)

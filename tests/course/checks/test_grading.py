@@ -22,8 +22,8 @@ def points(name, edits):
 @pytest.mark.parametrize(
     ("name", "edits", "worth"),
     [
-        ("fix-the-guard", {}, 4),
-        ("fix-the-guard", {"x[i] + 1": "x[i]"}, 0),
+        ("spotlight", {}, 4),
+        ("spotlight", {"* light": "+ light"}, 0),
         ("fill-index", {"    i = cuda.grid(1)\n    out[i] = i": "    pass"}, 0),  # not started
         ("shift-right", {"out[i] = x[i - 1]": "while True:\n            pass"}, 0),
     ],

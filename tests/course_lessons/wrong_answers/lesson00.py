@@ -2,6 +2,96 @@
 
 from tests.course_lessons.wrong_answers import answers_to
 
+# --- spotlight -------------------------------------------------------------------------------
+
+GUARD = {"if row < out.shape[0] and column < out.shape[1]": "if True"}
+
+wrong, right = answers_to("spotlight")
+wrong("out-of-bounds", "photo[13, 0]", "13 x 37", "if row < photo.shape[0]")(GUARD)
+wrong("out-of-bounds", "photo[13, 0]", "13 x 37")({"row < out.shape[0] and ": ""})
+wrong("out-of-bounds", "photo[0, 37]")({" and column < out.shape[1]": ""})
+wrong("out-of-bounds", "photo[0, 37]")({"column < out": "column <= out"})
+wrong("out-of-bounds", "photo[13, 0]")({"row < out": "column < out", "column < out.shape[1]": "1"})
+wrong("wrong-result", "what you get when the light is left out")({" * light(row, column, out)": ""})
+wrong("wrong-result", "when the photograph is left out")({"photo[row, column] * ": ""})
+wrong("wrong-result|out-of-bounds", "have changed places in light")(
+    {"(row, column, out)": "(column, row, out)"}
+)
+wrong("wrong-result", "added, not multiplied")({"* light": "+ light"})
+wrong("wrong-result")({"* light": "/ light"})
+wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
+wrong("out-of-bounds", "out[")({"out[row, column] = photo": "out[column, row] = photo"})
+wrong("input-modified", "photo is an input|photo is given")(
+    {"out[row, column] = photo": "photo[row, column] = photo"}
+)
+wrong("uninitialised-read", "Use `=`, not `*=`")({"= photo[row, column] * light": "*= light"})
+wrong("typing", "`photo` stands for a whole array")({"photo[row, column] *": "photo *"})
+wrong("typing")({"light(row, column, out)": "light(row, column)"})
+wrong("typing")({"light(row, column, out)": "light"})
+wrong("typing", "lite")({"* light(": "* lite("})
+wrong("unwritten-output", "Each thread stores its own pixel")(
+    {"out[row, column] = photo": "pixel = photo"}
+)
+wrong("not-parallel|unwritten-output|wrong-result")(
+    "if cuda.grid(1) == 0:\n    for row in range(out.shape[0]):\n"
+    "        for column in range(out.shape[1]):\n"
+    "            out[row, column] = photo[row, column] * light(row, column, out)"
+)
+right(
+    {"photo[row, column] * light(row, column, out)": "light(row, column, out) * photo[row][column]"}
+)
+right({"photo[row, column] * light": "photo[row, column]\n        out[row, column] *= light"})
+
+# --- mirror ----------------------------------------------------------------------------------
+
+wrong, right = answers_to("mirror")
+wrong("out-of-bounds", "photo[37, 4]", "inside = inside and row < out.shape[0]", "37 x 5")(
+    {"inside and row < out.shape[0]": "inside"}
+)
+wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
+wrong("out-of-bounds")({"inside and row": "row"})
+wrong("out-of-bounds")({"inside and row": "inside or row"})
+wrong("unwritten-output", "Your guard stops too many threads")(
+    {"row < out.shape[0]": "row < out.shape[0] - 1"}
+)
+wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
+wrong("unwritten-output|out-of-bounds")({"row < out": "row > out"})
+wrong("out-of-bounds", "photo[37, 4]")(
+    {"row < out.shape[0]": "column < out.shape[0]"}, {"column < out.shape[0]": "True"}
+)
+right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
+right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        return"})
+
+# --- rebuild ---------------------------------------------------------------------------------
+
+wrong, right = answers_to("rebuild")
+wrong("out-of-bounds", "u[13, 0]", "The guard is inside = inside and row < out.shape[0]")(
+    {"inside and row < out.shape[0]": "inside"}
+)
+wrong("out-of-bounds", "u[13, 0]")({"row < out.shape[0]": "row <= out.shape[0]"})
+wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
+wrong("wrong-result", "when s is left out")({"s[i] * ": ""})
+wrong("wrong-result", "s is multiplied in twice")({"s[i] * ": "s[i] * s[i] * "})
+wrong("wrong-result", "when vt is left out")({" * vt[i, column]": ""})
+wrong("wrong-result", "when u is left out")({"u[row, i] * ": ""})
+wrong("wrong-result", "each layer replaces the total")({"+= u": "= u"})
+wrong("out-of-bounds|wrong-result", "vt[")({"vt[i, column]": "vt[column, i]"})
+wrong("out-of-bounds|wrong-result", "u[")({"u[row, i]": "u[i, row]"})
+wrong("wrong-result", "added, not multiplied")({"i] * s[i] * v": "i] + s[i] + v"})
+wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
+wrong("typing")({"u[row, i]": "u[row]"})
+wrong("out-of-bounds|wrong-result")({"s[i]": "s[k]"})
+wrong("wrong-result", "subtracted")({"total += u": "total -= u"})
+wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
+right(
+    {
+        "total += u[row, i] * s[i] * vt[i, column]": "layer = s[i] * u[row, i] * vt[i, column]\n"
+        "            total = layer + total"
+    }
+)
+right({"inside and row < out.shape[0]": "inside and row < u.shape[0]"})
+
+
 # --- fill-index ------------------------------------------------------------------------------
 
 wrong, right = answers_to("fill-index")
@@ -25,23 +115,6 @@ right(
 wrong("not-parallel", "one of 8 threads does the work")(
     "if cuda.grid(1) == 0:\n    for i in range(len(out)):\n        out[i] = i"
 )
-
-
-# --- fix-the-guard ---------------------------------------------------------------------------
-
-wrong, right = answers_to("fix-the-guard")
-wrong("out-of-bounds", "reads x[10]", "10 elements, grid 3, block 4")({"i < out.size": "True"})
-wrong("out-of-bounds", "x[10]", "i < out.size")({"< out": "<= out"})
-wrong("unwritten-output", "out[9]", "Your guard stops too many threads")({"size:": "size - 1:"})
-wrong("out-of-bounds", "reads x[11]", "i < out.size")({"< out": "> out"})
-wrong("out-of-bounds", "x[10]", "size 10")({"if i <": "value = x[i] + 1\n    if i <"})
-wrong("out-of-bounds", "x[10]")({"if i <": "if cuda.threadIdx.x <"})
-wrong("wrong-result|input-modified", "out holds|x is an input|It holds x")({"] + 1": "]"})
-wrong("input-modified", "x is an input", "write to out instead")(
-    {"out[i": "x[i] += 1\n        out[i"}
-)
-right({"i < out.size": "not i < x.shape[0]", "out[i] = x[i] + 1": "return\n    out[i] = 1 + x[i]"})
-right("for i in range(cuda.grid(1), len(x), cuda.gridsize(1)):\n    out[i] = x[i] + 1")
 
 
 # --- scale-add -------------------------------------------------------------------------------

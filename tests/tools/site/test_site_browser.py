@@ -16,7 +16,7 @@ BROWSER = next(
 SIZES = {"phone": (390, 844), "desk": (1400, 900)}
 PAGES = (
     "index.html",
-    "lessons/00_the_machine_in_front_of_you.html", "lessons/02_an_image_from_its_svd.html",
+    "lessons/00_your_picture_your_kernel.html", "lessons/02_an_image_from_its_svd.html",
     "lessons/05_shared_memory.html",
     "glossary.html", "kernels.html", "figures.html", "figures/h200-reconstruct.html",
     "figures/timelines.html",
