@@ -141,7 +141,11 @@ def judge_crossing(seen: Mapping[str, Any], photo: np.ndarray) -> str | None:
     copies = sum(seen["copies"].values())
     if copies > FEWEST:
         by_whom = ", ".join(f"{number} {who}" for who, number in seen["copies"].items())
-        return f"{copies} copies: {by_whom}. {FEWEST} are enough."
+        needless = " A launch copies no device array." if BY_LAUNCHES in seen["copies"] else ""
+        return (
+            f"{copies} copies: {by_whom}. {FEWEST} are enough: the photograph in, the last result "
+            f"back.{needless}"
+        )
     return None
 
 

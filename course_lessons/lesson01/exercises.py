@@ -140,10 +140,10 @@ LessonKernel.declare(
     tolerance=Tolerance(1, "one float32 sum rounds once"),
     forbidden={"uncoalesced"},
     hints={
-        "out-of-bounds": "cuda.grid(2) gives x first, and x is the column: "
-        "column, row = cuda.grid(2). Guard each with its own axis of out.shape.",
-        "unwritten-output": "Is x the column? column, row = cuda.grid(2). "
-        "Compare row with out.shape[0] and column with out.shape[1].",
+        "out-of-bounds": "Guard each with its own axis of out.shape: a row is below shape[0], a "
+        "column below shape[1], and a pixel is inside where both hold.",
+        "unwritten-output": "Is x the column, as in column, row = cuda.grid(2)? "
+        "Compare row with out.shape[0] and column with out.shape[1], both from 0 on.",
         "typing": "cuda.grid(2) gives two numbers: column, row = cuda.grid(2). "
         "An image takes two indices: out[row, column].",
         "uncoalesced": "The first number that cuda.grid(2) gives is x. Let it be the column: "
@@ -291,8 +291,6 @@ FunctionExercise.declare(
     cases=[_photograph(13, 37), _photograph(131, 48)],
     drawer=lambda rng: _photograph(extent(rng, 2, 70), extent(rng, 2, 70)),
     hints={
-        "wrong-result": "A launch copies no device array. Only the photograph has to be copied in, "
-        "and only the last result back.",
         "raised": "cuda.to_device(array) and cuda.device_array_like(array) give arrays on the "
         "device; array.copy_to_host() copies one back. contrast(out, image) launches once.",
     },
@@ -326,8 +324,9 @@ LessonKernel.declare(
     ],
     drawer=_some_values,
     hints={
-        "wrong-result": "Each thread that has a value adds 1, in one atomic step, "
-        "to the counter of this value: cuda.atomic.add(counts, index, 1).",
+        "wrong-result": "Each thread that has a value, i < values.size, adds 1, in one atomic "
+        "step, to the counter of this value: cuda.atomic.add(counts, index, 1).",
+        "typing": "cuda.atomic.add(array, index, number): the index is one number, values[i].",
         "race": "Many threads add to one counter at the same time, and updates get lost. "
         "cuda.atomic.add(counts, index, 1) lets them queue.",
         "out-of-bounds": "There are as many threads as values or more: guard i with "

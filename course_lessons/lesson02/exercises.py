@@ -198,6 +198,10 @@ FunctionExercise.declare(
     ],
     drawer=_some_needed,
     drawn=16,
+    hints={
+        "raised": "np.ascontiguousarray takes one array and a type, which is np.float32 (float32 "
+        "alone is Numba's). u and vt have two axes, s has one: s[:k].",
+    },
 )
 
 # --- rebuild it ---------------------------------------------------------------------------------
@@ -311,26 +315,35 @@ _KERNEL_HINTS = {
     "your own that starts at 0, and store it once, after the loop.",
     "not-parallel": "Each pixel has a thread of its own, which computes it alone: take both "
     "indices, row and col, from cuda.grid(2).",
-    "typing": "A kernel works on single numbers: u[row, i] * s[i] * vt[i, col], each with all its "
-    "indices, added up in a loop over i.",
     "wrong-result": "For each pixel: the sum over i from 0 to k - 1 of u[row, i] * s[i] * "
     "vt[i, col].",
     "float64": "Start the sum with float32(0): total = 0.0 is float64, and so is total = 0, "
     "because an integer and a float32 meet in float64.",
 }
 
+_NUMBERS = (
+    "A kernel works on single numbers: u[row, i] * s[i] * vt[i, col], each with all its indices, "
+    "added up in a loop over i."
+)
 _STORED_ONCE = "Each pixel is stored once: add up in a variable, and store it after the loop."
 _NEIGHBOURS = (
     "Threads that are neighbours in x should {} neighbours in memory: let x be the column, col, "
     "row = cuda.grid(2)."
 )
 
-for _name, _title, _forbidden, _limits in (
-    ("reconstruct", "Your first image from a kernel", set(), []),
-    ("reconstruct-float32", "The sum in float32", {"float64"}, []),
+for _name, _title, _typing, _forbidden, _limits in (
+    ("reconstruct", "Your first image from a kernel", _NUMBERS, set(), []),
+    (
+        "reconstruct-float32",
+        "The sum in float32",
+        "Only the zero is missing: call float32 with it. It is a function, as float is in Python.",
+        {"float64"},
+        [],
+    ),
     (
         "reconstruct-columns",
         "x walks along the columns",
+        "cuda.grid(2) gives two numbers, x first. Give them the names that the next line reads.",
         {"float64"},
         [
             Limit("global", "store", "lanes", "element", 1, _STORED_ONCE),
@@ -351,6 +364,6 @@ for _name, _title, _forbidden, _limits in (
         tolerance=_ROUNDING,
         forbidden=_forbidden,
         limits=_limits,
-        hints=_KERNEL_HINTS,
+        hints=_KERNEL_HINTS | {"typing": _typing},
         mistakes=_MISTAKES | _OF_KERNELS,
     )

@@ -263,6 +263,7 @@ wrong, right = answers_to("histogram")
 wrong("race|wrong-result", "cuda.atomic.add(counts, index, 1)")(
     {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] += 1"}
 )
+wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
 wrong("wrong-result", "Is every value visited")({"values.": "counts."})
 wrong("wrong-result", "the values are added up instead of counted")({"], 1)": "], values[i])"})
@@ -341,6 +342,7 @@ wrong("input-modified", "photo")({"cuda.to_device(photo), cuda": "photo, cuda"})
 wrong("raised", "copy_to_device|to_host")(
     {"cuda.to_device(photo), cuda": "photo.to_device(), cuda"}
 )
+right({"b.copy_to_host()": "np.array(b)"})
 right({", cuda.device_array_like(photo)": "\n    b = a", "a, b =": "a ="})
 right({"device_array_like(photo)": "device_array(photo.shape, photo.dtype)"})
 right(

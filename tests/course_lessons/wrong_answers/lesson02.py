@@ -124,6 +124,7 @@ right({"col, row =": "row, col =", "= 0.0": "= np.float32(0)", "total +=": "tota
 wrong, right = answers_to("reconstruct-columns")
 wrong("float64", "float32(0)")({"float32(0)": "0.0"})
 wrong("limit", "6 sectors per request", "col, row = cuda.grid(2)")({"col, row": "row, col"})
+wrong("typing", "cuda.grid(2) gives two numbers, x first")({"grid(2)": "grid(1)"})
 wrong("wrong-result", "transpose of the right one")({"row, col": "col, row"})
 wrong("out-of-bounds", "Compare row with")({"row <": "col <"})
 wrong("limit", "Each pixel is stored once")(
@@ -140,6 +141,7 @@ wrong("float64", "Line 6: total += ", "float32(0)", "Line 6")({"float32(0)": "0.
 wrong("float64", "so is total = 0")({"float32(0)": "0"})
 wrong("float64", "Line 6")({"= float32": "= float"})
 wrong("float64", "Line 6")({"total +=": "total += 1.0 *"})
+wrong("typing", "Only the zero is missing: call float32")({"float32(0)": "float32"})
 wrong("wrong-result", "fractions are lost")({"= total": "= int32(total)"})
 right({"row, col =": "col, row =", "= float32": "= np.float32", "total +=": "total = total +"})
 
@@ -272,6 +274,8 @@ wrong("wrong-result", "lies column by column")(
     "return tuple(np.asfortranarray(part, np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
 )
 wrong("wrong-result", "got 2 values")({", s[:": " * s[:"})
+wrong("raised", "s has one: s[:k]")({"s[:k]": "s[:, :k]"})
+wrong("raised", "which is np.float32")({"np.float32": "float32"})
 wrong("wrong-result", "got one ndarray")(
     "return np.ascontiguousarray((u[:, :k] * s[:k]) @ vt[:k], dtype=np.float32)"
 )
