@@ -40,8 +40,9 @@ def look_at(exercise: Exercise, answer: Any) -> None:
     given = as_given(exercise.statements)
     if not found:
         return
+    shapes, wanted = [_shape(text) for text in found], [_shape(text) for text in given]
     for text, times in Counter(given).items():
-        there = found.count(text)
+        there = shapes.count(_shape(text)) - wanted.count(_shape(text)) + times
         if there != times:
             raise Failure(
                 "statements",
@@ -95,12 +96,12 @@ def _around(barrier: int, one: int, other: int) -> bool:
 
 def _ordered(exercise: Exercise, answer: Any) -> tuple[list[ast.stmt], bool]:
     """The given statements as the answer has them, below each other, and whether in a loop."""
-    whole, given = function_node(answer), set(as_given(exercise.statements))
+    whole, given = function_node(answer), set(map(_shape, exercise.statements))
     best: list[ast.stmt] = []
     loops = False
     for node in ast.walk(whole) if whole is not None else ():
         for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            found = [each for each in block or () if ast.unparse(each) in given]
+            found = [each for each in block or () if _shape(ast.unparse(each)) in given]
             if len(found) > len(best):
                 best, loops = found, isinstance(node, ast.For | ast.While)
     return best, loops
@@ -132,6 +133,21 @@ def _names(node: ast.stmt) -> set[str]:
 
 def _normal(text: str) -> str:
     return ast.unparse(ast.parse(text))
+
+
+def _shape(text: str) -> str:
+    """A statement without the names of its variables, which a student may change."""
+    tree = ast.parse(text)
+    kept = {
+        id(name)
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        for name in ast.walk(call.func)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and id(node) not in kept:
+            node.id = "_"
+    return ast.unparse(tree)
 
 
 def _times(number: int) -> str:

@@ -9,15 +9,13 @@
 # ## What you will do
 #
 # - Let each thread compute 8, then 64 pixels; read, fill in, write, and put in order.
-# - Predict each rung from counts, and compare with what was recorded on a GPU.
+# - Predict each rung from counts, and compare with recorded times.
 # - To go deeper: a pitch without conflicts, double buffers, what each change of the last rung
 #   gains.
 #
 # ## What you will learn
 #
-# - What binds a kernel whose data is near: shared memory, and instructions.
-# - Why registers are the place for reuse, and what they cost.
-# - How a kernel loads, waits and multiplies at the same time.
+# - Which limits a kernel has whose data is near: shared memory, and instructions.
 
 # %% [markdown]
 # ## What you need
@@ -186,7 +184,7 @@ check("shared-reads", shared_reads)
 #
 # `cuda.local.array` is an array that each thread has for itself. The compiler **unrolls** short
 # loops: it writes their body out, once for each pass. If all indices of the array are constants
-# then, it lies in **registers**. Predict the wavefronts for an FMA, and the speed.
+# then, it lies in **registers**. For each i a thread reads 9 numbers for 8 FMA, instead of 16.
 
 # %%
 pictures.column_tile()
@@ -231,16 +229,15 @@ def reconstruct_column(u, s, vt, k, out):
             out[first_row + row + n, first_column + column] = total[n]
 
 
-predict("wavefronts for an FMA, column", 1.125, exact=True)
 predict("column, times as fast as tiled", 1.8, within=1.5, no_effect=1)
 
 # %%
 column = trace(reconstruct_column, (4, 4), 512, u, s, vt, 32, out, gpu="H200")
 wavefronts = column.total("shared", "load").wavefronts / warp_fmas
 climbed.append("column")
-print(f"shared memory allows {ladder.shared_roof(wavefronts):.1f} TFLOP/s\n")
+roof = ladder.shared_roof(wavefronts)
+print(f"{wavefronts:.3f} wavefronts for an FMA: shared memory allows {roof:.1f} TFLOP/s\n")
 print(ladder.Table(climbed[-2:]))
-predict.answer("wavefronts for an FMA, column", wavefronts, how="counted")
 faster = ladder.faster("column", than="tiled")
 predict.answer("column, times as fast as tiled", round(faster, 2))
 
@@ -288,9 +285,9 @@ for name in ("tiled", "column"):
 # %% [markdown]
 # ### Exercise: the outer product
 #
-# Fill in what a depth `i` does: read the thread's 8 numbers of `u_tile` into `a` and its 8 of
-# `vt_tile` into `b`, each once, then multiply each with each. Read with `load(array, (row,
-# column))`.
+# Fill in what a depth `i` does. Read the thread's 8 numbers of `u_tile` into `a` and its 8 of
+# `vt_tile` into `b`, each once. Then multiply each with each. Read with
+# `load(array, (row, column))`.
 #
 # <details><summary>Why load?</summary>
 #
@@ -340,15 +337,19 @@ def reconstruct_square(u, s, vt, k, out):
                 vt_tile[i, x] = vt[start + i, first_column + x]
         cuda.syncthreads()
         for i in range(DEPTH):
-            ### BEGIN SOLUTION
             for m in range(SIDE):
+                ### BEGIN SOLUTION
                 a[m] = load(u_tile, (row + m, i))
+                ### END SOLUTION
             for n in range(SIDE):
+                ### BEGIN SOLUTION
                 b[n] = load(vt_tile, (i, column + n))
+                ### END SOLUTION
             for m in range(SIDE):
                 for n in range(SIDE):
+                    ### BEGIN SOLUTION
                     total[m, n] += a[m] * b[n]
-            ### END SOLUTION
+                    ### END SOLUTION
         cuda.syncthreads()
     for m in range(SIDE):
         for n in range(SIDE):
@@ -401,20 +402,8 @@ pictures.fragment_banks("square")
 # store4(array, (row, column), (w, x, y, z))
 # ```
 #
-# The address must be a multiple of 16 bytes. What if it is not?
-
-
-# %%
-@cuda.jit
-def four_from(out, x, first):
-    store4(out, 0, load4(x, first))
-
-
-report = trace(four_from, 1, 1, np.zeros(4, np.float32), np.arange(16, dtype=np.float32), 2)
-print(report.findings[0])
-
-# %% [markdown]
-# On a GPU that error ends the program. So here k and the columns are multiples of 4.
+# The address must be a multiple of 16 bytes: elsewhere a GPU ends the program. So here k and the
+# columns are multiples of 4.
 #
 # A square of 8×8 needs 8 neighbours of `vt`: two `load4`. To let neighbouring lanes read
 # neighbouring fours, cut the square in four **quarters**: a lane's second four lies half a tile, 64
@@ -430,8 +419,8 @@ pictures.quarters()
 #
 # ### Exercise: four at a time
 #
-# Write 7 lines: store the four of `u` below each other and the four of `vt` side by side, then read
-# both halves of `a` and `b`.
+# Write 7 lines. Store the four of `u` below each other and the four of `vt` side by side. Then read
+# both fours of `a` and both of `b`.
 #
 # <details><summary>Hint 1: filling</summary>
 #
@@ -450,7 +439,6 @@ pictures.quarters()
 # %%
 PITCH, FAR = 132, 64
 zero = np.float32(0)
-predict("wide: wavefronts, reads for an FMA", 0.25, 0.0625, exact=True, numbers=2)
 predict("wide, times as fast as square", 1.6, within=1.5, no_effect=1)
 
 
@@ -521,7 +509,7 @@ wide = traced("wide")
 shared = wide.total("shared", "load")
 figures = shared.wavefronts / warp_fmas, shared.requests / warp_fmas
 print("bank conflicts:", shared.conflicts + wide.total("shared", "store").conflicts)
-predict.answer("wide: wavefronts, reads for an FMA", figures, how="counted")
+print("wavefronts and reads for an FMA:", *figures)
 show_roofs(["tiled", "column", "square", "wide"])
 climbed.append("wide")
 print()
@@ -540,32 +528,21 @@ predict.answer("wide, times as fast as square", round(faster, 1))
 # <kbd>core</kbd> 30 minutes
 #
 # Three things are left to do. **A compact tile for a warp.** In `wide` the 32 lanes are 16 across
-# and 2 down, and need 2 × 8 rows and 16 × 8 columns: 144 different numbers for each i. How many if
-# they are 8 across and 4 down?
+# and 2 down, and need 144 different numbers for each i: 2 × 8 rows and 16 × 8 columns. In the
+# picture they are 8 across and 4 down, and need 96.
 
 # %%
-predict("different numbers for a warp, 8 across and 4 down", 96, exact=True)
-
-# %%
-predict.answer("different numbers for a warp, 8 across and 4 down", 8 * 8 + 4 * 8, how="computed")
 pictures.warp_tile()
 
 # %% [markdown]
 # ### Exercise: which lane has which row and column?
 #
-# When 32 lanes read 16 bytes each, eight lanes are served together. So those eight stand in a
-# rectangle, too, 2 down and 4 across. On the right is a warp's tile, 32 × 64 pixels. Return `(row,
-# column)` of the upper left pixel of a lane's **first** square, in the upper left quarter. Lane 0
-# has (0, 0), lane 9 the red one. Each number in the picture stands in a square of 4 × 4 pixels.
+# On the right is a warp's tile, 32 × 64 pixels. Each number stands in a square of 4 × 4 pixels: its
+# lane's. Eight lanes in a row are served together, so they stand in a rectangle, 2 down and 4
+# across. Fill in how many squares lie above a lane's first one, and how many to its left. Lane 0
+# has 0 and 0, lane 9 the red one.
 #
-# <details><summary>Hint 1</summary>
-#
-# First find the place among the lanes, how many of them down and how many across. Multiply by 4 at
-# the end.
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
+# <details><summary>Hint</summary>
 #
 # `lane % 2` is 0 or 1 in turns: who stands below whom? `lane // 2` counts the pairs. And what
 # happens at lane 16?
@@ -578,9 +555,11 @@ def lane_place(lane):
     """Return the row and the column at which a lane's first square of pixels begins."""
     ### BEGIN SOLUTION
     down = lane // 16 * 2 + lane % 2
-    across = lane // 2 % 8
-    return 4 * down, 4 * across
     ### END SOLUTION
+    ### BEGIN SOLUTION
+    across = lane // 2 % 8
+    ### END SOLUTION
+    return 4 * down, 4 * across
 
 
 # %% tags=["check"]
@@ -670,9 +649,9 @@ def seven_depths(total, u_tile, vt_tile, stage, row, column, a, b):
 # ### Exercise: the main loop
 #
 # When a round begins, tile `stage` is full, and the numbers of its depth 0 are in side 0. **Put the
-# seven statements in order**: move whole lines. They load the next tile into registers, multiply
-# depths 0 to 6, change the stage, store the tile, wait, read depth 0 of the new tile, and multiply
-# depth 7 of the old one. There is one barrier. More than one order is right.
+# seven statements in order**: move whole lines. One loads the next tile into registers, another
+# stores it. Depths 0 to 6 of this tile are multiplied, then depth 7. Depth 0 of the next tile is
+# read. There is one barrier. More than one order is right.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -736,8 +715,8 @@ check("last-rung", reconstruct_mine)
 beside("last-rung", reconstruct_mine)
 
 # %% [markdown]
-# A wrong order gives the right image on the simulator, and the check still refuses it: with the
-# barrier too early, nothing orders the stores of one warp and the reads of another.
+# A wrong order may give the right image on the simulator. The check refuses it all the same, where
+# nothing orders the stores of one warp and the reads of another.
 #
 # How fast is it? The compiler makes of the main loop 580 instructions for 512 FMA, in 128
 # registers, and an eighth of a wavefront goes with each FMA. "Not recorded" waits for a card; on a
@@ -782,7 +761,7 @@ points["CuPy"] = ladder.recorded(ladder.PEER)
 plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 
 # %% [markdown]
-# (This picture's roofs are measured.) The job is far to the right: arithmetic should bind. Why it
+# The job is far to the right: arithmetic should bind. Why it
 # did not for most rungs, your counts tell: under the roof are other roofs. For another problem:
 #
 # 1. Count what each useful operation needs: bytes, sectors, wavefronts, instructions.
@@ -1117,13 +1096,13 @@ predict.answer("buffered, asynchronous: times as fast as wide", faster)
 
 # %% [markdown]
 # A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
-# counters ([lesson 07](07_reading_a_profiler.ipynb) explains them): how many clocks does a warp
+# counters ([lesson 07](07_reading_a_profiler.ipynb) explains them): how many cycles does a warp
 # wait between two of its instructions, for global memory and at the barrier? How many instructions
-# are there? And how many of the four that may start in a clock do start?
+# are there? And which share of the issue slots is used?
 
 # %%
-print("          clocks of waiting for     instructions   starts that")
-print("step      memory    the barrier    for a product   are used [%]")
+print("          cycles of waiting for     instructions   issue slots")
+print("rung      memory    the barrier    for an FMA      used [%]")
 for name in ("wide", "buffered"):
     waits = [ladder.counter(name, f"stall {why}") for why in ("long_scoreboard", "barrier")]
     busy = ladder.counter(name, "issue slots")
@@ -1138,7 +1117,7 @@ for name in ("wide", "buffered", "asynchronous"):
 # %% [markdown]
 # - **It did hide waiting.** A warp waits for memory half as long as before.
 # - **It costs instructions**, a tenth more: address arithmetic, in the inner loop. `wide` used two
-#   thirds of the four starts of a clock. So there was little time to win.
+#   thirds of its issue slots. So there was little time to win.
 # - **An asynchronous copy cannot compute on the way.** So every thread that reads multiplies `s`
 #   in. And `u` can be turned only number by number. (Inferred from its code.)
 #
@@ -1256,27 +1235,23 @@ progress(6)
 # ## Questions
 #
 # 1. Why is the local array `total` in registers, and when would it not be?
-# 2. Why do lanes read fours that touch, and not eights?
-# 3. In your main loop, why is one barrier enough?
+# 2. In your main loop, why is one barrier enough?
 #
 # <details><summary>Answers</summary>
 #
 # 1. All its indices are constants once the loops are unrolled. With an index that depends on data,
 #    the compiler must put it in local memory.
-# 2. With eights, the lanes' first fours are 32 bytes apart: 16 lanes use half of the banks, and
-#    meet. With fours, 8 lanes read 128 bytes side by side.
-# 3. A round stores into the buffer that nobody reads in it. The barrier stands between these stores
-#    and the reads of the next round, and also between the reads of this one and the stores of the
-#    next.
+# 2. A round stores into the buffer that nobody reads in it. The barrier stands between these stores
+#    and the reads of the next round. It also stands between this round's reads and the stores of
+#    the next.
 #
 # </details>
 
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Let `s` go with `u` in `wide`. What does it cost in loads? In the trace?
 # - Squares of 4×4: more threads, fewer registers. Predict the roofs, then trace.
-# - Let your last rung take any k: the part that fills no whole tile first, padded with 0.
+# - Let your last rung take any k: first the part that fills no whole tile, padded with 0.
 
 # %% [markdown]
 # ## Common misconceptions
@@ -1285,9 +1260,7 @@ progress(6)
 # - *"Full occupancy is the goal."* The fastest kernels here fill a quarter of an SM or less. Enough
 #   work in each thread hides waiting, too.
 # - *"A local array is slow memory."* Not if the compiler can keep it in registers.
-# - *"Half the reads, half the time."* Only if reads bind.
 # - *"The image is right, so the order is."* The trace tells.
-# - *"Double buffering always pays."* Look at the table.
 
 # %% [markdown]
 # ## What to read next

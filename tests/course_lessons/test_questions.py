@@ -108,7 +108,7 @@ def outcome_of(text, guess, truth):
         ("store requests of two warps, branch by warp", 4, 2),
         ("is the result right without the barrier?", "no", "yes"),
         ("1 KiB, each call against one buffer, times the wait", 1, 2.7),  # "memory costs nothing"
-        ("wavefronts for a product, square", 0.25, 0.75),
+        ("wavefronts for an FMA, square", 0.25, 0.75),
         (  # a loss called a gain
             "buffered, asynchronous: times as fast as wide",
             (1.1, 0.82),

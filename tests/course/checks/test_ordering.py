@@ -2,6 +2,7 @@
 
 import itertools
 import linecache
+import re
 
 import numpy as np
 import pytest
@@ -142,6 +143,12 @@ def test_the_verdict_names_the_two_of_which_the_finding_speaks(order, said):
 def test_each_statement_stays(order, said):
     verdict = judge(EXERCISE, _kernel(order.split(", ")))
     assert verdict.kind == "statements" and said in verdict.message, str(verdict)
+
+
+def test_a_variable_may_have_another_name():
+    text = HEAD + "".join(f"        {each}\n" for each in STATEMENTS.values())
+    renamed = re.sub(r"\bt\b", "lane", text).replace("start", "first")
+    assert judge(EXERCISE, _defined(renamed))
 
 
 def test_a_student_gets_the_statements_out_of_order_and_has_not_started():
