@@ -26,6 +26,7 @@ from nbformat import NotebookNode, v4
 
 from course.checks.exercises import exercises
 from course.files import write_whole
+from course_lessons.warm_up import right_answers
 from tools import address
 from tools.notebooks import lessons, seals, sections
 from tools.notebooks.lessons import Cell
@@ -58,7 +59,8 @@ def notebook(path: Path, kind: str, where: address.Address) -> NotebookNode:
         The public address, for the badge and the first cell.
     """
     title, *rest = sections.with_minutes(lessons.read(path))
-    cells = [title, *_address_cells(where, f"{kind}/{lessons.name(path)}.ipynb"), *rest]
+    head = _address_cells(where, f"{kind}/{lessons.name(path)}.ipynb")
+    cells = [title, *head, *_warm_up(int(lessons.name(path)[:2])), *rest]
     made = []
     seen: dict[tuple[str, str], int] = {}
     for cell in cells:
@@ -125,6 +127,18 @@ def _address_cells(where: address.Address, target: str) -> list[Cell]:
         Cell("markdown", where.badge(target), (), 0),
         Cell("code", where.first_cell(), (SET_UP_TAG,), 0),
     ]
+
+
+def _warm_up(lesson: int) -> list[Cell]:
+    """Return the cell that asks two questions of earlier lessons."""
+    if not lesson:
+        return []
+    letters = ", ".join(f'"{letter}"' for letter in right_answers(lesson))
+    text = (
+        "# Warm-up, 2 minutes: two questions of earlier lessons. Write letters for the dots.\n"
+        f"from course_lessons.warm_up import warm_up\n\nwarm_up({lesson}, {letters})"
+    )
+    return [Cell("code", text, (), 0)]
 
 
 def _identity(kind: str, source: str, ordinal: int) -> str:

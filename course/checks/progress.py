@@ -216,6 +216,20 @@ def _earlier() -> tuple[dict[str, Record], str | None]:
     return found, said
 
 
+def known() -> dict[str, Record]:
+    """The latest verdict on whatever was asked, by name, in this session or an earlier one."""
+    return _known()[0]
+
+
+def _known() -> tuple[dict[str, Record], str | None]:
+    found, said = _earlier()
+    for name, entry in _records.items():
+        before = found.get(name)
+        if before is None or (entry.status != "not started" and entry.date >= before.date):
+            found[name] = entry
+    return found, said
+
+
 @dataclass(frozen=True)
 class Row:
     """One exercise in the table; `answer` is the fingerprint of the latest answer."""
@@ -333,12 +347,7 @@ def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
     """
     if clear:
         _forget()
-    earlier, note = _earlier()
-    latest = dict(earlier)
-    for name, entry in _records.items():
-        kept = earlier.get(name)
-        if kept is None or (entry.status != "not started" and entry.date >= kept.date):
-            latest[name] = entry
+    latest, note = _known()
     declared = exercises()
     if lesson is not None and lesson not in {e.lesson for e in declared.values()}:
         known = ", ".join(map(str, sorted({e.lesson for e in declared.values()})))

@@ -15,6 +15,7 @@ IGNORE_OUTPUT = "# NBVAL_IGNORE_OUTPUT"
 IGNORE_TAG = "nbval-ignore-output"
 
 _CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
+_WARM_UP = re.compile(r"(\bwarm_up\(\d+)(?:, \"[abc]\"){2}\)")
 _ROOMY = '<details style="margin-bottom: 1em">'
 
 
@@ -195,7 +196,8 @@ def checked(source: str) -> str:
 
 
 def without_guesses(source: str) -> str:
-    """Return a cell's code with dots in place of each prediction's sample guess."""
+    """Return a cell's code with dots in place of each prediction's and each warm-up's answer."""
+    source = _WARM_UP.sub("\\1, ..., ...)", source)
     lines = source.encode().split(b"\n")  # Python's syntax tree counts columns in bytes
     for call in reversed(predictions(source)):
         if guesses := call.args[1:]:

@@ -17,6 +17,7 @@ LINES_A_MINUTE = 10  # of code that is shown
 PICTURE = 1.0
 OUTPUT = 0.5  # text below a cell
 PREDICTION = 2.0
+WARM_UP = 2.0  # the two questions at the head of every lesson but the first
 FILL = 5.0  # at most three blanks
 ORDER = 8.0
 WRITE = ((4, 8.0), (8, 10.0), (12, 12.0))  # at most so many lines; a core has none longer

@@ -82,7 +82,8 @@ def sections(cells: list[Cell]) -> list[Section]:
 def times(cells: list[Cell]) -> Times:
     """Return the minutes of a lesson by the rule."""
     deep = sum(part.minutes for part in sections(cells) if part.kind == "deepening")
-    return Times(minutes.taken(cells) - deep, deep)
+    first = cells[0].source.startswith("# 00 ")
+    return Times(minutes.taken(cells) - deep + (0.0 if first else minutes.WARM_UP), deep)
 
 
 def core_cells(cells: list[Cell]) -> int:
