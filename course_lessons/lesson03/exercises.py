@@ -86,7 +86,7 @@ FunctionExercise.declare(
     drawn=16,
     hints={
         "wrong-result": "The median is np.median(samples). The share is the least time by the "
-        "median, the speed-up is the other program's time by the median.",
+        "median, the speed-up is the other program's time by the median. Keep all digits.",
         "wrong-shape": "Return three numbers: `return median, share, times`.",
     },
     mistakes=edits("""

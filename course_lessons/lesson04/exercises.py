@@ -180,6 +180,10 @@ LessonKernel.declare(
         "not-parallel": _ONE_THREAD,
     },
     mistakes=edits("""
+        dots is read at its diagonal
+            dots[row, col] -> dots[row, row]
+        dots is read at its diagonal, in the column
+            dots[row, col] -> dots[col, col]
         lengths is read with the column, or out is written with its indices exchanged
             lengths[row] -> lengths[col]
         you divide the wrong way round
