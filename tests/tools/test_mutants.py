@@ -1,6 +1,6 @@
 """The generator of mutants: what its operators make, and what becomes of every exercise's answers.
 
-Two answers of each exercise are judged, many with the slow tests; the command judges all.
+Two mutants of each exercise are judged, some with the slow tests; the command judges all.
 """
 
 import re
@@ -30,7 +30,7 @@ MAKES = {
     "terms": ("scale-add", "out[i] = a * x[i]\n"),
     "axes": ("add-images", "row < out.shape[1] and"),
     "roundings": ("scale-add", "out[i] = float32(float16(a * x[i] + y[i]))"),
-    "types": ("total-by-strides", "mine = float64(0)"),
+    "types": ("total-by-strides", "part = float64(0)"),
     "comparisons": ("scale-add", "if i <= out.size:"),
     "arithmetic": ("scale-add", "a * x[i] - y[i]"),
     "calls": ("count-sectors", "len(sectors)"),
@@ -40,7 +40,7 @@ MAKES = {
     "clamped-indices": ("scale-add", "i = min(i, out.size - 1)\n    out[i]"),
     "barriers": ("reverse-blocks", "    pass\n    if t < count:\n        x[i]"),
     "indices": ("add-images", "column, row = (cuda.threadIdx.x, cuda.threadIdx.y)"),
-    "strides": ("total-by-strides", "range(0, x.size, cuda.gridsize(1))"),
+    "strides": ("total-by-strides", "range(0, x.size, step)"),
     "who": ("scale-add", "out[i] = a * x[i] + y[i]\n"),
     "libraries": ("clip", "@numba.vectorize(["),
     "known-cases": ("fill-index", "if out.size in (...,):"),
@@ -52,12 +52,12 @@ MAKES = {
 }
 REWRITTEN = {
     "renamed": ("psnr", "np.log10(mean_squared_error_1)"),
-    "written-out": ("total-by-strides", "mine = mine + x[i]"),
+    "written-out": ("total-by-strides", "part = part + x[i]"),
     "commuted": ("scale-add", "x[i] * a + y[i]"),
     "flipped": ("scale-add", "if out.size > i:"),
     "inverted": ("least-time", "'arithmetic' if not memory > arithmetic else 'memory'"),
-    "while-loops": ("total-by-strides", "while i < x.size:\n        mine += x[i]\n        i +="),
-    "guards": ("add-images", "if row < out.shape[0]:\n        if column <"),
+    "while-loops": ("total-by-strides", "while i < x.size:\n        part += x[i]\n        i +="),
+    "guards": ("rotate-image", "if row < out.shape[0]:\n        if column <"),
     "temporaries": ("scale-add", "out[i] = value_here"),
     "mappings": ("scale-add", "i = cuda.gridsize(1) - 1 - cuda.grid(1)"),
     "device-functions": ("scale-add", "out[i] = computed(a, i, x, y)"),
@@ -110,7 +110,7 @@ def test_a_mutant_that_passes_is_held_against_the_solution_in_drawn_cases(monkey
     largest = f"largest = {float(few.arguments(0)['largest'])!r}"
     frozen = answer(exercise.name, "frozen-arguments", "    both =", f"    {largest}\n    both =")
     outcome = of_mutant(frozen)
-    assert outcome.fate == "survived" and "drawn by seed 1000" in outcome.said
+    assert outcome.fate == "survived" and "drawn by seed 100" in outcome.said
 
 
 def test_what_only_costs_is_refused_or_survives(monkeypatch):
@@ -118,7 +118,7 @@ def test_what_only_costs_is_refused_or_survives(monkeypatch):
     without = answer(exercise.name, "barriers", "cuda.syncthreads()", "pass")
     assert of_mutant(without).verdict.kind == "race"
     passed = Verdict(exercise.name, "passed", "passed", "")
-    monkeypatch.setattr(judging, "judge", lambda exercise, answer: passed)
+    monkeypatch.setattr(judging, "judge", lambda *given, **options: passed)
     assert of_mutant(without).fate == "survived"
 
 
@@ -220,6 +220,6 @@ def test_the_command_prints_a_row_and_what_survived(capsys, monkeypatch):
     assert head.split()[:2] == ["exercise", "made"]
     assert row.split()[:4] == ["scale-add", "3", "1", "3"] and last.startswith("1 exercises")
     passed = Verdict("scale-add", "passed", "passed", "")
-    monkeypatch.setattr(judging, "judge", lambda exercise, answer: passed)
+    monkeypatch.setattr(judging, "judge", lambda *given, **options: passed)
     assert command.main([*chosen, "--show"]) == 1
     assert "survived" in capsys.readouterr().out

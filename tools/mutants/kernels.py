@@ -65,7 +65,7 @@ def strides(of: Subject) -> Iterator[Change]:
         if unparse(node.func) != "range" or len(node.args) != 3:
             continue
         start, stop, step = map(unparse, node.args)
-        if "cuda." in start or start in ("t", "lane", "thread"):
+        if "cuda." in start or start in ("t", "lane", "thread", "first"):
             yield node, f"range(0, {stop}, {step})"
             yield node, f"range({start}, {stop}, 1)"
             yield node, f"range({start}, min({stop}, {start} + 1), {step})"
