@@ -179,9 +179,9 @@ check("launch-1d", launch_1d)
 #
 # <kbd>core</kbd>
 #
-# A GPU has many **multiprocessors**, SM for short: a Tesla T4 40, an H200 132. A whole block runs
-# on one SM, where its threads can share memory and wait for each other. So a block has to fit.
-# Blocks run in any order, so the same program runs on 40 SMs and on 132.
+# A GPU has many copies of one part, the **SM** (multiprocessor): a Tesla T4 40, an H200 132. A
+# whole block runs on one SM, where its threads can share memory and wait for each other. So a block
+# has to fit. Blocks run in any order, so the same program runs on 40 SMs and on 132.
 #
 # Threads run in packs of 32, called **warps**. So make blocks a multiple of 32: 128 or 256.
 
@@ -368,8 +368,8 @@ photo = images.mine()
 plots.image_grid([photo, with_copies(photo)], ["before", "after"], cell=2.2)
 
 # %% [markdown]
-# So copy in once, launch many times, copy out once. With a GPU, and after the check has passed, you
-# time both functions here. For 2048×2048 pixels it was recorded.
+# So copy in once, launch many times, copy out once. With a GPU, you time both functions when the
+# check has passed.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -382,8 +382,9 @@ else:
 # %%
 back = recorded("measuring", kernel="copies of an image", variant="out, pageable", gpu="H200")[0]
 on_device = bound(bytes=2 * back.bytes, gpu="H200")
-print(f"H200, one copy to the host: {back.median:.2f} ms (recorded)")
-print(f"H200, read and write it on the device: {on_device.milliseconds:.4f} ms at least")
+print("H200, 2048 x 2048 pixels, float32")
+print(f"one copy to the host: {back.median:.2f} ms (recorded)")
+print(f"read and write it on the device: {on_device.milliseconds:.4f} ms at least")
 
 # %% [markdown]
 # ## 6 One counter for many threads
@@ -422,8 +423,7 @@ predict.answer("are all pixels counted?", "yes" if counts.sum() == bins.size els
 
 # %% [markdown]
 # `counts[v] += 1` reads, adds and writes. Two threads read a 5, both write a 6, and one update is
-# lost. This is a **race**. On a GPU the result may change from run to run. The trace finds it in
-# any run:
+# lost. This is a **race**. The trace finds it in any run:
 
 # %%
 report = trace(count_carelessly, blocks, 128, np.zeros(8, dtype=np.int32), bins)
@@ -724,7 +724,7 @@ plots.image_grid([rings])
 # %% [markdown]
 # ### Exercise: colours to grey
 #
-# Write both: a device function that makes one grey of three colours, and a kernel that calls it
+# Write a device function that makes one grey of three colours. Then write a kernel that calls it
 # for each pixel of `rgb`, shape (rows, columns, 3).
 #
 # grey = 0.299 red + 0.587 green + 0.114 blue

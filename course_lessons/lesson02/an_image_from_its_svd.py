@@ -97,9 +97,9 @@ plots.image_grid(shown, titles, columns=5, cell=1.5)
 #
 # `reco = (u[:, :k] * s[:k]) @ vt[:k, :]`
 #
-# Of all sums of `k` layers, this image has the smallest squared error (the theorem of Eckart and
-# Young). NumPy multiplies each **column** of `u[:, :k]` by its own value of `s[:k]`: that is
-# broadcasting. The product with `k` rows of `vt` makes all pixels.
+# Of all sums of `k` layers, this image has the smallest squared error (Eckart and Young). NumPy
+# multiplies each **column** of `u[:, :k]` by its own value of `s[:k]`: that is broadcasting. The
+# product with `k` rows of `vt` makes all pixels.
 
 # %%
 names = ("head MRI", "camera", "phantom")
@@ -117,8 +117,7 @@ titles = [f"k = {k}" for k in ranks] * 2
 plots.image_grid(rows, titles, columns=4, row_names=shown, cell=1.6)
 
 # %% [markdown]
-# At k = 50 you have to look for a difference. The phantom has ripples at k = 20: layers are made of
-# straight stripes, and its edges are round.
+# At k = 50 you have to look for a difference.
 
 # %% [markdown]
 # ## 3 One formula, many programs
@@ -168,8 +167,7 @@ def three_loops(u, s, vt, k):
 compare(three_loops(small_u, s, small_vt, k), small)
 
 # %% [markdown]
-# **Program 2: the matrix product** of section 2. A library (BLAS) runs the loops: it cuts them in
-# blocks that fit the caches, and uses wide instructions and all cores.
+# **Program 2: the matrix product** of section 2. A library (BLAS) runs the loops, on all cores.
 
 # %%
 by_matmul = (u[:, :k] * s[:k]) @ vt[:k]
@@ -187,17 +185,16 @@ compare(by_matmul)
 pictures.way_of_an_image(size=256, k=50)
 
 # %% [markdown]
-# The plan rests on **assumptions**, to be tested later: float32 is exact enough, all fits into the
-# GPU's memory, images are rebuilt more often than decomposed, and the copies are worth it.
-# [Lesson 03](03_measuring_honestly.ipynb) measures whether they are.
+# The plan rests on **assumptions**. All fits into the GPU's memory. Images are rebuilt more often
+# than decomposed. The copies are worth it: [lesson 03](03_measuring_honestly.ipynb) measures that.
 #
-# k columns of `u` and k rows of `vt` are needed. Copy all of them, and the result is right as well:
-# nothing tells you.
+# Only k columns of `u` and k rows of `vt` are needed. Copy all of them, and the result is right,
+# too: nothing tells you.
 #
 # ### Exercise: copy what is needed
 #
-# Return `u`, `s` and `vt` as they should be copied: only what k layers need, float32 (NumPy often
-# makes float64), and each array with its rows one after the other in memory (**C-contiguous**).
+# Return what k layers need of `u`, `s` and `vt`, as float32: NumPy often makes float64. The rows of
+# each array must follow each other in memory (**C-contiguous**).
 #
 # <details><summary>Hint</summary>
 #
@@ -323,8 +320,7 @@ predict.answer("float64 operations, total = 0.0", report.operations["float64"], 
 #
 # ### Exercise: no float64
 #
-# One line of the project's kernel is missing: give `total` a zero that is float32. All else stays:
-# one change at a time, so that you can say what it did.
+# One line is missing: give `total` a zero that is float32. All else stays: one change at a time.
 #
 # <details><summary>Hint</summary>
 #
@@ -401,12 +397,11 @@ check("reconstruct-columns", reconstruct_columns)
 #
 # <kbd>core</kbd>
 #
-# For 256×256 pixels and k = 100, the project timed its kernel on a Tesla T4 at 249 ms, and NumPy on
-# the CPU at 0.66 ms. Are GPUs no good?
+# The project timed 256×256 pixels and k = 100. Its kernel took 249 ms on a Tesla T4, NumPy 0.66 ms
+# on the CPU. Are GPUs no good?
 #
-# The kernel's time was that of its first call: Numba compiled it. That is paid once. A time answers
-# one question. Say which: the first image or each further one? With or without the copies? Against
-# which CPU program? [Lesson 03](03_measuring_honestly.ipynb) is about that.
+# That was the kernel's first call: Numba compiled it. This is paid once. So say what you timed: the
+# first image or each further one? With or without the copies? Against which CPU program?
 
 # %% [markdown]
 # Is the GPU faster, then? This is an image of 2048×2048 pixels with k = 256, recorded on an H200
@@ -853,9 +848,9 @@ compare(by_cupy)
 # Two instructions of four run at the float64 rate: the conversion and the addition.
 
 # %% [markdown]
-# What does that cost? A multiprocessor of a T4 starts 64 float32 operations a clock, but only 2 of
-# float64, conversions included (CUDA C++ programming guide, arithmetic throughput). It has 40 of
-# them. The original measured 2048×2048 pixels at k = 256 on a T4.
+# What does that cost? An SM of a T4 does 64 float32 operations a cycle, but only 2 of float64,
+# conversions included (CUDA C++ programming guide, arithmetic throughput). A T4 has 40 SMs. The
+# project measured 2048×2048 pixels at k = 256 there.
 
 # %%
 instructions = 2 * 2048 * 2048 * 256  # a conversion and an addition in each step
