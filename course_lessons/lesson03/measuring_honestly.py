@@ -614,8 +614,8 @@ print(f"16.3 ms for them are {rate:.1f} GB/s: pageable, it seems")
 print(f"what is needed would take {(needed + back) / rate * 1e-6:.1f} ms at that rate")
 
 # %% [markdown]
-# What does that save on the H200? Putting the columns of `u` in order takes the host some time,
-# too. An honest balance has it.
+# You copied only the needed parts in [lesson 02](02_an_image_from_its_svd.ipynb) (section 4). What
+# does that save on the H200? Putting the columns of `u` in order takes the host some time, too.
 
 # %%
 parts = recorded("measuring", kernel="copies of an image")

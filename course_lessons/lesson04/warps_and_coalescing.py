@@ -667,14 +667,14 @@ predict.answer("sectors per store, uint8, block (16, 16)", stores[np.uint8, 16],
 #
 # What happens at an `if` when the lanes of a warp do not agree? Each thread here writes how many
 # lanes are active with it. `cuda.activemask()` has a bit for each active lane, `cuda.popc` counts
-# bits.
+# bits. The threads take sides in groups of `alike` neighbours, first of 1: even or odd.
 
 
 # %%
 @cuda.jit
-def who_is_with_me(active):
+def who_is_with_me(active, alike):
     i = cuda.grid(1)
-    if i % 2 == 0:
+    if i // alike % 2 == 0:
         active[i] = cuda.popc(cuda.activemask())
     else:
         active[i] = cuda.popc(cuda.activemask())
@@ -684,7 +684,7 @@ predict("active lanes in a branch for even i", 16, exact=True)
 
 # %%
 active = np.zeros(64, dtype=np.int32)
-report = trace(who_is_with_me, 1, 64, active)
+report = trace(who_is_with_me, 1, 64, active, 1)
 predict.answer("active lanes in a branch for even i", active[0], unit="lanes", how="counted")
 
 # %% [markdown]
@@ -692,23 +692,13 @@ predict.answer("active lanes in a branch for even i", active[0], unit="lanes", h
 # and the even ones wait. That is **divergence**. (Newer GPUs may switch between the sides. They
 # never run both at once.) Two warps make four store requests, each with 16 lanes.
 #
-# Now the branch depends on `i // 32`. The lanes of each warp agree. How many store requests?
-
+# With groups of 32 the lanes of each warp agree. How many store requests?
 
 # %%
-@cuda.jit
-def who_is_with_me_by_warp(active):
-    i = cuda.grid(1)
-    if i // 32 % 2 == 0:
-        active[i] = cuda.popc(cuda.activemask())
-    else:
-        active[i] = cuda.popc(cuda.activemask())
-
-
 predict("store requests of two warps, branch by warp", 4, exact=True)
 
 # %%
-report = trace(who_is_with_me_by_warp, 1, 64, active)
+report = trace(who_is_with_me, 1, 64, active, 32)
 print("active lanes:", active.min(), "to", active.max())
 requests = report.total("global", "store").requests
 predict.answer(
