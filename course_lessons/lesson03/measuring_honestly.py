@@ -1,14 +1,13 @@
 # %% [markdown]
 # # 03 Measuring honestly
 #
-# A student project timed its kernels and drew five conclusions. You measure again, and see what
-# becomes of them.
+# A student project drew five conclusions from its times. You measure again.
 
 # %% [markdown]
 # ## What you will do
 #
 # - Time one launch in six ways, and say what each time means.
-# - Time your own kernel, and report the time so that others can check it.
+# - Report your own kernel's time, so that others can check it.
 
 # %% [markdown]
 # ## What you will learn
@@ -31,6 +30,7 @@
 # About 3 hours with the seven exercises. After section 8 is a good place for a break.
 
 # %%
+# NBVAL_IGNORE_OUTPUT
 from time import perf_counter
 
 import numpy as np
@@ -40,6 +40,8 @@ from course import plots, predict, progress, recorded, transfers, wrapped
 from course.kernels.reconstruct import cpu
 from course.kernels.reconstruct import reconstruct_naive, reconstruct_original
 from course_lessons.lesson03.toy_gpu import ToyGPU
+
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
 # %% [markdown]
 # ## 1 Three claims
@@ -341,12 +343,12 @@ for size in (512, 1024, 2048, 4096):
 #
 # <kbd>core</kbd>
 #
-# On an H200 a kernel like yours takes 2.0 ms. Is that good? Compare it with what the work needs:
-# **bytes** that must be moved, and **operations** that must be done. Each element of the factors is
+# On an H200 a kernel like yours takes 2.0 ms. Compare that with what the work needs:
+# **bytes** to move and **operations** to do. Each element of the factors is
 # read once, each pixel written once. Operations / bytes is the **arithmetic intensity**.
 #
-# A GPU has **roofs**: so many bytes a second from its memory, so many operations a second. Data
-# sheets print them. A program that only copies, or only multiplies and adds, measures them.
+# A GPU has **roofs**: bytes and operations a second. Data sheets print them; a program that only
+# copies, or only computes, measures them.
 
 # %%
 from course import recorded_roofs

@@ -348,9 +348,8 @@ for array in ("u", "s", "vt", "out"):
     print(f"{array:21} {before[array]:13.0f} {after[array]:18.0f}")
 
 # %% [markdown]
-# u goes from 16 sectors to 2, vt from 1 to 2, out from 16 to 4. Over the whole kernel, 18,432 load
-# sectors become 5,120. The counters of an H200 read the same ([lesson
-# 07](07_reading_a_profiler.ipynb)).
+# u goes from 16 sectors to 2, vt from 1 to 2, out from 16 to 4. The 18,432 load sectors become
+# 5,120. The counters of an H200 read the same ([lesson 07](07_reading_a_profiler.ipynb)).
 #
 # So ask of each access: **which index changes from lane to lane, and is it the last one?**
 
@@ -360,7 +359,7 @@ for array in ("u", "s", "vt", "out"):
 # <kbd>core</kbd>
 #
 # `dots[a, b]` is the dot product of columns a and b of a picture, so `dots[b, a]` is the same. The
-# heat map shows where the sectors of this kernel go. Which array's access is guilty?
+# heat map shows where this kernel's sectors go. Which array is guilty?
 
 
 # %%
