@@ -346,10 +346,12 @@ after = sectors_by_array(on_columns)
 print("sectors per request   x on the rows   x on the columns")
 for array in ("u", "s", "vt", "out"):
     print(f"{array:21} {before[array]:13.0f} {after[array]:18.0f}")
+loads = [report.total("global", "load").sectors for report in (on_rows, on_columns)]
+print(f"sectors of all loads  {loads[0]:13,} {loads[1]:18,}")
 
 # %% [markdown]
-# u goes from 16 sectors to 2, vt from 1 to 2, out from 16 to 4. The 18,432 load sectors become
-# 5,120. The counters of an H200 read the same ([lesson 07](07_reading_a_profiler.ipynb)).
+# u goes from 16 sectors to 2, vt from 1 to 2, out from 16 to 4. The counters of an H200 read the
+# same totals ([lesson 07](07_reading_a_profiler.ipynb)).
 #
 # So ask of each access: **which index changes from lane to lane, and is it the last one?**
 
