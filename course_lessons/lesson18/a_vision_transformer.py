@@ -8,13 +8,11 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Cut images into rows, normalise tokens of halves (float16), and compute attention without
-#   storing a score.
+# - Cut images into rows, and compute attention of halves (float16) without storing a score.
 # - Put a bias and GELU into a product's epilogue.
 # - Run a small trained network on your own kernels, and read digits with it.
-# - See sums in float16 stop, overflow and become NaN.
-# - Deepening: share memory by lifetimes, multiply by rows with a library that goes by columns, and
-#   read what an H200 does with the full size.
+# - Deepening: see sums in float16 stop, overflow and become NaN; share memory by lifetimes;
+#   multiply by rows with a library that goes by columns; read what an H200 does with the full size.
 
 # %% [markdown]
 # ## What you will learn
@@ -56,7 +54,7 @@ import numpy as np
 from numba import float32
 from numba.types import float16
 
-from course import check, cuda, predict, progress, recorded, trace
+from course import check, cuda, gpu, mine, predict, progress, recorded, trace
 from course_models.vit import reference
 from course_lessons.lesson18 import machine, parts, pictures
 from course_lessons.lesson18.parts import CUBE, KEYS, LOWEST, QUERIES, SIZE, SLOPE, TILE
@@ -162,7 +160,7 @@ check("patch-rows", patch_rows)
 # %% [markdown]
 # ## 3 Sums in halves
 #
-# <kbd>core</kbd> 30 minutes
+# <kbd>deepening</kbd> 30 minutes
 #
 # All matrices here are float16, **halves**: half the bytes, and tensor cores, a GPU's units for
 # products of small matrices, take nothing longer at full speed. A half has 11 bits of digits, and
@@ -372,6 +370,9 @@ check("attend-online", attend)
 # registers. A block has 32 queries of one head of one image, and **shares** the tiles: 16 keys and
 # 16 values at a time lie in shared memory, as in [lesson 05](05_shared_memory.ipynb). So a block
 # loads each key once, not once for each query.
+#
+# All matrices are float16, **halves**: half the bytes. A sum of halves stops growing, or overflows
+# (section 3). So halves are for memory, and sums are float32, in registers.
 
 # %% [markdown]
 # ### Exercise: attention of one head in tiles
@@ -563,14 +564,16 @@ predict.answer("bytes / result: apart, a matrix, a vector", found, how="counted"
 #
 # <kbd>core</kbd> 5 minutes
 #
-# Four kernels are yours. `parts.Layers` launches them, and three that are given: a product with
-# bias, one that is added to a residual, and one that adds positions. The network then reads like
-# its picture; weights have their usual names. ("head" is the last product, of 32 × 10, which makes
+# Three kernels are yours, and LayerNorm, if you wrote it in section 3. `parts.Layers` launches
+# them, and three that are given: a product with bias, one that is added to a residual, and one that
+# adds positions. The network then reads like its picture; weights have their usual names. ("head"
+# is the last product, of 32 × 10, which makes
 # the scores. With the heads of attention it shares the name only.) What is not written yet gives
 # NaN.
 
 # %%
-layers = parts.Layers(shape, weights, patch_rows, norm_rows, attention_in_tiles, linear_gelu)
+norm = mine("norm-of-halves", parts.norm_rows)
+layers = parts.Layers(shape, weights, patch_rows, norm, attention_in_tiles, linear_gelu)
 
 
 def forward(images):
@@ -607,6 +610,16 @@ predict.answer("relative error of the scores", float(f"{error:.0e}"), how="compu
 # %% [markdown]
 # Nineteen roundings, and the error is that of two: some go up and some down, and what a block adds
 # is small beside what goes past it. No digit is read in another way than by float64.
+#
+# Which of the kernels takes the time? On a GPU this times each launch of a second pass, by events:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if gpu():
+    for name, share in layers.shares(lambda: forward(images[:100])).items():
+        print(f"{name:20} {share:4.0%} of the time")
+else:
+    print("No GPU is here: the kernels were simulated, and nothing was timed.")
 
 # %% [markdown]
 # ## 8 What binds a small batch
@@ -966,13 +979,16 @@ print(machine.table_of_waiting())
 # **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights
 # take half the bytes. But such a number has 3 or 4 bits of digits, so each matrix, or each block of
 # it, needs a **scale** of its own. It is measured on images beforehand, or on the way, one more
-# reduction a layer. Sums stay float32, norms and softmax stay halves or float32.
+# reduction a layer. Norms and softmax stay
+# halves or float32.
 
 # %% [markdown]
 # Why is it not here? What is lost is not seen in an error of a product, but in how many images are
 # still recognised, and that takes a trained network of this size and its data set. This course
-# ships neither, so a number here would be a speed without its price. Nothing in the kernels stands
-# against it: a type, a scale, and one more step in the epilogue.
+# ships neither, so a number here would be a speed without its price. And the kernels would change:
+# Hopper keeps some 14 bits of an FP8 product's sums ([DeepSeek-V3](https://arxiv.org/abs/2412.19437),
+# section 3.3), so they are taken out often. And its FP8 products take
+# both factors with k along the rows only (PTX ISA, wgmma).
 
 # %%
 progress(18)

@@ -7,6 +7,7 @@ layers is a launch of a kernel that the lesson shows; four of them are the stude
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,24 @@ def class_shares(shape: ViTShape, weights: Weights, image: np.ndarray, block: in
     return shares[:, 1:].reshape(shape.heads, side, side)
 
 
+@cuda.jit
+def norm_rows(x, gamma, beta, out):
+    """Write LayerNorm of each row of halves; a warp has a row, four are in a block."""
+    t = cuda.threadIdx.x
+    row, lane, columns = cuda.blockIdx.x * 4 + t // 32, t % 32, float32(x.shape[1])
+    if row >= x.shape[0]:
+        return
+    total, squares = float32(0), float32(0)
+    for c in range(lane, x.shape[1], 32):
+        total += float32(x[row, c])
+    mean = row_sum(total) / columns
+    for c in range(lane, x.shape[1], 32):
+        squares += (float32(x[row, c]) - mean) ** 2
+    scale = float32(1) / math.sqrt(row_sum(squares) / columns + float32(1e-6))
+    for c in range(lane, x.shape[1], 32):
+        out[row, c] = (float32(x[row, c]) - mean) * scale * float32(gamma[c]) + float32(beta[c])
+
+
 class Layers:
     """The layers of a vision transformer, a launch each; all arrays are float16.
 
@@ -173,7 +192,7 @@ class Layers:
         self, shape: ViTShape, weights: Weights, patch_rows: Any, norm_rows: Any, attention: Any,
         linear_gelu: Any,
     ):  # fmt: skip
-        self.shape, self.launches = shape, 0
+        self.shape, self.launches, self.milliseconds = shape, 0, None
         self.kernels = patch_rows, norm_rows, attention, linear_gelu
         self.there = {
             name: cuda.to_device(np.ascontiguousarray(its.astype(np.float16)))
@@ -194,6 +213,16 @@ class Layers:
         given = patches, cls, position.reshape(s.tokens, s.width), out
         self._launch(with_positions, _blocks(out, 32, 4), (32, 4), *given)
         return out
+
+    def shares(self, forward: Callable[[], Any]) -> dict[str, float]:
+        """Of the GPU's time for a pass the share of each kernel, by its name, largest first.
+
+        Call the pass once before, so that each kernel is compiled.
+        """
+        self.milliseconds = Counter()
+        forward()
+        found, self.milliseconds = self.milliseconds, None
+        return {name: its / found.total() for name, its in found.most_common()}
 
     def norm(self, x: Any, layer: str) -> Any:
         """LayerNorm of each row."""
@@ -237,8 +266,16 @@ class Layers:
         return cuda.to_device(np.full(shape, np.nan, np.float16))
 
     def _launch(self, kernel: Callable, grid: Any, block: Any, *arguments: Any) -> None:
-        kernel[grid, block](*arguments)
         self.launches += 1
+        if self.milliseconds is None:
+            kernel[grid, block](*arguments)
+            return
+        before, after = cuda.event(), cuda.event()
+        before.record()
+        kernel[grid, block](*arguments)
+        after.record()
+        after.synchronize()
+        self.milliseconds[kernel.__name__] += cuda.event_elapsed_time(before, after)
 
 
 def _blocks(out: Any, wide: int, high: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, Limit, Tolerance
 from course_lessons.cases import CANCELS, covering, drawn, empty, extent
 from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson18 import parts
 
 
 def halves(*shape, mean=0.0, spread=1.0):
@@ -149,6 +150,7 @@ LessonKernel.declare(
     title="LayerNorm of halves",
     outputs=("out",),
     reference=_normed,
+    solved_by=(parts.norm_rows,),
     cases=[
         _tokens("4 tokens of 32 numbers", 4, 32),
         _tokens("4 tokens of 768 numbers, near 0 or 60", 4, 768, [[0], [60], [60], [0]]),

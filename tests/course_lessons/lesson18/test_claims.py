@@ -1,12 +1,16 @@
 """What lesson 18 says is so: its network, what its kernels are made of, what was recorded."""
 
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numba import float32
 
-from course import cuda, recorded, trace
+from course import check, cuda, recorded, trace
+from course.checks.exercises import find_exercise
+from course.checks.judging import judge
 from course.compiler.facts import compiled
 from course_lessons.edits import solution
 from course_lessons.lesson18 import judges, machine, parts, pictures, toy_gemm
@@ -307,3 +311,38 @@ def test_tables_have_what_was_recorded(monkeypatch):
     assert "fc2 + residual   memory" in machine.table_of_parts(1)
     monkeypatch.setattr(machine, "recorded", lambda *a, **more: [])
     assert machine.table_of_patches() == "" and machine.table_of_waiting() == ""
+
+
+# --- the given norm, and whose time it is ---------------------------------------------------------
+
+
+def test_the_given_norm_passes_the_exercises_cases_and_is_refused_as_an_answer():
+    exercise = find_exercise("norm-of-halves")
+    assert check("norm-of-halves", parts.norm_rows).kind == "borrowed"
+    assert bool(judge(replace(exercise, solved_by=()), parts.norm_rows))
+
+
+def test_shares_are_of_a_pass_alone(monkeypatch):
+    monkeypatch.setattr(parts.cuda, "event", lambda: SimpleNamespace(
+        record=lambda: None, synchronize=lambda: None))  # fmt: skip
+    times = iter([3.0, 1.0, 4.0])
+    monkeypatch.setattr(parts.cuda, "event_elapsed_time", lambda before, after: next(times))
+    layers = parts.Layers(*parts.trained(), *[None] * 4)
+
+    def forward():
+        for name in ("slow", "quick", "slow"):
+            layers._launch(FakeKernel(name), 1, 1)
+
+    forward()
+    assert layers.shares(forward) == {"slow": 7 / 8, "quick": 1 / 8}
+    assert layers.milliseconds is None and layers.launches == 6
+
+
+class FakeKernel:
+    """A kernel that does nothing, of a name."""
+
+    def __init__(self, name):
+        self.__name__ = name
+
+    def __getitem__(self, configuration):
+        return lambda *arguments: None
