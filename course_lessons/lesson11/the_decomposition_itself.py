@@ -200,13 +200,13 @@ check("jacobi-rotation", jacobi_rotation)
 # %% [markdown]
 # ## 3 Sweeps
 #
-# <kbd>core</kbd> 25 minutes
+# <kbd>deepening</kbd> 25 minutes
 #
 # Two rows are orthogonal now. Rotate the first one with a third, and they no longer are! A later
 # rotation spoils what an earlier one has done. Why should that ever end?
 #
-# Because it spoils less than it gains. Going once through all pairs is a **sweep**. After each one
-# most rows are a little nearer to orthogonal. "How near" is the **cosine** of the angle between two
+# It spoils less than it gains. After each **sweep**, once through all pairs, most rows are a little
+# nearer to orthogonal. "How near" is the **cosine** of the angle between two
 # rows, |x y| / (|x| |y|), without its sign: 0 is orthogonal, 1 is parallel.
 
 # %% [markdown]
@@ -288,11 +288,15 @@ print("largest difference below 1e-12 of the largest value:", bool(off < 1e-12))
 #
 # <kbd>core</kbd> 25 minutes
 #
+# A later rotation spoils some of an earlier one, but less than it gains. Going once through all
+# pairs is a **sweep**; some ten sweeps make all rows orthogonal (section 3 watches that).
+#
 # A rotation reads and writes two rows, and nothing else. So rotations of **disjoint** pairs have
 # nothing to do with each other. Pairs that share a row do. (`toy_svd.rotated` rotates the pairs of
 # a list.)
 
 # %%
+rng = np.random.default_rng(10)
 rows = rng.standard_normal((4, 6))
 
 

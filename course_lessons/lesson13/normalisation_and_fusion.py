@@ -58,7 +58,7 @@ from numba import float32
 from course import benchmark, beside, check, cuda, gpu, predict, progress
 from course import recorded, recorded_roofs, trace
 from course.kernels import activation, norm, reduce
-from course_lessons.lesson13 import pictures, plots, profile
+from course_lessons.lesson13 import pictures, plots, profile, traces
 
 
 def h200(subject, kernel, variant, shape, metric="time", dtype="float32"):
@@ -369,7 +369,7 @@ check("merge-moments", merge_moments)
 #
 # <kbd>core</kbd> 10 minutes
 #
-# Read how each step spreads a row, then predict how often each *reads* x:
+# Read how each step spreads a row. How often do `tree`, `warp` and `registers` *read* x?
 #
 # | step | who has a row | how |
 # |---|---|---|
@@ -382,69 +382,28 @@ check("merge-moments", merge_moments)
 # | several rows | a warp or a part of it | the same, for rows of up to 1,024 |
 
 # %%
-predict(
-    "x is read by naive, tree, one pass, warp, block, registers, several rows",
-    3,
-    3,
-    2,
-    2,
-    2,
-    1,
-    1,
-    exact=True,
-    numbers=7,
-)
+predict("x is read by tree, warp, registers", 3, 2, 1, exact=True, numbers=3)
 
 # %%
 NORMS = ("naive", "tree", "one pass", "warp", "block", "registers", "several rows")
 
 
-def traced_norm(name, activation=None):
-    """Trace a step of the package's ladder on the matrix."""
-    form, result = (
-        norm.Variant(gamma=False, beta=False, activation=activation),
-        np.empty_like(matrix),
-    )
-    kernel, blocks, threads, _ = norm.LADDER[name].launch(*matrix.shape, form)
-    given = matrix, GAMMA, BETA, np.float32(1e-5), result
-    return trace(kernel, blocks, threads, *given, gpu="H200")
-
-
-def loads_of_x(report):
-    """The lines of a trace that load from global memory, but not gamma and beta."""
-    lines = report.lines[(report.lines["space"] == "global") & (report.lines["op"] == "load")]
-    return lines[~lines["array"].isin(["gamma", "beta"])]
-
-
-def transfers(report):
-    """Bytes loaded and stored, gamma and beta left out, by the bytes of the matrix."""
-    loads = report.total("global", "load")
-    factors = 4 * (loads.lanes - loads_of_x(report)["lanes"].sum())
-    return (moved(report) - factors) / matrix.nbytes
-
-
-# %%
-reports = {name: traced_norm(name) for name in NORMS}
-readings = tuple(round(transfers(report) - 1) for report in reports.values())
-question = "x is read by naive, tree, one pass, warp, block, registers, several rows"
-predict.answer(question, readings, how="counted")
+counted = {name: traces.of_norm(name, matrix, GAMMA, BETA) for name in NORMS}
+read = {name: round(its.transfers - 1) for name, its in counted.items()}
+asked = tuple(read[name] for name in ("tree", "warp", "registers"))
+predict.answer("x is read by tree, warp, registers", asked, how="counted")
 print("               x is read   sectors a request   shared wavefronts")
-for name, report in reports.items():
-    loads = loads_of_x(report)
-    sectors = loads["sectors"].sum() / loads["requests"].sum()
-    shared = report.total("shared", "load").wavefronts
-    print(f"{name:13}{transfers(report) - 1:8.0f} x{sectors:18.1f}{shared:20,}")
+for name, its in counted.items():
+    print(f"{name:13}{read[name]:8} x{its.sectors:18.1f}{its.wavefronts:20,}")
 
 # %% [markdown]
 # `naive` has a thread for each row, so a warp's lanes read a column: 32 sectors for a request, of
 # which an eighth is used ([lesson 04](04_warps_and_coalescing.ipynb)). `registers` reads 16 bytes a
 # lane: 16 sectors for a request, all of them used, and a quarter of the requests. For rows of
-# 4,096: how many times as fast as `naive` will the fastest step be? And how many times as fast as
-# `tree` will `one pass` be, which reads x once less?
+# 4,096: how many times as fast as `naive` will the fastest step be?
 
 # %%
 predict("LayerNorm: fastest step, times as fast as naive", 8, within=2, no_effect=1)
-predict("one pass, times as fast as tree", 1.5, within=1.25, no_effect=1)
 
 
 # %%
@@ -467,7 +426,6 @@ best = min(steps, key=steps.get)
 print("\nfastest for rows of 4096:", best)
 faster = steps["naive"] / steps[best]
 predict.answer("LayerNorm: fastest step, times as fast as naive", round(faster, 1))
-predict.answer("one pass, times as fast as tree", round(long["tree"] / long["one pass"], 2))
 
 # %% [markdown]
 # For long rows one reading less is hardly a gain, if any. What is in the way? There is a control:
@@ -500,12 +458,13 @@ pictures.transfers({"apart": TWO_KERNELS, "fused": ONE_KERNEL})
 # second kernel, against `registers` with GELU inside.
 
 # %%
-apart = traced_norm("block")
+apart = counted["block"].transfers
 second = trace(norm.activate("gelu"), (4, 32), 256, np.zeros_like(matrix))
-fused = traced_norm("registers", "gelu")
-print(f"block, then gelu: {transfers(apart):.0f} + {transfers(second):.0f} transfers of x")
-print(f"registers, fused: {transfers(fused):.0f}")
-fewer = (transfers(apart) + transfers(second)) / transfers(fused)
+after = moved(second) / matrix.nbytes
+fused = traces.of_norm("registers", matrix, GAMMA, BETA, "gelu").transfers
+print(f"block, then gelu: {apart:.0f} + {after:.0f} transfers of x")
+print(f"registers, fused: {fused:.0f}")
+fewer = (apart + after) / fused
 print(f"{fewer:.1f} times fewer that the lanes ask for")
 least = [sum(len(read) + 1 for _, read, _ in steps) for steps in (TWO_KERNELS, ONE_KERNEL)]
 predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1], how="computed")
