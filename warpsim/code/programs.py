@@ -57,6 +57,8 @@ class Program:
         rewrite(self.source)
         hand_over(self.source)
         _bind_functions(self.source)
+        self.loads_unordered = False  # a launch loaded what others store, with nothing in between
+        self.judged: dict[frozenset, tuple[int, set]] = {}  # on other data, by places in doubt
         self._stored: frozenset[str] | None = None
         self._looking = False
         self._unset = any(value is MISSING for value in self.source.environment.values())

@@ -498,6 +498,7 @@ def run_kernel(
     lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
     launch.signature, launch.program = kinds, program
+    launch.disputes.thorough = program.loads_unordered
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)
     if lanes.by_warp and blocks % lanes.cluster:
@@ -531,7 +532,7 @@ def run_kernel(
             if launch.candidates:
                 again = Again(launch, lanes.run, parts)
                 launch.findings.update(again.findings())
-            if launch.disputes.told:
+            if launch.disputes.told or launch.disputes.harmless:
                 launch.findings = judged(launch, lanes.run, parts)
     except KernelError as error:
         error.module = program.source.function.__module__

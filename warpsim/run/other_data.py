@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from types import FunctionType
 from typing import Any
@@ -62,25 +63,81 @@ def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, S
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
-    known = {(one.array, one.function) for kind, one in launch.findings if kind == "race"}
-    alike = {one for one in alike - differ if (one.array, one.function) not in known}
     # what runs warp by warp keeps no inputs; addresses would lead to memory that is the user's
-    if alike and launch.inputs is not None and not any(type(k) is tuple for k in launch.captured):
-        doubtful = {one for one in alike if not launch.is_settled(one)}
-        differ |= doubtful and _on_other_data(launch, run, chunks, doubtful)
+    repeats = launch.inputs is not None and not any(type(k) is tuple for k in launch.captured)
+    loads = {place for kind, place in launch.findings if kind == "unordered-load"}
+    calm = _calm(launch, run, chunks, loads, differ, alike) if loads and repeats else set()
+    known = {place for kind, place in launch.findings if kind == "race"} | (loads - calm)
+    known = {(one.array, one.function) for one in known}
+    alike = {one for one in alike - differ if (one.array, one.function) not in known}
+    doubtful = calm | {one for one in alike if not launch.is_settled(one)}
+    if doubtful and repeats:
+        differ |= _judged_before(launch, run, chunks, doubtful, bool(calm))
+    torn = {(one.array, one.function) for one in differ}
+    calm = {one for one in calm if (one.array, one.function) not in torn}
     findings = {}
     for (kind, place), finding in launch.findings.items():
-        if kind != "unordered":
+        if kind not in ("unordered", "unordered-load"):
             findings[kind, place] = finding
-        elif place in differ:
+        elif place in differ or (kind == "unordered-load" and place not in calm):
             findings.setdefault(("race", place), finding)
-        elif place in alike:
+        elif place in alike | calm:
             findings[HARMLESS, place] = launch.disputes.harmless[place]
     return findings
 
 
-def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
-    """Places among some at which it matters who stores last, once arguments are drawn anew.
+def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
+    """Places of loads, and of stores after them, where on these data no thread sees what changes.
+
+    Only where all stores leave the same is there any.
+    """
+    same, torn = ({(one.array, one.function) for one in places} for places in (alike, differ))
+    calm = {one for one in loads if (one.array, one.function) in same - torn}
+    disputes = launch.disputes
+    if calm and not disputes.thorough and not disputes.gave_up:
+        launch.program.loads_unordered = True  # the next launch is searched thoroughly at once
+        disputes, _ = _once_more(launch, run, chunks, lambda value: value, True)
+    return set() if disputes.gave_up else calm - {launch.sites[n] for n in disputes.early}
+
+
+def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:
+    """`_on_other_data`; of a program's launches for the 1st, 2nd, 4th, 8th and so on."""
+    key = frozenset(doubtful)
+    times, differ = launch.program.judged.get(key, (0, set()))
+    times += 1
+    if not times & (times - 1) and differ != doubtful:
+        differ = differ | _on_other_data(launch, run, chunks, doubtful, thorough)
+    launch.program.judged[key] = times, differ
+    return differ
+
+
+def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[Disputes, set]:
+    """A launch with changed arguments: its disputes, and other places of races.
+
+    ``changed`` gives, for each argument and each array from outside, what takes its place.
+    """
+    clock, disputes = Clock(len(launch.clock.block), launch.clock.padded), Disputes(thorough)
+    inputs = launch.inputs
+    again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=disputes)
+    values = [changed(value) for value in values]
+    taken = {f"captured {number}": one for number, one in enumerate(again.captured.values())}
+    for array in taken.values():
+        changed(array)
+    names = launch.program.stored.union(taken)
+    again.watch(names, {**dict(zip(inputs.names, values, strict=True)), **taken})
+    passes = iter(range(2 * launch.passes + MORE_PASSES))
+    try:
+        for chunk in chunks:
+            run(OtherData(again, geometry(*chunk), passes), *values)
+    except (EndlessLoop, Unsupported):
+        pass  # as far as it came
+    disputes.judge()
+    kinds = ("race",) if disputes.thorough else ("race", "unordered-load")
+    return disputes, {place for kind, place in again.findings if kind in kinds}
+
+
+def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool) -> set[Site]:
+    """Places among some at which the order matters, once arguments are drawn anew.
 
     Whole numbers may be addresses and sizes, with which nobody races any more if they are drawn:
     floats are drawn alone first, then with each whole number or array of them, then with all.
@@ -104,24 +161,10 @@ def _on_other_data(launch, run, chunks, alike: set[Site]) -> set[Site]:
     for seed, chosen in draws[:most]:
         if differ == alike:
             break
-        clock = Clock(len(launch.clock.block), launch.clock.padded)
-        again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=Disputes())
-        numbers = count()
-        values = [_drawn(value, numbers, chosen, seed, compared) for value in values]
-        for array in again.captured.values():
-            _drawn(array, numbers, chosen, seed, compared)
-        taken = {f"captured {number}": one for number, one in enumerate(again.captured.values())}
-        names = launch.program.stored.union(taken)
-        again.watch(names, {**dict(zip(inputs.names, values, strict=True)), **taken})
-        passes = iter(range(2 * launch.passes + MORE_PASSES))
-        try:
-            for chunk in chunks[:MOST_CHUNKS]:
-                run(OtherData(again, geometry(*chunk), passes), *values)
-        except (EndlessLoop, Unsupported):
-            pass  # as far as it came
-        again.disputes.judge()
-        differ |= alike & {launch.sites[number] for number in again.disputes.torn}
-        differ |= alike & {place for kind, place in again.findings if kind == "race"}
+        changed = partial(_drawn, numbers=count(), chosen=chosen, seed=seed, compared=compared)
+        disputes, races = _once_more(launch, run, chunks[:MOST_CHUNKS], changed, thorough)
+        differ |= alike & {launch.sites[number] for number in disputes.torn | disputes.early}
+        differ |= alike if disputes.gave_up else alike & races
     return differ
 
 

@@ -1,7 +1,9 @@
 """Stores of several threads to one element that nothing orders: does it matter who comes last?
 
 It does not if the last store of each thread leaves the same bytes. So these stores are kept until
-something orders what follows, and compared then. Equal bytes may be chance:
+something orders what follows, and compared then. Nor does it matter to a thread that loads such an
+element, if it has stored these bytes there itself and the others never store anything else: to
+tell that, a thorough search keeps the loads and all stores. Equal bytes may be chance:
 :mod:`warpsim.run.other_data` runs such a launch again.
 """
 
@@ -24,31 +26,82 @@ MOST_STORES = 1 << 20
 class Disputed:
     """The stores to those elements of one array that several threads have written."""
 
-    def __init__(self, shadow: Shadow):
-        self.shadow = shadow
-        self.is_open = np.zeros(shadow.size, bool)
-        self.stores: list[tuple[ndarray, ndarray, ndarray, ndarray]] = []
-        self.kept = 0
+    def __init__(self, shadow: Shadow, thorough: bool):
+        self.shadow, self.thorough = shadow, thorough
+        self.is_open = np.full(shadow.size, thorough)
+        self.stores: list[tuple[ndarray, ndarray, ndarray, ndarray, ndarray]] = []
+        self.loads: list[tuple[ndarray, ndarray, ndarray, ndarray]] = []
+        self.kept = self.time = 0
 
     def add(self, elements: ndarray, threads: ndarray, rows: ndarray, place: int) -> None:
         """Stores at a place of the source; -1 for one that nobody disputed when it was made."""
         self.is_open[elements] = True
-        made = elements, threads, rows, np.full(len(elements), place)
-        if self.stores and all(map(np.array_equal, made[::3], self.stores[-1][::3])):
-            if np.array_equal(threads, self.stores[-1][1]):  # the next pass of a loop
+        self.time += 1
+        made = elements, threads, rows, *self._columns(len(elements), place)
+        if self.stores and not self.thorough:
+            same = (np.array_equal(made[n], self.stores[-1][n]) for n in (0, 1, 3))
+            if all(same):  # the next pass of a loop
                 self.stores[-1] = made
                 return
         self.stores.append(made)
         self.kept += len(elements)
 
+    def add_loads(self, elements: ndarray, threads: ndarray, place: int) -> None:
+        """Loads at a place of the source, of a thorough search."""
+        self.time += 1
+        self.loads.append((elements, threads, *self._columns(len(elements), place)))
+        self.kept += len(elements)
+
+    def _columns(self, size: int, place: int) -> tuple[ndarray, ndarray]:
+        return np.full(size, place), np.full(size, self.time)
+
     def sorted(self) -> list[ndarray]:
         """All stores by element and thread, and whether they are the last of their thread."""
         columns = [np.concatenate(part) for part in zip(*self.stores, strict=True)]
-        order = np.lexsort((columns[1], columns[0]))  # stable: a thread's own stay in order
-        elements, threads, rows, places = (column[order] for column in columns)
+        order = np.lexsort((columns[4], columns[1], columns[0]))
+        elements, threads, rows, places, times = (column[order] for column in columns)
         last = np.ones(len(order), bool)
         last[:-1] = (elements[1:] != elements[:-1]) | (threads[1:] != threads[:-1])
-        return [elements, threads, rows, places, order, last]
+        return [elements, threads, rows, places, times, order, last]
+
+    def seen_between(self, over: ndarray) -> set[int]:
+        """Places of loads of some elements that may see what stays in none, and of the stores.
+
+        Harmless is a load of what its thread has stored last, if no other thread stores anything
+        else there.
+        """
+        loads = [np.concatenate(part) for part in zip(*self.loads, strict=True)]
+        chosen = over[loads[0]]
+        self.loads = [tuple(column[~chosen] for column in loads)] if not chosen.all() else []
+        if not chosen.any() or not self.stores:
+            return set()
+        loads = [column[chosen] for column in loads]
+        elements, threads, rows, places, times, *_ = self.sorted()
+        if not len(elements):
+            return set()
+        values = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+        owners, thread = np.unique(np.concatenate([threads, loads[1]]), return_inverse=True)
+        pair = elements * len(owners) + thread[: len(threads)]
+        mine = loads[0] * len(owners) + thread[len(threads) :]
+        # where each load would stand among the stores, which are sorted by pair and time
+        both = np.lexsort((np.concatenate([times, loads[3]]), np.concatenate([pair, mine])))
+        before = np.empty(len(both), np.intp)
+        before[both] = np.cumsum(both < len(pair))
+        own = before[len(pair) :] - 1
+        has_own = (own >= 0) & (pair[own] == mine)
+        kinds = int(values.max()) + 1
+        alike = _count(elements * kinds + values, loads[0] * kinds + values[own])
+        alike -= _count(pair * kinds + values, mine * kinds + values[own])
+        others = _count(elements, loads[0]) - _count(pair, mine)
+        bad = (others > 0) & (~has_own | (alike != others))
+        touched = np.isin(elements, loads[0][bad])
+        return {*loads[2][bad].tolist(), *places[touched].tolist()}
+
+
+def _count(among: ndarray, keys: ndarray) -> ndarray:
+    """How often each key is there."""
+    among = np.sort(among)
+    return np.searchsorted(among, keys, "right") - np.searchsorted(among, keys, "left")
 
 
 class Disputes:
@@ -61,17 +114,30 @@ class Disputes:
         threads of an element leave the same.
     torn : set of int
         All places of stores to elements of which threads leave different things.
+    early : set of int
+        Places of loads that may see what does not stay, or of stores that come between; only of a
+        thorough search.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thorough: bool = False) -> None:
+        self.thorough = thorough
         self._of: dict[int, Disputed] = {}
         self.places: tuple[set[int], set[int]] = set(), set()
         self.torn: set[int] = set()
+        self.early: set[int] = set()
+        self.gave_up = False  # there were more than can be kept
         self.told: dict[int, bool] = {}  # places in findings: by two threads that differ?
         self.harmless: dict[Site, Finding] = {}  # what to say where all leave the same
 
     def of(self, shadow: Shadow) -> Disputed:
-        return self._of.setdefault(id(shadow), Disputed(shadow))
+        return self._of.setdefault(id(shadow), Disputed(shadow, self.thorough))
+
+    def loaded_before(self, shadow: Shadow, elements: ndarray, place: int) -> None:
+        """A store comes to elements that others have loaded, with nothing to order the two."""
+        if len(elements):
+            self.early.add(place)
+            for loaded, _, places, _ in self.of(shadow).loads:
+                self.early.update(places[np.isin(loaded, elements)].tolist())
 
     def restart(self, shadow: Shadow, elements: ndarray | None = None) -> None:
         """What comes now at some elements, or at all, is ordered after the stores so far."""
@@ -90,6 +156,11 @@ class Disputes:
         """Drop what a thread has overwritten itself; if that is little, judge what there is."""
         if disputed.kept <= MOST_STORES:
             return
+        if disputed.thorough:
+            self.gave_up = True
+            disputed.thorough = self.thorough = False
+            disputed.loads.clear()
+            disputed.kept = sum(len(one[0]) for one in disputed.stores)
         *columns, _, last = disputed.sorted()
         self.places[1].update(np.unique(columns[3][columns[3] >= 0]).tolist())
         disputed.stores = [tuple(column[last] for column in columns)]
@@ -104,7 +175,12 @@ class Disputes:
                 self._judge(disputed, disputed.is_open)
 
     def _judge(self, disputed: Disputed, over: ndarray) -> None:
-        elements, threads, rows, places, order, last = disputed.sorted()
+        if disputed.loads:
+            self.early.update(disputed.seen_between(over))
+            disputed.kept = sum(len(one[0]) for one in (*disputed.stores, *disputed.loads))
+        if not disputed.stores:
+            return
+        elements, threads, rows, places, times, order, last = disputed.sorted()
         now, own = over[elements], elements[last]
         first = np.searchsorted(own, own)
         other = (rows[last] != rows[last][first]).any(1)
@@ -119,9 +195,10 @@ class Disputes:
         self.places[0].update(places[late & (latest[elements] == order)].tolist())
         rest = np.flatnonzero(~now)
         rest = rest[order[rest].argsort()]
-        disputed.stores = [tuple(part[rest] for part in (elements, threads, rows, places))]
-        disputed.kept = len(rest)
-        disputed.is_open = disputed.is_open & ~over
+        disputed.stores = [tuple(part[rest] for part in (elements, threads, rows, places, times))]
+        disputed.kept = len(rest) + sum(len(one[0]) for one in disputed.loads)
+        if not disputed.thorough:
+            disputed.is_open = disputed.is_open & ~over
 
 
 def bytes_of(value: Any, dtype: np.dtype, count: int, rows: int) -> ndarray:

@@ -49,6 +49,8 @@ class Races:
         root = array.root
         if root.place is not None or root.pending is not None or not root.shadow.is_only_read:
             return False
+        if state.launch.disputes.thorough:
+            return False
         if root.written is not None and not root.written.all():
             return False
 
@@ -66,7 +68,7 @@ class Races:
 
     def look_for_races(self, array, elements: ndarray, mask, site: int, op: str, value) -> None:
         state = self.state
-        shadow, clock = array.root.shadow, state.launch.clock
+        shadow, clock, disputes = array.root.shadow, state.launch.clock, state.launch.disputes
         threads = state.geometry.thread_number
         if mask.count != state.lanes:
             elements, threads = elements[mask.indices], threads[mask.indices]
@@ -80,6 +82,8 @@ class Races:
             kinds = ("store", "atomic") if counts else ("store",)
             clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
             shadow.defer(clock, lambda: (elements, threads))
+            if disputes.thorough:
+                disputes.of(shadow).add_loads(elements, threads, state.base + site)
         elif op == "atomic":
             shadow.flush(clock)
             clash = self._clash(shadow, ("store",), clock, elements, threads)
@@ -89,28 +93,54 @@ class Races:
             self._publish(clock, threads)
         else:
             shadow.flush(clock)
-            clash = self._clash(shadow, ("load", "atomic"), clock, elements, threads)
-            self._look_at_stores(array, own, elements, threads, site, value, mask)
-        if clash is not None:
+            kinds = "load", "atomic"
+            clash = self._clash(shadow, kinds, clock, elements, threads)
+            self._look_at_stores(array, own, elements, threads, site, value, mask, clash)
+        if clash is None:
+            return
+        of_both = {op, clash[2]} == {"load", "store"} and clash[3] == "race"
+        if of_both and self._clash(shadow, kinds[1:], clock, elements, threads) is None:
+            # whether the load may see what does not stay is asked later
+            place, who = state.site(site), clash[1]
+            finding = self._race(array, op, site, who, clash[2], "race")
+            if state.launch.findings.setdefault(("unordered-load", place), finding) is finding:
+                harmless = self._race(array, op, site, who, clash[2], HARMLESS)
+                disputes.harmless.setdefault(place, harmless)
+        else:
             self._report_race(array, op, site, *clash[1:])
 
-    def _look_at_stores(self, array, own, elements, threads, site: int, value, mask) -> None:
-        """Keep stores that others conflict with: whether it matters is asked later."""
+    def _look_at_stores(
+        self, array, own, elements, threads, site: int, value, mask, loaded
+    ) -> None:
+        """Keep stores that others conflict with: whether it matters is asked later.
+
+        ``loaded`` says which of the elements others have loaded, with nothing to order the two.
+        """
         state = self.state
         shadow, clock, disputes = array.root.shadow, state.launch.clock, state.launch.disputes
         stores = shadow.of("store")
         clash = self._clash(shadow, ("store",), clock, elements, threads)
         mixed = NOWHERE if clash is None else clash[0]
-        before = stores.thread[elements[mixed]]
+        last = stores.thread[elements]
+        before = last[mixed]
         partner = stores.add(clock, elements, threads, mixed)
         fresh = np.delete(np.arange(len(elements)), mixed) if len(mixed) else np.s_[:]
-        disputes.restart(shadow, elements[fresh])
+        if disputes.thorough:
+            ordered = np.arange(len(elements))[fresh]
+            ordered = ordered[last[ordered] != threads[ordered]]  # a thread's own go on
+            ordered = ordered[~np.isin(elements[ordered], elements[mixed])]
+            if loaded is not None and loaded[2] == "load":
+                met_late = np.intersect1d(loaded[0], ordered)
+                disputes.loaded_before(shadow, elements[met_late], state.base + site)
+            disputes.restart(shadow, elements[ordered])
+        else:
+            disputes.restart(shadow, elements[fresh])
         met = np.arange(len(elements))[fresh][partner != threads[fresh]]
-        if clash is None and not len(met):
+        if clash is None and not len(met) and not disputes.thorough:
             return
         number, places = state.base + site, mixed if len(mixed) else met
         others = before if len(mixed) else partner[partner != threads[fresh]]
-        if state.launch.is_settled(state.site(site)):
+        if not disputes.thorough and state.launch.is_settled(state.site(site)):
             disputes.places[1].add(number)
             differ = np.zeros(1, bool)
         else:
@@ -131,6 +161,8 @@ class Races:
             disputed.add(elements[chosen], threads[chosen], rows[chosen], number)
             disputes.tidy(disputed)
             differ = (rows[places] != theirs).any(1)
+        if not len(places):
+            return
         if number not in disputes.told or (differ.any() and not disputes.told[number]):
             disputes.told[number] = bool(differ.any())
             first, in_warp = int(differ.argmax()), clash is not None and clash[1][3]

@@ -397,3 +397,47 @@ def _shown_alike(seed):
 def test_what_the_source_shows_to_be_alike_is_so_on_any_data(seed):
     shown, alike = np.sum([_shown_alike(100 * seed + n) for n in range(100)], 0)
     assert shown > alike / 3 > 10
+
+
+# ---------------------------------------------------------------------- who loads what is the same
+def _after_its_own(x, first, out, y):
+    i = cuda.grid(1)
+    out[i] = x[i - 1] * 2
+    out[0] = first
+    y[i] = out[i]
+
+
+def _before_its_own(x, first, out, y):
+    i = cuda.grid(1)
+    out[i] = x[i - 1] * 2
+    y[i] = out[i]
+    out[0] = first
+
+
+def _without_its_own(x, first, out, y):
+    i = cuda.grid(1)
+    if i == 3:
+        out[1] = first
+        out[1] = first
+    y[i] = out[1]
+
+
+def _while_others_store_more(x, first, out, y):
+    out[0] = x[0]
+    out[0] = first
+    y[cuda.grid(1)] = out[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (_after_its_own, "same-value-race"), (_before_its_own, "race"),
+        (_without_its_own, "race"), (_while_others_store_more, "race"),
+    ],
+)  # fmt: skip
+def test_who_loads_what_it_stored_itself_sees_nothing_else(function, kind):
+    kernel = cuda.jit(function)
+    for _ in range(3):  # the second launch is searched thoroughly from its beginning
+        given = np.ones(SIZE), 2.0, np.ones(SIZE), np.zeros(SIZE)
+        kinds = {finding.kind for finding in trace(kernel, BLOCKS, THREADS, *given).findings}
+        assert {one for one in kinds if "race" in one} == {kind}

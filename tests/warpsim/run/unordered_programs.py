@@ -31,6 +31,10 @@ class Program:
     def __init__(self, seed: int):
         r = random.Random(seed)
         self.acts = [self._act(r) for _ in range(r.randrange(2, 6))]
+        stores = [n for n, act in enumerate(self.acts) if act[1].endswith("store")]
+        if stores and r.random() < 0.3:  # a thread loads what it has stored
+            guard, kind, element, _ = self.acts[stores[-1]]
+            self.acts.insert(stores[-1] + 1, (guard, f"{kind[0]}load", element, ""))
         first = r.randrange(len(self.acts))
         self.loop = range(first, first + r.choice((0, 0, 1, 2)))
         lines = ["t, b, i = cuda.threadIdx.x, cuda.blockIdx.x, cuda.grid(1)"]
@@ -110,15 +114,32 @@ def _is_ordered(p: tuple, q: tuple) -> bool:
     return p[0] == q[0] or (same and (p[3] != q[3] or (p[2] == q[2] and p[4] != q[4])))
 
 
+def _sees_its_own(accesses: list[tuple], load: int) -> bool:
+    """Whether a load gives what its thread has stored last, in any order of the others' stores."""
+    thread = accesses[load][0]
+    own = [n for n, one in enumerate(accesses[:load]) if one[0] == thread and one[-1] is not None]
+    if not own:
+        return False
+    stored = accesses[own[-1]]
+    return all(
+        np.array_equal(one[-1], stored[-1])
+        for n, one in enumerate(accesses)
+        if one[0] != thread and one[-1] is not None
+        if own[-1] < n < load or not (_is_ordered(one, accesses[load]) and _is_ordered(one, stored))
+    )
+
+
 def _of_element(accesses: list[tuple]) -> str:
     found = ""
     for n, m in combinations(range(len(accesses)), 2):
         p, q = accesses[n], accesses[m]
         if _is_ordered(p, q) or (p[-1] is None and q[-1] is None):
             continue
-        if p[-1] is None or q[-1] is None:
-            return "race"
         found = "same-value-race"
+        if p[-1] is None or q[-1] is None:
+            if not _sees_its_own(accesses, n if p[-1] is None else m):
+                return "race"
+            continue
         # a store that its own thread overwrites before anything orders the two does not matter
         overwritten = any(
             a[0] == one[0] and a[-1] is not None and not _is_ordered(a, other)
