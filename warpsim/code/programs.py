@@ -59,6 +59,7 @@ class Program:
         _bind_functions(self.source)
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
         self.judged: dict[frozenset, tuple[int, set]] = {}  # on other data, by places in doubt
+        self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
         self._stored: frozenset[str] | None = None
         self._looking = False
         self._unset = any(value is MISSING for value in self.source.environment.values())

@@ -149,15 +149,14 @@ class Launch:
     passes: int = 0  # of loops that have ended
     program: Program | None = None
 
-    @cached_property
-    def _settled(self) -> frozenset[str]:
-        return alike_on_any_data(self.program.source, program_of)
-
     def is_settled(self, site: Site) -> bool:
         """Whether what a place stores unordered is the same on any data, as the source says."""
         alone = all(span.arrays == 1 for span in self.spans)  # no element has two names
-        known = alone and site.function == self.name
-        return known and site.array.split("[")[0] in self._settled
+        if not alone or site.function != self.name:
+            return False
+        if self.program.alike is None:
+            self.program.alike = alike_on_any_data(self.program.source, program_of)
+        return site.array.split("[")[0] in self.program.alike
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
         """Look for races in the arrays that the kernel may change; what is set in any of them."""

@@ -101,11 +101,11 @@ def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
 
 
 def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:
-    """`_on_other_data`; of a program's launches for the 1st, 2nd, 4th, 8th and so on."""
+    """`_on_other_data`; of a program's launches for the 1st, 4th, 16th and so on."""
     key = frozenset(doubtful)
     times, differ = launch.program.judged.get(key, (0, set()))
     times += 1
-    if not times & (times - 1) and differ != doubtful:
+    if times.bit_count() == 1 and times.bit_length() % 2 and differ != doubtful:
         differ = differ | _on_other_data(launch, run, chunks, doubtful, thorough)
     launch.program.judged[key] = times, differ
     return differ

@@ -28,7 +28,7 @@ class Disputed:
 
     def __init__(self, shadow: Shadow, thorough: bool):
         self.shadow, self.thorough = shadow, thorough
-        self.is_open = np.full(shadow.size, thorough)
+        self.is_open = np.zeros(shadow.size, bool)
         self.stores: list[tuple[ndarray, ndarray, ndarray, ndarray, ndarray]] = []
         self.loads: list[tuple[ndarray, ndarray, ndarray, ndarray]] = []
         self.kept = self.time = 0
@@ -48,6 +48,7 @@ class Disputed:
 
     def add_loads(self, elements: ndarray, threads: ndarray, place: int) -> None:
         """Loads at a place of the source, of a thorough search."""
+        self.is_open[elements] = True
         self.time += 1
         self.loads.append((elements, threads, *self._columns(len(elements), place)))
         self.kept += len(elements)
@@ -179,6 +180,7 @@ class Disputes:
             self.early.update(disputed.seen_between(over))
             disputed.kept = sum(len(one[0]) for one in (*disputed.stores, *disputed.loads))
         if not disputed.stores:
+            disputed.is_open = disputed.is_open & ~over
             return
         elements, threads, rows, places, times, order, last = disputed.sorted()
         now, own = over[elements], elements[last]
@@ -197,8 +199,7 @@ class Disputes:
         rest = rest[order[rest].argsort()]
         disputed.stores = [tuple(part[rest] for part in (elements, threads, rows, places, times))]
         disputed.kept = len(rest) + sum(len(one[0]) for one in disputed.loads)
-        if not disputed.thorough:
-            disputed.is_open = disputed.is_open & ~over
+        disputed.is_open = disputed.is_open & ~over
 
 
 def bytes_of(value: Any, dtype: np.dtype, count: int, rows: int) -> ndarray:

@@ -157,7 +157,7 @@ class Races:
             else:
                 theirs = rows[np.searchsorted(threads, others)]
             disputed.is_open[elements[met]] = disputed.is_open[elements[mixed]] = True
-            chosen = np.flatnonzero(disputed.is_open[elements])
+            chosen = np.flatnonzero(disputed.is_open[elements] | disputes.thorough)
             disputed.add(elements[chosen], threads[chosen], rows[chosen], number)
             disputes.tidy(disputed)
             differ = (rows[places] != theirs).any(1)
