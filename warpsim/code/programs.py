@@ -58,7 +58,7 @@ class Program:
         hand_over(self.source)
         _bind_functions(self.source)
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
-        self.judged: dict[frozenset, tuple[int, set]] = {}  # on other data, by places in doubt
+        self.judged: dict[Any, tuple[int, bool]] = {}  # on other data: how often, a race?
         self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
         self._stored: frozenset[str] | None = None
         self._looking = False

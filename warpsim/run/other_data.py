@@ -101,14 +101,17 @@ def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
 
 
 def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:
-    """`_on_other_data`; of a program's launches for the 1st, 4th, 16th and so on."""
-    key = frozenset(doubtful)
-    times, differ = launch.program.judged.get(key, (0, set()))
-    times += 1
-    if times.bit_count() == 1 and times.bit_length() % 2 and differ != doubtful:
-        differ = differ | _on_other_data(launch, run, chunks, doubtful, thorough)
-    launch.program.judged[key] = times, differ
-    return differ
+    """`_on_other_data`; of the launches with such a place for the 1st, 4th, 16th and so on."""
+    judged = launch.program.judged
+    due = False
+    for site in doubtful:
+        times, differs = judged.get(site, (0, False))
+        judged[site] = times, differs = times + 1, differs
+        due |= not differs and times.bit_count() == 1 and times.bit_length() % 2 == 1
+    if due:
+        for site in _on_other_data(launch, run, chunks, doubtful, thorough):
+            judged[site] = judged[site][0], True
+    return {site for site in doubtful if judged[site][1]}
 
 
 def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[Disputes, set]:
