@@ -1,70 +1,135 @@
 """``pytest --warpsim``: tests of Numba-CUDA kernels run without a GPU, and fail on races.
 
 From before the first conftest on, ``numba.cuda`` is the simulator. Every launch of a test, and of
-its fixtures, is looked at; a finding that is an error fails the test. Without the option nothing
-happens. Use ``-p warpsim.pytest_plugin`` where this package is not installed.
+its fixtures, is looked at; a finding that is an error fails the test, unless it is accepted:
+
+- by a comment on its line, ``# warpsim: race ok, all blocks store the same flag``,
+- by a mark of the test, ``@pytest.mark.warpsim(accept="race", reason="...")``,
+- by a baseline, a file that ``--warpsim-write-baseline`` writes and ``--warpsim-baseline`` reads.
+
+``WARPSIM=1`` or ``NUMBA_ENABLE_CUDASIM=1`` in the environment does what ``--warpsim`` does, and
+``--no-warpsim`` undoes it. Without any of them nothing happens. Use ``-p warpsim.pytest_plugin``
+where this package is not installed.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 _NAME = "warpsim findings"
+_VARIABLES = ("WARPSIM", "NUMBA_ENABLE_CUDASIM")
+_NEEDS = ("gpu", "baseline", "write_baseline", "json", "report_only", "all")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of :func:`pytest_load_initial_conftests`."""
     group = parser.getgroup("warpsim", "kernels on a simulated GPU")
-    group.addoption(
+    add = group.addoption
+    add(
         "--warpsim",
         action="store_true",
+        default=None,
         help="numba.cuda is a simulator; a test whose kernels race or go astray fails",
     )
-    group.addoption("--warpsim-all", action="store_true", help="print all findings of a test")
-    group.addoption("--warpsim-gpu", metavar="NAME", help="the simulated GPU (Tesla T4)")
+    add(
+        "--no-warpsim",
+        action="store_false",
+        dest="warpsim",
+        help="not even where WARPSIM=1 or NUMBA_ENABLE_CUDASIM=1 says so",
+    )
+    add("--warpsim-all", action="store_true", help="count costs, too, and print all findings")
+    add("--warpsim-gpu", metavar="NAME", help="the simulated GPU (Tesla T4)")
+    add("--warpsim-report-only", action="store_true", help="findings are told, no test fails")
+    add("--warpsim-baseline", metavar="FILE", help="accept the errors that this file lists")
+    add("--warpsim-write-baseline", metavar="FILE", help="write all errors into such a file")
+    add("--warpsim-json", metavar="FILE", help="write all findings, with their tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known, with the simulator and without."""
+    config.addinivalue_line(
+        "markers",
+        "warpsim(accept, reason): errors of these kinds that warpsim finds do not fail the test",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before anything of the project is imported."""
     options = early_config.known_args_namespace
-    if not options.warpsim:
-        if options.warpsim_gpu:
-            raise pytest.UsageError("--warpsim-gpu needs --warpsim")
+    asked = [f"{name}=1" for name in _VARIABLES if os.environ.get(name, "0") not in ("", "0")]
+    if options.warpsim is False or (options.warpsim is None and not asked):
+        for name in _NEEDS:
+            if getattr(options, f"warpsim_{name}"):
+                raise pytest.UsageError(f"--warpsim-{name.replace('_', '-')} needs --warpsim")
         return
+    stack = ExitStack()
+    early_config.add_cleanup(stack.close)
+    _say_simulated(stack)
     from warpsim.host import gpus
     from warpsim.redirect import redirected
-    from warpsim.run.kernel import onlookers
+    from warpsim.run import kernel
+    from warpsim.suite import BadBaseline, Suite
 
     if options.warpsim_gpu:
         try:
             gpus.simulate(options.warpsim_gpu)
         except ValueError as error:
             raise pytest.UsageError(f"--warpsim-gpu: {error}") from None
-    looking = Looking(("", None) if options.warpsim_all else ("--warpsim-all prints them",))
-    stack = ExitStack()
+    try:
+        suite = Suite(early_config.rootpath, options.warpsim_baseline)
+    except BadBaseline as error:
+        raise pytest.UsageError(f"--warpsim-baseline: {error}") from None
+    looking = Looking(suite, options, asked[0] if asked and not options.warpsim else "--warpsim")
     stack.enter_context(redirected())
-    onlookers.append(looking.look)
-    stack.callback(onlookers.remove, looking.look)
-    early_config.add_cleanup(stack.close)
+    kernel.onlookers.append(looking.look)
+    stack.callback(kernel.onlookers.remove, looking.look)
+    if not options.warpsim_all:
+        kernel.counts_costs = False
+        stack.callback(setattr, kernel, "counts_costs", True)
     early_config.pluginmanager.register(looking, _NAME)
+
+
+def _say_simulated(stack: ExitStack) -> None:
+    """Let the environment say what it says under Numba's own simulator, which is not used."""
+    name = "NUMBA_ENABLE_CUDASIM"
+    before = os.environ.pop(name, None)
+    from numba.core import config
+
+    stack.callback(setattr, config, "ENABLE_CUDASIM", config.ENABLE_CUDASIM)
+    config.ENABLE_CUDASIM = 1
+    os.environ[name] = "1"
+    restore = (os.environ.__setitem__, name, before) if before else (os.environ.pop, name, None)
+    stack.callback(*restore)
 
 
 class Looking:
     """The launches of each phase of each test, and those of none, such as of an import."""
 
-    def __init__(self, how: tuple) -> None:
+    def __init__(self, suite: Any, options: Any, why: str) -> None:
         from warpsim.run.program_findings import Collected
 
-        self.how = how  # findings are printed
+        self.suite, self.options, self.why = suite, options, why
+        # how findings are printed
+        self.how = ("", None) if options.warpsim_all else ("--warpsim-all prints them",)
         self.outside = self.now = Collected()
+        self.tells = True  # not in a process of pytest-xdist, which tells another
 
     def look(self, kernel: Any, launch: Any) -> None:
         self.now.look(kernel, launch)
+
+    def pytest_report_header(self) -> str:
+        from warpsim import __version__
+        from warpsim.host import gpus
+
+        name = self.options.warpsim_gpu or gpus.current().name
+        return f"warpsim {__version__}: numba.cuda is simulated, as {self.why} says ({name})"
 
     @contextmanager
     def _phase(self, item: pytest.Item, when: str) -> Iterator[None]:
@@ -74,11 +139,12 @@ class Looking:
         except BaseException:
             if found.findings:
                 item.add_report_section(when, "warpsim", found.text(*self.how))
+            self.suite.add(found, item.nodeid, _accepted_by(item))
             raise
         finally:
             self.now = self.outside
-        errors = [one for one in found.findings if one.error]
-        if errors:
+        errors = self.suite.add(found, item.nodeid, _accepted_by(item))
+        if errors and not self.options.warpsim_report_only:
             pytest.fail("\n".join(map(str, errors)), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
@@ -96,11 +162,51 @@ class Looking:
         with self._phase(item, "teardown"):
             return (yield)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """A process of pytest-xdist ends: take over what it has found."""
+        self.suite.merge(getattr(node, "workeroutput", {}).get("warpsim"))
+
+    @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.outside.any_error and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        errors = self.suite.add(self.outside, "", ())
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["warpsim"] = self.suite.as_json()
+            self.tells = False
+            return
+        outside = errors or self.suite.outside
+        if outside and not self.options.warpsim_report_only:
+            if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        for name, write in (("json", self.suite.write), ("write_baseline", self.suite.rebase)):
+            if file := getattr(self.options, f"warpsim_{name}"):
+                write(Path(file))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if self.outside.any_error:
-            terminalreporter.section("warpsim: launches outside tests", red=True)
-            terminalreporter.line(self.outside.text(*self.how))
+        if self.tells and (text := self.suite.summary(*self.how)):
+            terminalreporter.section("warpsim", red=self.suite.any_error)
+            terminalreporter.line(text)
+
+
+def _accepted_by(item: pytest.Item) -> tuple[str, ...]:
+    """The kinds of findings that a test's marks accept.
+
+    Raises
+    ------
+    pytest.UsageError
+        For a mark that names no kind of error, or gives no reason.
+    """
+    from warpsim.watch.findings import ERRORS
+
+    found: list[str] = []
+    for mark in item.iter_markers("warpsim"):
+        accept = mark.kwargs.get("accept", mark.args[0] if mark.args else ())
+        kinds = (accept,) if isinstance(accept, str) else tuple(accept)
+        if not kinds or not ERRORS.issuperset(kinds) or not mark.kwargs.get("reason"):
+            raise pytest.UsageError(
+                f"{item.nodeid}: a mark is @pytest.mark.warpsim(accept=kind, reason=text), with "
+                f"kinds of {', '.join(sorted(ERRORS))}; got {mark.args} {mark.kwargs}"
+            )
+        found += kinds
+    return tuple(found)

@@ -19,31 +19,21 @@ import numba
 from numba.core import types
 
 from warpsim import cuda as host
+from warpsim import numba_names
 from warpsim.core import libdevice, settings
 from warpsim.core.executed import noting
-from warpsim.host import device
-from warpsim.host.device import DeviceNDArray, Event
+from warpsim.host.device import Event
 
+#: Modules of Numba that need neither a GPU nor CUDA's libraries.
+_PURE = tuple(
+    f"numba.cuda.{name}."
+    for name in (
+        "core", "utils", "errors", "serialize", "typing", "typeconv", "datamodel", "cgutils",
+        "stubs", "testing", "extending", "types", "tests", "locks",
+    )
+)  # fmt: skip
 #: Packages that get the real module; the course decides by itself which of the two it takes.
 _UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course", "course_app", "course_models"})
-
-
-def _require(value: Any) -> None:
-    if not host.is_cuda_array(value):
-        raise ValueError("require an cuda ndarray object")
-
-
-#: What programs ask of modules inside numba.cuda, by their names there.
-DEVICEARRAY = {
-    "DeviceNDArray": DeviceNDArray,
-    "DeviceRecord": device.DeviceRecord,
-    "is_cuda_ndarray": host.is_cuda_array,
-    "require_cuda_ndarray": _require,
-    "verify_cuda_ndarray_interface": _require,
-}
-DRIVER = {name: getattr(device, name) for name in ("Context", "Device", "Event", "Stream")}
-DRIVER |= {"MemoryPointer": device.MemoryPointer}
-DRIVER |= {"CudaAPIError": type("CudaAPIError", (RuntimeError,), {})}
 
 
 class _Numba(ModuleType):
@@ -59,15 +49,22 @@ class _Cuda(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if _passes(f"{self.__name__}.{name}"):
+            with suppress(ImportError):
+                return importlib.import_module(f"{self.__name__}.{name}")
         raise AttributeError(_lacks(f"{self.__name__}.{name}"))
 
 
 #: Why something is lacking, by how its name begins.
 _WHY = {
     **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
-    "runtime": ": there is no CUDA runtime without a GPU",
     **dict.fromkeys(("get_ipc", "open_ipc"), ": no other process can reach its memory"),
 }
+
+
+def _passes(name: str) -> bool:
+    """Whether a program gets Numba's own module: it is Python alone, and asks for no GPU."""
+    return f"{name}.".startswith(_PURE)
 
 
 def _lacks(name: str) -> str:
@@ -115,12 +112,14 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba.cuda.types"] = types
     functions = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
     module("numba.cuda.libdevice", functions)
-    error = type("CudaSupportError", (ImportError,), {})
-    made["numba.cuda"].CudaSupportError = error
-    module("numba.cuda.cudadrv", {})
-    module("numba.cuda.cudadrv.error", {"CudaSupportError": error})
-    module("numba.cuda.cudadrv.driver", DRIVER | {"Event": _TimelessEvent})
-    module("numba.cuda.cudadrv.devicearray", DEVICEARRAY)
+    for name, names in numba_names.MODULES.items():
+        module(name, names)
+    made["numba.cuda"].__dict__.update(numba_names.CUDA)
+    made["numba.cuda"].CudaSupportError = numba_names.CudaSupportError
+    made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
+    made["numba.cuda.api"].__dict__.update(
+        made["numba.cuda"].__dict__ | {"__name__": "numba.cuda.api"}
+    )
     module("numba.cuda.np", {})
     support = importlib.import_module(numba.from_dtype.__module__)
     names = ("carray", "farray", "from_dtype", "as_dtype")
@@ -161,6 +160,9 @@ def redirected() -> Iterator[None]:
             rest = tuple(part for part in parts if not hasattr(modules["numba"], part))
             found = real(name, globals, locals, rest if name == "numba" else parts, level)
             return found if parts and name != "numba" else modules["numba"]
+        if name not in modules and _passes(name):
+            found = real(name, globals, locals, fromlist, level)
+            return found if parts else modules["numba"]
         if name not in modules:
             raise ImportError(_lacks(name), name=name)
         for part in parts:
@@ -174,7 +176,7 @@ def redirected() -> Iterator[None]:
             return real_import_module(name, package)
         if name == "numba" or name in modules:
             return modules[name]
-        if name.startswith("numba.cuda."):
+        if name.startswith("numba.cuda.") and not _passes(name):
             raise ImportError(_lacks(name), name=name)
         return real_import_module(name, package)
 

@@ -41,8 +41,10 @@ BUDGETS = {
     # the parts of Threads and the table of calls are 450 lines more than the mixins and the chain
     # of comparisons were: heads, constructors, handlers; they stay, since no part knows another's
     # insides. 340 came from course with tensor maps and the binding of libcuda
-    # 10 more: a trace matches signatures as a launch does, and counts calls
-    "warpsim": Budget(18_100, 2_636, 22_000),
+    # 10 more: a trace matches signatures as a launch does, and counts calls. 730 for test suites of
+    # others: findings gathered and accepted (440), names of Numba's own simulator (190), loads of
+    # what a thread has stored itself (170)
+    "warpsim": Budget(18_100, 2_636, 22_700),
     # ladders and launches: 600 lines more in the kernels than planned;
     # 126 of what was added are old names, which go with the next version. 1,270 came with drawn
     # cases: predictions in words (280), cells that failed (183), causes from an answer's text and

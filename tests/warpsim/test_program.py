@@ -211,24 +211,26 @@ def test_the_gpu_is_the_chosen_one(run):
     assert run(text, before=["--gpu", "h200"])[:2] == (0, "H200 (simulated)\n")
 
 
+NO_MACHINE_CODE = "it makes no machine code, which takes CUDA's compiler"
+
+
 @pytest.mark.parametrize(
     "line, lacks",
     [
-        ("import numba.cuda.cudadrv.nvvm", "numba.cuda.cudadrv.nvvm: {}"),
-        (
-            "from numba.cuda import runtime",
-            "numba.cuda.runtime: there is no CUDA runtime without a GPU",
-        ),
+        ("import numba.cuda.nvvmutils", "numba.cuda.nvvmutils: {}"),
+        ("from numba import cuda; cuda.get_ipc_handle", "numba.cuda.get_ipc_handle: {}"),
         ("from numba.cuda.libdevice import nanf", "numba.cuda.libdevice.nanf"),
         ("import importlib; importlib.import_module('numba.cuda.codegen')", "numba.cuda.codegen"),
         ("from numba.cuda.random import nothing", "numba.cuda.random.nothing"),
-        ("from numba import cuda; cuda.compile_ptx", "numba.cuda.compile_ptx: {}"),
+        ("from numba import cuda; cuda.compile_ptx(None, ())", "numba.cuda.compile_ptx: {}"),
     ],
 )
 def test_what_the_simulator_lacks_is_refused_by_a_sentence(run, line, lacks):
     status, _, err = run(line)
     assert status == 1
-    lacks = lacks.format("it makes no machine code, which takes CUDA's compiler")
+    of_memory = "get_ipc" in line
+    why = "no other process can reach its memory" if of_memory else NO_MACHINE_CODE
+    lacks = lacks.format(why)
     assert err.endswith(f"Error: the simulator has no {lacks}\n")
     assert err.count("File ") == 1
 

@@ -1,5 +1,6 @@
 """pytest --warpsim and %%trace: somebody's tests and cells, unchanged, without a GPU."""
 
+import json
 import os
 import subprocess
 import sys
@@ -110,7 +111,141 @@ def test_a_race_at_an_import_fails_the_session(somebodys, tmp_path):
     )
     run = somebodys("--warpsim", "-q")
     assert run.returncode == 1, run.stdout
-    assert "launches outside tests" in run.stdout and "race in turn" in run.stdout
+    assert "in turn: race, outside of tests" in run.stdout
+
+
+ACCEPTED = (
+    TESTS.partition("@pytest.mark.parametrize")[0]
+    + """\
+@cuda.jit
+def turn_known(x, out):
+    s = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    out[t] = s[
+        63 - t
+    ]  # warpsim: race ok, one warp was enough before Volta
+
+
+def launch(kernel):
+    kernel[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
+
+
+def test_by_a_comment():
+    launch(turn_known)
+
+
+@pytest.mark.warpsim(accept="race", reason="until #12 is mended")
+def test_by_a_mark():
+    launch(turn)
+
+
+@pytest.mark.warpsim(accept="out-of-bounds", reason="of another kind")
+def test_by_no_mark():
+    launch(turn)
+"""
+)
+
+
+def test_an_error_is_accepted_on_its_line_by_a_mark_by_a_baseline(somebodys, tmp_path):
+    (tmp_path / "test_turn.py").write_text(ACCEPTED, encoding="utf-8")
+    run = somebodys("--warpsim", "--warpsim-write-baseline", "known.json")
+    assert run.returncode == 1 and "1 failed, 2 passed" in run.stdout, run.stdout
+    assert "[accepted by comment: one warp was enough before Volta]" in run.stdout
+    assert "1 error in 2 tests, 1 accepted" in run.stdout
+    entries = json.loads((tmp_path / "known.json").read_text())
+    assert [(e["file"], e["kernel"], e["kind"]) for e in entries] == [
+        ("test_turn.py", "turn", "race")
+    ]
+    known = somebodys("--warpsim", "--warpsim-baseline", "known.json")
+    assert known.returncode == 0 and "3 passed" in known.stdout, known.stdout
+    # lines move, the entry stays; what is mended is told
+    (tmp_path / "test_turn.py").write_text("\n\n" + ACCEPTED, encoding="utf-8")
+    moved = somebodys("--warpsim", "--warpsim-baseline", "known.json")
+    assert moved.returncode == 0, moved.stdout
+    mended = ACCEPTED.replace("    s[t] = x[t]\n", "    s[t] = x[t]\n    cuda.syncthreads()\n")
+    (tmp_path / "test_turn.py").write_text(mended, encoding="utf-8")
+    stale = somebodys("--warpsim", "--warpsim-baseline", "known.json")
+    assert stale.returncode == 0, stale.stdout
+    assert "lists what no test has met: race in turn of test_turn.py" in stale.stdout
+
+
+def test_a_comment_without_a_reason_accepts_nothing(somebodys, tmp_path):
+    text = ACCEPTED.replace("ok, one warp was enough before Volta", "ok")
+    (tmp_path / "test_turn.py").write_text(text, encoding="utf-8")
+    run = somebodys("--warpsim", "-q", "-k", "comment")
+    assert run.returncode == 1 and "gives no reason: add one" in " ".join(run.stdout.split())
+
+
+def test_a_broken_baseline_and_a_broken_mark_are_told(somebodys, tmp_path):
+    (tmp_path / "known.json").write_text("{", encoding="utf-8")
+    run = somebodys("--warpsim", "--warpsim-baseline", "known.json")
+    assert run.returncode == 4 and "known.json is no list of file" in run.stderr
+    run = somebodys("--warpsim", "--warpsim-baseline", "none.json")
+    assert run.returncode == 4 and "none.json: No such file" in run.stderr
+    text = ACCEPTED.replace('accept="race", reason="until #12 is mended"', 'accept="rase"')
+    (tmp_path / "test_turn.py").write_text(text, encoding="utf-8")
+    run = somebodys("--warpsim", "-q", "-k", "by_a_mark")
+    assert run.returncode and "a mark is @pytest.mark.warpsim" in run.stdout + run.stderr
+
+
+def test_what_is_only_reported_fails_nothing(somebodys):
+    run = somebodys("--warpsim", "--warpsim-report-only", "-q", "--deselect", "test_known_to_race")
+    assert "1 error in" in run.stdout and "4 passed" in run.stdout, run.stdout
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_findings_are_gathered_once(somebodys, tmp_path, processes):
+    pytest.importorskip("xdist")
+    options = "-p", "xdist", "-n", processes, "--warpsim-json", "found.json"
+    run = somebodys("--warpsim", "-q", *options)
+    assert run.returncode == 1, run.stdout
+    assert run.stdout.count("test_turn.py:13 in turn: race, ") == 1
+    found = json.loads((tmp_path / "found.json").read_text())
+    (one,) = [one for one in found["findings"] if one["error"]]
+    assert (one["kind"], one["line"], len(one["tests"])) == ("race", 13, 3)
+    assert found["launches"] == 4
+
+
+SIMULATED = """\
+import os
+
+import numba
+from numba import cuda
+from numba.cuda.cudadrv.devicearray import FakeCUDAArray
+from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray as same
+
+
+def test_all_say_simulated():
+    assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+    assert numba.config.ENABLE_CUDASIM and cuda.config.ENABLE_CUDASIM
+    assert cuda.cudadrv.devices.gpus.current.name.endswith("(simulated)")
+    assert isinstance(cuda.to_device([1]), FakeCUDAArray) and same is FakeCUDAArray
+"""
+
+
+@pytest.mark.parametrize("variable", ["WARPSIM", "NUMBA_ENABLE_CUDASIM", ""])
+def test_a_variable_does_what_the_option_does(somebodys, tmp_path, monkeypatch, variable):
+    (tmp_path / "conftest.py").unlink()
+    (tmp_path / "test_turn.py").write_text(SIMULATED, encoding="utf-8")
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    run = somebodys(*() if variable else ("--warpsim",))
+    assert run.returncode == 0, run.stdout + run.stderr
+    said = f"{variable}=1" if variable else "--warpsim"
+    assert f"numba.cuda is simulated, as {said} says" in run.stdout
+
+
+def test_numbas_own_simulator_can_be_had(somebodys, tmp_path, monkeypatch):
+    text = (
+        "from numba import cuda\n\n\ndef test_whose():\n    assert 'warpsim' not in cuda.__file__"
+    )
+    (tmp_path / "conftest.py").unlink()
+    (tmp_path / "test_turn.py").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    run = somebodys("--no-warpsim", "-q")
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_a_gpu_is_chosen_by_name(somebodys):

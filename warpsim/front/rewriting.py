@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+from numbers import Integral
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -127,13 +128,28 @@ class _Rewriter(ast.NodeTransformer):
         return made
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """``x[slice(1, n)]`` as ``x[1:n]``."""
+        """``x[slice(1, n)]`` as ``x[1:n]``, and so a slice that has a name outside the kernel."""
         self.generic_visit(node)
-        part = node.slice
+        if isinstance(node.slice, ast.Tuple):
+            node.slice.elts = [self._sliced(part) for part in node.slice.elts]
+        else:
+            node.slice = self._sliced(node.slice)
+        return node
+
+    def _sliced(self, part: ast.expr) -> ast.expr:
         if isinstance(part, ast.Call) and self.source.static(part.func) is slice:
             if 1 < len(part.args) < 4 and not part.keywords:
-                node.slice = ast.copy_location(ast.Slice(*part.args), part)
-        return node
+                return ast.copy_location(ast.Slice(*part.args), part)
+        if not isinstance(part, ast.Name | ast.Attribute):
+            return part
+        known = self.source.static(part)
+        if not isinstance(known, slice):
+            return part
+        limits = known.start, known.stop, known.step
+        if not all(limit is None or isinstance(limit, Integral) for limit in limits):
+            raise self.source.refused(part, f"{known!r}: the limits of a slice are whole numbers")
+        found = [None if limit is None else ast.Constant(int(limit)) for limit in limits]
+        return ast.fix_missing_locations(ast.copy_location(ast.Slice(*found), part))
 
     def _axes(self, node: ast.expr) -> ast.expr:
         """``cuda.threadIdx`` and its like as a whole: the tuple of its axes."""

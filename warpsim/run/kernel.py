@@ -34,6 +34,8 @@ from warpsim.watch.counts import Counters
 
 #: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
 onlookers: list[Callable[[Kernel, Launch], None]] = []
+#: Whether they want costs counted, too, and not errors alone.
+counts_costs = True
 
 
 #: What ``cuda.jit`` may be told, in numba-cuda 0.30.4.
@@ -198,7 +200,7 @@ class Configured:
             self.block,
             args,
             dynamic_shared=self.sharedmem,
-            counters=Counters() if onlookers else None,
+            counters=Counters(costs=counts_costs) if onlookers else None,
             debug=kernel.debug,
         )
         if launch.signature not in kernel.overloads:

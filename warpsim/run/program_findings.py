@@ -58,7 +58,9 @@ def findings_of(launch: Launch) -> tuple[Finding, ...]:
     """All that was found in a launch that was counted, errors first."""
     errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
     costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
-    return (*errors, *costs, *cost_findings(launch.counters, launch.name))
+    if launch.counters.costs:
+        costs += cost_findings(launch.counters, launch.name)
+    return (*errors, *costs)
 
 
 @dataclass

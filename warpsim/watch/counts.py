@@ -57,10 +57,18 @@ class Count:
 
 
 class Counters:
-    """The counts of one traced launch."""
+    """The counts of one traced launch.
 
-    def __init__(self, sites: tuple[Site, ...] = ()) -> None:
-        self.sites = sites  # the launch's places
+    Parameters
+    ----------
+    sites : tuple of Site
+        The launch's places.
+    costs : bool
+        Whether accesses are counted; else only errors are looked for.
+    """
+
+    def __init__(self, sites: tuple[Site, ...] = (), costs: bool = True) -> None:
+        self.sites, self.costs = sites, costs
         self.accesses: dict[tuple[Site, str, str], Count] = defaultdict(Count)
         self.by_number: dict[tuple[int, str, str], tuple] = {}  # the same, found sooner
         self.samples: dict[tuple[Site, str, str], Sample] = {}  # for the pictures
@@ -175,7 +183,7 @@ class Counting:
         """Count one access: an element of each active lane."""
         state = self.state
         mask = state.active_part(bad)
-        if not mask:
+        if not mask or not state.counters.costs:
             return
         key, count = state.counters.of(state.base + site, array.space, op)
         count.lanes += mask.count

@@ -211,7 +211,7 @@ def _make_stand_ins() -> None:
     from numba.cuda.tests import support
 
     from warpsim import cuda as host
-    from warpsim import redirect
+    from warpsim import numba_names
     from warpsim.run import launch
 
     class NoLeaks:
@@ -230,7 +230,7 @@ def _make_stand_ins() -> None:
     core.errors = _errors(numba.cuda.core.errors)
     cuda.core = core
     drivers = {}
-    for name, own in (("driver", redirect.DRIVER), ("devicearray", redirect.DEVICEARRAY)):
+    for name, own in (("driver", numba_names.DRIVER), ("devicearray", numba_names.DEVICEARRAY)):
         real = importlib.import_module(f"numba.cuda.cudadrv.{name}")
         drivers[name] = _Fallback(real.__name__, real, **own)
     cuda.cudadrv = _Fallback("numba.cuda.cudadrv", numba.cuda.cudadrv, **drivers)
