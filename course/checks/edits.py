@@ -338,18 +338,19 @@ def names(of: Text) -> Iterator[Edit]:
 
 
 def factors(of: Text) -> Iterator[Edit]:
-    """One factor or term more."""
+    """One factor or term more, or a square, of a statement's value or of what a call is given."""
     numbers = [name for name, value in of.given.items() if np.ndim(value) == 0]
     numbers += [name for name in sorted(of.stored) if name not in numbers]
-    for node in of.nodes(ast.Return, ast.Assign, ast.AugAssign):
-        if node.value is None or isinstance(node.value, ast.Tuple):
-            continue
-        text = unparse(node.value)
-        for new in ("2 * ({})", "({}) / 2", "({}) + 1", "({}) - 1", "-({})"):
-            yield node.value, new.format(text)
-        for name in numbers:
+    values = [node.value for node in of.nodes(ast.Return, ast.Assign, ast.AugAssign)]
+    given = [node.args[0] for node in of.nodes(ast.Call) if len(node.args) == 1]
+    for new in ("({0}) ** 2", "-({0})", "2 * ({0})", "({0}) / 2", "({0}) + 1", "({0}) - 1"):
+        for node in values + given:
+            if node is not None and not isinstance(node, ast.Tuple | ast.Starred):
+                yield node, new.format(unparse(node))
+    for node in values:
+        for name in numbers if node is not None and not isinstance(node, ast.Tuple) else ():
             for sign in "*/+-":
-                yield node.value, f"({text}) {sign} {name}"
+                yield node, f"({unparse(node)}) {sign} {name}"
 
 
 def kept_values(of: Text) -> Iterator[Edit]:

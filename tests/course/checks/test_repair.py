@@ -52,7 +52,9 @@ def test_a_slip_in_one_place_is_named_without_a_solution(old, new, line, change,
 
 def test_a_hopeless_answer_costs_a_bounded_number_of_runs(monkeypatch):
     runs, judged = [], repair.simulate_case
-    monkeypatch.setattr(repair, "simulate_case", lambda *a: runs.append(1) or judged(*a))
+    monkeypatch.setattr(
+        repair, "simulate_case", lambda *a, **more: runs.append(1) or judged(*a, **more)
+    )
     body = "\n".join(f"        out[i] += {n} * x[i] - i * {n} + out.size" for n in range(40))
     head = SQUARE.partition("        out[i]")[0] + "        out[i] = 0\n"
     assert not SAID.search(explained(head + body).message)

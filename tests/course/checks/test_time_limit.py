@@ -1,5 +1,7 @@
 """Work that takes too long is stopped, and nothing else is."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -36,3 +38,27 @@ def test_what_is_ready_in_time_is_left_alone():
             except OutOfTime:
                 pass
             sum(range(1000))
+
+
+TRACED = """
+import sys
+from course.checks.functions import OutOfTime, time_limit
+for _ in range(20):
+    try:
+        with time_limit(0.001):
+            while True:
+                pass
+    except OutOfTime:
+        pass
+def traced():
+    return 1
+sys.settrace(lambda *given: None)
+traced()
+print("traced")
+"""
+
+
+def test_functions_can_be_traced_after_a_limit():
+    """CPython 3.11 never begins one while the mark of an exception taken back by NULL is there."""
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, timeout=120)
+    assert done.stdout.split() == [b"traced"], done.stderr.decode()
