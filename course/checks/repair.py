@@ -19,6 +19,7 @@ import textwrap
 import warnings
 from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, product, zip_longest
 from types import FrameType
@@ -385,7 +386,7 @@ def _renamed(node: ast.AST, names: dict[str, str]) -> str:
         def visit_Name(self, name: ast.Name) -> ast.Name:
             return ast.Name(names.get(name.id, name.id), name.ctx)
 
-    return unparse(Names().visit(ast.parse(unparse(node))))
+    return unparse(Names().visit(deepcopy(node)))
 
 
 def _smaller(a: ast.AST, b: ast.AST, names: dict[str, str]) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -478,7 +479,7 @@ def _of_statement(node: ast.stmt, new: str) -> tuple[str, str]:
 
 def _kind(node: ast.AST, new: str) -> str:
     """What another text is in the place of an expression."""
-    old, other = unparse(node), ast.parse(new.strip(), mode="eval").body
+    old, other = unparse(node), ast.parse(f"({new})", mode="eval").body
     parts = [unparse(part) for part in ast.iter_child_nodes(node)]
     theirs = [unparse(part) for part in ast.iter_child_nodes(other)]
     if isinstance(node, ast.BinOp | ast.Call) and unparse(other) in parts:

@@ -15,7 +15,7 @@ DECIDES = re.compile(r"(?m)^Line \d+ decides: ")
 RIGHT = re.compile(r"(?m)^Line (\d+) would be right as `(.*)`\.$")
 DRAWN = (
     "scale-add", "shift-right", "total-by-strides", "psnr", "together", "energy-rank",
-    "reverse-blocks", "merge-softmax",
+    "reverse-blocks", "merge-softmax", "slowest-stage", "left-to-do",
 )  # fmt: skip
 SLIPS = ("constants", "terms", "arithmetic", "comparisons", "ranges", "axes", "running-values")
 
