@@ -104,8 +104,10 @@ LessonKernel.declare(
     ),
     hints=_OF_TWO
     | {
-        "out-of-bounds": "The guard is inside = inside and row < out.shape[0]. The indices are "
-        "u[row, i], s[i], vt[i, column].",
+        "out-of-bounds": "The guard is inside = column < out.shape[1] and row < out.shape[0]. The "
+        "indices are u[row, i], s[i], vt[i, column].",
+        "unwritten-output": "A thread stores its pixel where inside is true: "
+        "inside = column < out.shape[1] and row < out.shape[0].",
         "wrong-result": "Each layer adds u[row, i] * s[i] * vt[i, column] to the total: three "
         "numbers, two products, and +=.",
         "typing": "u[row, i], s[i] and vt[i, column] are single numbers; u, s and vt are arrays.",

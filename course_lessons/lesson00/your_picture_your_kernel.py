@@ -29,7 +29,7 @@ plots.image_grid([photo], cell=3)
 
 # %% [markdown]
 # A **kernel** is a function that a GPU runs many times at once. Each run is a **thread**. A thread
-# here computes one pixel, and stores it in `out`. `cuda.grid(2)` tells it which.
+# computes one pixel, and stores it in `out`. `cuda.grid(2)` tells it which.
 
 
 # %%
@@ -79,7 +79,7 @@ plots.image_grid([out], cell=3)
 #
 # <kbd>core</kbd>
 #
-# The `if` is the **guard**. Without it, the picture of a GPU looks the same. Is the program right?
+# The `if` is the **guard**. Without it, a GPU's picture looks the same. Is the program right?
 
 
 # %%
@@ -121,7 +121,8 @@ def glow(photo, out):
 predict("times fewer requests with 32 threads instead of 1", 32, exact=True)
 
 # %% [markdown]
-# Run this, then with `1, 32`, `1, 256`, `256, 256`. *Steps* are the busiest thread's pixels.
+# Run this. Then change `1, 1` to `1, 32`, to `1, 256`, to `256, 256`. *Steps* are the
+# busiest thread's pixels.
 
 # %%
 LAUNCH = 1, 1
@@ -133,7 +134,7 @@ predict.answer("times fewer requests with 32 threads instead of 1", few / many, 
 bars.first_launches_picture()
 
 # %% [markdown]
-# Beyond a warp the requests stay. The time still falls: on each SM (multiprocessor) some threads go
+# Beyond a warp, requests stay. The time still falls: on each SM (multiprocessor) some threads go
 # on while others wait.
 
 # %% [markdown]
@@ -147,17 +148,17 @@ bars.first_launches_picture()
 # %% [markdown]
 # ### Exercise: rebuild it
 #
-# Two blanks: the guard's row, and what layer `i` adds.
+# Two blanks: the guard, and what layer `i` adds.
 
 
 # %% tags=["exercise"]
 @cuda.jit
 def rebuild(u, s, vt, k, out):
     column, row = cuda.grid(2)
-    inside = column < out.shape[1]
-    # inside = inside and ...
+    inside = False
+    # inside = column < out.shape[1] and ...
     ### BEGIN SOLUTION
-    inside = inside and row < out.shape[0]
+    inside = column < out.shape[1] and row < out.shape[0]
     ### END SOLUTION
     if inside:
         total = float32(0)

@@ -65,11 +65,14 @@ right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        r
 # --- rebuild ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("rebuild")
-wrong("out-of-bounds", "u[13, 0]", "The guard is inside = inside and row < out.shape[0]")(
-    {"inside and row < out.shape[0]": "inside"}
+wrong("out-of-bounds", "u[13, 0]", "The guard is inside = column < out.shape[1] and row")(
+    {"1] and row < out.shape[0]": "1]"}
 )
 wrong("out-of-bounds", "u[13, 0]")({"row < out.shape[0]": "row <= out.shape[0]"})
 wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
+wrong("unwritten-output", "stores its pixel where inside is true")(
+    {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
+)
 wrong("wrong-result", "when s is left out")({"s[i] * ": ""})
 wrong("wrong-result", "s is multiplied in twice")({"s[i] * ": "s[i] * s[i] * "})
 wrong("wrong-result", "when vt is left out")({" * vt[i, column]": ""})
@@ -89,7 +92,7 @@ right(
         "            total = layer + total"
     }
 )
-right({"inside and row < out.shape[0]": "inside and row < u.shape[0]"})
+right({"and row < out.shape[0]": "and row < u.shape[0]"})
 
 
 # --- fill-index ------------------------------------------------------------------------------
