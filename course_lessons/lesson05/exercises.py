@@ -144,6 +144,43 @@ def _any_factors(rng):
     return _factors(*sides(rng, 90, 90), k + int(rng.choice([0, 7])), k)
 
 
+TOLERANCE = Tolerance(
+    50,
+    "two products and a sum for each of up to 50 singular values",
+    magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
+)
+
+
+def _whole_tiles(rng):
+    rows, columns, k = (TILE * int(n) for n in rng.integers(1, 5, 3))
+    return _factors(rows, columns, k + int(rng.choice([0, 7])), k)
+
+
+LessonKernel.declare(
+    name="tile-rounds",
+    lesson=5,
+    title="The statements of a round, in order",
+    outputs=("out",),
+    reference=lambda u, s, vt, k: (u[:, :k] * s[:k]) @ vt[:k],
+    cases=[_factors(16, 32, 40, 16), _factors(32, 16, 40, 32), _factors(48, 32, 64, 64)],
+    drawer=_whole_tiles,
+    tolerance=TOLERANCE,
+    forbidden={"float64", "bank-conflict"},
+    statements=(
+        "u_tile[y, x] = u[row, start + x] * s[start + x]",
+        "vt_tile[y, x] = vt[start + y, col]",
+        "cuda.syncthreads()",
+        "for i in range(TILE):\n    total += u_tile[y, i] * vt_tile[i, x]",
+        "cuda.syncthreads()",
+    ),
+    hints={
+        "race": "One barrier stands between filling the tiles and reading them, the other between "
+        "reading them and filling them again in the next round.",
+        "uninitialised-read": "Both tiles are filled, and all wait, before the loop reads them.",
+        "wrong-result": "A round fills both tiles, and then adds its 16 products.",
+    },
+)
+
 _TILES_ONLY = (
     "Load u, s and vt only where you fill the tiles, once a round, one place of each tile a "
     "thread, neighbours in x beside each other in memory; the inner loop reads nothing but the two "
@@ -164,11 +201,7 @@ LessonKernel.declare(
         _factors(64, 96, 32, 32, measured=True),
     ],
     drawer=_any_factors,
-    tolerance=Tolerance(
-        50,
-        "two products and a sum for each of up to 50 singular values",
-        magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
-    ),
+    tolerance=TOLERANCE,
     forbidden={"float64", "bank-conflict"},
     limits=[
         Limit("global", "load", "sectors", "element", 1, _TILES_ONLY),

@@ -7,50 +7,42 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Let the threads of a block exchange numbers.
-# - Make a race visible that no result shows.
-# - Rebuild an image from tiles, with an eighth of the memory traffic.
-# - See when banks make threads queue.
-# - To go deeper: blur with a halo, transpose an image in order on both sides, pad a tile.
-# - Solve seven exercises.
-
-# %% [markdown]
+# - Let the threads of a block exchange numbers, and make a race visible that no result shows.
+# - Rebuild your photograph from tiles, with an eighth of the memory traffic.
+# - To go deeper: blur with a halo, transpose in order on both sides, pad a tile.
+#
 # ## What you will learn
 #
-# - What shared memory is: who sees it, how large it is, how long it lives.
+# - Who sees shared memory, how large it is, how long it lives.
 # - Where a barrier must stand, and where it must not.
-# - What banks are, and why one unused column can make a kernel faster.
-# - When a tile pays, and when it does not.
+# - How banks work, and when a tile pays.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [01](01_threads_blocks_grids.ipynb), [02](02_an_image_from_its_svd.ipynb) and
 # [04](04_warps_and_coalescing.ipynb): blocks, guards, the kernel that rebuilds an image, warps,
-# sectors, `trace`. Sections 12 and 13 go on with the transpose of lesson 04 (its sections 6 and
+# sectors, `trace`. Sections 11 and 12 go on with the transpose of lesson 04 (its sections 6 and
 # 12). No GPU is needed: this lesson counts, it does not time.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, seven exercises included. After section 5 is a good place for a break.
-#
-# Core: sections 1 to 9, 70 minutes. Deepening: sections 10 to 15, 120 minutes.
+# About 3 and a half hours, eight exercises included. After section 5 is a good place for a break.
 
 # %% [markdown]
 # ## 1 The same number, again and again
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# Here is the image from [lesson 02](02_an_image_from_its_svd.ipynb) again: 64×64 pixels of the
-# head, k = 32.
+# Here is the image from [lesson 02](02_an_image_from_its_svd.ipynb) again: 64×64 pixels, k = 32.
 
 # %%
 import numpy as np
 from numba import float32
 from numba.core.errors import NumbaError
 
-from course import check, cuda, images, plots, predict, progress, trace, wrapped
+from course import check, cuda, images, mine, plots, predict, progress, trace, wrapped
 from course.kernels import reconstruct, transpose
 from course_lessons.lesson05 import pictures
 
@@ -80,41 +72,34 @@ predict.answer(
 )
 
 # %% [markdown]
-# All 64 pixels of a row want it. For `vt` it is all 64 pixels of a column.
-#
-# Caches catch a part of that. But a cache has to guess what you will need again. You **know** it.
-# Look at one block of 16×16 pixels:
+# All 64 pixels of a row want it. For `vt` it is all 64 pixels of a column. Look at one block of
+# 16×16 pixels:
 
 # %%
 pictures.tile_rounds(1)
 
 # %% [markdown]
-# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. Nothing else. If the block
-# fetched them once and kept them near, every element of `u` and `vt` would serve 16 threads. For
-# that it needs a place to keep them.
+# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. If the block fetched them once
+# and kept them near, every element of `u` and `vt` would serve 16 threads.
 
 # %% [markdown]
 # ## 2 A memory for the block
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # | memory | who sees it | on a Tesla T4 | lives as long as |
 # |---|---|---|---|
-# | registers | one thread | 256 KiB a multiprocessor | the thread |
-# | **shared** | **one block** | **64 KiB a multiprocessor** | **the block** |
+# | registers | one thread | 256 KiB an SM | the thread |
+# | **shared** | **one block** | **64 KiB an SM** | **the block** |
 # | global | all threads | 15 GiB | you keep it |
 #
-# Shared memory sits inside the multiprocessor. A variable of your kernel is in registers. An
-# argument such as `u` is in global memory. What is shared you ask for:
-# `cuda.shared.array(shape, dtype)`.
+# Shared memory sits inside the SM. You ask for it: `cuda.shared.array(shape, dtype)`.
 
 # %% [markdown]
-# In this kernel each thread puts one number into a buffer, and takes the number of its right
-# neighbour out of it. The last thread takes the first one's. The line in the middle, a barrier, is
-# the subject of the next section.
-#
-# The kernel reads as if there were one buffer. Now launch two blocks of 64 threads, with
-# `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. What does the very last thread get?
+# Each thread puts one number into a buffer, and takes the number of its right neighbour out of it.
+# The last thread takes the first one's. (The next section explains the line in the middle.) Launch
+# two blocks of 64 threads, with `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. Which
+# number does the very last thread get?
 
 
 # %%
@@ -137,17 +122,16 @@ print("out[60:67] =", passed[60:67])
 predict.answer("out[127] of two blocks", passed[127], how="found")
 
 # %% [markdown]
-# **Each block has its own copy.** The last thread of block 0 got 0, the last one of block 1 got 64.
-# Blocks cannot see each other's shared memory. And the index is `t`, the place in the block, not
-# `i`, the place in the grid.
+# **Each block has its own copy.** Blocks cannot see each other's shared memory. And the index is
+# `t`, the place in the block, not `i`, the place in the grid.
 #
-# Three more rules: the memory holds anything at the start. It is gone when the block ends. And it
-# is small: a block may have 48 KiB. (Section 14 says how it may get more.)
+# Three more rules: the memory holds anything at the start. It is gone when the block ends. And a
+# block may have 48 KiB. (Section 13 says how it may get more.)
 
 # %% [markdown]
 # ## 3 The barrier
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # What is `cuda.syncthreads()` for? Leave it out, and see. Is the result still right?
 
@@ -170,34 +154,29 @@ right = np.array_equal(careless, passed)
 predict.answer("is the result right without the barrier?", "yes" if right else "no", how="found")
 
 # %% [markdown]
-# The result is right, and the program is wrong. The simulator runs all threads line by line, so all
-# have filled before one reads. **A GPU promises no such thing.** It has a block's warps take turns
-# as it likes. This may happen:
+# The result is right, and the program is wrong. The simulator runs all threads line by line. **A
+# GPU promises no such thing:** a block's warps run in any order. This may happen:
 
 # %%
 pictures.barrier_timelines()
 
 # %% [markdown]
-# Warp 0 reads what warp 1 has not filled yet, and gets whatever was in the buffer before. Not on
-# every run: on one run of a thousand, perhaps, or only on the next GPU. That is what makes races
-# nasty. The trace does not wait for bad luck. It asks of any two threads at one address: does
-# anything **order** them?
+# Warp 0 reads a place that warp 1 has not filled yet: perhaps on one run of a thousand, or only on
+# the next GPU. The trace does not wait for bad luck. It asks of any two threads at one address:
+# does anything **order** them?
 
 # %%
 for finding in report.findings:
     print(finding)
 
 # %% [markdown]
-# Read it as a sentence about two threads: thread 0 reads what thread 1 writes. (That both are in
-# one warp is no excuse: since the GPUs of 2017, lanes of a warp need not move in step either.)
-#
 # `cuda.syncthreads()` is a **barrier**: every thread of the block waits there until all have
-# arrived. What they wrote before it, all can read after it. It knows nothing of other blocks.
+# arrived. After it, all can read the stores from before it. It knows nothing of other blocks.
 
 # %% [markdown]
 # ## 4 All or nobody
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # "Until all have arrived." So what if some never come? Here is the usual guard, for 100 elements in
 # two blocks of 64. The second block has 36 elements.
@@ -220,8 +199,7 @@ print(report.findings[0])
 BLOCK = 64  # threads of a block, from here on
 
 # %% [markdown]
-# 28 threads skip the barrier, and the others wait. On a GPU that may hang for ever, so never launch
-# such a kernel there to try it. The rule:
+# 28 threads skip the barrier, and the others wait. On a GPU that may hang for ever. The rule:
 #
 # **Guard the loads and stores. Never guard the barrier.**
 #
@@ -287,7 +265,7 @@ check("reverse-blocks", reverse_blocks)
 # %% [markdown]
 # ## 5 The second barrier
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # Often a buffer is used more than once. Here one block goes through a long array, 64 elements a
 # round. The barrier is there. Is that enough?
@@ -313,38 +291,24 @@ for finding in report.findings:
 predict.answer("enough barriers?", "no" if report.findings else "yes", how="found")
 
 # %% [markdown]
-# It is the **store** that is accused this time. A fast warp is in the next round already, and fills
-# the buffer anew, while a slow one still reads the old numbers.
-#
-# So a loop over rounds has two barriers:
-#
-# 1. fill – **wait** – read: nobody reads what is not there yet.
-# 2. read – **wait** – fill again: nobody overwrites what is still needed.
+# This time the **store** is accused. A fast warp fills the buffer anew, in the next round, while a
+# slow one still reads the old numbers. So a loop over rounds has two barriers: between fill and
+# read, and between read and the next fill.
 
 # %% [markdown]
 # ## 6 Tiles
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
-# Back to the image. A block needs 16 rows of `u` and 16 columns of `vt`. For large k they do not
-# fit into shared memory. They need not. Go through them in **rounds**, a tile of 16×16 from each:
+# Back to the image. 16 rows of `u` and 16 columns of `vt` do not fit into shared memory if k is
+# large. So go through them in **rounds**, a tile of 16×16 from each:
 
 # %%
 pictures.tile_rounds(4, current=1)
 
 # %% [markdown]
 # In each round every thread adds 16 products to its sum. After the last round the sum is complete.
-# NumPy confirms that a product may be cut this way:
-
-# %%
-TILE = 16
-total = np.zeros((64, 64), dtype=np.float32)
-for start in range(0, k, TILE):
-    part = slice(start, start + TILE)
-    total += (u[:, part] * s[part]) @ vt[part]
-print("the sum of its rounds:", np.allclose(total, (u * s) @ vt, atol=1e-5))
-
-# %% [markdown]
+#
 # Who fills the tiles? All 256 threads, one place of each tile a thread. With `x`, `y` for the place
 # in the block, and `start` for the first of the round's 16 singular values:
 #
@@ -353,24 +317,61 @@ print("the sum of its rounds:", np.allclose(total, (u * s) @ vt, atol=1e-5))
 # | `u_tile[y, x]` | `u[row, start + x] * s[start + x]` |
 # | `vt_tile[y, x]` | `vt[start + y, col]` |
 #
-# A thread loads numbers for the others, and they for it. `s` is multiplied in on the way, once for
-# each element instead of once for each product.
+# A thread loads numbers for the others, and they for it. Then thread `(x, y)` adds up
+# `u_tile[y, i] * vt_tile[i, x]`: row `y` of one tile times column `x` of the other.
 
 # %% [markdown]
-# After the barrier all threads read, and thread `(x, y)` needs row `y` of one tile and column `x`
-# of the other: the sum over `i` of `u_tile[y, i] * vt_tile[i, x]`.
+# ### Exercise: the order of a round
 #
-# **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Then a tile
-# sticks out of `u` or `vt`. Fill in **0** there: a product with 0 adds nothing, and every thread
-# can run the same loop of 16. So threads without a pixel fill, wait, and wait again, too. Only
-# their last store is left out.
+# Here the image is a whole number of blocks, and k one of tiles. **Put the five statements of a
+# round in order**: move whole lines, the loop with its body. More than one order is right.
+#
+# <details><summary>Hint</summary>
+#
+# Fill, wait, add up, wait. Between which two rounds does the second barrier stand?
+#
+# </details>
+
+# %%
+TILE = 16
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def rounds_in_order(u, s, vt, k, out):
+    """Write the sum of the first k layers; sizes are multiples of TILE."""
+    u_tile = cuda.shared.array((TILE, TILE), float32)
+    vt_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for start in range(0, k, TILE):
+        ### BEGIN ORDER
+        u_tile[y, x] = u[row, start + x] * s[start + x]
+        vt_tile[y, x] = vt[start + y, col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            total += u_tile[y, i] * vt_tile[i, x]
+        cuda.syncthreads()
+        ### END ORDER
+    out[row, col] = total
+
+
+# %% tags=["check"]
+check("tile-rounds", rounds_in_order)
+
+# %% [markdown]
+# A wrong order may give the right image, and a race: the simulator's image does not show it.
+#
+# **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Pad with
+# **0** where a tile goes past the edge of `u` or `vt`: a product with 0 adds nothing. So threads
+# without a pixel fill and wait, too. Only their last store is left out.
 
 # %% [markdown]
 # ### Exercise: rebuild an image from tiles
 #
-# Write what stands in a round, and the end. Any number of rows, columns and singular values must
-# do; `u` may have more than k columns. At most one sector loaded for each pixel: the kernel of
-# section 1 needs 5.
+# Write the 10 lines of a round, for any number of rows, columns and singular values. `u` may have
+# more than k columns. Load at most one sector for each pixel: the kernel of section 1 needs 5.
 #
 # <details><summary>Hint 1: the round</summary>
 #
@@ -409,31 +410,29 @@ def reconstruct_tiled(u, s, vt, k, out):
             total += u_tile[y, i] * vt_tile[i, x]
         cuda.syncthreads()
         ### END SOLUTION
-    ### BEGIN SOLUTION
     if row < out.shape[0] and col < out.shape[1]:
         out[row, col] = total
-    ### END SOLUTION
 
 
 # %% tags=["check"]
 check("reconstruct-tiled", reconstruct_tiled)
 
-# %% [markdown]
-# Your image, simulated, beside the right one. As long as your kernel is empty, it is black.
-
 # %%
-mine = np.zeros((64, 64), dtype=np.float32)
-trace(reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, mine)
-plots.image_grid([(u * s) @ vt, mine], ["NumPy, k = 32", "your tiles"])
+photo = images.mine()
+factors = [np.ascontiguousarray(part) for part in images.svd(photo)]
+rebuilt = np.zeros_like(photo)
+MINE = mine("reconstruct-tiled", reconstruct.reconstruct_tiled)
+rows, columns = photo.shape
+MINE[(-(-columns // TILE), -(-rows // TILE)), (TILE, TILE)](*factors, 40, rebuilt)
+plots.image_grid([photo, rebuilt], ["your photograph", "40 layers, from tiles"])
 
 # %% [markdown]
-# ## 7 What the tiles saved
+# ## 7 What the tiles saved, and when a tile pays
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# Predict before you count. The naive kernel loads 20,480 sectors. With tiles, a warp of 2 rows and
-# 16 columns loads once a round: 2 × 16 numbers of `u`, 16 of `s`, 2 × 16 of `vt`. There are 128
-# warps and 2 rounds.
+# The naive kernel loads 20,480 sectors. With tiles, a warp of 2 rows and 16 columns loads once a
+# round: 2 × 16 numbers of `u`, 16 of `s`, 2 × 16 of `vt`. There are 128 warps and 2 rounds.
 #
 # <details><summary>Help with counting</summary>
 #
@@ -449,45 +448,39 @@ predict("sectors loaded with tiles", 2560, exact=True)
 tiled = trace(reconstruct.reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, out)
 predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors, how="counted")
 
-# %% [markdown]
-# An eighth of the sectors. (The traced kernel is the package's, which does what yours does; it
-# stands in `course/kernels/reconstruct/first_steps.py`.) Is that all it changes?
-
 # %%
 print("                            naive     tiled")
 for space, op in (("global", "load"), ("global", "store"), ("shared", "load"), ("shared", "store")):
     counts = [report.total(space, op).requests for report in (naive, tiled)]
     print(f"{space:6} {op:5} requests   {counts[0]:9,} {counts[1]:9,}")
-work = [report.operations["float32"] for report in (naive, tiled)]
-print(f"float32 operations      {work[0]:9,} {work[1]:9,}")
 
 # %% [markdown]
-# The loads have not vanished. They went to a nearer memory, two for each multiplication with
-# addition.
+# An eighth of the sectors. The loads went to a nearer memory, two for each multiply-add: that is
+# the next bottleneck, and [lesson 06](06_reuse_reuse_reuse.ipynb) removes it. When does a tile pay?
 #
-# The line that adds up the products is the next bottleneck, and
-# [lesson 06](06_reuse_reuse_reuse.ipynb) removes it: each thread computes several pixels, and keeps
-# numbers in registers.
+# | kernel | loads of an element, before | with a tile | gain |
+# |---|---|---|---|
+# | reconstruction | 64 | 4 | reuse |
+# | blur (section 9) | 7 | 1.1 | reuse |
+# | transpose (section 11) | 1 | 1 | order |
+# | a map such as `2 * x` | 1 | 1 | nothing |
 #
-# The arithmetic shrank by almost a third. Why? `s` was a multiplication in every step, and is now
-# one for each loaded element.
+# Ask two questions first. How often is each element loaded? Is it stored in the order in which it
+# is loaded? And caches catch a part of the reuse: only a timing on a real GPU tells ([lesson
+# 03](03_measuring_honestly.ipynb)).
 
 # %% [markdown]
 # ## 8 Banks
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# Shared memory is made of 32 **banks**. Word 0 (four bytes, one float32) is in bank 0, word 1 in
-# bank 1, … word 31 in bank 31, word 32 in bank 0 again. The bank of word `w` is `w % 32`.
+# Shared memory has 32 **banks**. The bank of word `w` (four bytes, one float32) is `w % 32`. At a
+# time, each bank gives **one** word. So 32 lanes that want 32 different banks are served at once,
+# in one **wavefront**. Two different words in one bank take a second wavefront: a **bank
+# conflict**.
 #
-# At a time, each bank gives **one** word. So 32 lanes that want 32 different banks are served at
-# once, in one **wavefront**. If two different words are in one bank, there is a second wavefront: a
-# **bank conflict**.
-
-# %% [markdown]
-# One warp. Lane `t` reads word `stride * t`. Predict the wavefronts for stride 2, where the words
-# are 0, 2, 4, … 62, then for the strides 32 and 3, and for stride 0, where all lanes read the same
-# word.
+# In one warp, lane `t` reads word `stride * t`. How many wavefronts does it take with stride 2,
+# where the words are 0, 2, 4, … 62? And with stride 0, where all lanes read one word?
 
 
 # %%
@@ -513,51 +506,21 @@ def wavefronts(stride):
 print("stride 1:", wavefronts(1))
 
 # %%
-predict("wavefronts, strides 2, 32, 3 and 0", 2, 32, 3, 32, exact=True, numbers=4)
+predict("wavefronts, strides 2 and 0", 2, 32, exact=True, numbers=2)
 
 # %%
-print("stride      ", *[f"{stride:3}" for stride in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
-print("wavefronts  ", *[f"{wavefronts(n):3}" for n in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
-found = [wavefronts(stride) for stride in (2, 32, 3, 0)]
-predict.answer("wavefronts, strides 2, 32, 3 and 0", found, how="counted")
+found = [wavefronts(stride) for stride in (2, 0)]
+predict.answer("wavefronts, strides 2 and 0", found, how="counted")
 
 # %% [markdown]
 # - Stride 2: words 0 and 32 are both in bank 0, and the odd banks have nothing to do.
-# - Odd strides are free: they visit all 32 banks.
-# - Powers of two are bad: 2, 4, 8, 16, 32 wavefronts.
 # - **One** word for many lanes is free: a bank gives its word to everyone who asks. That is a
 #   broadcast.
-# - Stride 33 is free, stride 32 is the worst. Section 13 makes use of that.
 
 # %% [markdown]
-# ## 9 When a tile pays
+# ## 9 Neighbours share: the halo
 #
-# <kbd>core</kbd> 5 minutes
-#
-# | kernel | loads of an element, before | with a tile | what the tile gains |
-# |---|---|---|---|
-# | reconstruction | 64 | 4 | reuse |
-# | blur (section 10) | 7 | 1.1 | reuse |
-# | transpose (section 12) | 1 | 1 | order |
-# | a map such as `2 * x` | 1 | 1 | nothing |
-#
-# The transpose loads and stores each element once, with a tile or without. There is no reuse. It
-# gains because the tile may be read in another order than it was filled.
-
-# %% [markdown]
-# And even reuse pays unevenly. With larger images the reconstruction's reuse grows (256 pixels in a
-# row: 256 loads become 16), and its inputs no longer fit into a cache. The blur's seven loads hit
-# neighbours that were just loaded: a cache holds them anyway, so the tile may gain little. Which it
-# is, only a clock tells, on a real GPU ([lesson 03](03_measuring_honestly.ipynb)). Two questions
-# come first:
-#
-# 1. How often is each element loaded?
-# 2. Is it stored in the order in which it is loaded?
-
-# %% [markdown]
-# ## 10 Neighbours share: the halo
-#
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # Here is another use that saves loads. A blur replaces each element by the mean of seven: itself
 # and three on either side. Outside of `x` stand zeros. How many loads is that for each element,
@@ -678,20 +641,19 @@ def blur(out, x):
 check("blur-halo", blur)
 
 # %% [markdown]
-# ## 11 Banks and the tiles
+# ## 10 Banks and the tiles
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
-# Which line of the tiled kernel has the traffic now? In the picture, wavefronts are trips to shared
-# memory.
+# Which line of the tiled kernel has the traffic now? In the picture, each wavefront is one access
+# of shared memory.
 
 # %%
 tiled.heat_map()
 
 # %% [markdown]
-# In the inner loop a warp of 2 rows and 16 columns reads
-# `u_tile[y, i]`, with two values of `y`, and `vt_tile[i, x]`, with 16 values of `x`. Wavefronts of
-# each?
+# In the inner loop a warp of 2 rows and 16 columns reads `u_tile[y, i]` with two values of `y`. It
+# reads `vt_tile[i, x]` with 16 values of `x`. How many wavefronts does each take?
 
 # %%
 predict("wavefronts of u_tile[y, i] and vt_tile[i, x]", 1, 1, exact=True, numbers=2)
@@ -706,7 +668,14 @@ tiled.show(int(inner["line"].iloc[0]))
 
 # %% [markdown]
 # Two words for 32 lanes, in two banks, and 16 words for 32 lanes, in 16 banks. Both are broadcasts,
-# and free.
+# and free. Other strides, with the kernel of section 8:
+
+# %%
+print("stride      ", *[f"{stride:3}" for stride in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
+print("wavefronts  ", *[f"{wavefronts(n):3}" for n in (1, 2, 3, 4, 5, 8, 16, 31, 32, 33)])
+
+# %% [markdown]
+# Odd strides are free: they visit all 32 banks. Powers of two are bad.
 
 # %% [markdown]
 # ### Exercise: wavefronts of one request
@@ -734,9 +703,9 @@ def bank_wavefronts(words):
 check("bank-wavefronts", bank_wavefronts)
 
 # %% [markdown]
-# ## 12 The transpose, through a tile
+# ## 11 The transpose, through a tile
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # [Lesson 04](04_warps_and_coalescing.ipynb) left you with a transpose that is slow on one side,
 # whatever you do: 4 sectors a request for the loads and 32 for the stores, or the other way round.
@@ -747,8 +716,9 @@ pictures.tile_turn()
 
 # %% [markdown]
 # Two things have to change. Inside the tile, rows become columns: filled at `tile[y, x]`, read at
-# `tile[x, y]`. And the tile itself moves: what block `(bx, by)` loads belongs where block
-# `(by, bx)` would be. With 32×32 tiles and blocks:
+# `tile[x, y]`. And the tile itself moves. A block has two numbers: `cuda.blockIdx.x` counts blocks
+# to the right, `cuda.blockIdx.y` counts them down, and `cuda.grid(2)` computes with both. A tile
+# loaded by block `(bx, by)` belongs where block `(by, bx)` would be. With 32×32 tiles and blocks:
 #
 # | | column | row |
 # |---|---|---|
@@ -794,9 +764,9 @@ def transpose_tiled(out, image):
 check("tiled-transpose", transpose_tiled)
 
 # %% [markdown]
-# ## 13 Padding
+# ## 12 Padding
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # Global memory is in order now. And the tile? It is filled by rows: 32 neighbouring words. It is
 # read by columns: lane `x` reads `tile[x, y]`, and a row has 32 words. Predict the wavefronts of
@@ -886,7 +856,7 @@ for name in ("read_coalesced", "tiled", "padded"):
 
 # %% [markdown]
 # The package's blocks have 32×8 threads, and each moves four elements of the 32×32 tile. A block of
-# 1,024 threads, as in your exercise, fills a T4's multiprocessor alone: while its threads wait at
+# 1,024 threads, as in your exercise, fills a T4's SM alone: while its threads wait at
 # the barrier, nobody else works. The counts are the same.
 
 # %% [markdown]
@@ -922,9 +892,9 @@ predict.answer("wavefronts of filling 16 x 16, and 16 x 17", tuple(answers), how
 # conflict, so there is nothing to pad. Count first.
 
 # %% [markdown]
-# ## 14 How much a block may have
+# ## 13 How much a block may have
 #
-# <kbd>deepening</kbd> 30 minutes
+# <kbd>deepening</kbd>
 #
 # How large can a square float32 tile be, if a block may have 48 KiB?
 
@@ -952,8 +922,8 @@ predict.answer(
 # 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
 # stands in the source, which is called **static**.
 #
-# A block that takes much also keeps others away: two blocks of 40 KiB do not fit into the 64 KiB of
-# the multiprocessor, so only one runs there at a time.
+# A block that takes much also keeps others away. Two blocks of 40 KiB do not fit into the 64 KiB of
+# an SM, so only one runs there at a time.
 #
 # A kernel for blocks of **any** size needs a buffer of any size. The shape 0 says: the launch tells
 # how much. This is **dynamic** shared memory.
@@ -1010,7 +980,7 @@ for kibibytes in (64, 65):
 #
 # Each block adds up its elements and writes the sum to `out`, one number a block. The buffer is
 # dynamic. Blocks have 16 to 256 threads, always a power of two; the last one may have fewer
-# elements. Add in rounds, by halves:
+# elements. Add in rounds, the second half to the first:
 #
 # ```text
 # 3  1  4  1  5  9  2  6     step 4: place t += place t + 4, for t < 4
@@ -1077,9 +1047,9 @@ predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds", how="
 # softmax from it.
 
 # %% [markdown]
-# ## 15 What the project's tiles did
+# ## 14 What the project's tiles did
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # The student project behind this course had a shared-memory kernel as well. This is how it mapped
 # threads to data: x on the rows, in the image **and** in the tiles. (Here the image fits the
@@ -1120,11 +1090,11 @@ predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests
 original.show(12)
 
 # %% [markdown]
-# Compare that with the picture in section 11. 16 rows, 16 words apart: their words are
+# Compare that with the picture in section 10. 16 rows, 16 words apart: their words are
 # all in two banks, eight in each. An **8-way conflict**, in the innermost loop.
 #
-# Now access by access, beside the repaired kernel, in which x is the last index everywhere: sectors
-# per request of `u`, `vt` and `out`, wavefronts per request of the tiles.
+# Now access by access, beside the repaired kernel, in which x is the last index everywhere. Printed
+# are sectors per request of `u`, `vt` and `out`, and wavefronts per request of the tiles.
 
 
 # %%
@@ -1169,13 +1139,13 @@ print(f"float64 operations      {doubles[0]:13,} {doubles[1]:9,}")
 
 # %% [markdown]
 # Which of its faults cost the time? The project measured on a T4, with k as large as the image. Two
-# lower bounds, from counted work on its 40 multiprocessors:
+# lower bounds, from counted work on its 40 SMs:
 #
 # - **float64** as in [lesson 02](02_an_image_from_its_svd.ipynb): a conversion and an addition in
-#   each step of a thread, 2 a clock;
-# - **wavefronts**: 8 + 1 in each step of a warp. A bank gives one word a clock, says the CUDA C++
-#   programming guide, so at most one wavefront a clock. (Nobody measured it on a T4 here. If it has
-#   too few units that load, a wavefront takes two clocks, and the two right columns double.)
+#   each step of a thread, 2 a cycle;
+# - **wavefronts**: 8 + 1 in each step of a warp. A bank gives one word a cycle, says the CUDA C++
+#   programming guide, so at most one wavefront a cycle. (Nobody measured it on a T4 here. If it has
+#   too few units that load, a wavefront takes two cycles, and the two right columns double.)
 
 # %%
 print(" size   measured   float64: base  boost   wavefronts: base  boost clock [ms]")
@@ -1193,7 +1163,7 @@ for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
 # - **1024** fits 46 ms of float64 at base clock, **2048** fits 135 ms at boost clock. In both, the
 #   bound is about 86% of what was measured. For the naive kernel in
 #   [lesson 02](02_an_image_from_its_svd.ipynb) it was 87%.
-# - The wavefronts need about a quarter of that, or a half if each takes two clocks. Either way they
+# - The wavefronts need about a quarter of that, or a half if each takes two cycles. Either way they
 #   fit behind float64.
 #
 # So the tiles removed a cost that did not bind, and their conflicts added one that did not bind
@@ -1203,11 +1173,10 @@ for size, measured in ((512, 186), (1024, 53.7), (2048, 157.5)):
 # ## What you should be able to say now
 #
 # - Shared memory belongs to a block: one copy each, 48 KiB at most if static, gone when it ends.
-# - Between a write and another thread's read stands a barrier; in a loop there are two.
+# - Between a store and another thread's load stands a barrier; in a loop there are two.
 # - All threads of the block reach the barrier. Guards go around loads and stores.
-# - Shapes are constants; 0 means that the launch gives the bytes.
-# - The bank of a word is `word % 32`; different words in one bank queue, the same word does not.
-# - A tile pays through reuse or through order. Otherwise it is work for nothing.
+# - Different words in one bank queue, the same word does not.
+# - A tile pays through reuse or through order.
 
 # %%
 progress(5)
@@ -1218,42 +1187,26 @@ progress(5)
 # 1. A kernel gives the right result in a thousand runs. Can it still have a race?
 # 2. Why does an early `return` before a barrier do no harm in `reverse_blocks`, but break the tiled
 #    reconstruction?
-# 3. Tiles of 32×32 instead of 16×16 for the reconstruction: what becomes better, what worse?
-# 4. Lanes read `tile[y, x]` with `y` the same for all and `x` = 0 to 31. Conflict? And all lanes
-#    `tile[3, 5]`?
-# 5. Could two buffers save one of the two barriers?
-# 6. In `block_sums`, half of the threads are idle after the first round. Why must they go on to
-#    wait?
+# 3. Could two buffers save one of the two barriers?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Yes. You saw one: the order that would break it just did not come up.
 # 2. Threads that have returned do not count at a barrier, so nobody waits for them. But in the
 #    reconstruction they also had to fill their places of the tiles.
-# 3. Each element is loaded half as often (32 threads use it instead of 16). But the block has 1,024
-#    threads and fills a T4's multiprocessor alone, so its waiting is hidden by nobody.
-# 4. No conflict: 32 neighbouring words. No conflict: one word, a broadcast.
-# 5. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
-#    read. That is double buffering, with twice the memory
-#    ([lesson 06](06_reuse_reuse_reuse.ipynb)).
-# 6. A barrier is for all threads of the block that have not returned. If they skipped it, the
-#    others might wait for ever.
+# 3. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
+#    read: double buffering ([lesson 06](06_reuse_reuse_reuse.ipynb)).
 #
 # </details>
 
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Write the tiled reconstruction with two pairs of tiles and **one** barrier a round. `check`
-#   takes it.
 # - Blur an image in both directions, with a tile of 18×18 for 16×16 pixels.
-# - Transpose with blocks of 32×8 threads, as `course/kernels/transpose.py` does.
 # - Instead of padding, put element `[y, x]` at `tile[y, (x + y) % 32]`. Why is that free of
-#   conflicts, too? What does it cost?
-#
+#   conflicts, too? Which cost has it?
 # - Count a histogram for each block in shared memory, with `cuda.atomic.add`, and add the blocks'
-#   counters to `counts` at the end. Where do its two barriers stand? How many updates of `counts`
-#   are left for 65,536 pixels in blocks of 128 and eight bins?
+#   counters to `counts` at the end. Where do its two barriers stand?
 
 # %% [markdown]
 # ## Common misconceptions
@@ -1271,7 +1224,7 @@ progress(5)
 # - *"The tile's index is `i`."* It is the place in the block; `i` is the place in the grid.
 # - *"Shared memory makes a kernel faster."* It moves loads nearer. Without reuse or reordering
 #   there is nothing to gain.
-# - *"Padding never hurts."* It did, in section 13.
+# - *"Padding never hurts."* It did, in section 12.
 # - *"All lanes on one word is the worst conflict."* It is a broadcast, and free.
 
 # %% [markdown]

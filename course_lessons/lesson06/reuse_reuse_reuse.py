@@ -22,19 +22,17 @@
 #
 # Lessons [02](02_an_image_from_its_svd.ipynb), [04](04_warps_and_coalescing.ipynb) and
 # [05](05_shared_memory.ipynb): the reconstruction, sectors, tiles, barriers, banks. The deepening
-# uses occupancy ([lesson 03](03_measuring_honestly.ipynb), section 15). No GPU is needed: all times
-# were recorded on one. If you have one, you measure yours beside them.
+# uses theoretical occupancy ([lesson 03](03_measuring_honestly.ipynb), section 15). No GPU is
+# needed: all times were recorded on one. If you have one, you measure yours beside them.
 #
 # ## How long it takes
 #
 # About 3 and a half hours with the eight exercises. After section 5 is a good place for a break.
-#
-# Core: sections 1 to 8, 115 minutes. Deepening: sections 9 to 15, 90 minutes.
 
 # %% [markdown]
 # ## 1 How far is it to the top?
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # The kernels so far are rungs of a **ladder**: the project's **original**, its sum in **float32**,
 # x on the columns (**naive**), tiles in shared memory (**tiled**). Beside them stands CuPy, which
@@ -85,7 +83,7 @@ for what, milliseconds in bound(**ladder.work(), gpu="H200").times.items():
 # %% [markdown]
 # ## 2 What an SM does in a cycle
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # | in one cycle, an SM of an H200 | at most |
 # |---|---|
@@ -139,7 +137,7 @@ predict.answer("wavefronts for an FMA, tiled", wavefronts, how="counted")
 # %% [markdown]
 # ## 3 A nearer place: registers
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # A variable of your kernel lives in a register. Reading it costs nothing: it is part of the FMA.
 # But only its own thread sees it. So if a thread computed *several* pixels, it could read a number
@@ -177,7 +175,7 @@ check("shared-reads", shared_reads)
 # %% [markdown]
 # ## 4 A column in each thread
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
 # Read this kernel, label by label. A block of 512 threads computes 64×64 pixels, each thread 8 of
 # one column. The tiles have 512 numbers each: each thread brings **one** of both.
@@ -273,7 +271,7 @@ for name in ("tiled", "column"):
 # %% [markdown]
 # ## 5 A square in each thread
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
 # 8×8 pixels in each thread: 16 reads for 64 FMA. A block of 256 threads, 16 across and 16 down,
 # then computes 128×128 pixels. Each sum needs a register, and so do the 16 numbers.
@@ -393,7 +391,7 @@ pictures.fragment_banks("square")
 # %% [markdown]
 # ## 6 Four at a time
 #
-# <kbd>core</kbd> 25 minutes
+# <kbd>core</kbd>
 #
 # One instruction can read 16 bytes: four neighbouring float32 numbers.
 #
@@ -525,7 +523,7 @@ predict.answer("wide, times as fast as square", round(faster, 1))
 # %% [markdown]
 # ## 7 The last rung: yours
 #
-# <kbd>core</kbd> 30 minutes
+# <kbd>core</kbd>
 #
 # Three things are left to do. **A compact tile for a warp.** In `wide` the 32 lanes are 16 across
 # and 2 down, and need 144 different numbers for each i: 2 × 8 rows and 16 × 8 columns. In the
@@ -749,7 +747,7 @@ plots.image_grid([photo, rebuilt], ["your photograph", f"{k} layers of it"])
 # %% [markdown]
 # ## 8 Looking back
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # The rungs in one picture. Left to right is how many operations there are for each byte that must
 # be moved: the same for all. Up is speed.
@@ -771,7 +769,7 @@ plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 # %% [markdown]
 # ## 9 What the compiler made of it
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # `ladder.facts` has what NVIDIA's compilers say of each rung, recorded without a GPU. It looks for
 # the straight code with the most FMA, and counts its instructions. (In PTX, the last step before
@@ -825,7 +823,7 @@ print(ladder.compiled_text(reconstruct_square, (u, s, vt, 32, out), block=THREAD
 # %% [markdown]
 # ## 10 The largest square
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # ### Exercise: the largest square
 #
@@ -869,7 +867,7 @@ predict.answer("registers of a thread, square", ladder.facts("square").registers
 # %% [markdown]
 # ## 11 A pitch without conflicts
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # In `wide` a thread brings four neighbours of a row of `u`, and writes them below each other. Lane
 # l brings four number `l % 2` of row `l // 2`. Are these stores free of conflicts, if a row of the
@@ -929,7 +927,7 @@ pictures.turned_banks((128, 132))
 # %% [markdown]
 # ## 12 What about device memory?
 #
-# <kbd>deepening</kbd> 15 minutes
+# <kbd>deepening</kbd>
 #
 # A block of `side` × `side` pixels loads, for each i, `side` numbers of `u` and `side` of `vt`, and
 # makes `side * side` products. So the block's side decides how many operations there are for each
@@ -978,7 +976,7 @@ for side in (1, 16, 64, 128):
 # %% [markdown]
 # ## 13 Two buffers
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # A round of `wide`: load a tile, wait for memory, write it, **barrier**, multiply, **barrier**.
 # While a block waits for its tile, it multiplies nothing. With two tiles of each kind, the next one
@@ -1128,7 +1126,7 @@ for name in ("wide", "buffered", "asynchronous"):
 # %% [markdown]
 # ## 14 The last 5 to 10%
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # The package's `warp tiles` (`course/kernels/reconstruct/warp_tiles.py`) is your loop with small
 # changes. Its FMA have an order of their own. Blocks take their tiles in bands of eight rows of
@@ -1177,7 +1175,7 @@ for part in sorted(times, key=lambda part: -np.median(times[part])):
 # %% [markdown]
 # ## 15 All counts, a T4, and your GPU
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # What bound each rung? Both counts of all of them, on an H200:
 

@@ -134,6 +134,7 @@ TWINS = {
         """,
         "x",
     ),
+    "tile-rounds": _REBUILT,
     "reconstruct-tiled": _REBUILT,
     "block-sums": Twin(
         "out.size",

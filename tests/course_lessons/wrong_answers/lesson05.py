@@ -178,6 +178,28 @@ def blur_halo_from_global_memory(out, x):
         out[i] = total / float32(WINDOW)
 
 
+# --- tile-rounds -----------------------------------------------------------------------------
+
+FILLS = (
+    "        u_tile[y, x] = u[row, start + x] * s[start + x]\n"
+    "        vt_tile[y, x] = vt[start + y, col]\n"
+)
+WAIT = "        cuda.syncthreads()\n"
+ADDS = "        for i in range(TILE):\n            total += u_tile[y, i] * vt_tile[i, x]\n"
+ROUND = FILLS + WAIT + ADDS + WAIT
+
+wrong, right = answers_to("tile-rounds")
+wrong("race", "From one round to the next, from `for i in range(TILE): ...`")(
+    {ROUND: FILLS + WAIT + WAIT + ADDS}
+)
+wrong("race", "Between `u_tile[y, x] = u[row, start + x] * s[start + x]` and `for i")(
+    {ROUND: FILLS + ADDS + WAIT + WAIT}
+)
+wrong("uninitialised-read", "needs what that stores")({ROUND: WAIT + ADDS + WAIT + FILLS})
+wrong("statements", "given twice, and stands once")({ROUND: FILLS + WAIT + ADDS})
+right({ROUND: WAIT + FILLS + WAIT + ADDS})
+
+
 # --- reconstruct-tiled -----------------------------------------------------------------------
 
 wrong, right = answers_to("reconstruct-tiled")
