@@ -13,13 +13,13 @@ from warpsim import trace
 from warpsim.core.words import count
 
 
-def _side_by_side(operation, why):
+def side_by_side(operation, why):
     """A limit: a warp touches no more sectors than 32 neighbours of 4 bytes have."""
     return Limit("global", operation, "sectors", "request", 4, why)
 
 
-_ONE_THREAD = "Each element belongs to one thread: take both indices from cuda.grid(2)."
-ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, _ONE_THREAD)
+ONE_THREAD = "Each element belongs to one thread: take both indices from cuda.grid(2)."
+ONE_THREAD_A_PIXEL = Limit("global", "store", "lanes", "element", 1, ONE_THREAD)
 
 
 # --- count-sectors: what a request costs ----------------------------------------------------------
@@ -103,7 +103,7 @@ LessonKernel.declare(
     forbidden={"float64"},
     limits=[
         Limit("global", "atomic", "lanes", "launch", 128, _ADD_ONCE),
-        _side_by_side(
+        side_by_side(
             "load",
             "In each step of the loop, the 32 lanes of a warp should read 32 neighbours: "
             "start at the thread's number, go on by the number of all threads.",
@@ -164,20 +164,20 @@ LessonKernel.declare(
     tolerance=Tolerance(4, "one float32 division, which rounds once"),
     limits=[
         ONE_THREAD_A_PIXEL,
-        _side_by_side(
+        side_by_side(
             "load",
             "x is col. One array is read with col as its first index: swap the two, since dots is "
             "symmetric.",
         ),
-        _side_by_side("store", "Keep x on the columns of out: `col, row = cuda.grid(2)`."),
+        side_by_side("store", "Keep x on the columns of out: `col, row = cuda.grid(2)`."),
     ],
     hints={
         "out-of-bounds": "Guard the row with out.shape[0] and the column with out.shape[1].",
         "unwritten-output": "Guard the row with out.shape[0] and the column with out.shape[1].",
         "wrong-result": "out[row, col] is dots[row, col] / lengths[row]. Only the order of the two "
         "indices of dots is free.",
-        "race": _ONE_THREAD,
-        "not-parallel": _ONE_THREAD,
+        "race": ONE_THREAD,
+        "not-parallel": ONE_THREAD,
     },
     mistakes=edits("""
         dots is read at its diagonal
@@ -223,7 +223,7 @@ LessonKernel.declare(
 # --- one-layer: fix the mapping -------------------------------------------------------------------
 
 
-def _rectangles(arguments):
+def rectangles(arguments):
     """A maker of cases whose grid covers a rectangle whichever way x walks, and a drawer."""
 
     def case(rows, columns, block=(16, 16), measured=False):
@@ -234,7 +234,7 @@ def _rectangles(arguments):
     return case, lambda rng: case(*sides(rng, 200, 200), (extent(rng, 3, 40), extent(rng, 1, 12)))
 
 
-_layer_case, _any_layer = _rectangles(
+_layer_case, _any_layer = rectangles(
     lambda rows, columns: {
         "out": empty(rows, columns),
         "column": uniform(-2, 2, rows),
@@ -259,7 +259,7 @@ LessonKernel.declare(
     tolerance=Tolerance(4, "two float32 products, each of which rounds once"),
     limits=[
         ONE_THREAD_A_PIXEL,
-        _side_by_side(
+        side_by_side(
             "store",
             "Neighbours in x should store neighbours in memory: the column of out is its "
             "last index, so it should come from x.",
@@ -270,8 +270,8 @@ LessonKernel.declare(
         "and the column with out.shape[1].",
         "unwritten-output": "cuda.grid(2) gives both indices. Guard the row with out.shape[0] "
         "and the column with out.shape[1], whichever of them comes from x.",
-        "race": _ONE_THREAD,
-        "not-parallel": _ONE_THREAD,
+        "race": ONE_THREAD,
+        "not-parallel": ONE_THREAD,
         "wrong-result": "out[i, j] is column[i] * weight * row[j].",
         "typing": "column[i] and row[j] are numbers, and so is weight: it has no index.",
     },
@@ -311,8 +311,8 @@ LessonKernel.declare(
     tolerance=Tolerance(4, "a float32 product or a float32 root, each of which rounds once"),
     limits=[
         Limit("global", "store", "requests", "launch", 64, _FULL),
-        _side_by_side("load", "Neighbouring lanes should read neighbouring elements."),
-        _side_by_side("store", "Neighbouring lanes should write neighbouring elements."),
+        side_by_side("load", "Neighbouring lanes should read neighbouring elements."),
+        side_by_side("store", "Neighbouring lanes should write neighbouring elements."),
     ],
     hints={
         "out-of-bounds": "Thread n has job 2 and element 0: its index is i - x.size. "
@@ -407,48 +407,6 @@ FunctionExercise.declare(
     },
 )
 
-
-# --- transpose-write: one side in order -----------------------------------------------------------
-
-
-_to_transpose, _any_image = _rectangles(
-    lambda rows, columns: {"out": empty(columns, rows), "image": uniform(-2, 2, rows, columns)}
-)
-
-LessonKernel.declare(
-    name="transpose-write",
-    lesson=4,
-    title="Transpose, stores in order",
-    outputs=("out",),
-    reference=lambda image: image.T,
-    cases=[
-        _to_transpose(16, 16),
-        _to_transpose(13, 37),
-        _to_transpose(64, 96, block=(32, 8), measured=True),
-    ],
-    drawer=_any_image,
-    tolerance=Tolerance(0, "nothing is computed, so nothing rounds"),
-    limits=[
-        ONE_THREAD_A_PIXEL,
-        _side_by_side(
-            "store",
-            "Let x be the last index of out, so that neighbouring lanes store side by "
-            "side. The loads will pay.",
-        ),
-    ],
-    hints={
-        "out-of-bounds": "out has the shape (columns, rows) of image. Guard each index with "
-        "the axis on which you use it.",
-        "unwritten-output": "The threads have to cover out, which has as many rows as the "
-        "image has columns. Which shape do you guard with?",
-        "wrong-result": "The first index of out is the second index of image.",
-        "race": _ONE_THREAD,
-        "not-parallel": _ONE_THREAD,
-    },
-    mistakes={
-        "the image is turned by a quarter instead of transposed": lambda image: np.rot90(image, -1),
-    },
-)
 
 # --- split-records: from an array of structs to a struct of arrays --------------------------------
 

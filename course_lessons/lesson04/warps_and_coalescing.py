@@ -25,7 +25,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, eight exercises included. After section 4 is a good place for a break.
+# About 3 hours, seven exercises included. After section 4 is a good place for a break.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time
@@ -449,34 +449,7 @@ predict.answer(question, reading, how="counted")
 # %% [markdown]
 # A row of the image is a column of `out`. The warp reads 32 neighbours, four sectors, and writes
 # them to 32 rows, 32 sectors. You cannot win both ways: what is a row on one side is a column on
-# the other. (Section 12 says what is at stake.)
-
-# %% [markdown]
-# ### Exercise: transpose, stores in order
-#
-# Turn it round: let the stores be coalesced, at most 4 sectors each. The grid is large enough for
-# both arrays, so guard with care.
-#
-# <details><summary>Hint</summary>
-#
-# Give each thread an element of `out`: x is its last index. Where in `image` does it come from?
-#
-# </details>
-
-
-# %% tags=["exercise"]
-@cuda.jit
-def transpose_write(out, image):
-    """Write the transpose of ``image``, (rows, columns), to ``out``, (columns, rows)."""
-    ### BEGIN SOLUTION
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = image[column, row]
-    ### END SOLUTION
-
-
-# %% tags=["check"]
-check("transpose-write", transpose_write)
+# the other. (Section 12 says what is at stake; [lesson 05](05_shared_memory.ipynb) wins both.)
 
 # %% [markdown]
 # ## 7 What the counts do not say

@@ -5,6 +5,12 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import drawn, empty, extent, factors, places, sides, table, told, uniform
 from course_lessons.edits import LessonKernel, edits
+from course_lessons.lesson04.exercises import (
+    ONE_THREAD,
+    ONE_THREAD_A_PIXEL,
+    rectangles,
+    side_by_side,
+)
 from warpsim.core.words import count
 
 BARRIER = (
@@ -375,6 +381,47 @@ FunctionExercise.declare(
         words // 32 is taken for the bank; that is the row, words % 32 is the bank
             % -> //
     """),
+)
+
+# --- transpose-write: one side in order -----------------------------------------------------------
+
+_one_side, _any_side = rectangles(
+    lambda rows, columns: {"out": empty(columns, rows), "image": uniform(-2, 2, rows, columns)}
+)
+
+LessonKernel.declare(
+    name="transpose-write",
+    lesson=5,
+    title="Transpose, stores in order",
+    outputs=("out",),
+    reference=lambda image: image.T,
+    cases=[
+        _one_side(16, 16),
+        _one_side(13, 37),
+        _one_side(64, 96, block=(32, 8), measured=True),
+    ],
+    drawer=_any_side,
+    tolerance=Tolerance(0, "nothing is computed, so nothing rounds"),
+    limits=[
+        ONE_THREAD_A_PIXEL,
+        side_by_side(
+            "store",
+            "Let x be the last index of out, so that neighbouring lanes store side by "
+            "side. The loads will pay.",
+        ),
+    ],
+    hints={
+        "out-of-bounds": "out has the shape (columns, rows) of image. Guard each index with "
+        "the axis on which you use it.",
+        "unwritten-output": "The threads have to cover out, which has as many rows as the "
+        "image has columns. Which shape do you guard with?",
+        "wrong-result": "The first index of out is the second index of image.",
+        "race": ONE_THREAD,
+        "not-parallel": ONE_THREAD,
+    },
+    mistakes={
+        "the image is turned by a quarter instead of transposed": lambda image: np.rot90(image, -1),
+    },
 )
 
 # --- the transpose: tiled, then padded ------------------------------------------------------------

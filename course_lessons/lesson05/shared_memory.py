@@ -28,7 +28,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 and a half hours, eight exercises included. After section 5 is a good place for a break.
+# About 3 and a half hours, nine exercises included. After section 5 is a good place for a break.
 
 # %% [markdown]
 # ## 1 The same number, again and again
@@ -447,8 +447,6 @@ predict("sectors loaded with tiles", 2560, exact=True)
 # %%
 tiled = trace(reconstruct.reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, out)
 predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors, how="counted")
-
-# %%
 print("                            naive     tiled")
 for space, op in (("global", "load"), ("global", "store"), ("shared", "load"), ("shared", "store")):
     counts = [report.total(space, op).requests for report in (naive, tiled)]
@@ -709,7 +707,36 @@ check("bank-wavefronts", bank_wavefronts)
 #
 # [Lesson 04](04_warps_and_coalescing.ipynb) left you with a transpose that is slow on one side,
 # whatever you do: 4 sectors a request for the loads and 32 for the stores, or the other way round.
-# A tile solves it. Global memory is loaded by rows **and** stored by rows. What turns is the tile.
+
+# %% [markdown]
+# ### Exercise: transpose, stores in order
+#
+# Turn it round: let the stores be coalesced, at most 4 sectors each. The grid is large enough for
+# both arrays, so guard with care.
+#
+# <details><summary>Hint</summary>
+#
+# Give each thread an element of `out`: x is its last index. Where in `image` does it come from?
+#
+# </details>
+
+
+# %% tags=["exercise"]
+@cuda.jit
+def transpose_write(out, image):
+    """Write the transpose of ``image``, (rows, columns), to ``out``, (columns, rows)."""
+    ### BEGIN SOLUTION
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = image[column, row]
+    ### END SOLUTION
+
+
+# %% tags=["check"]
+check("transpose-write", transpose_write)
+
+# %% [markdown]
+# A tile solves it. Global memory is loaded by rows **and** stored by rows. Only the tile turns.
 
 # %%
 pictures.tile_turn()

@@ -267,45 +267,6 @@ right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")
 right("x, block = 32, 4\nreturn (math.ceil(columns / x), math.ceil(rows / block)), (x, block)")
 
 
-# --- transpose-write -------------------------------------------------------------------------
-
-wrong, right = answers_to("transpose-write")
-wrong("limit", "stores need 32 sectors per request", "The loads will pay")(
-    "column, row = cuda.grid(2)\nif row < image.shape[0] and column < image.shape[1]:\n"
-    "    out[column, row] = image[row, column]"
-)
-wrong("out-of-bounds", "13 x 37", "the axis on which you use it")(
-    {"row < out": "row < image", "column < out": "column < image"}
-)
-wrong("wrong-result", "transpose of the right one|It holds image, unchanged")(
-    {"column, row]": "row, column]"}
-)
-wrong("wrong-result", "turned by a quarter")({"[column": "[image.shape[0] - 1 - column"})
-wrong("input-modified", "image")(
-    {"out[row": "image[column, row] = out[row", " = image[column, row]": ""}
-)
-wrong("unwritten-output", "Which shape do you guard with?")(
-    "column, row = cuda.grid(2)\nside = min(out.shape[0], out.shape[1])\n"
-    "if row < side and column < side:\n    out[row, column] = image[column, row]"
-)
-wrong("not-parallel", "each thread does the work of", "both indices from cuda.grid(2)")(
-    "column, row = cuda.grid(2)\nif row < out.shape[0]:\n"
-    "    for other in range(out.shape[1]):\n        out[row, other] = image[other, row]"
-)
-right({"row < out": "column < image", "column < out": "row < image", ", row]": "][row]"})
-right(
-    {
-        "column, row =": "x, y =",
-        "if row < out.shape[0] and column <": (
-            "width, height = cuda.gridsize(2)\n"
-            "    for number in range(y * width + x, out.size, width * height):\n"
-            "        row, column = number //"
-        ),
-        ":\n        out": ", number % out.shape[1]\n        out",
-    }
-)
-
-
 # --- split-records ---------------------------------------------------------------------------
 
 wrong, right = answers_to("split-records")
