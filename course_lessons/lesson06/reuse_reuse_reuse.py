@@ -10,8 +10,7 @@
 #
 # - Let each thread compute 8, then 64 pixels; read, fill in, write, and put in order.
 # - Predict each rung from counts, and compare with recorded times.
-# - To go deeper: a pitch without conflicts, double buffers, what each change of the last rung
-#   gains.
+# - To go deeper: padding that `load4` allows, double buffers, the last 5 to 10%.
 #
 # ## What you will learn
 #
@@ -34,11 +33,11 @@
 #
 # <kbd>core</kbd>
 #
-# The kernels so far are rungs of a **ladder**: the project's **original**, its sum in **float32**,
-# x on the columns (**naive**), tiles in shared memory (**tiled**). Beside them stands CuPy, which
-# computes `(u[:, :k] * s[:k]) @ vt[:k]`: a kernel that scales u, and a product by NVIDIA's library
-# cuBLAS, which experts have tuned for years. An image of 4096×4096 pixels, k = 1024, on an H200:
-# how fast was the tiled kernel, in percent of CuPy's speed?
+# The kernels so far are rungs of a **ladder**. The project's **original** came first, then its sum
+# in **float32**, x on the columns (**naive**), and tiles in shared memory (**tiled**). Beside them
+# stands CuPy, which computes `(u[:, :k] * s[:k]) @ vt[:k]`: a kernel that scales u, and a product
+# by NVIDIA's library cuBLAS, which experts have tuned for years. An image of 4096×4096 pixels, k =
+# 1024, on an H200: how fast was the tiled kernel, in percent of CuPy's speed?
 
 # %% tags=["long"]
 from functools import cache
@@ -140,10 +139,10 @@ predict.answer("wavefronts for an FMA, tiled", wavefronts, how="counted")
 # <kbd>core</kbd>
 #
 # A variable of your kernel lives in a register. Reading it costs nothing: it is part of the FMA.
-# But only its own thread sees it. So if a thread computed *several* pixels, it could read a number
-# once, and use it for all of them: one pixel, as in the tiled kernel; a column of 8; a square of
-# 8×8. A column times a row, each number with each, is an **outer product**: `2 n` numbers in, `n *
-# n` FMA out.
+# But only its own thread sees it. So let a thread compute *several* pixels: it reads a number once,
+# and uses it for all of them. The picture has one pixel, as in the tiled kernel, a column of 8, and
+# a square of 8×8. A column times a row, each number with each, is an **outer product**: `2 n`
+# numbers in, `n * n` FMA out.
 
 # %%
 pictures.outer_products()
@@ -276,7 +275,7 @@ for name in ("tiled", "column"):
 # 8×8 pixels in each thread: 16 reads for 64 FMA. A block of 256 threads, 16 across and 16 down,
 # then computes 128×128 pixels. Each sum needs a register, and so do the 16 numbers.
 #
-# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most: then two
+# `@cuda.jit(max_registers=128)` asks the compiler for 128 registers a thread at most. Then two
 # blocks fit on an SM, and while one waits at a barrier, the other one works. If a thread needs more
 # than it gets, the compiler **spills** sums to memory, in the innermost loop. Avoid that always.
 
@@ -537,8 +536,8 @@ pictures.warp_tile()
 #
 # On the right is a warp's tile, 32 × 64 pixels. Each number stands in a square of 4 × 4 pixels: its
 # lane's. Eight lanes in a row are served together, so they stand in a rectangle, 2 down and 4
-# across. Fill in how many squares lie above a lane's first one, and how many to its left. Lane 0
-# has 0 and 0, lane 9 the red one.
+# across. How many squares lie above a lane's first one, and how many to its left? Return its first
+# row and column, in pixels. Lane 0 has (0, 0), lane 9 the red one.
 #
 # <details><summary>Hint</summary>
 #
@@ -557,7 +556,9 @@ def lane_place(lane):
     ### BEGIN SOLUTION
     across = lane // 2 % 8
     ### END SOLUTION
+    ### BEGIN SOLUTION
     return 4 * down, 4 * across
+    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -801,7 +802,7 @@ for name in ("tiled", "column"):
 
 # %% [markdown]
 # Turned round! The *loop* of `column` has more instructions for an FMA, the *kernel* has fewer.
-# What stands around the loop is about as long in both. But in `tiled` it serves 16 FMA of a thread,
+# The code around the loop is about as long in both. But in `tiled` it serves 16 FMA of a thread,
 # in `column` 64. So take counts of the whole kernel, or you fix the wrong bottleneck.
 #
 # And the registers? Each thread of `column` needs more of them, so fewer warps fit that could work
@@ -1094,7 +1095,7 @@ predict.answer("buffered, asynchronous: times as fast as wide", faster)
 
 # %% [markdown]
 # A famous trick, and on this GPU it gained nothing. Was there nothing to hide? Ask the GPU's
-# counters ([lesson 07](07_reading_a_profiler.ipynb) explains them): how many cycles does a warp
+# counters ([lesson 07](07_reading_a_profiler.ipynb) explains them). How many cycles does a warp
 # wait between two of its instructions, for global memory and at the barrier? How many instructions
 # are there? And which share of the issue slots is used?
 
@@ -1164,9 +1165,9 @@ for part in sorted(times, key=lambda part: -np.median(times[part])):
 # many variants were tried, on a GPU, and the fastest was kept. It goes two columns at a time, in
 # zigzag, so that a factor stays where it is. And `fastmath` gains nothing.
 #
-# On a GPU, climb the rest yourself, one change at a time, each beside the kernel before it: the
-# order in `multiply` as in the package's, `int32` indices, bands (`row_group_tile`), then
-# `jit_without_lto` from `course.backend` in place of `cuda.jit`.
+# On a GPU, climb the rest yourself, one change at a time, each beside the kernel before it. Take
+# the order in `multiply` from the package's, then `int32` indices, then bands (`row_group_tile`).
+# At last put `jit_without_lto` from `course.backend` in place of `cuda.jit`.
 
 # %% [markdown]
 # The road ends at the peak of these units. A GPU has others, **tensor cores**, that multiply
@@ -1190,11 +1191,11 @@ for name in ("naive", "tiled", "column", "square", "wide", "buffered", "warp til
 # %% [markdown]
 # (Wavefronts are the source's, by the trace; instructions the whole kernel's, counted on an H200.)
 #
-# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two FMA a cycle. If
-# the other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
+# And on a **Tesla T4**, as in Colab? It has half as many float32 units: two FMA a cycle. If the
+# other rows of the table stay as they are, the next cell **predicts** the lower of two roofs.
 # Nobody measured it here. It is too high if the T4 has too few units that load for a wavefront a
-# cycle, or where the rest of a kernel adds to its inner loop's instructions. It is too low where
-# the compiler puts reads together, as in `tiled` and `square`.
+# cycle. It is so, too, where the rest of a kernel adds to its inner loop's instructions. It is too
+# low where the compiler puts reads together, as in `tiled` and `square`.
 #
 # If you have a T4, `ladder.measure` tells what is true.
 
