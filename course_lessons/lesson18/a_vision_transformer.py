@@ -8,17 +8,18 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Cut images into rows, and compute attention of halves (float16) without storing a score.
+# - Cut images into rows, and compute attention in float16 without
+#   storing a score.
 # - Put a bias and GELU into a product's epilogue.
 # - Run a small trained network on your own kernels, and read digits with it.
-# - Deepening: see sums in float16 stop, overflow and become NaN; share memory by lifetimes;
-#   multiply by rows with a library that goes by columns; read what an H200 does with the full size.
+# - Deepening: see sums in float16 stop, overflow and become NaN; share memory by lifetimes; read
+#   what an H200 does with the full size.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - What a vision transformer computes, as matrices.
-# - What halves can hold, and what must be float32.
+# - What float16 can hold, and what must be float32.
 # - How the online softmax lets attention forget its scores.
 # - Why small batches wait for launches and weights, and large ones for tensor cores.
 
@@ -213,14 +214,14 @@ print("scores", scores, " less the largest", less, " shares", np.exp(less))
 predict.answer("768 squares near 3,600, summed in float16", str(squares), how="found")
 
 # %% [markdown]
-# Three ways to go wrong, then: a sum of halves **stops**, **overflows**, and by infinity less
+# Three ways to go wrong, then: a sum in float16 **stops**, **overflows**, and by infinity less
 # infinity becomes **NaN**. A NaN in one score is one in the whole row, and after the next product
 # everywhere. (The project that this lesson follows met all three: in LayerNorm of 768 numbers, and
 # in attention of 768 × 768, which gave NaN.)
 #
-# The cure is cheap: **store halves, add in float32**. A sum lives in a register, where float32
+# The cure is cheap: **store float16, add in float32**. A sum lives in a register, where float32
 # costs no bytes. In Numba a product of two float16 numbers is float16, so convert *before* you
-# multiply. In one sentence: halves are for memory, float32 is for sums.
+# multiply. In one sentence: float16 is for memory, float32 is for sums.
 
 # %% [markdown]
 # ### Exercise: LayerNorm of halves
@@ -371,8 +372,8 @@ check("attend-online", attend)
 # 16 values at a time lie in shared memory, as in [lesson 05](05_shared_memory.ipynb). So a block
 # loads each key once, not once for each query.
 #
-# All matrices are float16, **halves**: half the bytes. A sum of halves stops growing, or overflows
-# (section 3). So halves are for memory, and sums are float32, in registers.
+# All matrices are float16: half the bytes. A sum in float16 stops growing, or overflows (section
+# 3). So float16 is for memory, and sums are float32, in registers.
 
 # %% [markdown]
 # ### Exercise: attention of one head in tiles
@@ -608,8 +609,8 @@ print("as the reference has them:", np.mean(scores.argmax(1) == exact.argmax(1))
 predict.answer("relative error of the scores", float(f"{error:.0e}"), how="computed")
 
 # %% [markdown]
-# Nineteen roundings, and the error is that of two: some go up and some down, and what a block adds
-# is small beside what goes past it. No digit is read in another way than by float64.
+# Nineteen roundings, and the error is that of two: some go up and some down. What a block adds is
+# small beside what goes past it. No digit is read in another way than by float64.
 #
 # Which of the kernels takes the time? On a GPU this times each launch of a second pass, by events:
 
@@ -976,11 +977,10 @@ print(machine.table_of_waiting())
 # network: whoever has many files needs many threads, or the GPU waits.
 
 # %% [markdown]
-# **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of halves, and weights
+# **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of float16, and weights
 # take half the bytes. But such a number has 3 or 4 bits of digits, so each matrix, or each block of
 # it, needs a **scale** of its own. It is measured on images beforehand, or on the way, one more
-# reduction a layer. Norms and softmax stay
-# halves or float32.
+# reduction a layer. Norms and softmax stay float16 or float32.
 
 # %% [markdown]
 # Why is it not here? What is lost is not seen in an error of a product, but in how many images are
@@ -997,7 +997,7 @@ progress(18)
 # ## What you should be able to say now
 #
 # - An image's patches are rows of a matrix, and their tokens one product.
-# - Sums of halves stop, overflow, become NaN. Halves are for memory, float32 for sums.
+# - Sums in float16 stop, overflow, become NaN. float16 is for memory, float32 for sums.
 # - Attention compares all tokens with all, and in tiles no score reaches memory.
 # - When a larger score comes, total *and* sums are multiplied by exp(old - new).
 # - An epilogue works in registers; a bias that is a full matrix saves nothing.
@@ -1034,7 +1034,7 @@ progress(18)
 #
 # - Let a block of your attention have 64 queries. Who fills the tiles then?
 # - Draw `parts.class_shares` of ten digits. Where do the heads look?
-# - Put halves into the sums of your norm, and run `forward` again. How many digits are right?
+# - Put float16 into the sums of your norm, and run `forward` again. How many digits are right?
 # - Take `max` out of your attention. For which scores does it still work in float32?
 # - With a GPU: `python -m course bench vit`, and read `machine.table_of_parts` of your own file.
 
