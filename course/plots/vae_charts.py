@@ -43,7 +43,8 @@ def loss_curve(losses: Sequence[float], steps_of_an_epoch: int) -> Picture:
     axes.plot((steps + 0.5) / steps_of_an_epoch, losses, color=SKY, linewidth=0.8)
     epochs = np.unique(steps // steps_of_an_epoch)
     means = [losses[steps // steps_of_an_epoch == epoch].mean() for epoch in epochs]
-    axes.plot(epochs + 0.5, means, "o-", color=BLUE, markersize=3 if len(epochs) < 40 else 0)
+    look = "o-" if len(epochs) > 2 else "o"  # a line through two means says nothing
+    axes.plot(epochs + 0.5, means, look, color=BLUE, markersize=3 if len(epochs) < 40 else 0)
     axes.set(xlabel="epoch", ylabel="BCE + KL of an image [nats]")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=losses.min() * 0.97, top=min(losses.max(), 2.2 * means[-1]) * 1.03)

@@ -55,12 +55,16 @@ def of_products(figures: Sequence[Figure], shape: str = LARGEST) -> Picture:
     timed = [its for its in figures if its.kernel == "matmul nn" and its.metric == "time"]
     found = {its.variant: its for its in timed if its.shape == shape}
     steps = [name for name in LADDER if name in found]
-    points = {name: found[name] for name in (*steps, *PEERS) if name in found}
+    points = {_said(name): found[name] for name in (*steps, *PEERS) if name in found}
     roofs = roofs_in(figures)
     pipes = [pipe for pipe in ("float32", "tensor_float32") if pipe in roofs.rates]
     title = f"Products of {shape.replace('x', ' × ')}, {roofs.gpu}"
-    plain = [name for name in steps if not name.startswith("tensor")]
+    plain = [_said(name) for name in steps if not name.startswith("tensor")]
     return roofline(roofs, points, ladder=plain, pipes=pipes, title=title)
+
+
+def _said(name: str) -> str:
+    return name.replace("tf32", "TF32").replace("_", " ")
 
 
 def of_kernels(figures: Sequence[Figure]) -> Picture:
