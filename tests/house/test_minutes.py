@@ -17,12 +17,12 @@ CORES_YET = {
     "06": 112,
     "13": 111,
     "16": 115,
-    "18": 135,
+    "18": 111,
 }
 #: Stretches of more than two minutes of reading without an output.
 SILENT_YET = {
     "01": 4,
-    "02": 6,
+    "02": 5,
     "03": 5,
     "04": 1,
     "05": 9,
