@@ -326,10 +326,15 @@ def whole_indices(of: Text) -> Iterator[Edit]:
             yield node, f"cuda.blockIdx.{axis} * cuda.blockDim.{axis} + cuda.threadIdx.{axis}"
 
 
+def _axes(value: Any) -> int:
+    """How many axes an array has; 0 for a number, -1 for anything else."""
+    return np.ndim(value) if isinstance(value, np.ndarray | np.generic | int | float) else -1
+
+
 def names(of: Text) -> Iterator[Edit]:
     """Another name of the same kind: an array of as many axes, or a number."""
     loads = [n for n in of.nodes(ast.Name) if isinstance(n.ctx, ast.Load)]
-    axes = {name: np.ndim(value) for name, value in of.given.items()}
+    axes = {name: _axes(value) for name, value in of.given.items()}
     axes |= {n.id: 0 for n in loads if n.id in of.stored | of.numbers.keys() and n.id not in axes}
     for node in loads:
         for other in axes if node.id in axes else ():
@@ -339,7 +344,7 @@ def names(of: Text) -> Iterator[Edit]:
 
 def factors(of: Text) -> Iterator[Edit]:
     """One factor or term more, or a square, of a statement's value or of what a call is given."""
-    numbers = [name for name, value in of.given.items() if np.ndim(value) == 0]
+    numbers = [name for name, value in of.given.items() if _axes(value) == 0]
     numbers += [name for name in sorted(of.stored) if name not in numbers]
     values = [node.value for node in of.nodes(ast.Return, ast.Assign, ast.AugAssign)]
     given = [node.args[0] for node in of.nodes(ast.Call) if len(node.args) == 1]

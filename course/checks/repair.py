@@ -206,7 +206,8 @@ def _size(exercise: Exercise, number: int) -> int:
     """How much runs in a case: threads of a kernel, elements that a function is given."""
     arguments = exercise.arguments(number)
     if not isinstance(exercise, KernelExercise):
-        return sum(np.size(value) for value in arguments.values())
+        sized = (v for v in arguments.values() if isinstance(v, np.ndarray | list | dict | str))
+        return sum(v.size if isinstance(v, np.ndarray) else len(v) for v in sized)
     launch = launch_configuration(exercise, exercise.cases[number], arguments)
     return int(np.prod(launch[0]) * np.prod(launch[1]))
 

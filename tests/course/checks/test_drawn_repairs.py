@@ -16,6 +16,7 @@ RIGHT = re.compile(r"(?m)^Line (\d+) would be right as `(.*)`\.$")
 DRAWN = (
     "scale-add", "shift-right", "total-by-strides", "psnr", "together", "energy-rank",
     "reverse-blocks", "merge-softmax", "slowest-stage", "left-to-do",
+    "count-transfers",
 )  # fmt: skip
 SLIPS = ("constants", "terms", "arithmetic", "comparisons", "ranges", "axes", "running-values")
 
