@@ -1,6 +1,6 @@
 """The generator of mutants: what its operators make, and what becomes of every exercise's answers.
 
-Two mutants of each exercise are judged, some with the slow tests; the command judges all.
+Two mutants of each exercise are judged, sixty with the slow tests; the command judges all.
 """
 
 import re
@@ -12,7 +12,15 @@ from course.checks.exercises import exercises, find_exercise
 from course.checks.verdicts import Verdict
 from tools.mutants import __main__ as command
 from tools.mutants import judging, kernels
-from tools.mutants.judging import MUTANTS, REWRITES, made, of_mutant, of_rewrite
+from tools.mutants.judging import (
+    MUTANTS,
+    REWRITES,
+    SECONDS,
+    made,
+    of_mutant,
+    of_rewrite,
+    verdict_of,
+)  # fmt: skip
 from tools.mutants.listed import ANSWERS, EXERCISES
 from tools.mutants.naming import named
 from tools.mutants.subjects import subject
@@ -211,6 +219,15 @@ def test_two_mutants_fail_and_a_rewrite_passes(name, monkeypatch):
     monkeypatch.setattr(judging, "MANY", 20)
     assert amiss(made(name, MUTANTS, 2, SEED), of_mutant, DEAD) == []
     assert amiss(made(name, REWRITES, 1, SEED), of_rewrite, {"passed"}) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", exercises(), ids=f"{{}}/seed{SEED}-sixty".format)
+def test_sixty_mutants_fail_and_all_rewrites_pass(name, monkeypatch):
+    monkeypatch.setattr(judging, "MANY", 10)
+    passing = [each for each in made(name, MUTANTS, 60, SEED) if verdict_of(each, SECONDS)]
+    assert amiss(passing, of_mutant, DEAD) == []
+    assert amiss(made(name, REWRITES), of_rewrite, {"passed"}) == []
 
 
 def test_the_command_prints_a_row_and_what_survived(capsys, monkeypatch):
