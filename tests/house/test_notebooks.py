@@ -74,8 +74,29 @@ def test_the_student_notebook_has_no_solution_and_no_output(path):
         assert cell.outputs == []
         assert cell.execution_count is None
         assert "SOLUTION" not in cell.source
-        if "exercise" in cell.metadata.get("tags", ()):
+        assert "### " not in cell.source
+        if "exercise" in cell.metadata.get("tags", ()) and not shuffled(cell.source):
             assert "# your code here\n" in cell.source
+
+
+def shuffled(source):
+    """Whether statements to put in order stand in a cell."""
+    return re.search(r"^ *# put these \d statements in order$", source, re.MULTILINE)
+
+
+def bare(source):
+    """Return a cell's lines without comments, which hold the markers."""
+    return [line for line in source.splitlines() if not line.lstrip().startswith("#")]
+
+
+@EACH_LESSON
+def test_the_student_gets_an_order_exercises_statements_in_another_order(path):
+    both = (code_cells(stored(path, kind)) for kind in ("notebooks", "solutions"))
+    for given, solved in zip(*both, strict=True):
+        if "### BEGIN ORDER" in solved.source:
+            assert shuffled(given.source)
+            assert bare(given.source) != bare(solved.source)
+            assert sorted(bare(given.source)) == sorted(bare(solved.source))
 
 
 @EACH_LESSON
