@@ -1,4 +1,4 @@
-"""An exercise of lesson 06: which row and column of a warp's tile a lane has in step 9."""
+"""An exercise of lesson 06: which row and column of a warp's tile a lane has in section 7."""
 
 import numpy as np
 

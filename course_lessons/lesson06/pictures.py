@@ -45,7 +45,7 @@ def outer_products(tiles: tuple[tuple[int, int], ...] = ((1, 1), (8, 1), (8, 8))
 
 
 def column_tile(rows: int = 64, columns: int = 64, depth: int = 8, results: int = 8) -> Picture:
-    """Draw step 5's block: tiles of u and vt, the block's pixels, one thread's column of them."""
+    """Draw section 4's block: tiles of u and vt, its pixels, one thread's column of them."""
     pen = Pen(6.9, 3.5)
     scale = 2.3 / rows
     left, top = 2.2, 0.95

@@ -27,11 +27,12 @@ GPU = "H200"
 
 @cuda.jit(device=True)
 def put_tile(tiles, start, x):
-    """Store 64 x 64 elements from ``tiles[start]`` on by 128 threads, swizzled as wgmma reads."""
+    """Store 64 x 64 elements from ``tiles[start]`` on, swizzled, by 128 threads."""
     t = cuda.threadIdx.x
     for n in range(t, TILE, 128):
         row, column = n // 64, n % 64
-        tiles[start + 64 * row + (column // 8 ^ row % 8) * 8 + column % 8] = x[row, column]
+        chunk = column // 8 ^ row % 8
+        tiles[start + 64 * row + 8 * chunk + column % 8] = x[row, column]
 
 
 @cuda.jit(device=True)

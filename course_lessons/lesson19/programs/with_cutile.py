@@ -6,7 +6,7 @@ import torch
 
 @ct.kernel
 def kernel(x, y, SIZE: ct.Constant[int]):
-    """Write the SiLU of a tile of elements; what lies past the end is padding."""
+    """Write the SiLU of a tile of elements; past the end is padding."""
     place = ct.bid(0)
     tile = ct.load(x, index=(place,), shape=(SIZE,))
     ct.store(y, index=(place,), tile=tile / (1 + ct.exp(-tile)))
