@@ -221,6 +221,7 @@ def test_all_say_simulated():
     assert numba.config.ENABLE_CUDASIM and cuda.config.ENABLE_CUDASIM
     assert cuda.cudadrv.devices.gpus.current.name.endswith("(simulated)")
     assert isinstance(cuda.to_device([1]), FakeCUDAArray) and same is FakeCUDAArray
+    assert cuda.jit(device=True)(lambda x: x)._device
 """
 
 

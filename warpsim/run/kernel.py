@@ -57,6 +57,7 @@ class Kernel:
         options: dict[str, Any] | None = None,
     ):
         self.py_func, self.device, self.debug = function, device, debug
+        self._device = device  # by this name Numba's own simulator tells device functions
         self.targetoptions = options or {}  # for the compiler: course.compiler.facts reads them
         self.declared = [] if device else [kinds for kinds, _ in signatures or []]
         self.device_signatures = signatures or [] if device else []
