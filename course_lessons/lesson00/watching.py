@@ -74,9 +74,7 @@ class Watched:
         return rows
 
     def __repr__(self) -> str:
-        if self.problem:
-            return wrapped(self.problem)
-        return "\n".join("".join(f"{cell:>12}" for cell in row) for row in self.rows)
+        return wrapped(self.problem) if self.problem else repr(self.picture())
 
     def _repr_png_(self) -> tuple[bytes, dict[str, str]] | None:
         return None if self.problem else self.picture()._repr_png_()
@@ -105,7 +103,7 @@ class Watched:
         picture.text(2.5 / 6.4, 0.14 / height, size, fontsize=FONT_SIZE - 1, color=FAINT)
         said = ("; ".join(" ".join(pair) for pair in zip(self.rows[0], row)) for row in
                 self.rows[1:])  # fmt: skip
-        return picture.described(f"The photograph, {size}, after the kernel. " + ". ".join(said))
+        return picture.described(f"The photograph, {size}, after the kernel. {'. '.join(said)}.")
 
 
 _tried: dict[tuple[int, int], Counted] = {}

@@ -59,7 +59,9 @@ def test_launches_stand_below_each_other_until_kernel_or_photograph_change():
         watched = watch(glow, launch, PHOTO)
     assert list(watched.launches) == [(1, 1), (1, 32)]
     assert {"1, 1", "1, 32", "21,504", "672"} <= set(picture_texts(watched.picture()))
-    assert "1, 32         672" in repr(watched)
+    words = " ".join(repr(watched).split())
+    assert "1, 32; requests 672; sectors 2,688; steps 336." in words
+    assert words == watched._repr_png_()[1]["alt"] and words.endswith(".")
     assert list(watch(glow, (1, 32), PHOTO[:, ::-1]).launches) == [(1, 32)]
 
 
