@@ -42,6 +42,8 @@ LessonKernel.declare(
     tolerance=Tolerance(16, "an index in float32, two squares, two differences and a product"),
     hints=_OF_TWO
     | {
+        "typing": "photo[row, column] and light(row, column, out) are single numbers: write both "
+        "with all that is in brackets.",
         "wrong-result": "The pixel is photo[row, column], the light on it light(row, column, out): "
         "store their product, photo[row, column] * light(row, column, out).",
         "uninitialised-read": "Use `=`, not `*=`: nobody has stored a pixel in out before you.",

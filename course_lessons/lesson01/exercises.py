@@ -17,7 +17,7 @@ from course_lessons.cases import (
     uniform,
     unit,
 )
-from course_lessons.edits import LessonKernel
+from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson01.crossing import judge_crossing, watched
 from warpsim.core.words import count
 
@@ -172,6 +172,7 @@ LessonKernel.declare(
     ],
     drawer=_in_two_axes(_rotation),
     hints={
+        "unwritten-output": "There is a thread for each pixel of out: store in out[row, column].",
         "out-of-bounds": "row and column belong to out here: guard them with out.shape. "
         "The image's last row is image.shape[0] - 1, not image.shape[0].",
         "wrong-result": "Draw it for 2 x 3: out[0, 0] is the lower left corner of the image. "
@@ -339,5 +340,9 @@ LessonKernel.declare(
         "every bin is counted at most once, because updates are lost": lambda counts, values: (
             counts + np.minimum(np.bincount(values, minlength=counts.size), 1)
         ),
-    },
+    }
+    | edits("""
+        each thread counts all values, not only its own
+            if i < values.size: -> for i in range(values.size):
+    """),
 )

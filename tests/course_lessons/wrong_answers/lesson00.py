@@ -27,7 +27,7 @@ wrong("input-modified", "photo is an input|photo is given")(
 wrong("uninitialised-read", "Use `=`, not `*=`")({"= photo[row, column] * light": "*= light"})
 wrong("typing", "`photo` stands for a whole array")({"photo[row, column] *": "photo *"})
 wrong("typing")({"light(row, column, out)": "light(row, column)"})
-wrong("typing")({"light(row, column, out)": "light"})
+wrong("typing", "all that is in brackets")({"light(row, column, out)": "light"})
 wrong("typing", "lite")({"* light(": "* lite("})
 wrong("unwritten-output", "Each thread stores its own pixel")(
     {"out[row, column] = photo": "pixel = photo"}

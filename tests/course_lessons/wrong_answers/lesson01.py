@@ -118,7 +118,7 @@ wrong("out-of-bounds", "guard them with out.shape")(
 )
 wrong("out-of-bounds|wrong-result", "out.shape|A column of out is a row")({"[0] -": "[1] -"})
 wrong("wrong-result", "mirrored at its other diagonal")({", row]": ", image.shape[1] - 1 - row]"})
-wrong("unwritten-output")(
+wrong("unwritten-output", "a thread for each pixel of out")(
     {"out[row": "if row < image.shape[0] and column < image.shape[1]:\n            out[row"}
 )
 right(
@@ -267,6 +267,9 @@ wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
 wrong("wrong-result", "Is every value visited")({"values.": "counts."})
 wrong("wrong-result", "the values are added up instead of counted")({"], 1)": "], values[i])"})
+wrong("wrong-result", "each thread counts all values")(
+    {"if i < values.size": "for i in range(values.size)"}
+)
 wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})
 wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
     {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
