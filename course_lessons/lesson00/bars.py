@@ -27,18 +27,18 @@ def first_launches_picture() -> Picture:
 
 
 def course_picture() -> Picture:
-    """Draw the times of the course's program, from NumPy to the last rung, on one card."""
+    """Draw the times of the course's program, from NumPy to the last step, on one card."""
     steps = {
         "NumPy, 16 cores": {"kernel": "crossing", "variant": "NumPy"},
         "a kernel like yours": {"variant": "reconstruct_naive 16x16"},
         "lesson 05: tiles": {"variant": "reconstruct_tiled 16x16"},
-        "lesson 06: last rung": {"subject": "reconstruct", "variant": "warp tiles"},
+        "lesson 06: last step": {"subject": "reconstruct", "variant": "warp tiles"},
     }
     figures = {name: _time(**which) for name, which in steps.items()}
     times = {name: each.median for name, each in figures.items()}
     first, *_, last = times.values()
     of = f"2048², 256 layers, {first / last:.0f} times faster"
-    return time_bars(times, f"{figures['lesson 06: last rung'].gpu}, recorded: {of}")
+    return time_bars(times, f"{figures['lesson 06: last step'].gpu}, recorded: {of}")
 
 
 def _time(subject: str = "measuring", **which: str) -> Figure:

@@ -28,8 +28,8 @@ photo = images.mine("chelsea")  # or "me.jpg", or "upload" in Colab
 plots.image_grid([photo], cell=3)
 
 # %% [markdown]
-# A **kernel** is a function that a GPU runs many times at once. Each run is a **thread**. A thread
-# computes one pixel, and stores it in `out`. `cuda.grid(2)` tells it which.
+# A **kernel**, marked by `@cuda.jit`, is a function that a GPU runs many times at once. Each run is
+# a **thread**. It computes one pixel, and stores it in `out`. `cuda.grid(2)` tells it which.
 
 
 # %%
@@ -104,7 +104,7 @@ check("spotlight", unguarded, wrong_on_purpose=True)
 #
 # <kbd>core</kbd>
 #
-# One thread could do it all. In `glow` each takes a pixel, then the one `gridsize` further on.
+# One thread could do it all. `glow` takes a flat photograph, and `gridsize` counts all threads.
 
 
 # %%
@@ -121,8 +121,8 @@ def glow(photo, out):
 predict("times fewer requests with 32 threads instead of 1", 32, exact=True)
 
 # %% [markdown]
-# Run this. Then change `1, 1` to `1, 32`, to `1, 256`, to `256, 256`. *Steps* are the
-# busiest thread's pixels.
+# Run this. Then change `1, 1` to `1, 32`, `1, 256`, `256, 256`. *Steps* are the busiest thread's
+# pixels.
 
 # %%
 LAUNCH = 1, 1
@@ -134,7 +134,7 @@ predict.answer("times fewer requests with 32 threads instead of 1", few / many, 
 bars.first_launches_picture()
 
 # %% [markdown]
-# Beyond a warp, requests stay. The time still falls: on each SM (multiprocessor) some threads go
+# More warps save no requests. The time still falls: on each SM (multiprocessor) some threads go
 # on while others wait.
 
 # %% [markdown]
@@ -188,7 +188,7 @@ plots.image_grid(rebuilt, ["5 layers", "20 layers", "80 layers"])
 bars.course_picture()
 
 # %% [markdown]
-# Looking back: run this, then replace each `?`.
+# Looking back: run this, then write letters for `?`.
 
 # %%
 looking_back(pixel="?", guard="?", thousands="?")

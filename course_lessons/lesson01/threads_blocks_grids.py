@@ -8,7 +8,7 @@
 # ## What you will do
 #
 # - Compute a thread's index, and the number of blocks.
-# - Add two images. Launch three times with 2 copies instead of 12.
+# - Add two images. Launch three times with two copies.
 # - Lose counts to a race, and get them back.
 # - To go deeper: borders, turned images, ufuncs, functions for kernels.
 
@@ -63,7 +63,7 @@ square_in_a_block[1, 1024](out, x)
 print("right:", np.count_nonzero(out == x * x), "of", x.size)
 
 # %% [markdown]
-# Twice as many elements. So twice as many threads?
+# Twice as many elements. So twice as many threads? `trace` launches on the simulator.
 
 # %%
 x = np.arange(1, 2049, dtype=np.float32)
@@ -368,8 +368,8 @@ photo = images.mine()
 plots.image_grid([photo, with_copies(photo)], ["before", "after"], cell=2.2)
 
 # %% [markdown]
-# So copy in once, launch many times, copy out once. With a GPU, you time both functions when the
-# check has passed.
+# So copy in once, launch many times, copy out once. With a GPU, time both functions when the check
+# has passed.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -437,7 +437,7 @@ for finding in report.findings:
 #
 # ### Exercise: count how often each value occurs
 #
-# Add 1 to `counts[v]` for each `v` in `values`. `counts` holds counts already, mostly 0.
+# Add 1 to `counts[v]` for each `v` in `values`. `counts` may hold counts already.
 #
 # <details><summary>Hint</summary>
 #
@@ -500,10 +500,9 @@ predict.answer("out[0] after the careless shift of 10, 20, 30, 40", out[0], how=
 print(report.findings[0])
 
 # %% [markdown]
-# In the other direction `x[i + 1]` leaves the array at the other end. How you read such a verdict
-# is the same as in [lesson 00](00_your_picture_your_kernel.ipynb): which index, which size,
-# which thread. Then ask: **is there a guard for this very index?** A guard for `i` does not guard
-# `i + 1`.
+# In the other direction `x[i + 1]` leaves the array at the other end. Read such a verdict as in
+# [lesson 00](00_your_picture_your_kernel.ipynb): which index, which size, which thread. Then ask:
+# **is there a guard for this very index?** A guard for `i` does not guard `i + 1`.
 
 # %% [markdown]
 # ### Exercise: move every element one place to the right
@@ -638,9 +637,9 @@ plots.image_grid([photo, turned], ["image", "out"])
 #
 # <kbd>deepening</kbd>
 #
-# For a map you need not write a kernel. NumPy calls a function that works element by element a
-# **ufunc**. `cuda.vectorize` makes one that runs on the GPU: index, guard and launch are written
-# for you. You say the types: first the result's, then, in brackets, the arguments'.
+# NumPy calls a function that works element by element a **ufunc**. `cuda.vectorize` makes one that
+# runs on the GPU: index, guard and launch are written for you. You say the types: first the
+# result's, then, in brackets, the arguments'.
 
 
 # %%
@@ -837,7 +836,7 @@ progress(1)
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Mirror an image from left to right. Then do it in place, in the same array. What can go wrong?
+# - Mirror an image in place, in the same array. What can go wrong?
 # - Blur: each pixel becomes the mean of itself and its neighbours. What happens at the border?
 
 # %% [markdown]

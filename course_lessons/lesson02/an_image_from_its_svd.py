@@ -787,10 +787,10 @@ with cpu.start_processes(2) as pool:
 plots.time_bars(times, "512 × 512 pixels, k = 50, on this machine's CPU")
 
 # %% [markdown]
-# Keep three things. First: from the slowest to the fastest program it is a factor of hundreds or
-# more, on one CPU. Whoever compares a GPU with three Python loops compares with nothing. Second:
-# at 512×512 the library's `@` and the compiled threads are far ahead. At 64×64 the threads are not:
-# starting them takes longer than the work. Those two are to be beaten, each at its size.
+# Three things. First: from the slowest to the fastest program it is a factor of hundreds, on one
+# CPU. Whoever compares a GPU with three Python loops compares with nothing. Second: on an idle
+# machine the library's `@` and the compiled threads are ahead at 512×512. At 64×64 the threads are
+# not: starting them takes longer than the work. Those two are to be beaten, each at its size.
 
 # %% [markdown]
 # Third: is something else running? Then the programs that use all cores lose most: they wait for

@@ -83,7 +83,7 @@ def way_of_an_image(size: int = 256, k: int = 50) -> Picture:
         pen.text(2, y + 10.6, name, ha="left", va="baseline", weight="bold")
     pen.rounded(3, 22, 15, 8, "read the image\none file")
     pen.rounded(23, 22, 17, 8, "SVD\na library's work")
-    pen.rounded(80, 22, 17, 8, "PSNR, SSIM,\npicture")
+    pen.rounded(80, 22, 17, 8, "picture,\nits error")
     pen.rounded(44, 3, 30, 8, f"kernel: {size * size:,} threads,\none pixel each")
     for start, end in (((18, 26), (23, 26)), ((36, 22), (47, 11)), ((71, 11), (84, 22))):
         pen.arrow(start, end, head=12, shrinkB=2)
@@ -94,7 +94,7 @@ def way_of_an_image(size: int = 256, k: int = 50) -> Picture:
         "and vt go "
         f"to the GPU, whose kernel has {size * size:,} threads, one for each pixel; {up:,} bytes "
         "of image "
-        "come back, for PSNR, SSIM and a picture."
+        "come back, for a picture and its error."
     )
 
 
