@@ -352,12 +352,11 @@ check("reconstruct-float32", reconstruct_float32)
 # <kbd>core</kbd>
 #
 # The second fault is `row, col = cuda.grid(2)`. A **warp**, 32 threads that run together, has
-# neighbouring x. Here these are neighbours in `row`. But in memory, neighbours in `col` lie side by
-# side.
+# neighbouring x: here, neighbours in `row`. But in memory, neighbours in `col` lie side by side.
 #
 # The GPU moves memory in **sectors** of 32 bytes, eight float32 values. The drawing shows the
-# stores of a block's first warp. Each blue square is a thread's pixel, each red frame a sector. On
-# the left 16 sectors are moved, each for two pixels.
+# stores of a 16 × 16 block's first warp. Each blue square is a thread's pixel, each red frame a
+# sector. On the left are 16 sectors, each for two pixels.
 
 # %%
 pictures.warp_on_image()
