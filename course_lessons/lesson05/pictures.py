@@ -203,7 +203,7 @@ def tile_banks(widths: tuple[int, ...] = (32, 33), rows: int = 8) -> Picture:
                     color=INK if first else FAINT, hatch="////" if column >= BANKS else None,
                 )  # fmt: skip
     return pen.picture.described(
-        "Rows of tiles with the bank of each word. "
+        "Rows of tiles with the bank of each word: "
         + listed(
             f"rows of {width} words: column 0 is in {count} bank{'s' * (count > 1)}"
             for width, count in found

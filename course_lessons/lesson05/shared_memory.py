@@ -328,7 +328,7 @@ pictures.tile_rounds(4, current=1)
 #
 # <details><summary>Hint</summary>
 #
-# Fill, wait, add up, wait. Between which two rounds does the second barrier stand?
+# Fill, wait, add up, wait. The second barrier stands before the next round fills.
 #
 # </details>
 

@@ -231,8 +231,8 @@ _rebuilding(
         "uninitialised-read": "Something is read before it is there. Depth 0 of the new tile: "
         "change the stage, store the tile, wait, then read. Depth 7 of the old one: seven_depths "
         "reads it, multiply comes later.",
-        "wrong-result": "Each depth is multiplied once: 0 to 6 by seven_depths, which reads "
-        "depth 7, too; multiply takes that one. And what is stored has been loaded in this round.",
+        "wrong-result": "Depths 0 to 6 are multiplied by seven_depths, 7 by multiply. `stage` "
+        "changes behind seven_depths and before read. What is stored was loaded in this round.",
     },
     mistakes={
         _LATE: Edit(f"{_LOAD}\\n ->", f"{_STORE} -> {_STORE}\\n{_LOAD}"),

@@ -572,7 +572,7 @@ check("lane-place", lane_place)
 #
 # Five device functions, all known from `wide`, do the work. There is **no loop over a tile's 8
 # depths**: they are written out, so that all indices are constants. `seven_depths` multiplies
-# depths 0 to 6. It also reads the numbers of depth 7, and does not multiply them.
+# depths 0 to 6. It also reads depth 7, into side 1, and leaves it there.
 
 
 # %% tags=["long"]
@@ -648,9 +648,9 @@ def seven_depths(total, u_tile, vt_tile, stage, row, column, a, b):
 # ### Exercise: the main loop
 #
 # When a round begins, tile `stage` is full, and the numbers of its depth 0 are in side 0. **Put the
-# seven statements in order**: move whole lines. One loads the next tile into registers, another
-# stores it. Depths 0 to 6 of this tile are multiplied, then depth 7. Depth 0 of the next tile is
-# read. There is one barrier. More than one order is right.
+# seven statements in order**: move whole lines. They multiply depths 0 to 6 of this tile, and 7.
+# They load the next tile into registers, store it, and read its depth 0. One changes the stage, one
+# waits. More than one order is right.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -205,6 +205,12 @@ wrong("race", "Between `store_tile(...)` and `seven_depths(...)`")(
 wrong("wrong-result", "load_tile stands before store_tile")(
     ordered(SEVEN, CHANGE, STORE, LOAD, WAIT, READ, MULTIPLY)
 )
+wrong("wrong-result", "`stage` changes behind seven_depths and before read")(
+    ordered(LOAD, CHANGE, STORE, WAIT, SEVEN, READ, MULTIPLY)
+)
+wrong("wrong-result", "`stage` changes behind seven_depths and before read")(
+    ordered(LOAD, SEVEN, READ, CHANGE, STORE, WAIT, MULTIPLY)
+)
 wrong("uninitialised-read", "seven_depths reads it")(
     ordered(MULTIPLY, LOAD, SEVEN, CHANGE, STORE, WAIT, READ)
 )
