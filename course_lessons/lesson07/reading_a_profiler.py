@@ -25,8 +25,8 @@
 # ## What you need
 #
 # Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): honest times,
-# sectors, wavefronts, the ladder. (Of lesson 06 the core will do. *wide*, *buffered* and *warp
-# tiles* come from its deepening sections; here they are just the three last steps.)
+# sectors, wavefronts, the ladder. (Of lesson 06 the core will do. *buffered* is *wide* with two
+# buffers; *warp tiles* is your last rung, tuned.)
 #
 # No GPU is needed: everything was recorded on an NVIDIA H200. With one, the last code cell runs the
 # tools on yours.

@@ -240,7 +240,7 @@ FunctionExercise.declare(
         "array index",
         ("one axis, no strides given", _interface(4096, (100,), None), (7,)),
         ("float64, no strides given", _interface(8192, (10, 30), None, "<f8"), (3, 4)),
-        ("three axes of halves", _interface(65536, (5, 7, 11), None, "<f2"), (2, 3, 4)),
+        ("three axes of float16", _interface(65536, (5, 7, 11), None, "<f2"), (2, 3, 4)),
         ("a slice of wider rows", _interface(4112, (10, 30), (400, 4)), (3, 4)),
         ("rows from the last to the first", _interface(5200, (10, 30), (-120, 4)), (3, 4)),
     ),

@@ -450,11 +450,11 @@ predict.answer(
 
 # %%
 names = ["look at the array", "memory for the result", "write addresses", "ask for the stream"]
-door = {name: microseconds(name) for name in [*names, "the driver's launch"]}
-door["the rest"] = microseconds("the whole call") - sum(door.values())
+parts = {name: microseconds(name) for name in [*names, "the driver's launch"]}
+parts["the rest"] = microseconds("the whole call") - sum(parts.values())
 calls = {
     "Numba's launch": {"all of it": microseconds("Numba's launch")},
-    "softmax, the course's": door,
+    "softmax, the course's": parts,
     "softmax, PyTorch's": {"all of it": microseconds("PyTorch's call")},
 }
 pictures.shares(calls)
@@ -530,11 +530,10 @@ print(f"on the GPU, 8192 x 8192: {large.median * 1e3:.0f} µs")
 #
 # Take a training step of a network with two hidden layers of 1,024, each with LayerNorm and GELU.
 # PyTorch runs it in three ways: **eager**, call by call; **compiled** by `torch.compile`; and
-# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), where the host launches all at
-# once.
+# compiled into CUDA **graphs** ([lesson 08](08_streams.ipynb)), each launched at once.
 #
 # How many times as fast as PyTorch's is ours, eager, for 128 rows? (2 is twice as fast, 0.5 half.)
-# Ours is one function instead of two, but both its ways are called from Python.
+# Ours is one function instead of two, but forward and backward are called from Python.
 
 # %%
 predict("128 rows, eager: how many times as fast is ours?", 0.9, within=1.3, no_effect=1)
@@ -887,15 +886,14 @@ if torch:
         print(str(refused).replace(": ", ":\n").replace(", and", ",\nand"))
 
 # %% [markdown]
-# ## 12 Halves in two kinds
+# ## 12 Two types of 16 bits
 #
 # <kbd>deepening</kbd> 15 minutes
 #
 # Networks are trained in 16 bits: half the bytes, and the tensor cores of [lesson
-# 17](17_tensor_cores.ipynb). There are two such types. **float16** has 5 bits of exponent and 10 of
-# fraction, **bfloat16** has 8 and 7: its 16 bits are the upper 16 of a
-# float32's. What does each keep of a
-# large number, a small one, and of 1/3?
+# 17](17_tensor_cores.ipynb). Two types do it: **float16** has 5 bits of exponent and 10 of
+# fraction, **bfloat16** has 8 and 7. Its 16 bits are the upper 16 of a float32's. What does each
+# keep of a large number, a small one, and of 1/3?
 
 # %%
 from course_lessons.lesson15.judges import rounded
@@ -912,8 +910,8 @@ with np.errstate(over="ignore"):
         print(f"{number:<12.6g}  {np.float16(number):<10.6g}  {bfloat16(number)[0]:.6g}")
 
 # %% [markdown]
-# float16 overflows at 65,504 and loses small gradients, so training with it needs scaled losses.
-# bfloat16 reaches as far as float32, with 8 bits of each number.
+# `float16` overflows at 65,504 and loses small gradients, so training with it needs scaled losses.
+# `bfloat16` reaches as far as float32, with 8 bits of each number.
 #
 # Add 1 to a bfloat16 number, again and again, beginning at 0 and rounding each time. Where does it
 # stop growing?
@@ -928,9 +926,9 @@ while bfloat16(total + 1)[0] > total:
 predict.answer("where a bfloat16 sum of ones stops", int(total), how="found")
 
 # %% [markdown]
-# 256 + 1 is half-way between 256 and 258, and **of two that are as near, the even one** is taken:
-# the one whose last bit is 0. That rule keeps rounding errors from always going the same way. And
-# sums of 8,192 numbers must not be kept in bfloat16: the kernels add in float32.
+# 256 + 1 is half-way between 256 and 258. **Of two as near, the even one** is taken: its last bit
+# is 0. That rule keeps rounding errors from always going the same way. And sums of 8,192 numbers
+# must not be kept in bfloat16: the kernels add in float32.
 #
 # NumPy has no bfloat16. So a kernel reads 16 bits, shifts them up, and has a float32. To store a
 # result it must round.
@@ -986,9 +984,9 @@ if torch:
 # <kbd>deepening</kbd> 5 minutes
 #
 # A graph is captured once and replayed often ([lesson 08](08_streams.ipynb)). It replays
-# **addresses**. What your kernel used while it was captured must be there, and nobody else may use
-# it, each time it is replayed. PyTorch keeps a graph's results apart by itself. But what of memory
-# that a kernel needs only in between, a **workspace**?
+# **addresses**. Memory that your kernel used when captured must be there at each replay, and nobody
+# else may use it. PyTorch keeps a graph's results apart by itself. But what of memory that a kernel
+# needs only in between, a **workspace**?
 #
 # LayerNorm's backward pass has one: sums over some of the rows, which a second kernel adds up. A
 # plan might keep it from call to call. Two graphs that are captured in turn would then share it.
@@ -999,14 +997,14 @@ if torch:
 def replayed(workspaces):
     """Two graphs, replayed on two streams, with these workspaces."""
     toy = Streams()
-    for number, room in enumerate(workspaces):
+    for number, workspace in enumerate(workspaces):
         stream = f"stream {number}"
-        toy.launch(stream, f"sums of graph {number}", writes=[room], ms=2)
-        toy.launch(stream, f"add up {number}", reads=[room], ms=1)
+        toy.launch(stream, f"sums of graph {number}", writes=[workspace], ms=2)
+        toy.launch(stream, f"add up {number}", reads=[workspace], ms=1)
     return toy
 
 
-shared, apart = replayed(["room", "room"]), replayed(["room 0", "room 1"])
+shared, apart = replayed(["w", "w"]), replayed(["w 0", "w 1"])
 print("shared: races", len(shared.races), " one for each graph: races", len(apart.races))
 
 # %%

@@ -2,14 +2,14 @@
 # # 17 Tensor cores
 #
 # A GPU has units that multiply small matrices, and are far faster than those you used so far. But
-# they take halves, and each lane must hand over the right ones. You make one product by hand, then
+# they take float16, and each lane must hand over the right ones. You make one product by hand, then
 # a tile, and get float32's digits back.
 
 # %% [markdown]
 # ## What you will do
 #
 # - Make one product of 16×8×16 whose 32 lanes you fill in, and a tile of such products.
-# - Write each float32 number as two halves, and see how many products that takes.
+# - Write each float32 number as two float16, and see how many products that takes.
 # - See what careless adding costs, and what a `//` costs.
 # - Trace three kernels of the package that go past cuBLAS.
 # - Swizzle a tile, order tiles by waves, and write Hopper's wgmma and TMA, one instruction at a
@@ -18,10 +18,10 @@
 # %% [markdown]
 # ## What you will learn
 #
-# - What a fragment is, and which lane holds which numbers.
-# - How to get float32 results from units that multiply halves.
+# - How a fragment lies in a warp: which lane holds which numbers.
+# - How to get float32 results from units that multiply float16.
 # - Why scaling by a power of two costs no digit, and what TF32 is.
-# - What swizzles, descriptors and waves of tiles are for.
+# - Why there are swizzles, descriptors and waves of tiles.
 
 # %% [markdown]
 # ## What you need
@@ -44,9 +44,8 @@
 # <kbd>core</kbd> 5 minutes
 #
 # An H200 has units that multiply small matrices: **tensor cores**. A warp hands them a piece of
-# 16×16 and one of 16×8, and gets 16×8 sums back. They take **halves**, float16, and are far faster
-# than the units of [lesson 06](06_reuse_reuse_reuse.ipynb). But a half has 11 bits, and float32 has
-# 24.
+# 16×16 and one of 16×8, and gets 16×8 sums back. They take **float16**, and are far faster than the
+# units of [lesson 06](06_reuse_reuse_reuse.ipynb). But float16 has 11 bits, and float32 has 24.
 
 # %%
 import numpy as np
@@ -68,7 +67,7 @@ print(f"{rates['tensor_float16'] / rates['float32']:.0f} times as fast, measured
 # %% [markdown]
 # What does that do to a reconstruction's result? NumPy can tell. The error is that of the whole
 # matrix, relative to the exact result in float64. Predict it for factors that are simply rounded to
-# halves.
+# float16.
 
 # %%
 predict("relative error with factors in halves", 0.0002, within=3)
@@ -109,7 +108,7 @@ predict.answer(
 # That is 2,048 products and additions at once. No lane has a matrix: each holds its share in
 # registers. All shares of a matrix together are called a **fragment**.
 #
-# a and b are halves, c is float32. The work is shared equally among 32 lanes. How many numbers of
+# a and b are float16, c is float32. The work is shared equally among 32 lanes. How many numbers of
 # a, of b and of c does a lane hold?
 
 # %%
@@ -120,8 +119,8 @@ shares = tuple(size // 32 for size in (16 * 16, 16 * 8, 16 * 8))
 predict.answer("numbers of a, of b, of c in a lane", shares, how="computed")
 
 # %% [markdown]
-# Which ones? That is fixed in the hardware. Here it is as the simulator has it. Two halves lie side
-# by side in a register of 32 bits, so a lane has four registers of a and two of b:
+# Which ones? That is fixed in the hardware. Here it is as the simulator has it. Two float16 lie
+# side by side in a register of 32 bits, so a lane has four registers of a and two of b:
 
 # %%
 pictures.fragments(lane=5)
@@ -139,10 +138,10 @@ pictures.fragments(lane=5)
 # %% [markdown]
 # ### Exercise: one product
 #
-# Write `a @ b` to `out`, with one warp: 16×16 times 16×8. `pair(x, y)` rounds two numbers to halves
-# and puts them into one register, x first. `mma_f16(c, of_a, of_b)` takes four sums, a tuple of
-# four pairs and a tuple of two, and **returns** four sums. All numbers here are whole and small, so
-# halves hold them.
+# Write `a @ b` to `out`, with one warp: 16×16 times 16×8. `pair(x, y)` rounds two numbers to
+# float16 and puts them into one register, x first. `mma_f16(c, of_a, of_b)` takes four sums, a
+# tuple of four pairs and a tuple of two, and **returns** four sums. All numbers here are whole and
+# small, so float16 holds them.
 #
 # <details><summary>Hint 1: the first pair of a</summary>
 #
@@ -267,7 +266,7 @@ check("tile-of-products", tile_of_products)
 
 # %% [markdown]
 # The sums never leave the registers until k is done. They are float32, so only the *factors* lose
-# digits. (What happens to sums that are halves themselves is a subject of [lesson
+# digits. (What happens to sums that are float16 themselves is a subject of [lesson
 # 18](18_a_vision_transformer.ipynb).)
 
 # %% [markdown]
@@ -275,9 +274,9 @@ check("tile-of-products", tile_of_products)
 #
 # <kbd>core</kbd> 25 minutes
 #
-# Factors in halves are at least eighty times worse. The cure: write each number as a **sum of two
-# halves**. `upper` is the number, rounded; `lower` is what rounding left over, rounded. Each has 11
-# bits. Do they have 22 together? One more: `lower` has a sign of its own, since `upper` may be
+# Factors in float16 are at least eighty times worse. The cure: write each number as a **sum of two
+# float16**. `upper` is the number, rounded; `lower` is what rounding left over, rounded. Each has
+# 11 bits. Do they have 22 together? One more: `lower` has a sign of its own, since `upper` may be
 # rounded up or down.
 
 # %%
@@ -294,7 +293,7 @@ off = (every.astype(np.float64) - upper - lower) * 2**23
 print(f"{np.mean(off == 0):.0%} exact; all others off by {np.abs(off).max():g} of the last bit")
 
 # %% [markdown]
-# So two halves hold 23 of float32's 24 bits, and often all: at most the last one is lost.
+# So two float16 hold 23 of float32's 24 bits, and often all: at most the last one is lost.
 #
 # A product is then four products: `upper·upper + upper·lower + lower·upper + lower·lower`. Which
 # of them can be left out?
@@ -315,7 +314,7 @@ print(f"  + lower lower     below 1e-6: {relative_error(total) < 1e-6}")
 # Three products are enough; the fourth is below what float32 can show. Units that are so much
 # faster can make three.
 #
-# **But halves have a short range.** The largest is 65,504, the smallest 6·10⁻⁸. What becomes of
+# **But float16 has a short range.** The largest is 65,504, the smallest 6·10⁻⁸. What becomes of
 # numbers near a millionth?
 
 # %%
@@ -517,7 +516,7 @@ predict.answer("registers of the tile's place, by division", needed, how="found"
 #
 # The simulator has the tensor cores' instructions as well. Here are both kinds on the arrays of
 # this lesson. Each has three kernels, two that split the factors and one that multiplies (section
-# 9). They are: **halves in pairs**, and **TF32**, the fast-and-loose choice. TF32 is float32
+# 9). They are: **float16 in pairs**, and **TF32**, the fast-and-loose choice. TF32 is float32
 # rounded to 11 bits, as many as a half has.
 
 # %%
@@ -566,10 +565,9 @@ plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 #
 # <kbd>deepening</kbd> 5 minutes
 #
-# Where are the numbers split? In the warp tiles of [lesson 06](06_reuse_reuse_reuse.ipynb) (step
-# 9), each number of `u` is brought to shared memory by every block in its row of blocks. Splitting
-# is work. How often would the same number be split there, with blocks of 128×128 and an image of
-# 8192×8192?
+# Where are the numbers split? In [lesson 06](06_reuse_reuse_reuse.ipynb)'s warp tiles, every block
+# in a row of blocks brings the same numbers of `u` to shared memory. Splitting is work. How often
+# would the same number be split there, with blocks of 128×128 and an image of 8192×8192?
 
 # %%
 predict("times that blocks split the same number of u", 64, exact=True)
@@ -579,16 +577,16 @@ predict.answer("times that blocks split the same number of u", 8192 // 128, how=
 
 # %% [markdown]
 # So it is done **once**, by two small kernels that go first
-# (`course/kernels/reconstruct/split_factors.py`). They write the halves in the order in which
-# tensor cores want them: a **fragment** is what a warp hands over, 16 rows × 16 values of i, and
-# each lane's share is 16 bytes in a row. Whatever is awkward ends there: rows that are not aligned,
-# an edge, a k that fills no tile. Behind them are zeros.
+# (`course/kernels/reconstruct/split_factors.py`). They write the numbers in the order in which
+# tensor cores want them. A **fragment** is what a warp hands over, 16 rows × 16 values of i. Each
+# lane's share is 16 bytes in a row. Whatever is awkward ends there: rows that are not aligned, an
+# edge, a k that fills no tile. Behind them are zeros.
 
 # %% [markdown]
-# The third kernel (`course/kernels/reconstruct/tensor_tiles.py`) is [lesson
-# 06](06_reuse_reuse_reuse.ipynb)'s step 8 with other products: asynchronous copies bring the next
-# tile of fragments while this one is multiplied. In step 8 they could not pay, since `s` had to be
-# multiplied on the way. Here nothing is left to do on the way.
+# The third kernel (`course/kernels/reconstruct/tensor_tiles.py`) is `asynchronous` of [lesson
+# 06](06_reuse_reuse_reuse.ipynb) (section 13) with other products. Copies bring the next tile of
+# fragments while this one is multiplied. There they could not pay, since `s` had to be multiplied
+# on the way. Here nothing is left to do on the way.
 #
 # What does the pass cost? It reads both factors and writes as many bytes again. At 8192×8192 with
 # k = 2048:
@@ -610,8 +608,8 @@ print(f"at least {seconds * 1e3:.2f} ms of reading and writing")
 # <kbd>deepening</kbd> 20 minutes
 #
 # A block brings tiles to shared memory, and its warps read fragments from there. Take a tile of 16
-# rows of 64 halves: a row has 128 bytes, 32 words, **all 32 banks**. A fragment's first register is
-# word q of row g: eight rows, four words of each. How many wavefronts is that read?
+# rows of 64 float16: a row has 128 bytes, 32 words, **all 32 banks**. A fragment's first register
+# is word q of row g: eight rows, four words of each. How many wavefronts is that read?
 
 # %%
 predict("wavefronts of a fragment's register, rows of 128 bytes", 8, exact=True)
@@ -623,9 +621,9 @@ predict.answer(question, wavefronts, how="counted")
 
 # %% [markdown]
 # In each row the four words lie in the same four banks. [Lesson 05](05_shared_memory.ipynb) padded
-# rows. But padding costs memory, and the hardware that copies whole tiles (section 15) knows
-# another cure: chunks of 16 bytes **change places within their row**, in another way in each of
-# eight rows. Chunk c of row r lies at place `c ^ (r % 8)`. That is a **swizzle**:
+# rows. But padding costs memory. The hardware that copies whole tiles (section 15) knows another
+# cure. Chunks of 16 bytes **change places within their row**, in another way in each of eight rows.
+# Chunk c of row r lies at place `c ^ (r % 8)`. That is a **swizzle**:
 
 # %%
 pictures.swizzle()
@@ -639,9 +637,9 @@ pictures.swizzle()
 # %% [markdown]
 # ### Exercise: fragments without conflicts
 #
-# `a` has 16 rows of 32 words, a pair of halves each. Bring it to `tile`, swizzled, by whole rows.
-# Then write to `out[step, r, lane]` register r of the lane's share, for steps 0 to 3: row `g + 8 *
-# (r % 2)`, word `8 * step + 4 * (r // 2) + q`. No conflict is allowed.
+# `a` has 16 rows of 32 words, a pair of float16 each. Bring it to `tile`, swizzled, by whole rows.
+# Then write to `out[step, r, lane]` register r of the lane's share, for steps 0 to 3: row
+# `g + 8 * (r % 2)`, word `8 * step + 4 * (r // 2) + q`. No conflict is allowed.
 #
 # <details><summary>Hint 1: filling</summary>
 #
@@ -687,10 +685,10 @@ check("swizzled-tile", swizzled_tile)
 #
 # <kbd>deepening</kbd> 20 minutes
 #
-# An H200 has 132 multiprocessors, and a block with a large tile fills one. So tiles come in
-# **waves** of 132, and the last wave may be nearly empty. Take a result of 12,608×768, from a layer
-# of a network. In tiles of 128×256 it has 99×3. For what share of the time are the multiprocessors
-# at work? And with the *smaller* tiles of 128×192?
+# An H200 has 132 SMs, and a block with a large tile fills one. So tiles come in **waves** of 132,
+# and the last wave may be nearly empty. Take a result of 12,608×768, from a layer of a network. In
+# tiles of 128×256 it has 99×3. For what share of the time are the SMs at work? And with the
+# *smaller* tiles of 128×192?
 
 # %%
 predict("share of the time at work: 128 x 256, 128 x 192", 0.9, 0.8, within=1.1, numbers=2)
@@ -780,9 +778,9 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 
 # %% [markdown]
 # **What binds the first step?** Let a warp make 64×64 sums, 128 in each lane. For 16 of k it reads
-# 64×16 halves of a and as many of b from shared memory, which gives 128 bytes a clock. A
-# multiprocessor's tensor cores make 2,048 products a clock. How many clocks does shared memory need
-# for each clock of theirs?
+# 64×16 float16 of a and as many of b from shared memory, which gives 128 bytes a cycle. An SM's
+# tensor cores make 2,048 products a cycle. How many cycles does shared memory need for each of
+# theirs?
 
 # %%
 predict("clocks of shared memory for one of tensor cores, 64 x 64", 1, within=1.2)
@@ -797,7 +795,7 @@ predict.answer(question, reading / multiplying, how="computed")
 # fragments in registers the tensor cores wait.
 
 # %% [markdown]
-# **wgmma** needs no fragments: a *warpgroup*, four warps, gives one order for 64×256 sums, and the
+# **wgmma** needs no fragments. A *warpgroup*, four warps, gives one order for 64×256 sums. The
 # tensor cores read a and b from shared memory themselves. For what share of their cycles is shared
 # memory busy now?
 
@@ -865,7 +863,7 @@ check("wgmma-descriptor", descriptor)
 #   only after each of these threads has called `fence_async()`.
 # - All 128 threads store the tiles. So somebody must wait for all.
 #
-# `put_tile` stores 64×64 halves, swizzled as in section 10; `save_sums` stores a thread's 32 sums.
+# `put_tile` stores 64×64 float16, swizzled as in section 10; `save_sums` stores a thread's 32 sums.
 
 # %%
 import inspect
@@ -918,7 +916,7 @@ def one_wgmma(a, b, out):
 check("one-wgmma", one_wgmma)
 
 # %% [markdown]
-# Without the fence the sums are right in the simulator, and it is a race all the same: on a GPU the
+# Without the fence the sums are right in the simulator. It is a race all the same: on a GPU the
 # tensor cores may read what lay there before. Try it: put the fence last.
 
 # %% [markdown]
@@ -943,7 +941,7 @@ check("one-wgmma", one_wgmma)
 # ### Exercise: six steps in order, and the bytes
 #
 # Return a list of the six names in an order that is right, and the bytes of a box of `rows` rows of
-# 64 halves. The check runs your order.
+# 64 float16. The check runs your order.
 #
 # <details><summary>Hint</summary>
 #
@@ -976,7 +974,7 @@ print(steps.try_box(list(steps.STEPS), 64 * 64, 64))
 # <kbd>deepening</kbd> 15 minutes
 #
 # One box at a time leaves the tensor cores waiting. So a block has several **stages**, and fills
-# them in turn: a ring. A *stage* is 128×64 halves of a and 64×256 of b. A block has 227 KiB. How
+# them in turn: a ring. A *stage* is 128×64 float16 of a and 64×256 of b. A block has 227 KiB. How
 # many stages fit?
 
 # %%
@@ -988,7 +986,7 @@ predict.answer(question, hopper.stages(128, 256, 64), how="computed")
 
 # %% [markdown]
 # Each stage has two mbarriers. **full**: its bytes have arrived. **empty**: all have read it. They
-# count rounds by a **parity**: in the first round consumers wait for full's phase of parity 0, in
+# count rounds by a **parity**. In the first round consumers wait for full's phase of parity 0, in
 # the second of 1, then 0 again.
 #
 # The producer waits for `empty` of the round **before**, which has the other parity. In the first
@@ -997,8 +995,8 @@ predict.answer(question, hopper.stages(128, 256, 64), how="computed")
 # %% [markdown]
 # ### Exercise: a step's place in the ring
 #
-# Return the stage of a step, the parity of `full` that consumers wait for, and the parity of
-# `empty` that the producer waits for before it refills.
+# Return three numbers: a step's stage, the parity of `full` that consumers wait for, and that of
+# `empty` before the producer refills.
 #
 # <details><summary>Hint</summary>
 #
@@ -1107,10 +1105,10 @@ predict.answer("one arrival of four is counted", fate.split(",")[0], how="found"
 #
 # <kbd>deepening</kbd> 15 minutes
 #
-# Read `tma.py` and `warp_specialised.py` now: you know each of their instructions. What is new are
-# blocks that stay, results staged in shared memory, and **clusters**: two blocks, one below the
-# other, need the same tile of b. Each may bring half of it for both (*multicast*): a third fewer
-# numbers from L2, but two blocks that wait for each other.
+# Read `tma.py` and `warp_specialised.py` now: you know each of their instructions. New are blocks
+# that stay, results staged in shared memory, and **clusters**. Two blocks, one below the other,
+# need the same tile of b. Each may bring half of it for both (*multicast*): a third fewer numbers
+# from L2, but two blocks that wait for each other.
 
 # %% [markdown]
 # **When do blocks that stay gain most?** They bring the next tile while they store the one before.
@@ -1131,11 +1129,11 @@ question = "the depth at which blocks that stay gain more"
 predict.answer(question, "4096" if deep > flat else "768", how="found")
 
 # %% [markdown]
-# A tile of depth 768 is 12 steps: its beginning and its end are a larger part of it. Each step of
-# the ladder pays, at both depths.
+# A tile of depth 768 is 12 steps: its beginning and its end are a larger part of it. Each rung
+# pays, at both depths.
 #
-# **What binds in the end?** Take 4096³ in halves, each matrix read or written once, at the measured
-# roofs:
+# **What binds in the end?** Take 4096³ in float16, each matrix read or written once, at the
+# measured roofs:
 
 # %%
 roofs = recorded_roofs("H200")
@@ -1146,13 +1144,13 @@ print(hopper.recorded_products())
 
 # %% [markdown]
 # The tensor cores bind, by far. (Their roof varies between recordings, from 662 to 729 TFLOP/s, 208
-# to 188 µs: a chip that multiplies all the time comes to the limit of its power, and lowers its
+# to 188 µs. A chip that multiplies all the time comes to the limit of its power, and lowers its
 # clock.) In the last column 1 is level, and less is a loss.
 #
 # The table is of `course.kernels.gemm` beside cuBLAS. 1,576 and 197 rows are a vision transformer's
-# 8 images and 1: there a launch, and waves that are partly empty, take what the tensor cores do
-# not. Section 7's `warpgroups` is such a kernel for float32: upper and lower halves of each tile
-# are brought, and sums of 64 products are added to others in registers.
+# 8 images and 1. There a launch, and waves that are partly empty, take what the tensor cores do
+# not. Section 7's `warpgroups` is such a kernel for float32. It brings upper and lower parts of
+# each tile, and adds sums of 64 products to others in registers.
 
 # %%
 progress(17)
@@ -1162,8 +1160,8 @@ progress(17)
 #
 # - A product is a whole warp's: each lane hands over 8 numbers of a, 4 of b, and gets four sums.
 # - A fragment serves several products: larger tiles load less.
-# - Two halves hold 23 bits of a number, if a power of two brings it into their range.
-# - Three products of halves make one of float32; the fourth is below its last bit.
+# - Two float16 hold 23 bits of a number, if a power of two brings it into their range.
+# - Three products of float16 make one of float32; the fourth is below its last bit.
 # - Tensor cores cut sums off. Sums of 16 are taken out, and added in registers.
 # - `//` is a program of 64 bits. Shifts and float32 quotients are not.
 # - TF32 is another job than float32: say which one you timed.
@@ -1178,7 +1176,7 @@ progress(17)
 #    sum?
 # 5. Why do two small kernels split the numbers, and not the blocks that multiply them?
 # 6. A colleague times TF32 against float32, and finds 2.7 times the speed. What do you ask?
-# 7. 133 tiles for 132 multiprocessors: what share of the time are they at work?
+# 7. 133 tiles for 132 SMs: what share of the time are they at work?
 #
 # <details><summary>Answers</summary>
 #
@@ -1197,7 +1195,7 @@ progress(17)
 # %% [markdown]
 # ## Exercises on your own
 #
-# - Leave the power away in your `split`. For which sizes of numbers do two halves still give 1e-6?
+# - Leave the power away in your `split`. For which sizes of numbers do two float16 still give 1e-6?
 # - A bfloat16 has 8 bits, and float32's range. How many of them hold a float32 number, and how many
 #   products are that?
 # - Let a warp of your tile make 32×32 sums. How many numbers does a lane load for each product?
@@ -1208,7 +1206,7 @@ progress(17)
 #
 # - *"A lane multiplies its numbers."* It only hands them over; its sums are of others' numbers.
 # - *"Tensor cores are inaccurate."* What you feed them decides, and where you add.
-# - *"Halves are too small for such numbers."* Not if each row is scaled first.
+# - *"A float16 is too small for such numbers."* Not if each row is scaled first.
 # - *"TF32 is float32 on tensor cores."* It has float32's range and a half's digits.
 # - *"Three products, so a third of the speed."* A third of a far higher one.
 # - *"The largest tile is the fastest."* Not if it leaves a wave nearly empty.
@@ -1217,7 +1215,7 @@ progress(17)
 # ## What to read next
 #
 # - H. Ootomo and R. Yokota, [Recovering single precision accuracy from tensor
-#   cores](https://arxiv.org/abs/2203.03341), 2022: halves in pairs, and sums outside.
+#   cores](https://arxiv.org/abs/2203.03341), 2022: float16 in pairs, and sums outside.
 # - NVIDIA, [Programming tensor cores in CUDA
 #   9](https://developer.nvidia.com/blog/programming-tensor-cores-cuda-9/): the first of them, from
 #   CUDA C++.
