@@ -58,6 +58,9 @@ class Program:
         hand_over(self.source)
         _bind_functions(self.source)
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
+        self.racing: set = (
+            set()
+        )  # places of loads that see, or stores that make, what does not stay
         self.judged: dict[Any, tuple[int, bool]] = {}  # on other data: how often, a race?
         self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
         self._stored: frozenset[str] | None = None

@@ -92,12 +92,16 @@ def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
     Only where all stores leave the same is there any.
     """
     same, torn = ({(one.array, one.function) for one in places} for places in (alike, differ))
-    calm = {one for one in loads if (one.array, one.function) in same - torn}
-    disputes = launch.disputes
-    if calm and not disputes.thorough and not disputes.gave_up:
-        launch.program.loads_unordered = True  # the next launch is searched thoroughly at once
+    program, disputes = launch.program, launch.disputes
+    calm = {one for one in loads if (one.array, one.function) in same - torn} - program.racing
+    if not calm:
+        return calm
+    if not disputes.thorough and not disputes.gave_up:
         disputes, _ = _once_more(launch, run, chunks, lambda value: value, True)
-    return set() if disputes.gave_up else calm - {launch.sites[n] for n in disputes.early}
+    found = calm if disputes.gave_up else calm & {launch.sites[n] for n in disputes.early}
+    program.racing |= found
+    program.loads_unordered = calm != found  # the next launch is searched thoroughly at once
+    return calm - found
 
 
 def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:

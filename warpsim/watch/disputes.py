@@ -21,6 +21,9 @@ ndarray = np.ndarray
 
 #: Stores that are kept at most before those that their own thread has overwritten are dropped.
 MOST_STORES = 1 << 20
+#: Stores and loads that a thorough search looks through at most, each as often as it does; beyond
+#: that any load that is not ordered counts as a race.
+MOST_LOOKED_THROUGH = 1 << 21
 
 
 class Disputed:
@@ -126,7 +129,8 @@ class Disputes:
         self.places: tuple[set[int], set[int]] = set(), set()
         self.torn: set[int] = set()
         self.early: set[int] = set()
-        self.gave_up = False  # there were more than can be kept
+        self.looked_through = 0
+        self.gave_up = False  # there were more than can be kept, or looked through
         self.told: dict[int, bool] = {}  # places in findings: by two threads that differ?
         self.harmless: dict[Site, Finding] = {}  # what to say where all leave the same
 
@@ -158,10 +162,7 @@ class Disputes:
         if disputed.kept <= MOST_STORES:
             return
         if disputed.thorough:
-            self.gave_up = True
-            disputed.thorough = self.thorough = False
-            disputed.loads.clear()
-            disputed.kept = sum(len(one[0]) for one in disputed.stores)
+            self._give_up(disputed)
         *columns, _, last = disputed.sorted()
         self.places[1].update(np.unique(columns[3][columns[3] >= 0]).tolist())
         disputed.stores = [tuple(column[last] for column in columns)]
@@ -175,7 +176,17 @@ class Disputes:
             if disputed.kept:
                 self._judge(disputed, disputed.is_open)
 
+    def _give_up(self, disputed: Disputed) -> None:
+        self.gave_up = True
+        disputed.thorough = self.thorough = False
+        disputed.loads.clear()
+        disputed.kept = sum(len(one[0]) for one in disputed.stores)
+
     def _judge(self, disputed: Disputed, over: ndarray) -> None:
+        if disputed.thorough:
+            self.looked_through += disputed.kept
+            if self.looked_through > MOST_LOOKED_THROUGH:
+                self._give_up(disputed)
         if disputed.loads:
             self.early.update(disputed.seen_between(over))
             disputed.kept = sum(len(one[0]) for one in (*disputed.stores, *disputed.loads))
