@@ -219,14 +219,14 @@ LessonKernel.declare(
         "barrier-divergence": "All 256 threads fill and wait in every round, also those "
         "without a pixel. Guard the loads and the last store, never the barrier.",
         "out-of-bounds": "A tile has a place for each of the block's 16 x 16 threads: its "
-        "indices are y, x and i, all below 16. At the edges it sticks out: load u only where "
+        "indices are y, x and i, all below 16. Tiles go past the edges: load u only where "
         "row < u.shape[0] and start + x < k, load vt only where start + y < k and "
         "col < vt.shape[1]; fill in 0 elsewhere.",
         "uninitialised-read": "Every place of both tiles needs a value in every round: a "
         "number, or 0 beyond the edges of u and vt. Threads without a pixel fill, too.",
         "unwritten-output": "One thread a pixel: col, row = cuda.grid(2), and after the last "
         "round out[row, col] = total.",
-        "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and "
+        "wrong-result": "In each round both tiles are filled anew, 0 past the edges, and "
         "total grows by the sum over i of u_tile[y, i] * vt_tile[i, x].",
         "float64": "Start the sum with float32(0): 0.0 is float64.",
         "not-parallel": "Each thread has one pixel, and fills one place of either tile in a round: "

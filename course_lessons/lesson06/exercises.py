@@ -89,15 +89,15 @@ HINTS = {
     "look at its row and column: each begins with its block's, first_row and first_column.",
     "barrier-divergence": "All threads fill and wait in every round, also those without a pixel. "
     "Guard the loads and the stores, never the barrier.",
-    "out-of-bounds": "A block's tile of pixels sticks out of the image at its right and lower "
-    "edge, and the last tile of u and vt out of k. Load only what is there, fill in 0 elsewhere, "
+    "out-of-bounds": "A block's tile of pixels goes past the image's right and lower edge, and "
+    "the last tile of u and vt past k. Load only what is there, fill in 0 elsewhere, "
     "and store only pixels below out.shape.",
     "uninitialised-read": "Every place of both tiles needs a value in every round, a number or 0, "
     "and every sum starts with float32(0).",
     "unwritten-output": "Every thread stores all its sums, guarded by out.shape, after the last "
     "round.",
-    "wrong-result": "In each round both tiles are filled anew, 0 where they stick out, and each "
-    "sum grows by the products of its row and its column.",
+    "wrong-result": "In each round both tiles are filled anew, 0 past the edges, and each sum "
+    "grows by the products of its row and its column.",
     "float64": "Start the sums with float32(0): 0.0 is float64.",
     "not-parallel": "Each block has a tile of the image and each thread its own pixels of it; all "
     "threads of the block fill its two tiles, a part each.",
@@ -180,6 +180,10 @@ _rebuilding(
         "last index a multiple of 4, and rows that are a multiple of 4 apart.",
         "out-of-bounds": HINTS["out-of-bounds"] + " The tile of u is turned: the numbers of "
         "one row of u stand below each other, u_tile[i, y] to u_tile[i + 3, y].",
+        "race": "Two barriers: one behind filling the tiles, one before filling them again. If "
+        "two threads write one place: number e of the four of u goes to u_tile[i + e, y].",
+        "wrong-result": "Number e of the four of u goes to u_tile[i + e, y]. A thread's second "
+        "fours lie at row + FAR and at column + FAR.",
         "bank-conflict": "Turn the tile of u, give its rows PITCH words, and let a thread's "
         "second four lie half a tile after the first: row + 64 and column + 64.",
     },

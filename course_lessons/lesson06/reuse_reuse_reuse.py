@@ -996,7 +996,7 @@ TILE = 16
 
 @cuda.jit(device=True)
 def fill(u_tile, vt_tile, stage, u, s, vt, k, start, row, col):
-    """Fill the tiles `stage` with what begins at `start`; zeros where they stick out."""
+    """Fill the tiles `stage` with what begins at `start`; zeros past the edges."""
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
     u_tile[stage, y, x] = 0
     if row < u.shape[0] and start + x < k:

@@ -115,6 +115,8 @@ wrong("race", "Two barriers")(
     {"four = (four": "store4(vt_tile, (i, x), (four"},
     {"\n        store4(vt_tile, (i, x), four)\n        cuda.syncthreads(": ""},
 )
+wrong("race", "number e of the four of u goes to")({"u_tile[i + e, y]": "u_tile[i, y + e]"})
+wrong("wrong-result", "second fours lie at row + FAR")({"row + FAR)": "row + 4)"})
 wrong("out-of-bounds", "The tile of u is turned")({"i + e, y": "y, i + e"})
 
 
