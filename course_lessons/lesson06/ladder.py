@@ -224,7 +224,7 @@ class Table:
         rows, columns, k = SHAPE
         lines = [
             f"{rows} x {columns}, k = {k}, recorded on an {peer.gpu}, {peer.date}",
-            f"{'step':16}{'time':>10}{'TFLOP/s':>10}{'of CuPy':>11}{'registers':>11}",
+            f"{'rung':16}{'time':>10}{'TFLOP/s':>10}{'of CuPy':>11}{'registers':>11}",
         ]
         for name in self.steps:
             figure = recorded(name, gpu=self.gpu)

@@ -780,7 +780,7 @@ plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 predict("instructions for a product, tiled", 3, exact=True)
 
 # %%
-print("step      instructions   products   reads   instructions for a product")
+print("rung      instructions   products   reads   instructions for a product")
 for name in ("naive", "tiled", "column"):
     loop = ladder.facts(name).loop
     print(f"{name:10}{loop.instructions:11}{loop.products:11}{loop.reads:8}", end="")

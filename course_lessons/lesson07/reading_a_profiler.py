@@ -257,7 +257,7 @@ predict.answer("DRAM throughput of original, %", dram, unit="%")
 pictures.utilisation()
 
 # %% [markdown]
-# Device memory is idle in **every** step: the factors fit in the L2 cache. In the steps up to
+# Device memory is idle in **every** rung: the factors fit in the L2 cache. In the rungs up to
 # *square*, *naive* apart, L1 and shared memory are the fullest part. From *wide* on it is the SM.
 # And the grey bars: the fastest kernels have the lowest achieved occupancy. Section 5 comes to
 # that.
@@ -300,7 +300,7 @@ for step in profile.steps():
 # **80%** on it says that a part is used nearly to the full. Between 60 and 80 it names the larger
 # one, and if the two are less than 10 apart, it calls them balanced.
 #
-# That is our yardstick, too, for every step: from 80% on a part is nearly full, and the kernel
+# That is our yardstick, too, for every rung: from 80% on a part is nearly full, and the kernel
 # stands at that roof. Between 60 and 80 a percentage decides nothing. Then ask what the **warps**
 # do meanwhile: do they wait for that part, or for something else? Section 5 has the counters, and
 # section 9 asks them.
@@ -332,7 +332,7 @@ warps = profile.counter("warp tiles", "active warps")
 predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps")
 
 # %% [markdown]
-# Not even four, and it is the fastest step. Warps are there to hide each other's waiting; four are
+# Not even four, and it is the fastest rung. Warps are there to hide each other's waiting; four are
 # enough if they seldom wait. Another counter tells that: how often a scheduler finds a warp that
 # can go on.
 #
@@ -604,7 +604,7 @@ predict.answer("sectors that original loads for a product", round(expected, 1), 
 
 # %% [markdown]
 # Nearly ten thousand million sectors, predicted to the last one from an image of 256×256. Now all
-# nine steps, and all eight counts of the trace. Where do prediction and counter differ by more than
+# nine rungs, and all eight counts of the trace. Where do prediction and counter differ by more than
 # a tenth? (Counts that are 0 on both sides are left out.)
 
 # %%
@@ -681,12 +681,12 @@ predict.answer("lines for an i: original, naive", tuple(round(count) for count i
 pictures.predicted_bars()
 
 # %% [markdown]
-# The axis is logarithmic: from the first step to the last, passes for a product fall to a 97th.
+# The axis is logarithmic: from the first rung to the last, passes for a product fall to a 97th.
 # Only *tiled* and *square* stand out, for the reason that you know. A pass takes a cycle of L1. The
 # issue slots start four instructions a cycle, and the FMA units take four warps' FMA. (Instructions
 # are predicted from the inner loop alone, so there are more: [lesson
 # 06](06_reuse_reuse_reuse.ipynb).) The part with the **most cycles for an FMA** should be the
-# busiest. In how many of the nine steps is it?
+# busiest. In how many of the nine rungs is it?
 
 # %%
 predict("steps of nine whose busiest part is predicted", 7, exact=True)
@@ -706,7 +706,7 @@ predict.answer(question, right, how="counted")
 
 # %% [markdown]
 # The prediction names the busiest part, each time. It does not say *how* busy that part gets: no
-# step reaches 100%, since warps also wait. (`nan`: `course_lessons.lesson06.ladder` knows no inner
+# rung reaches 100%, since warps also wait. (`nan`: `course_lessons.lesson06.ladder` knows no inner
 # loop of the original. And the float32 units do more than the predicted products: they multiply
 # integers, too, for addresses.)
 #
