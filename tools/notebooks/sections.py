@@ -118,7 +118,7 @@ def top_line(cells: list[Cell]) -> str:
         if chosen:
             which = "all sections" if len(chosen) == len(parts) else _listed(chosen)
             lines.append(f"{kind.capitalize()}: {which}, {minutes.span(time)} minutes.")
-    return " ".join([*lines, "The fewer are for those who know CUDA."])
+    return " ".join([*lines, "The shorter times are for those who know CUDA."])
 
 
 def _listed(parts: list[Section]) -> str:

@@ -147,7 +147,7 @@ def test_notebooks_have_the_rules_minutes_and_no_older_ones(lesson):
     assert "<kbd>core</kbd> 5–10 min\n" in said and "<kbd>deepening</kbd> 5 min\n" in said
     assert (
         "## How long it takes\n\nCore: sections 1 and 3, 5–10 minutes. Deepening: section 2, "
-        "5 minutes. The fewer are for those who know CUDA.\n\nAbout 15 minutes." in said
+        "5 minutes. The shorter times are for those who know CUDA.\n\nAbout 15 minutes." in said
     )
 
 
