@@ -27,7 +27,7 @@ GPU = "H200"
 
 @cuda.jit(device=True)
 def put_tile(tiles, start, x):
-    """Store 64 x 64 elements from ``tiles[start]`` on, swizzled, by 128 threads."""
+    """Store 64 x 64 elements from ``tiles[start]`` on, by 128 threads."""
     t = cuda.threadIdx.x
     for n in range(t, TILE, 128):
         row, column = n // 64, n % 64
