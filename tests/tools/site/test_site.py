@@ -64,7 +64,8 @@ def test_every_answer_is_folded_below_its_stub(lesson05):
     for (asked, answer), exercise in zip(folded, exercises):
         assert asked.source == f"```python\n{lessons.stub(exercise.source)}\n```"
         assert "hide-input" in answer.metadata.tags
-        kept = [line for line in exercise.source.split("\n") if "SOLUTION" not in line]
+        lines = exercise.source.split("\n")
+        kept = [line for line in lines if not re.search("### (BEGIN|END) ", line)]
         assert answer.source == "\n".join(kept)
 
 
