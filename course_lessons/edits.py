@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.comparing import NoValue
-from course.checks.exercises import Exercise, KernelExercise
+from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import OutOfTime, time_limit, value_of
 from course.checks.simulating import values_of
 
@@ -232,6 +232,13 @@ class LessonKernel(KernelExercise):
 
     def model(self) -> Any:
         return _model(self.name)
+
+
+class LessonFunction(FunctionExercise):
+    """A function exercise of a lesson, some lines of which are given."""
+
+    def given(self) -> str:
+        return solution(self.name).given
 
 
 @cache

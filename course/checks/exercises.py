@@ -258,6 +258,10 @@ class Exercise:
         seed = [zlib.crc32(self.name.encode()), *stream, *[2] * self.anew]
         return case.arguments(np.random.default_rng(seed))
 
+    def given(self) -> str:
+        """Return the text of the cell that a student begins with; "" where it is not known."""
+        return ""
+
     def mistaken(self, mistake: Any, number: int) -> Any:
         """What a mistake gives in case `number`, in the form of a reference's value.
 
@@ -343,10 +347,6 @@ class KernelExercise(Exercise):
         """Kinds of costs that fail an answer."""
         always = {"negative-index"} if self.same_value else {"negative-index", "same-value-race"}
         return frozenset(self.forbidden) | always
-
-    def given(self) -> str:
-        """Return the text of the cell that a student begins with; "" where it is not known."""
-        return ""
 
     def model(self) -> Any:
         """Return a right answer that spreads the work as it is meant, or None.

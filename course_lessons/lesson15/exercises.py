@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.dispatch.slots import in_c_order
 from course_lessons.cases import drawn, extent, fixed, normal, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonFunction, LessonKernel, edits
 from course_lessons.lesson10.exercises import ALL_LANES, SHUFFLE_HINTS
 from course_lessons.lesson15 import rivals, toy_torch
 from course_lessons.lesson15.judges import (
@@ -44,7 +44,7 @@ def _any_launch(rng):
     return _launch(rows, columns, number, bool(rng.integers(2)), names)
 
 
-FunctionExercise.declare(
+LessonFunction.declare(
     name="launch-on-stream",
     lesson=15,
     title="A launch on PyTorch's current stream",
@@ -183,7 +183,7 @@ def _both_ways(rows, columns):
     return Case(f"{rows} x {columns}", arguments)
 
 
-FunctionExercise.declare(
+LessonFunction.declare(
     name="softmax-both-ways",
     lesson=15,
     title="An autograd.Function of two kernels",

@@ -4,16 +4,18 @@ import pytest
 
 from course import check
 from course.checks.exercises import exercises
-from course_lessons.edits import LessonKernel, solution
+from course_lessons.edits import LessonFunction, LessonKernel, solution
 
-KERNELS = [name for name, each in exercises().items() if isinstance(each, LessonKernel)]
+NAMES = [
+    name for name, each in exercises().items() if isinstance(each, LessonKernel | LessonFunction)
+]
 
 
 def verdict_of(name, text):
     return check(name, solution(name).define(text, f"given, {name}"), wrong_on_purpose=True)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_given_is_not_started(name):
     given = exercises()[name].given()
     if not given:  # statements to be put in order
