@@ -69,6 +69,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             if getattr(options, f"warpsim_{name}"):
                 raise pytest.UsageError(f"--warpsim-{name.replace('_', '-')} needs --warpsim")
         return
+    for name in ("json", "write-baseline"):
+        file = getattr(options, f"warpsim_{name.replace('-', '_')}")
+        if file and not Path(file).absolute().parent.is_dir():
+            raise pytest.UsageError(f"--warpsim-{name} {file}: there is no such folder")
     stack = ExitStack()
     early_config.add_cleanup(stack.close)
     _say_simulated(stack)

@@ -7,7 +7,6 @@ import json
 import linecache
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -144,12 +143,7 @@ class Suite:
     def as_json(self) -> dict[str, Any]:
         """Numbers and text alone, for `json.dump`."""
         findings = [
-            {
-                **asdict(one.found),
-                "tests": one.tests,
-                "failed": one.failed,
-                "accepted": one.accepted,
-            }
+            asdict(one.found) | {"tests": one.tests, "failed": one.failed, "accepted": one.accepted}
             for one in self._sorted()
         ]
         return {
@@ -234,9 +228,9 @@ def _read(file: Path) -> list[tuple[str, ...]]:
 
 
 def _write(file: Path, what: Any) -> None:
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-    with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(what, out, indent=1)
-        out.write("\n")
-    os.chmod(name, 0o644)
-    os.replace(name, file)
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)

@@ -930,7 +930,7 @@ predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
 
 # %% [markdown]
 # Achieved occupancy need not be 100%. `gelu` and `silu` reach as much of memory with fewer warps:
-# it is enough if the loads under way fill memory's time. (101%? That is a quotient of two counters,
+# it is enough if the loads in flight fill memory's time. (101%? That is a quotient of two counters,
 # probably read in two runs of the kernel.)
 #
 # But it can be too low. The last row is LayerNorm's way back, which training needs. It reads two

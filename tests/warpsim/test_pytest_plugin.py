@@ -181,6 +181,8 @@ def test_a_broken_baseline_and_a_broken_mark_are_told(somebodys, tmp_path):
     (tmp_path / "known.json").write_text("{", encoding="utf-8")
     run = somebodys("--warpsim", "--warpsim-baseline", "known.json")
     assert run.returncode == 4 and "known.json is no list of file" in run.stderr
+    run = somebodys("--warpsim", "--warpsim-json", "nowhere/found.json")
+    assert run.returncode == 4 and "nowhere/found.json: there is no such folder" in run.stderr
     run = somebodys("--warpsim", "--warpsim-baseline", "none.json")
     assert run.returncode == 4 and "none.json: No such file" in run.stderr
     text = ACCEPTED.replace('accept="race", reason="until #12 is mended"', 'accept="rase"')

@@ -77,12 +77,10 @@ class Disputed:
         loads = [np.concatenate(part) for part in zip(*self.loads, strict=True)]
         chosen = over[loads[0]]
         self.loads = [tuple(column[~chosen] for column in loads)] if not chosen.all() else []
-        if not chosen.any() or not self.stores:
+        if not chosen.any() or not any(len(elements) for elements, *_ in self.stores):
             return set()
         loads = [column[chosen] for column in loads]
         elements, threads, rows, places, times, *_ = self.sorted()
-        if not len(elements):
-            return set()
         values = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
         owners, thread = np.unique(np.concatenate([threads, loads[1]]), return_inverse=True)
         pair = elements * len(owners) + thread[: len(threads)]
