@@ -14,7 +14,7 @@ LAUNCHES = ((1, 1), (1, 32), (1, 256), (256, 256))
 
 
 def run(bench):
-    """Time the launches on an image of 1024 x 1024 pixels; one thread takes about a second."""
+    """Time the launches on an image of 1024 x 1024 pixels; one thread takes 0.2 s on an H200."""
     cuda = bench.cuda
 
     @cuda.jit
