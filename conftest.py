@@ -25,10 +25,10 @@ else:  # beside notebooks without the rest of the clone, as in Colab
 EXPECTED_VERDICT = {"notebooks": "not started", "solutions": "passed"}
 #: Files below tests/ whose few tests take longest, begun first and spread over all workers.
 SPREAD = {
-    "course/kernels/svd/test_launches", "course/kernels/svd/test_ladder",
+    "course/kernels/svd/test_ladder_launches", "course/kernels/svd/test_ladder",
     "tools/test_build_notebooks", "tools/test_compile_all", "house/test_command_line",
     "warpsim/programs/test_uninitialised_programs", "warpsim/programs/test_exchanges",
-    "course_app/pipeline/test_resuming", "course_app/pipeline/test_changed",
+    "course_app/pipeline/test_resuming", "course_app/pipeline/test_resuming_changed",
 }  # fmt: skip
 #: Begun last, for they come in small parts: parameters begin with an exercise and a "/", and what
 #: is computed for an exercise serves all its tests.

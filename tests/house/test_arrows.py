@@ -443,3 +443,28 @@ def imported_at_once(module: str) -> list[ast.alias]:
 
 def test_few_modules_stand_directly_in_the_course():
     assert len(list((ROOT / "course").glob("*.py"))) <= MOST_MODULES
+
+
+# tests that are about a folder as a whole, or about a lesson's text, pictures and toys
+OF_A_FOLDER = {"claims", "compiled", "contract", "drawn", "lesson", "on_gpu", "pictures", "toys"}
+# they have no module beside: programs of all kinds, the repository, whole lessons, whole courses
+OF_NO_MODULE = {
+    "house", "warpsim/programs", "warpsim/test_alone", "course_lessons/test_given",
+    "course_lessons/test_instructions", "course_lessons/test_questions",
+    "course_lessons/test_serial_twins", "course_lessons/test_what_you_need",
+    "course_lessons/test_wrong_answers",
+}  # fmt: skip
+
+
+def test_each_test_lies_where_its_module_does():
+    """tests/<package>/<folder>/test_<module>.py; more of one: test_<module>_<what>.py."""
+    elsewhere = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        place = path.relative_to(ROOT / "tests")
+        if {*map(str, place.parents), str(place.with_suffix(""))} & OF_NO_MODULE:
+            continue
+        folder, name = ROOT / place.parent, place.stem.removeprefix("test_")
+        there = {one.stem for one in folder.glob("*") if one.suffix == ".py" or one.is_dir()}
+        if not any(f"{name}_".startswith(f"{one}_") for one in there | {folder.name} | OF_A_FOLDER):
+            elsewhere.append(str(place))
+    assert not elsewhere

@@ -12,12 +12,16 @@ needs_course = pytest.mark.skipif(not HERE, reason="the course is not here")
 ABOUT_THE_COURSE = (
     "ptx/test_clusters.py",
     "ptx/test_clusters_on_gpu.py",
-    "ptx/test_drawn_operations.py",
+    "ptx/test_drawn.py",
     "ptx/test_grid_dependency.py",
-    "ptx/test_intrinsics.py",
-    "ptx/test_intrinsics_compiled.py",
-    "ptx/test_intrinsics_kernels.py",
-    "ptx/test_intrinsics_streaming.py",
+    "ptx/kernel_parts.py",
+    "ptx/test_cp_async.py",
+    "ptx/test_instruction.py",
+    "ptx/test_memory.py",
+    "ptx/test_mma.py",
+    "ptx/test_compiled.py",
+    "ptx/test_mma_kernels.py",
+    "ptx/test_memory_streaming.py",
 )
 
 if HERE:  # a GPU's, where there is one

@@ -77,7 +77,7 @@ def test_unknown_photograph_names_those_that_exist():
         images.photograph("lena")
 
 
-# --- modes (others: test_drawn_pictures.py) -------------------------------------------------------
+# --- modes (others: test_inputs_drawn.py) -------------------------------------------------------
 
 
 def test_transparent_palette_is_drawn_over_the_background(tmp_path):

@@ -1,6 +1,6 @@
 """Drawn operations: what threads share against what differs, and against what a GPU computes.
 
-``COURSE_DRAWS=1000 python -m pytest tests/warpsim/ptx/test_drawn_operations.py`` draws more.
+``COURSE_DRAWS=1000 python -m pytest tests/warpsim/ptx/test_drawn.py`` draws more.
 """
 
 from __future__ import annotations
