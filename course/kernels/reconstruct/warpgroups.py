@@ -133,9 +133,9 @@ def splitter(aligned: bool) -> Callable:
     @cuda.jit(device=True)
     def four_of_vt(s, vt, i, column, k):
         """Four neighbours of row i of s vt, zeros from row k on."""
-        near = min(i, int32(k - 1))
-        x = four(vt, near, column, int32(vt.shape[1]))
-        factor = load(s, near)
+        clamped = min(i, int32(k - 1))
+        x = four(vt, clamped, column, int32(vt.shape[1]))
+        factor = load(s, clamped)
         factor = factor if i < k else float32(0)
         return factor * x[0], factor * x[1], factor * x[2], factor * x[3]
 
@@ -224,8 +224,8 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
         """Write 64 columns: the sums from `first` on. All scales are loaded before stores."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         for j in range(8):
-            near = min(int32(column + 8 * j), int32(scale_vt.size - 2))
-            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, near)
+            clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
+            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
         for h in range(2):
             i = int32(row + 8 * h)
             if i < rows:
@@ -260,11 +260,11 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
         if group == 0:  # the producer warpgroup, one thread of it
             setmaxnreg_dec(40)
             if t == 0:
-                for number in range(
+                for tile in range(
                     int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
                 ):
                     tile_row, tile_column = tile_coordinates(
-                        int32(number), down, across, int32(row_group)
+                        int32(tile), down, across, int32(row_group)
                     )
                     row, column = int32(tile_row * ROWS), int32(tile_column * COLUMNS)
                     for i in range(0, depth, DEPTH):
@@ -284,11 +284,9 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
             scales = cuda.local.array(16, float32)
             who = int32(group - 1)
             warp, lane = int32(t >> 5 & 3), int32(t & 31)
-            for number in range(
-                int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)
-            ):
+            for tile in range(int32(cuda.blockIdx.x), int32(down * across), int32(cuda.gridDim.x)):
                 tile_row, tile_column = tile_coordinates(
-                    int32(number), down, across, int32(row_group)
+                    int32(tile), down, across, int32(row_group)
                 )
                 unpack(total, wgmma_zeros(COLUMNS))
                 sums = wgmma_zeros(COLUMNS)
