@@ -429,7 +429,7 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 
 # %%
 # Two device functions that the package's kernels use: the sum of a warp's lanes, and of a block's.
-warp_sum, block_sum = reduce.pieces(SUM, warps=8)
+warp_sum, block_sum = reduce.combiners(SUM, warps=8)
 
 
 # %% tags=["exercise"]

@@ -498,7 +498,7 @@ predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1]
 
 # %%
 PARTS = 8
-warp_sum, _ = reduce.pieces(reduce.KINDS["sum"], warps=8)  # as in lesson 10
+warp_sum, _ = reduce.combiners(reduce.KINDS["sum"], warps=8)  # as in lesson 10
 gelu = activation.gelu  # a device function: gelu(y)
 
 

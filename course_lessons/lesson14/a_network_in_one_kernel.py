@@ -851,7 +851,7 @@ pictures.warps(shape)
 predict("wavefronts a spectrum, 4 x 8 results a lane", 650, within=2)
 
 # %%
-four_groups = spectral.SHAPES[-1]
+four_groups = spectral.CONFIGS[-1]
 print("results groups spectra a block shared memory wavefronts a spectrum blocks for 32")
 for form in (spectral.FusedShape(1, 2), spectral.FusedShape(2, 4), shape, four_groups):
     held = form.tile * form.groups
@@ -869,12 +869,12 @@ predict.answer("wavefronts a spectrum, 4 x 8 results a lane", round(measured), h
 #
 # First look at the last column. An H200 has 132 SMs. With the largest shape, 32 spectra are **one**
 # block: 131 stand idle. With the smallest, 32 of them work, each with less reuse. So there is no
-# best shape for all batches. `shape_for` chooses one for each: the smallest shape with which no SM
+# best shape for all batches. `config_for` chooses one for each: the smallest shape with which no SM
 # gets a second block. Where every shape would give some a second one, it takes the largest.
 
 # %%
 for batch in (32, 128, 512, 4096, 65536):
-    form = spectral.shape_for(batch, 132, 227 * 1024, (9, 0))
+    form = spectral.config_for(batch, 132, 227 * 1024, (9, 0))
     tiles = form.tile * form.groups
     print(f"batch {batch:6}: {tiles:3} spectra a block, {form.blocks(batch, 132):3} blocks")
 
@@ -883,7 +883,7 @@ for batch in (32, 128, 512, 4096, 65536):
 # 1,024 times 64: eight rounds for each of 128 blocks. With 132 some would need eight, too.)
 #
 # Was that chosen well? Recorded is the kernel in each shape at four batches. A star stands at the
-# shape that `shape_for` takes. For 32 spectra, how many times as long as the smallest shape does
+# shape that `config_for` takes. For 32 spectra, how many times as long as the smallest shape does
 # the largest take?
 
 # %%
@@ -899,14 +899,14 @@ def of_shape(form, batch, metric="time"):
 
 
 print("µs for a batch of" + "".join(f"{batch:>10,}" for batch in (32, 512, 4096, 65536)))
-for form in spectral.SHAPES:
+for form in spectral.CONFIGS:
     line = f"{form.samples} x {form.columns}" + f", {form.groups} groups" * (form.groups > 1)
     line = f"{line:17}"
     for batch in (32, 512, 4096, 65536):
-        star = "*" if form == spectral.shape_for(batch, 132, 227 * 1024, (9, 0)) else " "
+        star = "*" if form == spectral.config_for(batch, 132, 227 * 1024, (9, 0)) else " "
         line += f"{1e3 * of_shape(form, batch):9.1f}{star}"
     print(line)
-smallest, largest = (of_shape(form, 32) for form in (spectral.SHAPES[0], four_groups))
+smallest, largest = (of_shape(form, 32) for form in (spectral.CONFIGS[0], four_groups))
 predict.answer("32 spectra: largest shape against smallest, times", round(largest / smallest, 1))
 
 # %% [markdown]
@@ -923,13 +923,13 @@ predict("round of four groups against round of one, times", 4, within=1.5, no_ef
 
 # %%
 print("groups  warps  registers  local memory")
-for form in spectral.SHAPES[-3:]:
+for form in spectral.CONFIGS[-3:]:
     registers, local = (of_shape(form, 65536, what) for what in ("registers", "local memory"))
     print(f"{form.groups:6}{form.threads // 32:7}{registers:11.0f}{local:8.0f} bytes")
 print("\n batch  groups  blocks  rounds  a round [µs]   all [µs]")
 a_round = {}
 for batch in (65536, 4096):
-    for form in spectral.SHAPES[-3:]:
+    for form in spectral.CONFIGS[-3:]:
         blocks, took = form.blocks(batch, 132), 1e3 * of_shape(form, batch)
         rounds = math.ceil(batch / (form.tile * form.groups * blocks))
         a_round[batch, form.groups] = took / rounds
@@ -1330,7 +1330,7 @@ print("a batch of none:", rebuilt.shape, found.shape)
 # %%
 from course import occupancy
 
-for form, registers in ((spectral.SHAPES[-2], (200, 168)), (four_groups, (127, 96))):
+for form, registers in ((spectral.CONFIGS[-2], (200, 168)), (four_groups, (127, 96))):
     for each in registers:
         fits = occupancy("H200", form.threads, each, form.shared_bytes)
         print(f"{form.groups} groups, {each} registers: {fits.blocks} blocks, ", end="")

@@ -54,7 +54,7 @@ TILE = THREADS * ACCESSES * VECTOR
 ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
 OF_BYTE = float32(1 / 255)
 
-_, _of_block = reduce.pieces(reduce.KINDS["sum"], WARPS)
+_, _of_block = reduce.combiners(reduce.KINDS["sum"], WARPS)
 
 
 # --- functions of two numbers ---------------------------------------------------------------------
