@@ -14,7 +14,7 @@ USAGE_ERROR = 2
 #: imported when its command is chosen, and what the list of commands says.
 COMMANDS = {
     "doctor": (
-        "course.diagnosis.command",
+        "course.diagnosis.report",
         "what works on this machine, what does not, and what to do about it",
     ),
     "lessons": (

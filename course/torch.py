@@ -135,9 +135,10 @@ class Operator:
     ):
         name = function.__name__.strip("_")
         #: How many of the arguments are tensors, or None in place of one; they come first.
-        self.count = sum("Tensor" in kind for kind in _annotations(function))
+        given = inspect.signature(function).parameters.values()
+        self.count = sum("Tensor" in str(one.annotation) for one in given)
         if gradients is None:
-            gradients, save = _refusal(name), _keep_nothing
+            gradients, save = _refusal(name), lambda ctx, inputs, output: None
         self.now = function
         self.recorded = _recorded(function, gradients, save)
         schema = torch.library.infer_schema(function, mutates_args=())
@@ -181,11 +182,6 @@ class Operator:
         return _below_autograd(self.registered, keys, inputs)
 
 
-def _annotations(function: Callable[..., Any]) -> list[str]:
-    """What a function's arguments are said to be."""
-    return [str(one.annotation) for one in inspect.signature(function).parameters.values()]
-
-
 def _without_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function where autograd is done, but gradients may still be on: the function refuses."""
 
@@ -204,10 +200,6 @@ def _refusal(name: str) -> Callable[..., Any]:
         raise RuntimeError(f"course::{name} has no autograd formula: its gradient is not offered")
 
     return refuse
-
-
-def _keep_nothing(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-    """What a gradient needs that is refused."""
 
 
 def _recorded(

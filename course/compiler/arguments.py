@@ -99,7 +99,8 @@ def _type_of(value: Any, position: int) -> Any:
         return value
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return from_dtype(np.dtype(value))
-    value = getattr(value, "value", value) if _is_directed(value) else value
+    if type(value).__name__ in ("In", "Out", "InOut"):  # of numba.cuda
+        value = getattr(value, "value", value)
     value = getattr(value, "_memory", value)  # the simulator's device arrays
     kind = toolchain.type_of(value)
     if kind is None or isinstance(kind, types.UnicodeType):
@@ -108,8 +109,3 @@ def _type_of(value: Any, position: int) -> Any:
             "arrays (NumPy or device), numbers and tuples of them, or Numba types"
         )
     return kind
-
-
-def _is_directed(value: Any) -> bool:
-    """Whether a value is wrapped in ``cuda.In``, ``cuda.Out`` or ``cuda.InOut``."""
-    return type(value).__name__ in ("In", "Out", "InOut") and hasattr(value, "value")

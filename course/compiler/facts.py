@@ -177,11 +177,6 @@ def _widths(widths: dict[str, dict[str, int]]) -> str:
     return ", ".join(listed) or "none"
 
 
-def has_float64(ptx: str) -> bool:
-    """Whether a PTX text has any instruction that counts for `Compiled.float64_lines`."""
-    return any(float64_kind(found.name) for found in instructions(ptx))
-
-
 def float64_lines(ptx: str, real: RealKernel) -> tuple[Float64Line, ...]:
     """The float64 instructions of the PTX of a kernel compiled with line numbers, by line."""
     lines: dict[tuple[int, str, int], Counter[str]] = {}
@@ -317,7 +312,7 @@ class _Making:
         log = toolchain.link(codes, name, self.target, max_registers, sync, lto=self.lto)
         used = resources(log)
         lines: tuple[Float64Line, ...] = ()
-        if has_float64(ptx):
+        if any(float64_kind(found.name) for found in instructions(ptx)):
             lines = float64_lines(*self.with_lines(uses_libraries=len(codes) > 1))
         release = re.search(r"release ([^\n]+)", ptx)
         return Compiled(

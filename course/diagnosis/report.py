@@ -6,6 +6,7 @@ reports: it changes nothing, and it never raises.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 
 from course import backend
@@ -14,6 +15,7 @@ from course.driver import Driver
 from warpsim.core.words import wrapped
 
 SYMBOLS = {"ok": "✓", "warning": "!", "problem": "✗", "absent": "○"}
+HELP = "Report versions, driver and GPUs: what works, what does not, what to do."  # `course doctor`
 INDENT = 24  # columns for the symbol and a probe's name
 
 
@@ -80,3 +82,12 @@ def doctor() -> Diagnosis:
         elif result:
             probes.extend(result)
     return Diagnosis(tuple(probes))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command `doctor` has none."""
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print what the doctor finds."""
+    print(doctor())

@@ -117,13 +117,7 @@ def _kind(entry: os.DirEntry) -> str:
         return HIDDEN
     if is_folder:
         return LINK if entry.is_symlink() else FOLDER
-    return suffix_of(entry.name) or NO_SUFFIX
-
-
-def suffix_of(name: str) -> str:
-    """A file name's suffix, such as ".jpg", in small letters; "" without one."""
-    suffix = os.path.splitext(name)[1].lower()
-    return "" if suffix == "." else suffix
+    return os.path.splitext(entry.name)[1].lower().rstrip(".") or NO_SUFFIX
 
 
 def cannot_read(path: Path, error: OSError) -> OSError:

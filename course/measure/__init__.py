@@ -13,6 +13,6 @@ __getattr__, __dir__, __all__ = face(
         # what engines did, recorded
         "course.measure": "timeline",
         # how well a median is known
-        "course.measure.intervals": "median_interval",
+        "course.measure.timing": "median_interval",
     },
 )

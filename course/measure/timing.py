@@ -8,10 +8,11 @@ the work could take on a named GPU, and what was recorded on one.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course import backend
-from course.measure.intervals import median_interval
 from course.measure.roofline import (
     Bound,
     Roofs,
@@ -149,6 +149,32 @@ def timing_of(samples: list[float], **facts: Any) -> Timing:
     return Timing(median, q1, q3, len(samples), samples=tuple(map(float, samples)), **facts)
 
 
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Where the median of all possible samples lies, by order statistics.
+
+    Each sample falls below that median with probability 1/2, whatever the distribution. So how many
+    do is binomial, and the median lies between the j-th smallest and the j-th largest sample with a
+    probability that can be counted; j is the largest for which it is at least `confidence`. The
+    samples must be independent of each other.
+    Source: Hoefler and Belli, Scientific benchmarking of parallel computing systems, 2015, rule 5.
+
+    Returns
+    -------
+    (float, float)
+        NaN where even the shortest and the longest sample are too near: below 6 samples for 95%.
+    """
+    n, j, outside = len(samples), 0, 0.0
+    while j < n // 2:
+        outside += 2 * math.comb(n, j) * 0.5**n  # fewer than j + 1 on one side, or on the other
+        if outside > 1 - confidence:
+            break
+        j += 1
+    if not j:
+        return math.nan, math.nan
+    ordered = sorted(samples)
+    return float(ordered[j - 1]), float(ordered[n - j])
+
+
 # ---------------------------------------------------------------------- benchmark
 def benchmark(
     call: Callable[..., Any],
@@ -237,12 +263,12 @@ def measure(
     from course.measure.event_clock import l2_bytes
 
     cuda = clock.cuda
-    l2 = l2_bytes(cuda)
+    l2, free = l2_bytes(cuda), int(cuda.current_context().get_memory_info().free)
     sets = event_clock.sets_of_arguments(
-        args, cuda, cold=not warm, l2=l2, free=_free_bytes(cuda) // 2, most=256,
+        args, cuda, cold=not warm, l2=l2, free=free // 2, most=256,
         host_arrays=is_launch(call),
     )  # fmt: skip
-    calls = itertools.cycle([_bound_call(call, chosen) for chosen in sets])
+    calls = itertools.cycle([functools.partial(call, *chosen) for chosen in sets])
     before = compiled_versions(call)
     first_call = clock.wall(next(calls))
     compiled = before is not None and compiled_versions(call) > before
@@ -381,10 +407,6 @@ def compiled_versions(call: Any) -> int | None:
     return None if overloads is None else len(overloads)
 
 
-def _bound_call(call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    return lambda: call(*args)
-
-
 def _roofs_here(gpu: str | Roofs | None) -> Roofs | None:
     """The roofs to hold a figure against; a GPU that nobody listed has none until measured."""
     try:
@@ -393,10 +415,6 @@ def _roofs_here(gpu: str | Roofs | None) -> Roofs | None:
         if gpu is not None:
             raise
         return None
-
-
-def _free_bytes(cuda: Any) -> int:
-    return int(cuda.current_context().get_memory_info().free)
 
 
 def processor() -> str:

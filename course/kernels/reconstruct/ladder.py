@@ -290,14 +290,6 @@ def _tensor_tiles(target: str, dtype: str, capability: tuple[int, int]) -> TileS
     return split(_with(tensor_tiles.CONFIGS[target], make, dtype=dtype, capability=capability))
 
 
-def _is_old(p):
-    return p.capability < (8, 0)
-
-
-def _is_thin(p):
-    return p.k <= thin_tiles.DEEPEST
-
-
 _SQUARE = (
     (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
 )  # fmt: skip
@@ -347,7 +339,9 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
                           work=_work(_SQUARE[1], 1)),
     "warp tiles": _with(_WARP_TILES, warp_tiles.warp_tiles,
                         work=_work((_WARP_TILES.block_rows, 128), WARP, clamped=True)),
-    "tensor cores": instead(instead(SPLIT["tensor cores"], THIN, _is_thin), OLDER, _is_old),
+    "tensor cores": instead(
+        instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= thin_tiles.DEEPEST),
+        OLDER, lambda p: p.capability < (8, 0)),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
 }, _best)  # fmt: skip

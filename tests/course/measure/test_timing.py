@@ -10,9 +10,8 @@ from course import KernelError, backend, cuda
 from course.kernels.transpose import transpose_padded
 from course.measure import event_clock, timing
 from course.measure.event_clock import EventClock
-from course.measure.intervals import median_interval
 from course.measure.roofline import ImpossibleFigure, Roofs
-from course.measure.timing import Timing, benchmark, timing_of
+from course.measure.timing import Timing, benchmark, median_interval, timing_of
 from course.measure.transfers import transfers
 from tests.course_recording.fake_gpu import FakeArray, FakeGPU
 from warpsim.host.device import NoTime
