@@ -1,6 +1,8 @@
 """Functions of each element, and their gradients."""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -18,36 +20,66 @@ from tests.course.kernels.contract import Case, Inputs, Right, elements
 ERRORS = {"float32": 3e-7, "float16": 5.1e-4, "bfloat16": 4e-3}
 SLOPE = math.sqrt(2 / math.pi)
 TILE = 2048  # a multiple of what blocks have of any type
-LIMIT = {"sigmoid": 1.0}  # at infinity, of those that have one
+
+
+class Exact(NamedTuple):
+    """A function and its derivative in float64, at finite numbers.
+
+    `limits` are its values at minus infinity and infinity, `slopes` the derivative's; `signed`
+    says that a result of 0 has the sign of x.
+    """
+
+    value: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray], np.ndarray]
+    limits: tuple[float, float] = (0, np.inf)
+    slopes: tuple[float, float] = (0, 1)
+    signed: bool = True
+
+
+def _gelu_slope(x):
+    return ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _share(x):
+    """What GELU with tanh multiplies x by."""
+    return (1 + np.tanh(SLOPE * (x + 0.044715 * x**3))) / 2
+
+
+def _gelu_tanh_slope(x):
+    half = _share(x)
+    return half + 2 * x * half * (1 - half) * SLOPE * (1 + 3 * 0.044715 * x * x)
+
+
+#: Of each function in `FUNCTIONS`.
+EXACT = {
+    "gelu": Exact(lambda x: x * ndtr(x), _gelu_slope),
+    "gelu erf": Exact(lambda x: x * ndtr(x), _gelu_slope),
+    "gelu tanh": Exact(lambda x: x * _share(x), _gelu_tanh_slope),
+    "silu": Exact(lambda x: x * expit(x), lambda x: expit(x) * (1 + x * expit(-x))),
+    "sigmoid": Exact(expit, lambda x: expit(x) * expit(-x), (0, 1), (0, 0), signed=False),
+    "relu": Exact(lambda x: np.maximum(x, 0), lambda x: np.where(x > 0, 1.0, 0), signed=False),
+    "leaky relu": Exact(
+        lambda x: np.where(x > 0, x, 0.2 * x), lambda x: np.where(x > 0, 1.0, 0.2),
+        (-np.inf, np.inf), (0.2, 1),
+    ),
+}  # fmt: skip
+
+
+def exact(name, x):
+    """A function and its derivative at finite numbers."""
+    its = EXACT[name]
+    return its.value(x), its.slope(x)
+
+
+def _right(arrays, name):
+    x, (below, above) = arrays["x"], EXACT[name].limits
+    y = exact(name, np.where(np.isfinite(x), x, 0))[0]
+    y = np.select([np.isnan(x), x == np.inf, x == -np.inf], [np.nan, above, below], y)
+    return [Right(y, np.maximum(1, np.abs(y)))]
 
 
 def _name(rng):
     return {"name": list(FUNCTIONS)[rng.integers(len(FUNCTIONS))]}
-
-
-def exact(name, x):
-    """A function and its derivative in float64, at finite numbers."""
-    if name in ("gelu", "gelu erf"):
-        return x * ndtr(x), ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    if name == "gelu tanh":
-        t = np.tanh(SLOPE * (x + 0.044715 * x**3))
-        rise = SLOPE * (1 + 3 * 0.044715 * x * x)
-        return x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) * rise / 2
-    s = expit(x)
-    if name == "silu":
-        return x * s, s * (1 + x * (1 - s))
-    if name == "sigmoid":
-        return s, s * (1 - s)
-    low = 0.2 if name == "leaky relu" else 0.0
-    return np.where(x > 0, x, low * x), np.where(x > 0, 1.0, low)
-
-
-def _right(arrays, name):
-    x = arrays["x"]
-    y = exact(name, np.where(np.isfinite(x), x, 0))[0]
-    y = np.where(np.isnan(x), np.nan, np.where(x == np.inf, LIMIT.get(name, np.inf), y))
-    y = np.where(x == -np.inf, -np.inf if name == "leaky relu" else 0, y)
-    return [Right(y, np.maximum(1, np.abs(y)))]
 
 
 def _right_gradient(arrays, name):
