@@ -1,11 +1,4 @@
-"""Who may import whom, by places: a folder, or one of the files in `test_arrows.FILES_ARE_PLACES`.
-
-`ALLOWED` is the tree as it will be; `MOVES` says where today's files will lie. Whoever moves one
-takes its line out. `UPWARDS` and `CIRCLES` are what has to be cut still: both may only get shorter.
-"""
-
-#: Today's folders and files that will lie in another place, and that place.
-MOVES = {}
+"""Who may import whom, by places: a folder, or a file in `test_arrows.FILES_ARE_PLACES`."""
 
 #: What each place may import besides itself; of "+place" also what that one may.
 ALLOWED = {
@@ -71,8 +64,3 @@ ALLOWED = {
 #: Packages, from below; a place that is not in `ALLOWED` may import its own and those before it.
 PACKAGES = ("warpsim", "course", "course_models", "course_app", "course_lessons",
             "course_recording", "tools")  # fmt: skip
-
-#: Files of today that import a place above theirs, and that place.
-UPWARDS: set[tuple[str, str]] = set()
-#: Places of today, as folders and files lie now, in which each leads to each.
-CIRCLES: set[frozenset[str]] = set()

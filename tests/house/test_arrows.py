@@ -124,21 +124,12 @@ def place(module: str, one: Import) -> str:
 # --- arrows --------------------------------------------------------------------------------------
 
 
-def place_now(module: str) -> str:
+def place_of(module: str) -> str:
     """The folder that a module lies in; of some folders each file is a place of its own."""
     path = files()[module].relative_to(ROOT).with_suffix("")
     if path.name != "__init__" and path.parent.as_posix() in FILES_ARE_PLACES:
         return path.as_posix()
     return path.parent.as_posix()
-
-
-def place_to_be(module: str) -> str:
-    """The place where a module will lie."""
-    path = files()[module].relative_to(ROOT).with_suffix("")
-    for part in (path, *path.parents):
-        if part.as_posix() in places.MOVES:
-            return places.MOVES[part.as_posix()]
-    return place_now(module)
 
 
 def home(one: Import) -> str | None:
@@ -176,36 +167,31 @@ def is_below(place: str, other: str) -> bool:
 
 def test_a_place_imports_only_those_that_it_may():
     upwards = {
-        (module, place_to_be(other))
+        (module, other)
         for module in files()
         for other in loads(module)
-        if place_to_be(module) != place_to_be(other)
-        and not is_below(place_to_be(module), place_to_be(other))
+        if place_of(module) != place_of(other) and not is_below(place_of(module), place_of(other))
     }
-    assert upwards - places.UPWARDS == set(), "imports upwards: CONTRIBUTING, The house"
-    assert places.UPWARDS - upwards == set(), "cut: take them out of UPWARDS"
+    assert not upwards, "imports upwards: CONTRIBUTING, The house"
 
 
 def test_what_is_allowed_is_no_circle_and_stays_among_packages():
     edges = {place: set(allowed(place)) for place in places.ALLOWED}
     assert circles({place: others & edges.keys() for place, others in edges.items()}) == set()
-    named = {*places.ALLOWED, *places.MOVES.values()}.union(*map(allowed, places.ALLOWED))
+    named = set(places.ALLOWED).union(*map(allowed, places.ALLOWED))
     assert {place.partition("/")[0] for place in named} <= set(places.PACKAGES)
 
 
-def test_each_move_is_still_to_be_made():
-    for name in places.MOVES:
-        assert any((ROOT / f"{name}{end}").exists() for end in ("", ".py")), f"{name} has moved"
-
-
-def test_kernels_import_the_backend_dispatch_and_kernels():
-    allowed = "course.backend", "course.dispatch", "course.kernel_cache", "course.kernels"
+def test_kernels_import_what_contributing_says():
+    allowed = (
+        "course.backend", "course.dispatch", "course.kernel_cache", "course.kernels", "warpsim.ptx",
+    )  # fmt: skip
     others = [
         place(module, one)
         for module in files()
         if module.startswith("course.kernels.")
         for one in imports(module)
-        if one.top == "course" and not f"{one.module}.{one.name}".startswith(allowed)
+        if one.top in BELOW and not f"{one.module}.{one.name}".startswith(allowed)
     ]
     assert not others
 
@@ -275,12 +261,10 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 def test_no_places_import_each_other_in_a_circle():
-    edges: dict[str, set[str]] = {place_now(module): set() for module in files()}
+    edges: dict[str, set[str]] = {place_of(module): set() for module in files()}
     for module in files():
-        edges[place_now(module)] |= {place_now(other) for other in loads(module)}
-    found = circles({place: others - {place} for place, others in edges.items()})
-    assert found - places.CIRCLES == set(), "a circle of folders"
-    assert places.CIRCLES - found == set(), "cut: take them out of CIRCLES"
+        edges[place_of(module)] |= {place_of(other) for other in loads(module)}
+    assert circles({place: others - {place} for place, others in edges.items()}) == set()
 
 
 # --- lessons -------------------------------------------------------------------------------------

@@ -6,17 +6,16 @@ import pytest
 
 from tests.house import lines
 from tests.house.lines import Budget
-from tests.house.places import MOVES, PACKAGES
+from tests.house.places import PACKAGES
 
 
 def test_every_package_keeps_to_its_budget():
-    _, to_be = lines.counted()
-    assert lines.complaints(to_be) == []
-    assert lines.BUDGETS.keys() == {*PACKAGES, "tests"} == to_be.keys()
+    there = lines.counted()
+    assert lines.complaints(there) == []
+    assert lines.BUDGETS.keys() == {*PACKAGES, "tests"} == there.keys()
 
 
-def test_a_file_counts_where_it_will_lie(tmp_path, monkeypatch):
-    monkeypatch.setitem(MOVES, "course/instructions", "warpsim/ptx")
+def test_all_of_a_packages_files_count(tmp_path):
     for name, text in {
         "course/files.py": "a\nb\n", "course/instructions.py": "a\n",
         "course_lessons/x.py": "a\n" * 3,
@@ -24,9 +23,7 @@ def test_a_file_counts_where_it_will_lie(tmp_path, monkeypatch):
     }.items():  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    now, to_be = lines.counted(tmp_path)
-    assert now == {"course": 3, "course_lessons": 3, "tests": 4}
-    assert to_be == {"course": 2, "warpsim": 1, "course_lessons": 3, "tests": 4}
+    assert lines.counted(tmp_path) == {"course": 3, "course_lessons": 3, "tests": 4}
 
 
 @pytest.mark.parametrize(
