@@ -45,10 +45,6 @@ def test_a_mistake_is_refused_and_named(name, sentence, edit):
     assert any(" ".join(words.split()) in said for words in (sentence, *alike)), verdict
 
 
-def test_most_mistakes_are_edits():
-    assert len([*declared()]) > 400
-
-
 @pytest.mark.parametrize(
     "name", dict.fromkeys(param.values[0] for param in declared()), ids="{}/".format
 )

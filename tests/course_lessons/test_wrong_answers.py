@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from course.backend import gpu
-from course.checks import check
 from course.checks.exercises import exercises
 from course_lessons.edits import edited, solution
 from tests.course_lessons.wrong_answers import all_answers, fault_of_pass, fault_of_refusal
@@ -22,33 +21,32 @@ def names(answers):
 @pytest.mark.parametrize("answer", WRONG, ids=names(WRONG))
 def test_a_wrong_answer_gets_its_verdict(answer):
     try:
-        function = answer.function
+        verdict = answer.judged()
     except Exception as error:
         if not gpu() or type(error).__name__ != "TypingError" or "typing" not in answer.kinds:
             raise
         pytest.skip("numba.cuda refuses a vectorised function where it is defined")
-    verdict = check(answer.exercise, function)
     assert fault_of_refusal(verdict, answer.kinds, answer.words) is None, verdict
 
 
 @pytest.mark.parametrize("answer", RIGHT, ids=names(RIGHT))
 def test_an_unusual_right_answer_passes(answer):
-    verdict = check(answer.exercise, answer.function)
+    verdict = answer.judged()
     assert fault_of_pass(verdict) is None, verdict
 
 
 def test_every_exercise_has_wrong_answers_and_an_unusual_right_one():
-    """The mistakes that an exercise names count: each is an answer in test_edits.py."""
+    """Beside what tools.mutants makes of its solution; a mistake that an exercise names counts."""
     assert len(exercises()) >= 90
     for name, exercise in exercises().items():
         wrong = sum(answer.exercise == name for answer in WRONG)
-        assert wrong + len(exercise.mistakes) >= 3, name
+        assert wrong + len(exercise.mistakes) >= 1, name
         assert any(answer.exercise == name for answer in RIGHT), name
 
 
 def test_a_verdict_that_is_not_the_wanted_one_is_told_apart():
     answer = WRONG[0]
-    verdict = check(answer.exercise, answer.function)
+    verdict = answer.judged()
     assert fault_of_refusal(verdict, answer.kinds, answer.words) is None
     assert "the reason is" in fault_of_refusal(verdict, ["race"], answer.words)
     assert "does not say ['nobody']" in fault_of_refusal(verdict, answer.kinds, ["nobody"])

@@ -2,8 +2,8 @@
 
 Most are an edit of the lesson's own solution: text that stands in it once, and what a student
 wrote instead. Names that such an answer uses are those of the module that holds it, else the
-lesson's. ``python tests/wrong_answers`` judges them all and
-prints the two percentages; ``python tests/wrong_answers 04 05`` those of two lessons.
+lesson's. ``python tests/course_lessons/wrong_answers`` judges them all and prints the two
+percentages; with ``04 05`` those of two lessons.
 """
 
 import importlib
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from course.checks import check
+from course.checks.verdicts import Verdict
 from course_lessons.edits import edited, solution
 from tests.course_lessons.wrong_answers.solutions import define, source_of, with_body
 
@@ -31,7 +33,7 @@ class Answer:
         Those that the verdict may have; none for a right answer.
     words : tuple of str
         What must stand in the verdict; a word may be several with ``|`` between them, of which one
-        must.
+        must. "Line 9 decides" is said at a second try.
     base : Answer, function or None
         What is edited, the lesson's solution where it is None.
     edit : dict of str, or str
@@ -85,6 +87,10 @@ class Answer:
         if self.edit is None:
             return self.base
         return define(self.source, self.exercise, self.name, self.place[0])
+
+    def judged(self) -> Verdict:
+        """The verdict; with all help, the line that decides, where the words ask for that."""
+        return check(self.exercise, self.function, explain="decides" in " ".join(self.words))
 
 
 def answers_to(*exercises: str) -> tuple[Callable, Callable]:

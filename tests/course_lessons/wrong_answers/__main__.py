@@ -6,18 +6,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from course.checks import check
 from tests.course_lessons.wrong_answers import all_answers, fault_of_pass, fault_of_refusal
 
 
 def main(*lessons: str) -> int:
     os.environ["COURSE_PROGRESS"] = "off"  # no verdict of these is the user's
     wrong, right = all_answers(*lessons)
-    refused = [
-        (each, fault_of_refusal(check(each.exercise, each.function), each.kinds, each.words))
-        for each in wrong
-    ]
-    passed = [(each, fault_of_pass(check(each.exercise, each.function))) for each in right]
+    refused = [(each, fault_of_refusal(each.judged(), each.kinds, each.words)) for each in wrong]
+    passed = [(each, fault_of_pass(each.judged())) for each in right]
     for title, judged in (
         ("wrong answers refused for the right reason", refused),
         ("right answers passed without an error finding", passed),
