@@ -45,5 +45,8 @@ def with_body(text: str, body: str) -> str:
 
 def define(text: str, exercise: str, where: str, names: dict[str, Any]) -> Any:
     """Execute an answer's text and return the function that its exercise asks for."""
-    known = solution(exercise).names_in(compile(text, where, "exec"), without=names)
+    lesson = solution(exercise)
+    # as in the notebook, which has the names of the solution where an answer reads none of them
+    read = compile(f"{lesson.source}\n{text}", where, "exec")
+    known = lesson.names_in(read, without=names)
     return function_of(text, f"{where}, {exercise}", {**STUDENTS, **known, **names})
