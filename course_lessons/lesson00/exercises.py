@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, Tolerance
 from course_lessons.cases import block_of_two, drawn, empty, extent, factors, normal, uniform, unit
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from warpsim.core.words import count
 
 # --- one kernel, one photograph ------------------------------------------------------------------
@@ -25,12 +25,6 @@ def _light(rows, columns):
     return np.maximum(0.1, 1 - down[:, None] ** 2 - right**2)
 
 
-_OF_TWO = {
-    "unwritten-output": "Each thread stores its own pixel: out[row, column] = ..., with the row "
-    "first, inside the guard.",
-    "typing": "A kernel works on single numbers: photo[row, column] is one pixel.",
-}
-
 LessonKernel.declare(
     name="spotlight",
     lesson=0,
@@ -40,25 +34,14 @@ LessonKernel.declare(
     cases=[_photo(13, 37), _photo(37, 5, block=(4, 8)), _photo(5, 37, block=(8, 4))],
     drawer=_some_photo,
     tolerance=Tolerance(16, "an index in float32, two squares, two differences and a product"),
-    hints=_OF_TWO
-    | {
+    hints={
+        "unwritten-output": "Each thread stores its own pixel: out[row, column] = ..., with the "
+        "row first, inside the guard.",
         "typing": "photo[row, column] and light(row, column, out) are single numbers: write both "
         "with all that is in brackets.",
         "wrong-result": "The pixel is photo[row, column], the light on it light(row, column, out): "
-        "store their product, photo[row, column] * light(row, column, out).",
-        "uninitialised-read": "Use `=`, not `*=`: nobody has stored a pixel in out before you.",
-        "input-modified": "photo is given; store in out[row, column].",
+        "store their product.",
     },
-    mistakes=edits("""
-        the light is left out
-            * light(row, column, out) ->
-        the photograph is left out: that is the light alone
-            photo[row, column] * ->
-        row and column have changed places in light(row, column, out)
-            light(row, column, out) -> light(column, row, out)
-        light and pixel are added, not multiplied
-            * light -> + light
-    """),
 )
 
 LessonKernel.declare(
@@ -69,10 +52,8 @@ LessonKernel.declare(
     reference=lambda photo: photo[:, ::-1],
     cases=[_photo(37, 5), _photo(5, 37), _photo(1, 1)],
     drawer=_some_photo,
-    hints=_OF_TWO
-    | {
-        "out-of-bounds": "A thread is inside if its row exists, too: "
-        "inside = inside and row < out.shape[0].",
+    hints={
+        "out-of-bounds": "A thread is inside if its column exists and its row exists, too.",
         "unwritten-output": "Your guard stops too many threads: the last row has the index "
         "out.shape[0] - 1, and row < out.shape[0] lets it pass.",
     },
@@ -104,36 +85,14 @@ LessonKernel.declare(
         "two products and a sum for each of up to 40 layers",
         magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
     ),
-    hints=_OF_TWO
-    | {
-        "out-of-bounds": "The guard is inside = column < out.shape[1] and row < out.shape[0]. The "
+    hints={
+        "out-of-bounds": "A thread is inside if its column exists and its row exists, too. The "
         "indices are u[row, i], s[i], vt[i, column].",
-        "unwritten-output": "A thread stores its pixel where inside is true: "
-        "inside = column < out.shape[1] and row < out.shape[0].",
-        "wrong-result": "Each layer adds u[row, i] * s[i] * vt[i, column] to the total: three "
-        "numbers, two products, and +=.",
+        "unwritten-output": "A thread stores its pixel where inside is true: let it be true for "
+        "each thread that has a pixel.",
+        "wrong-result": "Each layer adds to the total, with +=: a product of three numbers.",
         "typing": "u[row, i], s[i] and vt[i, column] are single numbers; u, s and vt are arrays.",
     },
-    mistakes=edits("""
-        s is left out
-            s[i] * ->
-        s is multiplied in twice
-            s[i] -> s[i] * s[i]
-        vt is left out
-            * vt[i, column] ->
-        u is left out
-            u[row, i] * ->
-        each layer replaces the total (=) instead of adding to it (+=)
-            += u -> = u
-        vt is read as if it were V, vt[column, i] instead of vt[i, column]
-            vt[i, column] -> vt[column, i]
-        u is read as if it were transposed, u[i, row] instead of u[row, i]
-            u[row, i] -> u[i, row]
-        the layers are subtracted (-=), not added
-            += u -> -= u
-        u, s and vt are added, not multiplied
-            u[row, i] * s[i] * vt[i, column] -> u[row, i] + s[i] + vt[i, column]
-    """),
 )
 
 # --- fill-index: exactly as many threads as elements, so no guard is needed -----------------------
@@ -160,8 +119,6 @@ LessonKernel.declare(
     hints={
         "unwritten-output": "cuda.threadIdx.x starts again at 0 in every block. "
         "cuda.grid(1) counts over all blocks. And it is out[i] = ..., with an index.",
-        "out-of-bounds": "The first element is out[0], the last out[out.size - 1].",
-        "uninitialised-read": "Use `=`, not `+=`: nobody has put a value into out before you.",
     },
 )
 
@@ -190,12 +147,5 @@ LessonKernel.declare(
     tolerance=SCALE_ADD_ROUNDING,
     hints={
         "wrong-result": "The formula for one element is a * x[i] + y[i]; a is one number.",
-        "typing": "a is one number, not an array: it has no index. x and y are arrays.",
-    },
-    mistakes={
-        "y is left out": lambda a, x: a * x,
-        "a is left out": lambda x, y: x + y,
-        "a scales the sum of x and y": lambda a, x, y: a * (x + y),
-        "a scales y instead of x": lambda a, x, y: x + a * y,
     },
 )

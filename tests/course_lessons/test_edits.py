@@ -1,13 +1,15 @@
 """A mistake is an edit of the lesson's solution: all of them fit, and say what they say."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from course import check, cuda
+from course import check
 from course.checks.comparing import NoValue, is_wholly
 from course.checks.exercises import KernelExercise, exercises, find_exercise
+from course.checks.judging import judge
 from course.checks.simulating import by_name
 from course_lessons import cases
 from course_lessons.edits import Edit, edited, edits, solution
@@ -155,13 +157,10 @@ def test_what_an_edit_gives_is_computed_once(monkeypatch):
 
 
 def test_the_verdict_names_the_mistake_and_a_broken_edit_does_not_hide_another():
-    @cuda.jit
-    def without_y(out, a, x, y):
-        i = cuda.grid(1)
-        if i < out.size:
-            out[i] = a * x[i]
-
-    assert "That is what you get when y is left out." in str(check("scale-add", without_y))
+    edits = {"it is broken": Edit("i < out.size -> True"), "y is left out": Edit("+ y[i] ->")}
+    exercise = replace(find_exercise("scale-add"), mistakes=edits)
+    verdict = judge(exercise, edits["y is left out"].answer("scale-add"))
+    assert "That is what you get when y is left out." in str(verdict)
 
 
 def test_an_edit_of_a_function_that_gives_fewer_values_is_no_match():

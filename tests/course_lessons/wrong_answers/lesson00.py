@@ -12,19 +12,19 @@ wrong("out-of-bounds", "photo[13, 0]", "13 x 37")({"row < out.shape[0] and ": ""
 wrong("out-of-bounds", "photo[0, 37]")({" and column < out.shape[1]": ""})
 wrong("out-of-bounds", "photo[0, 37]")({"column < out": "column <= out"})
 wrong("out-of-bounds", "photo[13, 0]")({"row < out": "column < out", "column < out.shape[1]": "1"})
-wrong("wrong-result", "what you get when the light is left out")({" * light(row, column, out)": ""})
-wrong("wrong-result", "when the photograph is left out")({"photo[row, column] * ": ""})
-wrong("wrong-result|out-of-bounds", "have changed places in light")(
-    {"(row, column, out)": "(column, row, out)"}
-)
-wrong("wrong-result", "added, not multiplied")({"* light": "+ light"})
+wrong("wrong-result", "Line 5 decides")({" * light(row, column, out)": ""})
+wrong("wrong-result", "Line 5 decides")({"photo[row, column] * ": ""})
+wrong("wrong-result|out-of-bounds", "Line 5 decides")({"(row, column, out)": "(column, row, out)"})
+wrong("wrong-result", "Line 5 decides")({"* light": "+ light"})
 wrong("wrong-result")({"* light": "/ light"})
 wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
 wrong("out-of-bounds", "out[")({"out[row, column] = photo": "out[column, row] = photo"})
-wrong("input-modified", "photo is an input|photo is given")(
+wrong("input-modified", "photo is an input")(
     {"out[row, column] = photo": "photo[row, column] = photo"}
 )
-wrong("uninitialised-read", "Use `=`, not `*=`")({"= photo[row, column] * light": "*= light"})
+wrong("uninitialised-read", "Store the result with `=`")(
+    {"= photo[row, column] * light": "*= light"}
+)
 wrong("typing", "`photo` stands for a whole array")({"photo[row, column] *": "photo *"})
 wrong("typing")({"light(row, column, out)": "light(row, column)"})
 wrong("typing", "all that is in brackets")({"light(row, column, out)": "light"})
@@ -45,7 +45,7 @@ right({"photo[row, column] * light": "photo[row, column]\n        out[row, colum
 # --- mirror ----------------------------------------------------------------------------------
 
 wrong, right = answers_to("mirror")
-wrong("out-of-bounds", "photo[37, 4]", "inside = inside and row < out.shape[0]", "37 x 5")(
+wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
     {"inside and row < out.shape[0]": "inside"}
 )
 wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
@@ -65,26 +65,24 @@ right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        r
 # --- rebuild ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("rebuild")
-wrong("out-of-bounds", "u[13, 0]", "The guard is inside = column < out.shape[1] and row")(
-    {"1] and row < out.shape[0]": "1]"}
-)
+wrong("out-of-bounds", "u[13, 0]", "Line 5 decides")({"1] and row < out.shape[0]": "1]"})
 wrong("out-of-bounds", "u[13, 0]")({"row < out.shape[0]": "row <= out.shape[0]"})
 wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
 wrong("unwritten-output", "stores its pixel where inside is true")(
     {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
 )
-wrong("wrong-result", "when s is left out")({"s[i] * ": ""})
-wrong("wrong-result", "s is multiplied in twice")({"s[i] * ": "s[i] * s[i] * "})
-wrong("wrong-result", "when vt is left out")({" * vt[i, column]": ""})
-wrong("wrong-result", "when u is left out")({"u[row, i] * ": ""})
-wrong("wrong-result", "each layer replaces the total")({"+= u": "= u"})
-wrong("out-of-bounds|wrong-result", "vt[")({"vt[i, column]": "vt[column, i]"})
-wrong("out-of-bounds|wrong-result", "u[")({"u[row, i]": "u[i, row]"})
-wrong("wrong-result", "added, not multiplied")({"i] * s[i] * v": "i] + s[i] + v"})
+wrong("wrong-result", "Line 10 decides")({"s[i] * ": ""})
+wrong("wrong-result", "Line 10 decides")({"s[i] * ": "s[i] * s[i] * "})
+wrong("wrong-result", "Line 10 decides")({" * vt[i, column]": ""})
+wrong("wrong-result", "Line 10 decides")({"u[row, i] * ": ""})
+wrong("wrong-result", "Line 10 decides")({"+= u": "= u"})
+wrong("out-of-bounds|wrong-result", "Line 10 decides")({"vt[i, column]": "vt[column, i]"})
+wrong("out-of-bounds|wrong-result", "Line 10 decides")({"u[row, i]": "u[i, row]"})
+wrong("wrong-result", "Line 10 decides")({"i] * s[i] * v": "i] + s[i] + v"})
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
 wrong("typing")({"u[row, i]": "u[row]"})
 wrong("out-of-bounds|wrong-result")({"s[i]": "s[k]"})
-wrong("wrong-result", "subtracted")({"total += u": "total -= u"})
+wrong("wrong-result", "Line 10 decides")({"total += u": "total -= u"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
 right(
     {
@@ -103,7 +101,7 @@ wrong("out-of-bounds", "writes out[8]", "size 8", "Thread (7, 0, 0)")(
     {")\n    out": ") + 1\n    out"}
 )
 wrong("wrong-result", "An index is off by one", "out[0] is 1, right is 0")({"] = i": "] = i + 1"})
-wrong("uninitialised-read", "Use `=`, not `+=`")({"] = i": "] += i"})
+wrong("uninitialised-read", "Store the result with `=`")({"] = i": "] += i"})
 wrong("wrong-result", "out[4] is 0, right is 4")({"] = i": "] = cuda.threadIdx.x"})
 wrong("not-a-kernel", "plain Python function", "@cuda.jit")({"@cuda.jit\n": ""})
 wrong("not-a-kernel", "compiled for the CPU")({"cuda.jit": "njit"})
@@ -124,10 +122,10 @@ wrong("not-parallel", "one of 8 threads does the work")(
 
 wrong, right = answers_to("scale-add")
 wrong("out-of-bounds", "3 elements", "x[3]", "more threads than")({"i < out.size": "True"})
-wrong("wrong-result", "That is what you get when y is left out")({" + y[i]": ""})
-wrong("wrong-result", "when a scales the sum of x and y")({"x[i] + y[i]": "(x[i] + y[i])"})
-wrong("wrong-result", "when a scales y instead of x")({"a * x[i] +": "x[i] + a *"})
-wrong("typing", "a is one number, not an array")({"a * x": "a[i] * x"})
+wrong("wrong-result", "Line 4 decides")({" + y[i]": ""})
+wrong("wrong-result", "Line 4 decides")({"x[i] + y[i]": "(x[i] + y[i])"})
+wrong("wrong-result", "Line 4 decides")({"a * x[i] +": "x[i] + a *"})
+wrong("typing", "a is float32, not an array")({"a * x": "a[i] * x"})
 wrong("typing", "out[i] = a * x + y")({"[i] +": " +"})
 wrong("wrong-arguments", "in that order", "out, a, x, y")({"out, a, x, y": "a, x, y, out"})
 wrong("unwritten-output", "out[64]")({"grid(1)": "threadIdx.x"})
