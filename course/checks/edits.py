@@ -10,6 +10,7 @@ import ast
 import re
 from ast import unparse
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -297,6 +298,15 @@ def statements(of: Text) -> Iterator[Edit]:
             yield node, "pass"
         if isinstance(node, ast.If) and node.orelse:
             yield node, "\n".join(map(unparse, node.orelse))
+
+
+def levels(of: Text) -> Iterator[Edit]:
+    """A block's last statement behind the block."""
+    for node in of.nodes(ast.For, ast.While, ast.If):
+        if len(node.body) > 1 and not node.orelse:
+            shorter = deepcopy(node)
+            last = shorter.body.pop()
+            yield node, f"{unparse(shorter)}\n{unparse(last)}"
 
 
 def indices(of: Text) -> Iterator[Edit]:

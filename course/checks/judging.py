@@ -67,8 +67,8 @@ def judge(exercise: Exercise, answer: Any, *, repairs: bool = False) -> Verdict:
         if failure.kind == "out-of-bounds":
             hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
             failure.message = agreeing(failure.message, hint, cases)
-        if repairs and (found := repair(exercise, answer, failure)):
-            failure.repair = found.lines()
+        if repairs:
+            failure.repair = repair(exercise, answer, failure)
         return failed(exercise.name, failure, dict(exercise.hints))
     return Verdict(exercise.name, "passed", "passed", passed)
 

@@ -1,9 +1,10 @@
 """The line of an answer that decides: changed in one place, the answer is right.
 
 Such a change is looked for in the answer's own text: what the lesson's solution has there, then the
-changes of `course.checks.edits`. Each is tried in the smallest case that fails, and what is right
-there is judged as an answer is. So what is said has been tried. How much is tried is counted, in
-changes and in lines or threads that run: no clock decides.
+changes of `course.checks.edits`, then up to three lines of the solution together. Each is tried in
+the smallest case that fails, and what is right there is judged as an answer is. So what is said has
+been tried. How much is tried is counted, in changes and in lines or threads that run: no clock
+decides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import warnings
 from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, product, zip_longest
 from types import FrameType
 from typing import Any
@@ -53,39 +54,16 @@ MOST_TRIES = 150
 MOST_PASSES = 2_000  # of one loop of a kernel
 MOST_LINES = 20_000  # that a function runs in a case
 MOST_BITS = 10_000  # of a whole number in a function
+MOST_PLACES = 3  # that are changed together
+MOST_APART = 8  # statements that are others than the solution's, for that
 MOST_SHOWN = 3  # statements, with the `def`, of a function of which no whole line is shown
 MOST_WORK = 400_000  # lines that functions run, in all tries
 MOST_NODES = 40_000  # of kernels' trees, each of which is compiled; one counts once a 4,096 threads
 OPERATORS = (
     edits.terms, edits.constants, edits.operations, edits.comparisons, edits.ranges, edits.axes,
     edits.names, edits.factors, edits.kept_values, edits.unwrapped, edits.whole_indices,
-    edits.extremes, edits.indices, edits.statements, edits.types, edits.words,
+    edits.extremes, edits.indices, edits.statements, edits.levels, edits.types, edits.words,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Repair:
-    """One change that makes an answer right, in words.
-
-    Attributes
-    ----------
-    where : str
-        "Line 7", counted from the `def` of its function.
-    old, new : str
-        The line as it is, and as it would be right; `new` is "" where it is all that there is.
-    change : str
-        "With another comparison in place of `i <= n`"
-    """
-
-    where: str
-    old: str
-    new: str
-    change: str
-
-    def lines(self) -> list[str]:
-        """What is said at the second try, and at the third."""
-        said = f"{self.where} decides: `{self.old}`. {self.change} the answer passes."
-        return [said, f"{self.where} would be right as `{self.new}`."] if self.new else [said]
 
 
 class Source:
@@ -147,8 +125,8 @@ class Source:
             linecache.cache.pop(f"<{self.function.__name__}, change {number}>", None)
 
 
-def repair(exercise: Exercise, answer: Any, failure: Failure) -> Repair | None:
-    """The change of one place that makes an answer right; None where none is found.
+def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
+    """Which line decides, and how it would be right; [] where no change is found.
 
     Parameters
     ----------
@@ -158,12 +136,12 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> Repair | None:
     failure : Failure
     """
     if failure.kind in SAID or getattr(exercise, "caller", None) is not None:
-        return None
+        return []
     if getattr(exercise, "runs", ""):
-        return None
+        return []
     source = Source(exercise, answer)
     if not source.starts:
-        return None
+        return []
     bare = replace(exercise, mistakes={})
     try:
         with _quiet():
@@ -172,7 +150,7 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> Repair | None:
         source.forget()
 
 
-def _search(exercise: Exercise, source: Source, answer: Any) -> Repair | None:
+def _search(exercise: Exercise, source: Source, answer: Any) -> list[str]:
     sizes = [_size(exercise, number) for number in range(len(exercise.cases))]
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     for number in order:
@@ -180,26 +158,37 @@ def _search(exercise: Exercise, source: Source, answer: Any) -> Repair | None:
         if not _is_right(exercise, number, answer, ran):
             break
     else:
-        return None
+        return []
     if isinstance(exercise, KernelExercise):
         nodes = sum(1 for _ in ast.walk(source.of.tree))
         tries = MOST_NODES // (nodes * (1 + sizes[number] // 4096))
     else:
         tries = MOST_WORK // max(ran.count, 100)
-    for change in _some(_changes(exercise, source, ran), min(tries, MOST_TRIES)):
+
+    def is_right(edits: list[Edit]) -> bool:
         try:
-            text = source.of.edited([change])
-            changed = source.define(text)
+            changed = source.define(source.of.edited(edits))
         except (Exception, SystemExit):  # a decorator may raise anything
-            continue
+            return False
         lines = _Lines(plain_function(changed).__code__.co_filename)
-        if not _is_right(exercise, number, changed, lines):
-            continue
-        if all(_is_right(exercise, other, changed, lines) for other in order) and _passes(
-            exercise, changed
-        ):
-            return _described(source, change, text)
-    return None
+        return all(_is_right(exercise, n, changed, lines) for n in cases)
+
+    def passes(edits: list[Edit]) -> bool:
+        return is_right(edits) and _passes(exercise, source.define(source.of.edited(edits)))
+
+    cases = [number, *(other for other in order if other != number)]
+    for change in _some(_changes(exercise, source, ran), min(tries, MOST_TRIES)):
+        if passes([change]):
+            return _in_words([_described(source, change)])
+    edits = _all_differences(exercise, source)
+    if not edits or not is_right(edits):
+        return []
+    for edit in [*edits]:
+        fewer = [each for each in edits if each is not edit]
+        edits = fewer if is_right(fewer) else edits
+    if len(edits) > MOST_PLACES or not passes(edits):
+        return []
+    return _in_words([_described(source, edit) for edit in edits])
 
 
 def _size(exercise: Exercise, number: int) -> int:
@@ -285,7 +274,9 @@ def _passes(exercise: Exercise, answer: Any) -> bool:
 # ---------------------------------------------------------------------- what is tried
 def _changes(exercise: Exercise, source: Source, ran: _Lines) -> Iterator[Edit]:
     """The changes in the order in which they are tried."""
-    yield from _of_solution(exercise, source)
+    placed = set(source.of.nodes(ast.AST))
+    for both in _functions(exercise, source):
+        yield from both.differences(placed)
     whole = source.of.whole
     head = min([whole.lineno, *(mark.lineno for mark in whole.decorator_list)])
     offset = head - source.function.__code__.co_firstlineno
@@ -300,8 +291,8 @@ def _changes(exercise: Exercise, source: Source, ran: _Lines) -> Iterator[Edit]:
             yield change
 
 
-def _of_solution(exercise: Exercise, source: Source) -> Iterator[Edit]:
-    """What the lesson's solution has in another form, in place of what the answer has."""
+def _functions(exercise: Exercise, source: Source) -> Iterator[_Aligned]:
+    """The answer's functions beside those of the lesson's solution."""
     found = lesson_solution(exercise.name)
     if found is None:
         return
@@ -310,54 +301,122 @@ def _of_solution(exercise: Exercise, source: Source) -> Iterator[Edit]:
     theirs[source.of.whole.name] = theirs.get(found[1])
     for mine in source.of.tree.body:
         if (right := theirs.get(mine.name)) is not None:
-            yield from _differences(source, mine, right)
+            yield _Aligned(mine, right)
 
 
-def _differences(source: Source, mine: ast.FunctionDef, right: ast.FunctionDef) -> Iterator[Edit]:
-    names = {a.arg: b.arg for a, b in zip(right.args.args, mine.args.args, strict=False)}
-    own = {n.id for n in ast.walk(mine) if isinstance(n, ast.Name)} | set(names.values())
-    old, new = _statements(mine), _statements(right)
-    for a, b in product(old, new):  # another name for the same value
-        if isinstance(a, ast.Assign) and isinstance(b, ast.Assign):
-            x, y = a.targets[0], b.targets[0]
-            if isinstance(x, ast.Name) and isinstance(y, ast.Name) and y.id not in own:
-                if unparse(a.value) == _renamed(b.value, names):
-                    names.setdefault(y.id, x.id)
-    texts = [_head(a) for a in old], [_renamed(_head_of(b), names) for b in new]
-    matched = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
-    right_of = {
-        a: b
-        for tag, i, _, j, _ in matched
-        if tag == "equal"
-        for a, b in _zip(old, new, i, j, texts)
-    }
-    placed = set(source.of.nodes(ast.AST))
-    for tag, i, i2, j, j2 in matched:
-        for a, b in product(old[i:i2], new[j:j2]) if tag == "replace" else ():
-            if isinstance(a, ast.Pass):
-                yield a, _renamed(b, names)
-            elif type(a) is type(b):
-                for node, other in _smaller(a, b, names):
-                    if node in placed and not isinstance(node, ast.Slice):
-                        yield node, _renamed(other, names)
-            elif _alike(unparse(a), _renamed(b, names)):
-                yield a, _renamed(b, names)
-        if tag in ("replace", "insert"):
-            for b in new[j:j2]:
-                yield from _missing(b, right, right_of, names, source)
-        for a in old[i:i2] if tag in ("replace", "delete") else ():
-            body = "\n".join(map(unparse, a.body)) if isinstance(a, ast.If) else "pass"
-            yield a, body
+class _Aligned:
+    """A function of an answer beside the solution's: which statements correspond.
+
+    `blocks` are the statements of the one and of the other that stand in the same place, with what
+    `difflib` says of them: "equal", "replace", "insert" or "delete".
+    """
+
+    def __init__(self, mine: ast.FunctionDef, right: ast.FunctionDef) -> None:
+        self.right = right
+        self.names = names = {
+            a.arg: b.arg for a, b in zip(right.args.args, mine.args.args, strict=False)
+        }
+        own = {n.id for n in ast.walk(mine) if isinstance(n, ast.Name)} | set(names.values())
+        old, new = _statements(mine), _statements(right)
+        for a, b in product(old, new):  # another name for the same value
+            if isinstance(a, ast.Assign) and isinstance(b, ast.Assign):
+                x, y = a.targets[0], b.targets[0]
+                if isinstance(x, ast.Name) and isinstance(y, ast.Name) and y.id not in own:
+                    if unparse(a.value) == self.text(b.value):
+                        names.setdefault(y.id, x.id)
+        texts = [unparse(_head(a)) for a in old], [self.text(_head(b)) for b in new]
+        matched = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+        self.blocks = [(tag, old[i:i2], new[j:j2]) for tag, i, i2, j, j2 in matched]
+        equal = [(new, old) for tag, old, new in self.blocks if tag == "equal"]
+        self.mine_of = {b: a for new, old in equal for b, a in zip(new, old, strict=True)}
+
+    def text(self, node: ast.AST) -> str:
+        """A node of the solution as text, with the answer's names."""
+        node = deepcopy(node)
+        for name in ast.walk(node):
+            if isinstance(name, ast.Name):
+                name.id = self.names.get(name.id, name.id)
+        return unparse(node)
+
+    def differences(self, placed: set[ast.AST]) -> Iterator[Edit]:
+        """What the solution has in another form, in place of what the answer has."""
+        for tag, old, new in self.blocks:
+            for a, b in product(old, new) if tag == "replace" else ():
+                if isinstance(a, ast.Pass):
+                    yield a, self.text(b)
+                elif type(a) is type(b):
+                    for node, other in self._smaller(a, b):
+                        if node in placed and not isinstance(node, ast.Slice):
+                            yield node, self.text(other)
+                elif _alike(unparse(a), self.text(b)):
+                    yield a, self.text(b)
+            if tag in ("replace", "insert"):
+                for b in new:
+                    yield from self._missing(b)
+            for a in old if tag in ("replace", "delete") else ():
+                yield a, _without(a)
+
+    def _smaller(self, a: ast.AST, b: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Where two nodes of one kind differ: the smallest place that has all of it first."""
+        mine, theirs = [*ast.iter_child_nodes(a)], [*ast.iter_child_nodes(b)]
+        alike = type(a) is type(b) and len(mine) == len(theirs)
+        parts = zip(mine, theirs, strict=True) if alike else ()
+        other = [(x, y) for x, y in parts if unparse(x) != self.text(y)]
+        if len(other) == 1 and hasattr(other[0][0], "lineno"):
+            yield from self._smaller(*other[0])
+        if isinstance(a, ast.expr | ast.stmt):
+            yield a, b
+
+    def _missing(self, b: ast.stmt) -> Iterator[Edit]:
+        """A statement of the solution put where the answer has none: beside its neighbours."""
+        text = self.text(b)
+        for above in ast.walk(self.right):
+            suites = getattr(above, "body", None), getattr(above, "orelse", None)
+            suite = next((s for s in suites if isinstance(s, list) and b in s), None)
+            if suite is None:
+                continue
+            place = suite.index(b)
+            before = self.mine_of.get(suite[place - 1]) if place else None
+            after = self.mine_of.get(suite[place + 1]) if place + 1 < len(suite) else None
+            if after is not None:
+                yield after, f"{text}\n{unparse(after)}"
+            elif before is not None:
+                yield before, f"{unparse(before)}\n{text}"
+            body = getattr(b, "body", None)
+            inner = self.mine_of.get(body[0]) if body else None
+            if isinstance(b, ast.If) and inner is not None and not b.orelse:
+                head = text.split("\n")[0]
+                yield inner, f"{head}\n{textwrap.indent(unparse(inner), '    ')}"
+
+
+def _all_differences(exercise: Exercise, source: Source) -> list[Edit]:
+    """Every statement as the solution has it; [] where there are many, or they do not pair."""
+    edits: dict[ast.AST, str] = {}
+    for both in _functions(exercise, source):
+        for tag, old, new in both.blocks:
+            if tag == "insert":
+                added = [next(both._missing(b), None) for b in new]
+                if None in added or any(node in edits for node, _ in added):
+                    return []
+                edits |= dict(added)
+            for a, b in zip_longest(old, new) if tag in ("replace", "delete") else ():
+                if b is None:
+                    edits[a] = _without(a)
+                elif a is None or (type(a) is not type(b) and (_has_body(a) or _has_body(b))):
+                    return []
+                else:
+                    heads = zip(_heads(a), _heads(b), strict=True)
+                    edits |= {x: text for x, y in heads if unparse(x) != (text := both.text(y))}
+    return [*edits.items()] if 1 < len(edits) <= MOST_APART else []
+
+
+def _without(statement: ast.stmt) -> str:
+    """What is left of a statement without it: the body of an `if`."""
+    return "\n".join(map(unparse, statement.body)) if isinstance(statement, ast.If) else "pass"
 
 
 def _alike(one: str, other: str) -> bool:
     return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio() > 0.6
-
-
-def _zip(old: list, new: list, i: int, j: int, texts: tuple) -> Iterator[tuple]:
-    while i < len(old) and j < len(new) and texts[0][i] == texts[1][j]:
-        yield old[i], new[j]
-        i, j = i + 1, j + 1
 
 
 def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
@@ -367,89 +426,70 @@ def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
-def _head_of(statement: ast.stmt) -> ast.AST:
+def _heads(statement: ast.stmt) -> list[ast.AST]:
     """What a compound statement says before its body; another one as it is."""
     if isinstance(statement, ast.If | ast.While):
-        return statement.test
-    if isinstance(statement, ast.For):
-        return ast.Tuple([statement.target, statement.iter], ast.Load())
-    return statement
+        return [statement.test]
+    return [statement.target, statement.iter] if isinstance(statement, ast.For) else [statement]
 
 
-def _head(statement: ast.stmt) -> str:
-    return unparse(_head_of(statement))
+def _has_body(statement: ast.stmt) -> bool:
+    return hasattr(statement, "body")
 
 
-def _renamed(node: ast.AST, names: dict[str, str]) -> str:
-    """A node of the solution as text, with the answer's names."""
-
-    class Names(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.Name:
-            return ast.Name(names.get(name.id, name.id), name.ctx)
-
-    return unparse(Names().visit(deepcopy(node)))
-
-
-def _smaller(a: ast.AST, b: ast.AST, names: dict[str, str]) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Where two nodes of one kind differ: the smallest place that has all of it first."""
-    parts = [*zip(ast.iter_child_nodes(a), ast.iter_child_nodes(b), strict=False)]
-    alike = type(a) is type(b) and len([*ast.iter_child_nodes(a)]) == len(parts)
-    alike = alike and len([*ast.iter_child_nodes(b)]) == len(parts)
-    other = [(x, y) for x, y in parts if unparse(x) != _renamed(y, names)] if alike else []
-    if len(other) == 1 and hasattr(other[0][0], "lineno"):
-        yield from _smaller(*other[0], names)
-    if isinstance(a, ast.expr | ast.stmt):
-        yield a, b
-
-
-def _missing(
-    b: ast.stmt, right: ast.FunctionDef, right_of: dict, names: dict[str, str], source: Source
-) -> Iterator[Edit]:
-    """A statement of the solution put where the answer has none: beside its neighbours there."""
-    mine_of = {theirs: mine for mine, theirs in right_of.items()}
-    text = _renamed(b, names)
-    for above in ast.walk(right):
-        suite = next(
-            (s for s in (getattr(above, n, None) for n in ("body", "orelse"))
-             if isinstance(s, list) and b in s), None,
-        )  # fmt: skip
-        if suite is None:
-            continue
-        place = suite.index(b)
-        before = mine_of.get(suite[place - 1]) if place else None
-        after = mine_of.get(suite[place + 1]) if place + 1 < len(suite) else None
-        if after is not None:
-            yield after, f"{text}\n{unparse(after)}"
-        elif before is not None:
-            yield before, f"{unparse(before)}\n{text}"
-        body = getattr(b, "body", None)
-        inner = mine_of.get(body[0]) if body else None
-        if isinstance(b, ast.If) and inner is not None and not b.orelse:
-            head = text.split("\n")[0]
-            yield inner, f"{head}\n{textwrap.indent(unparse(inner), '    ')}"
+def _head(statement: ast.stmt) -> ast.AST:
+    heads = _heads(statement)
+    return heads[0] if len(heads) == 1 else ast.Tuple(heads, ast.Load())
 
 
 # ---------------------------------------------------------------------- in words
-def _described(source: Source, change: Edit, text: str) -> Repair:
-    """A change in words: its line, what it is of, the line as it would be."""
+def _in_words(places: list[tuple[str, str, str, str]]) -> list[str]:
+    """What is said at the second try, and at the third, of each place that is changed."""
+    (where, old, _, how), *others = places
+    said = f"{where} decides: `{old}`."
+    for where, old, *_ in others:
+        said += f" So does {where[0].lower()}{where[1:]}: `{old}`."
+    if others:
+        how = f"With {'both' if len(others) == 1 else 'all of them'} changed"
+    would = [f"{where} would be right as `{right}`." for where, _, right, _ in places if right]
+    return [f"{said} {how} the answer passes.", *would]
+
+
+def _described(source: Source, change: Edit) -> tuple[str, str, str, str]:
+    """A change: "Line 7", counted from the `def`; the line as it is, and as it would be; how.
+
+    It would be "" where that is all that there is.
+    """
     node, new = change
     whole = next(f for f in source.of.tree.body if f.lineno <= node.lineno <= f.end_lineno)
     beside = "" if whole is source.of.whole else f" of `{whole.name}`"
-    where = f"Line {node.lineno - whole.lineno + 1}{beside}"
     statement = _statement(source.of, node)
+    if moved := _moved(node, new):
+        statement = moved
+    where = f"Line {statement.lineno - whole.lineno + 1}{beside}"
     old = source.text.split("\n")[statement.lineno - 1].strip()
-    if statement.end_lineno > statement.lineno and not hasattr(statement, "body"):
+    if statement.end_lineno > statement.lineno and not _has_body(statement):
         old = unparse(statement)
+    if moved:
+        return where, old, "", f"Indented as line {node.lineno - whole.lineno + 1}"
     if isinstance(node, ast.stmt):
-        right, how = _of_statement(node, new)
-        return Repair(where, old, right, how)
-    lines = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.stmt)]
+        return where, old, *_of_statement(node, new, old)
+    lines = [n for n in ast.walk(ast.parse(source.of.edited([change]))) if isinstance(n, ast.stmt)]
     right = next(unparse(n) for n in lines if _begins(n) == _begins(statement)).split("\n")[0]
     if source.text.split("\n")[statement.lineno - 1].lstrip().startswith("elif "):
         right = f"el{right}"
     many = sum(isinstance(each, ast.stmt) for each in ast.walk(whole)) > MOST_SHOWN
     short = many or len(new) <= len(unparse(statement)) / 2
-    return Repair(where, old, right if short else "", _kind(node, new))
+    return where, old, right if short else "", _kind(node, new)
+
+
+def _moved(node: ast.AST, new: str) -> ast.stmt | None:
+    """The statement that `edits.levels` takes out of a block."""
+    if isinstance(node, ast.For | ast.While | ast.If) and len(node.body) > 1:
+        last = node.body[-1]
+        if new.startswith(unparse(node).split("\n")[0]) and new.endswith(f"\n{unparse(last)}"):
+            return last
+    return None
 
 
 def _begins(node: ast.stmt) -> tuple[int, int]:
@@ -462,15 +502,16 @@ def _statement(of: Text, node: ast.AST) -> ast.stmt:
     return node
 
 
-def _of_statement(node: ast.stmt, new: str) -> tuple[str, str]:
+def _of_statement(node: ast.stmt, new: str, line: str) -> tuple[str, str]:
     """The line as it would be, and what is done with a statement."""
     own, lines = unparse(node), new.split("\n")
     if new == "pass" or (isinstance(node, ast.If) and new == "\n".join(map(unparse, node.body))):
         return "", "Without its condition" if new != "pass" else "Without it"
     if new.endswith(f"\n{own}"):
-        return lines[0], "With one more line before it"
+        return f"{lines[0]}` and, below it, `{line}", "With one more line before it"
     if new.startswith(f"{own}\n"):
-        return new.removeprefix(f"{own}\n").split("\n")[0], "With one more line after it"
+        more = new.removeprefix(f"{own}\n").split("\n")[0]
+        return f"{line}` and, below it, `{more}", "With one more line after it"
     if textwrap.dedent("\n".join(lines[1:])) == own:
         return lines[0], "Below a condition"
     if isinstance(node, ast.Assign) and new.startswith(f"{unparse(node.targets[0])} += "):

@@ -1,5 +1,6 @@
 """Which line decides is said of what one change makes right; what is said has been tried."""
 
+import math
 import re
 
 import numpy as np
@@ -24,7 +25,7 @@ RIGHT = re.compile(r"(?m)^Line (\d+) would be right as `(.*)`\.$")
 
 
 def explained(text, name="square"):
-    answer = function_of(text, text, {"cuda": cuda, "np": np})
+    answer = function_of(text, text, {"cuda": cuda, "np": np, "math": math})
     return judge(find_exercise(f"sample-{name}"), answer, repairs=True)
 
 
@@ -48,6 +49,44 @@ def test_a_slip_in_one_place_is_named_without_a_solution(old, new, line, change,
     said = SAID.search(verdict.message)
     assert said and int(said[1]) == line and change in said[3], verdict
     assert RIGHT.search(verdict.message)[2].startswith(right), verdict
+
+
+LOOP = """def error(a, b):
+    total, count = 0.0, 0
+    for one, other in zip(np.ravel(a), np.ravel(b)):
+        total += (one - other) ** 2
+        count += 1
+    return total / count, math.sqrt(total / count)
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"    return": "        return"}, "Line 6 decides: `return total / count, math.sqrt(total "
+         "/ count)`. Indented as line 3 the answer passes."),
+        ({"+= (one": "= (one", "+= 1": "= 2"},
+         "Line 4 decides: `total = (one - other) ** 2`. So does line 5: `count = 2`. With both "
+         "changed the answer passes.\nLine 4 would be right as `total += (one - other) ** 2`.\n"
+         "Line 5 would be right as `count += 1`."),
+        ({"+= (one": "= (one", "+= 1": "= 2", "math.sqrt(total / count)": "total"},
+         "With all of them changed the answer passes.\nLine 4 would be right as"),
+    ],
+    ids=["indented", "two lines", "three"],
+)  # fmt: skip
+def test_a_line_that_is_indented_too_far_and_several_lines_are_named(changes, said, monkeypatch):
+    monkeypatch.setattr(repair, "lesson_solution", lambda name: (LOOP, "error"))
+    text = LOOP
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    verdict = explained(text, "error")
+    assert said in verdict.message, verdict
+    assert "decides" not in verdict.at_try(0).message
+    assert (
+        "would be right as" not in verdict.at_try(1).message
+        and "decides" in verdict.at_try(1).message
+    )
 
 
 def test_a_hopeless_answer_costs_a_bounded_number_of_runs(monkeypatch):
@@ -81,14 +120,14 @@ def test_nothing_is_said_of_an_answer_without_a_source():
     names = {"cuda": cuda}
     exec(SQUARE.replace("* x[i]", "+ x[i]").replace("@cuda.jit\n", ""), names)
     failure = Failure("wrong-result", "It is wrong.")
-    assert repair.repair(find_exercise("sample-square"), names["square"], failure) is None
+    assert repair.repair(find_exercise("sample-square"), names["square"], failure) == []
 
 
 def test_it_is_looked_for_from_the_second_wrong_answer_on_or_when_asked(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "mine"))
     monkeypatch.setattr(progress, "_failed", {})
     asked = []
-    monkeypatch.setattr(judging, "repair", lambda *a: asked.append(1))
+    monkeypatch.setattr(judging, "repair", lambda *a: asked.append(1) or [])
     answers = [
         function_of(SQUARE.replace("* x", f"* {n} * x"), f"{n}", {"cuda": cuda}) for n in (2, 3)
     ]
