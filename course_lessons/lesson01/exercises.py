@@ -17,7 +17,7 @@ from course_lessons.cases import (
     uniform,
     unit,
 )
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson01.crossing import judge_crossing, watched
 from warpsim.core.words import count
 
@@ -48,10 +48,6 @@ LessonKernel.declare(
         "unwritten-output": "The number of a thread in the whole grid is "
         "blockIdx.x * blockDim.x + threadIdx.x.",
         "wrong-result": "Each thread reads x[i] and writes the square of it to out[i].",
-    },
-    mistakes={
-        "x is doubled": lambda x: 2 * x,
-        "the index is squared instead of the element": lambda x: np.arange(x.size) ** 2,
     },
 )
 
@@ -100,11 +96,6 @@ LessonKernel.declare(
         "as in NumPy.",
         "unwritten-output": "out[0] has no neighbour on its left, and yet it needs a value: 0.",
     },
-    mistakes={
-        "out[0] is a copy of x[0] instead of 0": lambda x: np.concatenate([x[:1], x[:-1]]),
-        "the last element comes round to the front": lambda x: np.roll(x, 1),
-        "everything moves to the left": lambda x: np.concatenate([x[1:], np.zeros(1)]),
-    },
 )
 
 # --- add-images: two axes, x along the columns ----------------------------------------------------
@@ -149,7 +140,6 @@ LessonKernel.declare(
         "uncoalesced": "The first number that cuda.grid(2) gives is x. Let it be the column: "
         "column, row = cuda.grid(2).",
     },
-    mistakes={"b is subtracted": lambda a, b: a - b},
 )
 
 # --- rotate-image: out has another shape than the input -------------------------------------------
@@ -177,11 +167,6 @@ LessonKernel.declare(
         "The image's last row is image.shape[0] - 1, not image.shape[0].",
         "wrong-result": "Draw it for 2 x 3: out[0, 0] is the lower left corner of the image. "
         "A column of out is a row of the image, counted from below.",
-    },
-    mistakes={
-        "the image is turned the other way round": lambda image: np.rot90(image, 1),
-        "the image is mirrored at its diagonal instead of turned": lambda image: image.T,
-        "the image is mirrored at its other diagonal": lambda image: image[::-1, ::-1].T,
     },
 )
 
@@ -269,11 +254,6 @@ LessonKernel.declare(
         "wrong-result": "grey = 0.299 red + 0.587 green + 0.114 blue.",
         "typing": "A device function needs @cuda.jit(device=True) above it, and a return.",
     },
-    mistakes={
-        "red, green and blue count alike": lambda rgb: rgb.mean(axis=2),
-        "red and blue are swapped": lambda rgb: rgb @ _WEIGHTS[::-1],
-        "only red is taken": lambda rgb: rgb[:, :, 0],
-    },
 )
 
 # --- keep-it-there: three launches, two copies ----------------------------------------------------
@@ -333,16 +313,4 @@ LessonKernel.declare(
         "out-of-bounds": "There are as many threads as values or more: guard i with "
         "values.size. The index into counts is values[i], not i.",
     },
-    mistakes={
-        "the values are added up instead of counted": lambda counts, values: (
-            counts + np.bincount(values, weights=values, minlength=counts.size)
-        ),
-        "every bin is counted at most once, because updates are lost": lambda counts, values: (
-            counts + np.minimum(np.bincount(values, minlength=counts.size), 1)
-        ),
-    }
-    | edits("""
-        each thread counts all values, not only its own
-            if i < values.size: -> for i in range(values.size):
-    """),
 )

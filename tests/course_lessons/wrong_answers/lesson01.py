@@ -20,8 +20,8 @@ wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     {"blockDim": "gridDim"}
 )
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
-wrong("wrong-result", "when x is doubled")({"] * x": "] + x"})
-wrong("wrong-result", "the index is squared")({"x[i] * x[i]": "i * i"})
+wrong("wrong-result", "Line 4 decides")({"] * x": "] + x"})
+wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
 wrong("wrong-result", "integer division or type")({"x[i] * x[i]": "int32(x[i] * x[i])"})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
@@ -48,16 +48,16 @@ right({"= 128": "= min(n, 1024)", "(n + threads - 1) // threads": "int(np.ceil(n
 # --- shift-right -----------------------------------------------------------------------------
 
 wrong, right = answers_to("shift-right")
-wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|comes round to the front")(
+wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
     {" == 0:\n        out[0] = 0\n    elif i": ""}
 )
 wrong("unwritten-output", "out[0]", "needs a value: 0")(
     {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
 )
-wrong("wrong-result", "out[0] is a copy of x[0]")({"0] = 0": "i] = x[0]"})
+wrong("wrong-result", "Line 4 decides")({"0] = 0": "i] = x[0]"})
 wrong("out-of-bounds", "writes out[8]", "Every index needs its own guard")({"] = x": " + 1] = x"})
 wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1": "i + 1"})
-wrong("wrong-result", "everything moves to the left")(
+wrong("wrong-result", "Line 3 decides")(
     {"== 0:": "== out.size - 1:", "out[0": "out[i", "i - 1": "i + 1"}
 )
 wrong("out-of-bounds", "i for out, i - 1 or i + 1")(
@@ -85,7 +85,7 @@ wrong("uncoalesced", "The result is right; the cost is not", "Let it be the colu
     "    for column in range(first_column, out.shape[1], column_step):\n"
     "        out[row, column] = a[row, column] + b[row, column]"
 )
-wrong("wrong-result", "when b is subtracted")({"] + b": "] - b"})
+wrong("wrong-result", "Line 5 decides")({"] + b": "] - b"})
 wrong("unwritten-output", "all 3 blocks do the same", "cuda.grid(2)")(
     {"grid(2)": "threadIdx.x, cuda.threadIdx.y"}
 )
@@ -107,17 +107,17 @@ right(
 # --- rotate-image ----------------------------------------------------------------------------
 
 wrong, right = answers_to("rotate-image")
-wrong("wrong-result", "turned the other way round")(
+wrong("wrong-result", "Line 4 decides")(
     {"image.shape[0] - 1 - column,": "column, image.shape[1] - 1 -"}
 )
-wrong("wrong-result", "mirrored at its diagonal")({"image.shape[0] - 1 - column": "column"})
+wrong("wrong-result", "Line 4 decides")({"image.shape[0] - 1 - column": "column"})
 wrong("negative-index", "counts from the end", "Count from the front")({"image.shape[0] - 1": "-1"})
 wrong("out-of-bounds", "reads image[3, 0]", "image.shape[0] - 1")({"- 1 -": "-"})
 wrong("out-of-bounds", "guard them with out.shape")(
     {"row < out": "row < image", "column < out": "column < image"}
 )
 wrong("out-of-bounds|wrong-result", "out.shape|A column of out is a row")({"[0] -": "[1] -"})
-wrong("wrong-result", "mirrored at its other diagonal")({", row]": ", image.shape[1] - 1 - row]"})
+wrong("wrong-result", "Line 4 decides")({", row]": ", image.shape[1] - 1 - row]"})
 wrong("unwritten-output", "a thread for each pixel of out")(
     {"out[row": "if row < image.shape[0] and column < image.shape[1]:\n            out[row"}
 )
@@ -206,11 +206,11 @@ def grey_in_float64(red, green, blue):
 wrong("float64", "The result is right; the cost is not", "float32(0.299)")(
     {"= luminance": "= grey_in_float64"}
 )
-wrong("wrong-result", "red, green and blue count alike")(
+wrong("wrong-result", "Line 4 decides")(
     {"]\n        out": ", 0] + rgb[row, column, 1] + rgb[row, column, 2]\n        out"},
     {"luminance(pixel[0], pixel[1], pixel[2]": "pixel / float32(3"},
 )
-wrong("wrong-result", "red and blue are swapped")(
+wrong("wrong-result", "Line 5 decides")(
     {"pixel[0], pixel[1], pixel[2]": "pixel[2], pixel[1], pixel[0]"}
 )
 wrong("out-of-bounds", "axis 2 of rgb has size 3")({"pixel[2": "rgb[row, column, 3"})
@@ -266,10 +266,8 @@ wrong("race|wrong-result", "cuda.atomic.add(counts, index, 1)")(
 wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
 wrong("wrong-result", "Is every value visited")({"values.": "counts."})
-wrong("wrong-result", "the values are added up instead of counted")({"], 1)": "], values[i])"})
-wrong("wrong-result", "each thread counts all values")(
-    {"if i < values.size": "for i in range(values.size)"}
-)
+wrong("wrong-result", "Line 4 decides")({"], 1)": "], values[i])"})
+wrong("wrong-result", "Line 3 decides")({"if i < values.size": "for i in range(values.size)"})
 wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})
 wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
     {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
