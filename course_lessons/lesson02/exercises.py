@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import block_of_two, covering, drawn, empty, extent, factors, of_values
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson02.judges import judge_factors
 
 # --- how good is an image? ----------------------------------------------------------------------
@@ -45,25 +45,6 @@ FunctionExercise.declare(
         "raised": "In Python a square is x ** 2 (^ is something else), the mean is np.mean(x), "
         "the logarithm np.log10(x).",
     },
-    mistakes=edits("""
-        you return the MSE itself, without the logarithm
-            return mean_squared_error
-        the sign is lost: a small error must give a large PSNR
-            -10 -> 10
-        the logarithm is the natural one, not log10
-            log10 -> log
-        you take the sum of the squares instead of their mean
-            mean( -> sum(
-        you take the absolute error instead of its square
-            (image - approximation) ** 2 -> np.abs(image - approximation)
-        you square the mean of the errors: errors of opposite sign cancel
-            ((image - approximation) ** 2) -> (image - approximation) ** 2
-        the pixels are bytes (uint8): their differences and squares wrap around at 256
-            first: image, approximation = np.uint8(255 * image), np.uint8(255 * approximation)
-            (mean_squared_error) -> (mean_squared_error / 255**2)
-        the factor is 20 instead of 10 (20 belongs to the root of the MSE)
-            10 * -> 20 *
-    """),
 )
 
 _shape = of_values("rows columns", "{rows} x {columns}")
@@ -90,20 +71,6 @@ FunctionExercise.declare(
         "wrong-result": "k columns of u, k numbers of s, k rows of vt: how many numbers is "
         "that? It must be less than rows * columns, not equal."
     },
-    mistakes=edits("""
-        you allow equally many numbers; the factors must hold fewer
-            (rows * columns - 1) -> rows * columns
-        you forget the k numbers of s
-            rows + 1 + columns -> rows + columns
-        you return at least 1, where not even one layer is smaller
-            return max(1, {})
-        you round up: with that many, the factors are the larger
-            return {} + 1
-        you leave the division as a fraction; k is a whole number
-            (rows * columns - 1) // -> rows * columns /
-        you count the whole of u and vt, not k columns and k rows
-            return rows * columns - rows * rows - columns * columns
-    """),
 )
 
 
@@ -151,18 +118,6 @@ FunctionExercise.declare(
         "How many values are needed until it reaches share times its last element?",
         "wrong-shape": "Return one number, k.",
     },
-    mistakes=edits("""
-        you return an index, which counts from 0, instead of how many
-            + 1 ->
-        you add up s instead of its squares
-            s**2 -> s
-        you ask for more than the share, where exactly the share is enough
-            return min(int(np.sum(energy <= share * energy[-1])) + 1, len(s))
-        you compare with share itself, not with share times the whole energy
-            share * energy[-1] -> share
-        you take the share of how many values there are, not of their energy
-            return int(np.ceil(share * len(s)))
-    """),
 )
 
 # --- copy what is needed ------------------------------------------------------------------------
@@ -217,31 +172,6 @@ _ROUNDING = Tolerance(
     magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 
-_MISTAKES = edits("""
-    k is ignored: all singular values are used
-        range(k) -> range(s.size)
-    s is left out
-        s[i] * ->
-    s is multiplied in twice
-        s[i] -> s[i] * s[i]
-    the last of the k singular values is left out
-        range(k) -> range(k - 1)
-    one singular value too many is used
-        range(k) -> range(min(k + 1, s.size))
-    the first singular value is left out: the count starts at 0
-        range(k) -> range(1, k)
-    each singular value replaces the sum (=) instead of adding to it (+=)
-        += -> =
-""")
-_OF_KERNELS = edits("""
-    vt is read as if it were V, vt[col, i] instead of vt[i, col]
-        vt[i, col] -> vt[col, i]
-    u is read as if it were transposed, u[i, row] instead of u[row, i]
-        u[row, i] -> u[i, row]
-    u and vt have changed places
-        u[row, i] * s[i] * vt[i, col] -> vt[row, i] * s[i] * u[i, col]
-""")
-
 
 def _layers(rows, columns, values, k):
     return Case(f"{rows} x {columns}, k = {k}", drawn(**factors(rows, columns, values), k=k))
@@ -278,17 +208,6 @@ FunctionExercise.declare(
         "raised": "u is (rows, r), vt is (r, columns): the i-th column is u[:, i], the i-th "
         "row is vt[i].",
     },
-    mistakes=_MISTAKES
-    | edits("""
-        vt is read as if it were V, vt[col, i] instead of vt[i, col]
-            vt[i] -> vt[:, i]
-        u is read as if it were transposed, u[i, row] instead of u[row, i]
-            u[:, i] -> u[i]
-        u and vt have changed places
-            u[:, i], vt[i] -> vt[:, i], u[i]
-        column and row are multiplied element by element: a layer needs np.outer
-            np.outer(u[:, i], vt[i]) -> u[:, i] * vt[i]
-    """),
 )
 
 
@@ -365,5 +284,4 @@ for _name, _title, _typing, _forbidden, _limits in (
         forbidden=_forbidden,
         limits=_limits,
         hints=_KERNEL_HINTS | {"typing": _typing},
-        mistakes=_MISTAKES | _OF_KERNELS,
     )

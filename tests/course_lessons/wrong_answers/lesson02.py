@@ -237,7 +237,7 @@ def kernel_with_device_function(u, s, vt, k, out):
 # --- needed-factors --------------------------------------------------------------------------
 
 wrong, right = answers_to("needed-factors")
-wrong("wrong-result", "That is the whole factor")(
+wrong("wrong-result", "u has the shape (8, 8); (8, 3) is needed")(
     "return u.astype(np.float32), s.astype(np.float32), vt.astype(np.float32)"
 )
 wrong("wrong-result", "u is float64, not float32")(
@@ -250,8 +250,8 @@ wrong("wrong-result", "lies column by column")(
     "return tuple(part.astype(np.float32) for part in (u[:, :k], s[:k], vt[:k]))"
 )
 wrong("wrong-result", "vt has the shape (8, 3)")({"parts)": "(u[:, :k], s[:k], vt[:, :k]))"})
-wrong("wrong-result", "u has other values")({"k], s": "k] * s[:k], s"})
-wrong("wrong-result", "These are rows of u")({", :k]": "k]"})
+wrong("wrong-result", "u has other values", "Line 2 decides")({"k], s": "k] * s[:k], s"})
+wrong("wrong-result", "u has the shape (3, 8)", "Line 2 decides")({", :k]": "k]"})
 
 
 def as_float32(*parts):
@@ -259,12 +259,12 @@ def as_float32(*parts):
     return tuple(np.ascontiguousarray(part, dtype=np.float32) for part in parts)
 
 
-wrong("wrong-result", "These are rows of vt: return u, s, vt")(
+wrong("wrong-result", "u has the shape (3, 8)", "Line 2 decides")(
     {"parts = (u[:, :": "return as_float32(vt[:"}
 )
-wrong("wrong-result", "It is turned")({", s[:": ".T, s[:"})
-wrong("wrong-result", "s is no matrix")({"s[:k]": "np.diag(s[:k])"})
-wrong("wrong-result", "s has the shape (8,)", "That is the whole factor")({"[:k],": ","})
+wrong("wrong-result", "u has the shape (3, 8)", "Line 2 decides")({", s[:": ".T, s[:"})
+wrong("wrong-result", "s has the shape (3, 3); (3,) is needed")({"s[:k]": "np.diag(s[:k])"})
+wrong("wrong-result", "s has the shape (8,); (3,) is needed")({"[:k],": ","})
 wrong("wrong-result", "u has the shape (8, 2); (8, 3) is needed")({"k], s": " k - 1], s"})
 wrong("wrong-result", "u has other values than the first 3")({", :k]": ", -k:]"})
 wrong("wrong-result", "u is float16")(
