@@ -4,7 +4,6 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise
 from course_lessons.cases import extent, of_values
-from course_lessons.edits import edits
 from course_lessons.lesson03 import judges
 from course_lessons.lesson03.toy_gpu import ToyGPU
 
@@ -89,30 +88,6 @@ FunctionExercise.declare(
         "median, the speed-up is the other program's time by the median. Keep all digits.",
         "wrong-shape": "Return three numbers: `return median, share, times`.",
     },
-    mistakes=edits("""
-        you take the mean of the samples; one that was disturbed moves it
-            np.median -> np.mean
-        you take the shortest sample; it may have had luck
-            np.median -> min
-        you take the longest sample; it was disturbed
-            np.median -> max
-        you take the first sample, not the median of all
-            np.median(samples) -> samples[0]
-        you take the sample in the middle of the list: it must be sorted first
-            np.median(samples) -> samples[len(samples) // 2]
-        of an even number of samples the median is the mean of the middle two
-            np.median(samples) -> sorted(samples)[len(samples) // 2]
-        the share is upside down: it is below 1 where the kernel takes longer than the bound
-            least / median -> median / least
-        the speed-up is upside down: it is above 1 where your kernel is the faster one
-            other / median -> median / other
-        you return percent; a half is 0.5
-            least / median -> 100 * least / median
-        both are upside down: the median is what they are divided by
-            least / median, other / median -> median / least, median / other
-        the share and the speed-up have changed places
-            least / median, other / median -> other / median, least / median
-    """),
 )
 
 # --- rates --------------------------------------------------------------------------------------
@@ -137,52 +112,8 @@ FunctionExercise.declare(
     lesson=3,
     title="Effective bandwidth and intensity",
     judge=judges.judge_pair(
-        "effective-rates",
         ("GB/s", "operations a byte"),
         _rates,
-        edits("""
-        the image that is written is left out
-            + rows * columns) -> )
-        the k numbers of s are left out
-            + k + -> +
-        s is taken for a matrix of k × k; it has k numbers
-            + k + k -> + k * k + k
-        the image is counted twice; it is only written
-            + rows * columns) -> + 2 * rows * columns)
-        the image is counted once for each layer; it is written once
-            + rows * columns) -> + rows * columns * k)
-        every load of every thread is counted, as if nothing were read twice; effective bytes
-        count each element once
-            rows * k + k + k * columns -> 3 * rows * columns * k
-        the 4 multiplies the first term only: put the sum in brackets
-            (rows * k + k + k * columns + rows * columns)
-            -> rows * k + k + k * columns + rows * columns
-        the image is taken for a square one
-            first: columns = rows
-        you count numbers, not bytes: a float32 has 4 bytes
-            = 4 * -> =
-        you count 8 bytes a number, as for float64, or all bytes twice
-            = 4 -> = 8
-        you count bits; 8 of them are a byte
-            = 4 -> = 32
-        the bandwidth is in GiB, of 2³⁰ bytes; GB are 10⁹
-            1e-6 -> 1e3 / 2**30
-        you multiply by the time; a rate is divided by it
-            / milliseconds * 1e-6 -> * milliseconds * 1e-12
-        you count one operation for each pixel and layer; a multiplication and an addition are
-        two
-            1e-6, 2 * -> 1e-6,
-        you count three operations for each pixel and layer; count two here
-            1e-6, 2 -> 1e-6, 3
-        k is left out of the operations
-            * k / moved -> / moved
-        you divide the operations by numbers, not by bytes
-            k / moved -> k / (moved / 4)
-        the intensity is upside down: operations / bytes
-            2 * rows * columns * k / moved -> moved / (2 * rows * columns * k)
-        the second is GFLOP/s; the intensity has no time in it
-            k / moved -> k / milliseconds * 1e-6
-    """),
     ),
     cases=[_report(1000, 700, 50, 0.5), _report(8, 6, 4, 0.02)],
     drawer=_some_report,
@@ -229,35 +160,8 @@ FunctionExercise.declare(
     lesson=3,
     title="The least time of a kernel",
     judge=judges.judge_pair(
-        "least-time",
         ("ms", "what binds"),
         _least,
-        edits("""
-            the name is that of the shorter time: what takes longer is what binds
-                memory > -> memory <
-            you add the two times, but they overlap
-                max(memory, arithmetic) -> memory + arithmetic
-            you take the shorter of the two times
-                max -> min
-            you return seconds, or one of the two times is in seconds
-                max( -> 1e-3 * max(
-            you look at the memory only, or take the shorter of the two times
-                return memory, "memory"
-            you look at the arithmetic only, or take the shorter of the two times
-                return arithmetic, "arithmetic"
-            you return µs, or TFLOP/s are taken for GFLOP/s
-                1e-6 -> 1e-3
-                1e-9 -> 1e-6
-            TFLOP/s are taken for GFLOP/s
-                1e-9 -> 1e-6
-            the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
-                1e-6 -> 1e3 / 2**30
-            G is taken for 2³⁰ and T for 2⁴⁰; they are 10⁹ and 10¹²
-                1e-6 -> 1e3 / 2**30
-                1e-9 -> 1e3 / 2**40
-            each operation is counted twice; they are counted already
-                operations / -> 2 * operations /
-        """),
         words=("memory", "arithmetic"),
     ),
     cases=[
@@ -402,53 +306,4 @@ FunctionExercise.declare(
         "ms. The GPU's time: start + copies + kernel. Where the GPU never wins, return 0.",
         "wrong-shape": "Return one number, the first size at which the GPU wins.",
     },
-    mistakes=edits(r"""
-        the copies are left out
-            + copied / (link * 1e6) ->
-        the cost of starting is left out, or divided by 1000: it is in ms
-            first: start /= 1000
-        the copy back of the image is left out
-            + k + n * n -> + k
-        only the copy back is counted
-            2 * n * k + k + ->
-        the whole factors are copied, n × n each; k columns and rows are needed
-            2 * n * k + k + n * n -> 3 * n * n + n
-        you count numbers, not bytes: a float32 has 4 bytes
-            = 4 * -> =
-        you count 8 bytes a number, as for float64, or all bytes twice
-            = 4 -> = 8
-        you count one operation for each pixel and layer; they are two
-            operations = 2 * -> operations =
-        you count three operations for each pixel and layer; count two here
-            operations = 2 * -> operations = 3 *
-        k is taken for n; it is n // 8
-            n // 8 -> n
-        copies and kernel go on at the same time; here one follows the other
-            copied / (link * 1e6) + operations / (gpu * 1e6)
-            -> max(copied / (link * 1e6), operations / (gpu * 1e6))
-        the cost of starting is counted twice
-            first: start *= 2
-        GB and GFLOP are taken for 2³⁰; they are 10⁹
-            first: start *= 2**30 / 1e9
-        you return the last size at which the GPU wins, not the first
-            in sizes -> in sizes[::-1]
-        milliseconds and seconds are mixed: start is in ms
-            first: start *= 1000
-        you return the last size at which the CPU still wins
-            first: last = 0
-            return n -> return last\n        last = n
-        you compare the rates alone, or turn the comparison round: the first size
-            return sizes[0]
-        you return the position in sizes, not the size
-            n in sizes -> place, n in enumerate(sizes)
-            return n -> return place
-        you return the position in sizes, not the size, and -1 for none
-            n in sizes -> place, n in enumerate(sizes)
-            return n -> return place
-            return 0 -> return -1
-        you return -1 for none; it is 0
-            return 0 -> return -1
-        the loop ends at the first size: `return 0` stands behind it, not in it
-            return n\n    return 0 -> return n\n        return 0
-    """),
 )

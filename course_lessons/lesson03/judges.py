@@ -12,7 +12,7 @@ import numpy as np
 from course.checks.verdicts import brief
 from course.measure.occupancy import occupancy
 from course.measure.roofline import time_text
-from course_lessons.edits import Edit, edits
+from course_lessons.edits import edits
 from course_lessons.lesson03.toy_gpu import JITTER
 
 FEWEST = 5  # samples whose work was over when the clock was read
@@ -86,16 +86,11 @@ def _of_another_launch(toy: Any) -> str | None:
 
 
 def judge_pair(
-    exercise: str,
     names: tuple[str, str],
     reference: Callable[..., tuple[Any, Any]],
-    mistakes: Mapping[str, Edit],
     words: tuple[str, ...] = (),
 ) -> Callable[..., str | None]:
-    """A judge of two values, which names the mistake that gives both of them.
-
-    Where a value is a word, it is one of `words`.
-    """
+    """A judge of two values; where one is a word, it is one of `words`."""
 
     def judge(answer: Any, **arguments: Any) -> str | None:
         wanted = f"{names[0]} and {names[1]}"
@@ -106,10 +101,6 @@ def judge_pair(
         if all(map(_alike, pair, right)):
             return None
         told = f"Your {wanted}: {_shown(pair)}; right is {_shown(right)}."
-        for sentence, edit in mistakes.items():
-            mistaken = edit.called(exercise, arguments)
-            if mistaken and all(map(_alike, pair, mistaken)):
-                return f"{told} That is what you get when {sentence}."
         if all(map(_alike, pair, right[::-1])):
             return f"{told} The two have changed places."
         told += next(filter(None, (_fault(*both, words) for both in zip(pair, right, names))), "")
@@ -133,7 +124,10 @@ def _fault(given: Any, right: Any, name: str, words: tuple[str, ...]) -> str | N
     if number in {math.floor(right), *(round(right, digits) for digits in range(4))}:
         return f" {number:g} is rounded: return all digits."
     if number > 0 and right > 0:
-        power = math.log10(number / right)
+        times = number / right
+        if math.isclose(abs(math.log(times)), math.log(2**30 / 1e9), rel_tol=1e-3):
+            return f" The figure in {name} is {times:.4g} times the right one: GB are 10⁹, not 2³⁰."
+        power = math.log10(times)
         if round(power) and math.isclose(power, round(power), abs_tol=1e-3):
             return (
                 f" The figure in {name} is {10.0 ** round(power):g} times the right one: "
@@ -158,23 +152,11 @@ def _shown(pair: Any) -> str:
 
 
 _FIGURES_MISTAKEN = edits("""
-    you look at the bytes only
-        , operations / rate * 1e-9 -> , 0
-    you look at the operations only
-        bytes / bandwidth * 1e-6, -> 0,
-    a figure must be above both roofs; above one is enough
-        max( -> min(
     you add the two times, but they overlap
         max(bytes / bandwidth * 1e-6, operations / rate * 1e-9)
         -> bytes / bandwidth * 1e-6 + operations / rate * 1e-9
-    the comparison is turned round: impossible is a time below the least
-        milliseconds < -> milliseconds >
-    ms are taken for seconds, so that all is slow
-        if milliseconds -> if 1000 * milliseconds
     `return` stands in the loop, so that the first one is all: put it behind the loop
         found.append(name) -> return [name]
-    seconds are taken for ms, so that all is fast
-        if milliseconds -> if milliseconds / 1000
     the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
         bandwidth * 1e-6 -> bandwidth * 1e3 / 2**30
 """)
@@ -253,12 +235,12 @@ def judge_block(answer: Any, registers: int, shared: int) -> str | None:
 
 def _asked_otherwise(threads: int, registers: int, shared: int, sizes: list[int]) -> str:
     """A question to whoever seems to have compared something else; "" where nothing gives that."""
-    for gpu, of_block, figure, question in (
-        (OCCUPIED, False, "warps", _OF_THE_BLOCK),
-        ("T4", True, "warps", f'Is "{OCCUPIED}" the GPU that you ask for?'),
-        (OCCUPIED, True, "blocks", "Do you compare .warps, and not .blocks?"),
+    for of_block, figure, question in (
+        (False, "warps", _OF_THE_BLOCK),
+        (True, "blocks", "Do you compare .warps, and not .blocks?"),
     ):
-        asked = {n: occupancy(gpu, n, registers, shared * (n if of_block else 1)) for n in sizes}
+        shares = {n: shared * (n if of_block else 1) for n in sizes}
+        asked = {n: occupancy(OCCUPIED, n, registers, shares[n]) for n in sizes}
         if threads == max(sizes, key=lambda n: getattr(asked[n], figure)):
             return f" {question}"
     return ""

@@ -141,19 +141,8 @@ FunctionExercise.declare(
     lesson=9,
     title="The slowest stage",
     judge=judge_pair(
-        "slowest-stage",
         ("stage", "images/s"),
         _slowest,
-        edits("""
-            the workers of a stage are left out
-                1000 * workers -> 1000
-            the stage with the longest time for an image is taken, whatever its workers
-                min(rates, key=rates.get) -> max(stages, key=lambda name: stages[name][0])
-            the fastest stage is taken
-                min( -> max(
-            the times of all stages are added: then they work one after the other
-                rates[name] -> 1 / sum(1 / rate for rate in rates.values())
-        """),
         words=("decode", "factorise", "rebuild", "write"),
     ),
     cases=[fixed(name, stages=stages) for name, stages in _MACHINES.items()],

@@ -45,14 +45,12 @@ for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEE
 # --- report-line -----------------------------------------------------------------------------
 
 wrong, right = answers_to("report-line")
-wrong("wrong-result", "you take the mean of the samples")({"np.median": "np.mean"})
-wrong("wrong-result", "you take the shortest sample")({"np.median": "min"})
-wrong("wrong-result", "it must be sorted first")(
-    {"np.median(samples)": "samples[len(samples) // 2]"}
-)
-wrong("wrong-result", "the share is upside down")({"least / median": "median / least"})
-wrong("wrong-result", "the speed-up is upside down")({"other / median": "median / other"})
-wrong("wrong-result", "a half is 0.5")({"least /": "100 * least /"})
+wrong("wrong-result", "Line 2 decides")({"np.median": "np.mean"})
+wrong("wrong-result", "Line 2 decides")({"np.median": "min"})
+wrong("wrong-result", "Line 2 decides")({"np.median(samples)": "samples[len(samples) // 2]"})
+wrong("wrong-result", "Line 3 decides")({"least / median": "median / least"})
+wrong("wrong-result", "Line 3 decides")({"other / median": "median / other"})
+wrong("wrong-result", "Line 3 decides")({"least /": "100 * least /"})
 wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
 wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
 right("middle = median(samples)\nreturn [middle, least / middle, other / middle]")
@@ -69,7 +67,7 @@ def effective(moved, operations, milliseconds):
     return moved / milliseconds / 1e6, operations / moved
 
 
-wrong("wrong-result", "1000 x 700", "for a square one")(
+wrong("wrong-result", "1000 x 700", "Line 2 decides")(
     "moved = 4 * (2 * rows * k + k + rows * rows)\n"
     "return effective(moved, 2 * rows * rows * k, milliseconds)"
 )
@@ -110,9 +108,7 @@ right(
 # --- least-time ------------------------------------------------------------------------------
 
 wrong, right = answers_to("least-time")
-wrong("wrong-result", "a softmax", "the name is that of the shorter time")(
-    {"memory > arithmetic": "bytes > operations"}
-)
+wrong("wrong-result", "a softmax", "Line 4 decides")({"memory > arithmetic": "bytes > operations"})
 wrong("raised", "Line 4", "A copy has 0 operations")({"memory >": "bytes / operations >"})
 wrong("wrong-result", "a copy", "GB are 10⁹")(
     "memory, arithmetic = 1e3 * bytes / (bandwidth * 2**30), operations / rate / 1e9\n"
@@ -160,11 +156,11 @@ wrong("wrong-result", "'my matmul'", "not in your list")(
     "return [name for name, bytes, operations, milliseconds in figures if bytes / "
     "milliseconds / 1e6 > bandwidth]"
 )
-wrong("wrong-result", "not in your list", "you look at the operations only")(
+wrong("wrong-result", "'better copy'", "not in your list")(
     "return [name for name, bytes, operations, milliseconds in figures if operations "
     "/ milliseconds / 1e9 > rate]"
 )
-wrong("wrong-result", "not in your list", "above both roofs")(
+wrong("wrong-result", "'better copy'", "Line 2 decides")(
     "return [name for name, bytes, operations, milliseconds in figures if bytes / "
     "milliseconds / 1e6 > bandwidth and operations / milliseconds / 1e9 > rate]"
 )
@@ -278,7 +274,7 @@ wrong("wrong-result", "limited by blocks", "compare .warps, and not .blocks")(
     "sizes = range(warps, 1025, warps)\n"
     'return max(sizes, key=lambda n: occupancy("H200", n, registers, shared * n).blocks)'
 )
-wrong("wrong-result", "There is a size that gives", 'Is "H200" the GPU')(
+wrong("wrong-result", "There is a size that gives", "Line 6 decides")(
     {"warps)": 'lambda n: occupancy("T4", n, registers, shared * n).warps)'}
 )
 wrong("wrong-result", "40 threads", "Or are these warps? Return the threads")(
@@ -349,12 +345,8 @@ def needed_by(n, k):
     return 4 * (2 * n * k + k + n * n)
 
 
-@wrong("wrong-result", "as for float64")
-def crossing_in_float64(sizes, *rates):
-    return first_where(sizes, *rates, moved=lambda n, k: 8 * (2 * n * k + k + n * n))
-
-
-wrong("wrong-result", "right is 0", "-1 for none")(
+wrong("wrong-result", "Line 5 decides")({"= 4": "= 8"})
+wrong("wrong-result", "right is 0", "Line 2 decides")(
     "return first_where(sizes, cpu, gpu, link, start, moved=needed_by) or -1"
 )
 wrong("wrong-shape", "Return one number, the first size")(

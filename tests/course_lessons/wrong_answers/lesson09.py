@@ -212,13 +212,13 @@ right(
 # --- slowest-stage ---------------------------------------------------------------------------
 
 wrong, right = answers_to("slowest-stage")
-wrong("wrong-result", "workers of a stage are left out")(
+wrong("wrong-result", "'factorise', 83.333; right is 'rebuild'")(
     "name = max(stages, key=lambda stage: stages[stage][0])\nreturn name, 1000 / stages[name][0]"
 )
-wrong("wrong-result", "whatever its workers")(
+wrong("wrong-result", "Line 3 decides")(
     {"min(rates, key=rates.get": "max(rates, key=lambda stage: stages[stage][0]"}
 )
-wrong("wrong-result", "one after the other")(
+wrong("wrong-result", "Line 4 decides")(
     {"rates[name]": "1000 / sum(ms / workers for ms, workers in stages.values())"}
 )
 right(
