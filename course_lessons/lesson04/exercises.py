@@ -7,7 +7,7 @@ from course.checks.comparing import first, shown, told_apart
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance, launch_covers
 from course.checks.verdicts import Failure
 from course_lessons.cases import covering, drawn, empty, extent, places, sides, table, told, uniform
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
 from warpsim import trace
 from warpsim.core.words import count
@@ -49,20 +49,6 @@ FunctionExercise.declare(
         "b // 32. How many different sectors are there?",
         "wrong-shape": "Return one number.",
     },
-    mistakes=edits("""
-        you count the lanes or their elements, not the sectors under them
-            return len(indices)
-        you divide the bytes that are asked for by 32: gaps and borders cost, too
-            return -(-len(indices) * itemsize // 32)
-        you divide the index by 32, as if each element had one byte
-            * itemsize ->
-        eight elements make a sector whatever their size
-            itemsize // -> 4 //
-        you compare each lane with the one before it; the order of the lanes is free
-            return np.count_nonzero(np.diff(sectors)) + 1
-        you count all sectors between the first and the last; only touched ones move
-            return int(sectors.max() - sectors.min()) + 1
-    """),
 )
 
 # --- total-by-strides: who takes which elements ---------------------------------------------------
@@ -116,24 +102,6 @@ LessonKernel.declare(
         "wrong-result": "Each element is added exactly once, by one thread: start at the thread's "
         "index in the grid, and go on by the number of all threads.",
     },
-    mistakes=edits(r"""
-        every thread adds up all elements
-            step = cuda.grid(1), cuda.gridsize(1) -> step = 0, 1
-        each block begins at its threadIdx.x: begin at cuda.grid(1)
-            = cuda.grid(1) -> = cuda.threadIdx.x
-        start and step are exchanged: a thread starts at cuda.grid(1)
-            = cuda.grid(1), cuda.gridsize(1) -> = cuda.gridsize(1), cuda.grid(1)
-        the step is a block's threads: go on by those of all blocks, cuda.gridsize(1)
-            cuda.gridsize(1) -> cuda.blockDim.x
-        both are those of a block, so that each block adds up all elements
-            = cuda.grid(1), cuda.gridsize(1) -> = cuda.threadIdx.x, cuda.blockDim.x
-        the step is 1, so that each thread adds up all that follows its first element
-            cuda.gridsize(1) -> 1
-        the step is 32: a warp's threads are not all threads
-            cuda.gridsize(1) -> 32
-        the step is the number of blocks, not of threads
-            cuda.gridsize(1) -> cuda.gridDim.x
-    """),
 )
 
 # --- fix-the-access: a symmetric matrix -----------------------------------------------------------
@@ -179,16 +147,6 @@ LessonKernel.declare(
         "race": ONE_THREAD,
         "not-parallel": ONE_THREAD,
     },
-    mistakes=edits("""
-        dots is read at its diagonal
-            dots[row, col] -> dots[row, row]
-        dots is read at its diagonal, in the column
-            dots[row, col] -> dots[col, col]
-        lengths is read with the column, or out is written with its indices exchanged
-            lengths[row] -> lengths[col]
-        you divide the wrong way round
-            product / length -> length / product
-    """),
 )
 
 # --- strided-scale-add: fewer threads than elements -----------------------------------------------
@@ -275,12 +233,6 @@ LessonKernel.declare(
         "wrong-result": "out[i, j] is column[i] * weight * row[j].",
         "typing": "column[i] and row[j] are numbers, and so is weight: it has no index.",
     },
-    mistakes=edits("""
-        weight is left out
-            * weight ->
-        row and column are exchanged
-            column[i] * weight * row[j] -> column[j] * weight * row[i]
-    """),
 )
 
 # --- two-jobs: branch by warp ---------------------------------------------------------------------
@@ -322,10 +274,6 @@ LessonKernel.declare(
         "one block.",
         "wrong-result": "squares[i] is x[i] * x[i], roots[i] is math.sqrt(y[i]).",
         "typing": "The root of one number is math.sqrt(number).",
-    },
-    mistakes={
-        "the roots are those of x": lambda x: {"squares": x * x, "roots": np.sqrt(x)},
-        "squares and roots are exchanged": lambda x, y: {"squares": np.sqrt(y), "roots": x * x},
     },
 )
 

@@ -21,16 +21,16 @@ wrong("limit", "32 sectors per request", "32 neighbours")(
     {"cuda.gridsize(1)\n    for": "cuda.gridsize(1)\n    first = cuda.grid(1) * chunk\n    for"},
     {"x.size, step": "min(first + chunk, x.size)"},
 )
-wrong("wrong-result", "begin at cuda.grid(1)")({"cuda.grid(1)": "cuda.threadIdx.x"})
-wrong("wrong-result", "the step is a block's threads")({"cuda.gridsize(1)": "cuda.blockDim.x"})
-wrong("wrong-result", "each block adds up all elements")(
+wrong("wrong-result", "Line 3 decides")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("wrong-result", "Line 3 decides")({"cuda.gridsize(1)": "cuda.blockDim.x"})
+wrong("wrong-result", "Line 3 decides")(
     {"cuda.grid(1)": "cuda.threadIdx.x", "cuda.gridsize(1)": "cuda.blockDim.x"}
 )
-wrong("wrong-result|not-parallel", "all that follows its first")({"cuda.gridsize(1)": "1"})
-wrong("wrong-result", "start and step are exchanged")(
+wrong("wrong-result|not-parallel", "Line 3 decides")({"cuda.gridsize(1)": "1"})
+wrong("wrong-result", "Line 3 decides")(
     {"cuda.grid(1), cuda.gridsize(1)": "cuda.gridsize(1), cuda.grid(1)"}
 )
-wrong("wrong-result", "a warp's threads are not all threads")({"cuda.gridsize(1)": "32"})
+wrong("wrong-result", "Line 3 decides")({"cuda.gridsize(1)": "32"})
 wrong("wrong-result", "more values than threads")(
     "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
 )
@@ -153,9 +153,9 @@ wrong("limit", "swap the two")(
 wrong("limit", "stores need 32 sectors", "Keep x on the columns", base=guilty)(
     {"col, row = cuda": "row, col = cuda"}
 )
-for edit in ({"lengths[row]": "lengths[col]"}, {"out[row": "out[col", ", col] = ": ", row] = "}):
-    wrong("wrong-result", "lengths is read with the column, or out is written")(edit)
-wrong("wrong-result", "you divide the wrong way round")({"product / length": "length / product"})
+wrong("wrong-result", "Line 5 decides")({"lengths[row]": "lengths[col]"})
+wrong("wrong-result", "Line 6 decides")({"out[row": "out[col", ", col] = ": ", row] = "})
+wrong("wrong-result", "Line 6 decides")({"product / length": "length / product"})
 wrong("out-of-bounds", "37 x 37", "Guard the row")({"col < out.shape[1]": "col <= out.shape[1]"})
 right({"product / length": "dots[row, col] / lengths[row]"})
 right(
@@ -191,8 +191,8 @@ wrong("out-of-bounds", "Threads from 2 * x.size on have no job")({"elif i < 2 * 
 wrong("unwritten-output", "roots", "which the roots?")(
     {"\n    elif i < 2 * x.size:\n        roots[i - x.size] = math.sqrt(y[i - x.size])": ""}
 )
-wrong("wrong-result", "squares and roots are exchanged")({"x[i] * x[i]": "math.sqrt(y[i])"})
-wrong("wrong-result", "the roots are those of x")({"sqrt(y": "sqrt(x"})
+wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "math.sqrt(y[i])"})
+wrong("wrong-result", "Line 6 decides")({"sqrt(y": "sqrt(x"})
 wrong("typing", "math.sqrt(number)")({"[i - x.size])": ")"})
 wrong("unwritten-output", "roots[0]")({"elif i": "if i > x.size and i"})
 wrong("limit", "Give whole warps one job", base=jobs_by_lane)(
