@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import drawn, empty, extent, factors, places, sides, table, told, uniform
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson04.exercises import (
     ONE_THREAD,
     ONE_THREAD_A_PIXEL,
@@ -54,15 +54,6 @@ LessonKernel.declare(
         "wrong-result": "Block 0 reverses x[0] to x[63], block 1 reverses x[64] to x[127], "
         "and so on. Each block keeps to its own elements.",
     },
-    mistakes=edits(r"""
-        the last block is reversed as if it were full; the partner of thread t is count - 1 - t
-            if t < count:\n        buffer[t] = x[i]
-            -> buffer[t] = x[i] if t < count else float32(0)
-            count - 1 - t -> BLOCK - 1 - t
-        only full blocks are reversed
-            if t < count:\n        x[i] -> if t < count and count == BLOCK:\n        x[i]
-    """)
-    | {"the whole array is reversed, not each block by itself": lambda x: x[::-1]},
 )
 
 # --- blur-halo: a tile with borders ---------------------------------------------------------------
@@ -108,29 +99,6 @@ LessonKernel.declare(
         "float64": "0.0 is float64, and so is total / 7, as 7 is an int64. Start with "
         "float32(0), divide by float32(7).",
     },
-    mistakes=edits("""
-        the halo is empty: each block sums only its own elements
-            0 <= element < x.size -> i - t <= element < min(i - t + BLOCK, x.size)
-        the sum is not divided by 7
-            / float32(WINDOW) ->
-        the window begins at the element itself: place 0 of the tile must hold element first - 3
-            i - t - RADIUS -> i - t
-        place is counted from the thread's own element; element is first - 3 + place, and first
-        is i - t
-            i - t - RADIUS -> i - RADIUS
-        the halo on the right is not that of this block: place t + 67 holds x[i + 64]
-            RADIUS + place
-            -> RADIUS + place - (BLOCK - RADIUS if place >= BLOCK + RADIUS else 0)
-        the window begins three places too early: place t of the tile holds element i - 3 already
-            t, t + WINDOW -> t - RADIUS, t + RADIUS + 1
-        the border is repeated outside of x; zeros stand there
-            0 <= element < x.size -> True
-            x[element] -> x[min(max(element, 0), x.size - 1)]
-        the last elements come round to the front: x[-1] is the last one, as in NumPy
-            0 <= element -> -x.size <= element
-        the window is cut off at the border and the mean taken of what is left
-            float32(WINDOW) -> float32(min(i + RADIUS, x.size - 1) - max(i - RADIUS, 0) + 1)
-    """),
 )
 
 # --- reconstruct-tiled: two tiles, two barriers ---------------------------------------------------
@@ -234,39 +202,6 @@ LessonKernel.declare(
         "bank-conflict": "Let x be the last index wherever you fill a tile: "
         "u_tile[y, x] and vt_tile[y, x].",
     },
-    mistakes=edits(r"""
-        s is left out
-            * s[start + x] ->
-        the last tile reads past k
-            start + x < k -> start + x < s.size
-            start + y < k -> start + y < s.size
-        the last tile is left out where k is no multiple of 16
-            0, k, TILE -> 0, k // TILE * TILE, TILE
-        start goes up by 1 instead of 16, so that the tiles overlap
-            0, k, TILE -> k
-        only the first tile is used
-            0, k, TILE -> 0, min(k, TILE), TILE
-        only the last tile is used: total starts again in every round
-            0, k, TILE): -> 0, k, TILE):\n        total = float32(0)
-        every tile uses the first singular values of s: s[x] instead of s[start + x]
-            s[start + x] -> s[x]
-        the indices of vt_tile are exchanged: the sum is over its rows, vt_tile[i, x]
-            vt_tile[i, x] -> vt_tile[x, i]
-        the indices of u_tile are exchanged: the sum is over its columns, u_tile[y, i]
-            += u_tile[y, i] -> += u_tile[i, y]
-        the wrong row of u_tile is added up: thread (x, y) needs row y
-            += u_tile[y, i] -> += u_tile[x, i]
-        the wrong column of vt_tile is added up: thread (x, y) needs column x
-            vt_tile[i, x] -> vt_tile[i, y]
-        threads without a pixel load nothing: the others need what they would have loaded
-            start + x < k -> start + x < k and col < out.shape[1]
-            start + y < k -> start + y < k and row < out.shape[0]
-        start counts tiles: the index is start * TILE + x, not start + x
-            0, k, TILE -> -(-k // TILE)
-        every round fills the same tile: start is missing in the index
-            u[row, start + x] * s[start + x] -> u[row, x] * s[x]
-            vt[start + y, col] -> vt[y, col]
-    """),
 )
 
 # --- block-sums: dynamic shared memory, a barrier in a loop ---------------------------------------
@@ -332,14 +267,6 @@ LessonKernel.declare(
         "wrong-result": "step begins at cuda.blockDim.x // 2 and is halved after every round; "
         "the last round has step = 1.",
     },
-    mistakes=edits("""
-        the last round is missing: step has to reach 1
-            step > 0 -> step > 1
-        only the first element of each block is there: nothing was added
-            cuda.blockDim.x // 2 -> 0
-        the sum is divided by the elements of the block: that is the mean
-            = part[0] -> = part[0] / float32(min(cuda.blockDim.x, x.size - i))
-    """),
 )
 
 
@@ -355,7 +282,6 @@ FunctionExercise.declare(
     reference=lambda words: np.bincount(np.unique(words) % 32).max(),
     cases=table(
         "words",
-        # first a case in which no two of the mistakes below come to the same figure
         ("12 x 8 threads, a column of 12 x 12", 12 * (_LANE % 12)),
         ("all lanes read word 40", 0 * _LANE + 40),
         ("half of a column, half of a row", np.where(_LANE < 16, 32 * _LANE, _LANE)),
@@ -371,16 +297,6 @@ FunctionExercise.declare(
         "0, 1, 2, … occur.",
         "wrong-shape": "Return one number: the most different words that one bank has.",
     },
-    mistakes=edits("""
-        lanes that read the same word are counted apart; one wavefront serves them all
-            np.unique(words) -> words
-        you count the busy banks
-            return len(np.unique(banks))
-        you count all different words
-            return len(np.unique(words))
-        words // 32 is taken for the bank; that is the row, words % 32 is the bank
-            % -> //
-    """),
 )
 
 # --- transpose-write: one side in order -----------------------------------------------------------
@@ -419,9 +335,6 @@ LessonKernel.declare(
         "race": ONE_THREAD,
         "not-parallel": ONE_THREAD,
     },
-    mistakes={
-        "the image is turned by a quarter instead of transposed": lambda image: np.rot90(image, -1),
-    },
 )
 
 # --- the transpose: tiled, then padded ------------------------------------------------------------
@@ -456,15 +369,6 @@ _OF_FOUR_BYTES = (
     "Is the tile float32? One of float64 takes twice the shared memory, and two wavefronts where "
     "one would do."
 )
-_TRANSPOSE_MISTAKES = edits("""
-    the tiles turn, but stay in their places: swap the block's indices for the store
-        column = cuda.blockIdx.y -> column = cuda.blockIdx.x
-        row = cuda.blockIdx.x -> row = cuda.blockIdx.y
-    the tiles change places, but do not turn, or turn twice: fill tile[y, x], read tile[x, y], and
-    let x be the last index of both arrays
-        tile[x, y] -> tile[y, x]
-""")
-
 for _name, _title, _forbidden in (
     ("tiled-transpose", "Transpose through a tile", {"uncoalesced"}),
     ("padded-transpose", "Pad the tile", {"uncoalesced", "bank-conflict"}),
@@ -484,5 +388,4 @@ for _name, _title, _forbidden in (
         forbidden=_forbidden | {"float64"},
         limits=[Limit("shared", "load", "bytes", "element", 4, _OF_FOUR_BYTES)],
         hints=_TRANSPOSE_HINTS,
-        mistakes=_TRANSPOSE_MISTAKES,
     )

@@ -523,7 +523,7 @@ wrong("out-of-bounds", "13 x 37", "the axis on which you use it")(
 wrong("wrong-result", "transpose of the right one|It holds image, unchanged")(
     {"column, row]": "row, column]"}
 )
-wrong("wrong-result", "turned by a quarter")({"[column": "[image.shape[0] - 1 - column"})
+wrong("wrong-result", "Line 4 decides")({"[column": "[image.shape[0] - 1 - column"})
 wrong("input-modified", "image")(
     {"out[row": "image[column, row] = out[row", " = image[column, row]": ""}
 )
