@@ -7,7 +7,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.kernels.reduce import KINDS, combiners
 from course_lessons.cases import drawn, empty, extent, fixed, normal, table, zeros
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson10 import rivals
 
 WARPS = 4  # of a block where a warp has a row
@@ -75,28 +75,6 @@ LessonKernel.declare(
         "2 and 1, each followed by an addition. A lane without a column goes along with "
         "float32(0): one that returns early is missing in the shuffles.",
     },
-    mistakes=edits(r"""
-        only the first 32 columns are added: a lane goes on by steps of 32
-            lane, x.shape[1], -> lane, min(x.shape[1], 32),
-        the lanes meet after each of their columns; they meet once, after the loop
-            \n        for step in range(5):\n            total
-            -> \n            for step in range(5):\n                total
-        a lane's own columns alone are stored: the lanes never meet
-            range(5) -> range(0)
-        one step of five is missing: 16, 8, 4, 2 and 1 are five
-            range(5) -> range(4)
-        the number of the other lane replaces your own; it is added, with +=
-            += cuda -> = cuda
-        the first exchange is with lane + 32, which is not there; it is 16 >> step
-            16 >> step -> 32 >> step
-        you shuffle up and store from lane 0; upwards the sum arrives in lane 31
-            xor_sync -> up_sync
-        the last round of a row is left out, if it has fewer than 32 columns
-            lane, x.shape[1], -> lane, x.shape[1] // 32 * 32,
-        the four warps divide each row; here each has a row of its own, from column lane on, by
-        steps of 32
-            lane, x.shape[1], 32 -> t, x.shape[1], 128
-    """),
 )  # fmt: skip
 
 # --- a block adds, one atomic each ----------------------------------------------------------------
@@ -170,30 +148,6 @@ LessonKernel.declare(
         "uninitialised-read": "sums has a place for each of the 8 warps: lane 0 of every warp "
         "stores there.",
     },
-    mistakes=edits("""
-        each thread adds one element: the loop over the rest is missing
-            cuda.gridsize(1) -> x.size
-        only the first lane of each warp is counted: warp_sum is missing
-            warp_sum(total) -> total
-        all lanes take the same place of sums; lane l takes sums[l]
-            sums[lane] if lane < 8 else float32(0) -> sums[0]
-        the first warp is counted twice: the sum of sums is total, it is not added to it
-            total = warp_sum(sums -> total += warp_sum(sums
-        only block 0 is counted: every block adds to out
-            if t == 0 -> if cuda.grid(1) == 0
-        each of the eight warps adds the same: begin at cuda.grid(1), not at the lane, and let
-        one thread add to out, t == 0
-            0, total -> 0, float32(8) * total
-        all lanes of a warp add the block's sum to out: one thread does, t == 0
-            if t == 0 -> if t < 32
-        every block adds all of x: begin at cuda.grid(1), go on by cuda.gridsize(1)
-            cuda.grid(1) -> t
-            cuda.gridsize(1) -> cuda.blockDim.x
-        all blocks add the same elements: begin at cuda.grid(1), not at threadIdx.x
-            cuda.grid(1) -> t
-        blocks add elements of other blocks again: go on by cuda.gridsize(1), not by blockDim.x
-            cuda.gridsize(1) -> cuda.blockDim.x
-    """),
 )  # fmt: skip
 
 # --- two parts of a softmax -----------------------------------------------------------------------
@@ -241,29 +195,6 @@ FunctionExercise.declare(
         "each part's largest less the larger of the two.",
         "wrong-shape": "Return two numbers, (largest, total).",
     },
-    mistakes=edits("""
-        the total of the part with the lower largest is not multiplied down; either part may be
-        that one
-            total * factor + other_total * other_factor -> total + other_total
-        the exponent is turned round: exp(larger - own) is at least 1
-            (largest - both) -> (both - largest)
-            (other_largest - both) -> (both - other_largest)
-        each total is multiplied by the factor of the other part
-            total * factor + other_total * other_factor
-            -> total * other_factor + other_total * factor
-        the smaller of the two is taken as the largest of both
-            return (min(largest, other_largest), total + other_total)
-        the two results are in the other order: (largest, total)
-            return {}[::-1]
-        the second part is taken as the one with the larger number; it may be the first
-            math.exp(largest - both), math.exp(other_largest - both)
-            -> math.exp(largest - other_largest), 1
-        nothing is subtracted in the exponents
-            (largest - both) -> (largest)
-            (other_largest - both) -> (other_largest)
-        both totals are multiplied by the first one's factor; each has its own
-            * other_factor -> * factor
-    """),
 )  # fmt: skip
 
 ALL_WRITE = "Each lane writes all of its columns: lane, lane + 32, lane + 64, ..."
@@ -348,45 +279,4 @@ LessonKernel.declare(
         "uninitialised-read": "A lane without a number has LOWEST and 0, which change nothing.",
         "unwritten-output": ALL_WRITE,
     },
-    mistakes=edits(r"""
-        the powers are not divided by their sum
-            / total ->
-        you divide by the sum of the numbers, not of their powers
-            total * math.exp(largest - new) + math.exp(value - new) -> total + value
-            total * math.exp(largest - new) + other_total * math.exp(other - new)
-            -> total + other_total
-        a softmax of each lane's columns: the lanes never meet
-            range(5) -> range(0)
-        the sums are not multiplied down where a larger number comes
-            total * math.exp(largest - new) + math.exp(value - new)
-            -> total + math.exp(value - new)
-            total * math.exp(largest - new) + other_total * math.exp(other - new)
-            -> total + other_total
-        a lane's total is not multiplied down where a larger number comes in its columns
-            total * math.exp(largest - new) + math.exp(value - new)
-            -> total + math.exp(value - new)
-        the totals are not multiplied down where lanes meet
-            total * math.exp(largest - new) + other_total * math.exp(other - new)
-            -> total + other_total
-        a step of five is missing: 16, 8, 4, 2 and 1 are five
-            range(5) -> range(4)
-        exp is missing in what is written
-            math.exp(x[row, column] - largest) -> x[row, column]
-        only the first 32 columns are counted: a lane goes on by steps of 32
-            range(lane, x.shape[1], 32):\n            value
-            -> range(lane, min(x.shape[1], 32), 32):\n            value
-        a new power is not relative to the largest: exp(value - new)
-            math.exp(value - new) -> math.exp(value)
-        the totals meet and the largest do not: exchange both
-            other = cuda.shfl_xor_sync(ALL, largest, 16 >> step) -> other = largest
-        the largest meet and the totals do not: exchange both
-            total * math.exp(largest - new) + other_total * math.exp(other - new) -> total
-        largest = new is missing where lanes meet
-            (other - new)\n            largest = new -> (other - new)
-        the other lane's total is multiplied by your own factor; it has its own
-            math.exp(other - new) -> math.exp(largest - new)
-        the sum is infinite: is a power relative to LOWEST? It is exp(value - new), never
-        exp(value - the largest before)
-            (value - new) -> (value - largest)
-    """),
 )  # fmt: skip

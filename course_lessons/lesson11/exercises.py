@@ -7,9 +7,9 @@ import numpy as np
 from course.checks.beside import Rivals
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson11.judges import judge_range, judge_rotation, judge_tournament
-from course_lessons.lesson11.toy_svd import cosines, rotated, swept, tournament
+from course_lessons.lesson11.toy_svd import rotated, swept, tournament
 from warpsim.core.words import count
 
 # --- a rotation -----------------------------------------------------------------------------------
@@ -91,49 +91,6 @@ FunctionExercise.declare(
         "input-modified": "Work on a copy: rows = rows.copy().",
         "wrong-shape": "Return two things, in this order: return rows, largest. The rows are "
         "as many and as long as before, the largest cosine is one number.",
-    },
-    mistakes=edits(r"""
-        the second row is made from the new first one: keep copies of both, or assign both in
-        one line
-            s * x + c * y -> s * (c * x - s * y) + c * y
-        the rows are turned the other way: c x - s y and s x + c y
-            c * x - s * y, s * x + c * y -> c * x + s * y, c * y - s * x
-        all products are those from before the sweep: each rotation changes two rows
-            first: r = rows.copy()
-            x @ x, y @ y, x @ y -> r[i] @ r[i], r[j] @ r[j], r[i] @ r[j]
-        only neighbours are rotated: every row meets every other one
-            i + 1, len(rows) -> i + 1, min(i + 2, len(rows))
-        each pair is rotated twice: let j begin at i + 1
-            in range(i + 1, len(rows)) -> in {*range(len(rows))} - {i}
-        the largest product is returned, not the largest cosine: divide by both lengths
-            / math.sqrt(a) / math.sqrt(b) ->
-        the sign of the cosine counts; -1 is as far from orthogonal as 1
-            abs(g) -> g
-            , 0.0 -> , -1.0
-        a cosine is divided by lengths from before the sweep: rotations change them
-            first: lengths = np.linalg.norm(rows, axis=1)
-            math.sqrt(a) / math.sqrt(b) -> lengths[i] / lengths[j]
-        the cosines are added up: keep the largest one
-            max(largest, abs(g) / math.sqrt(a) / math.sqrt(b))
-            -> largest + abs(g) / math.sqrt(a) / math.sqrt(b)
-        the cosine of the last pair is returned, not the largest one
-            max(largest, abs(g) / math.sqrt(a) / math.sqrt(b))
-            -> abs(g) / math.sqrt(a) / math.sqrt(b)
-        only row 0 met the others: `return` belongs behind both loops
-            for i in range(len(rows)) -> for i in range(1)
-        the last row meets nobody: j goes up to len(rows) - 1, range(i + 1, len(rows))
-            i + 1, len(rows) -> i + 1, len(rows) - 1
-        x and y come from the rows before the sweep: read them from the copy that changes
-            first: before = rows
-            rows[i].copy(), rows[j].copy() -> before[i], before[j]
-    """)
-    | {
-        "all cosines are those from before the sweep; a pair has another one when it meets": (
-            lambda rows: (swept(rows)[0], cosines(rows).max())
-        ),
-        "the cosine is measured after the sweep; wanted is what the pairs had when they met": (
-            lambda rows: (swept(rows)[0], cosines(swept(rows)[0]).max())
-        ),
     },
 )
 
@@ -234,62 +191,6 @@ LessonKernel.declare(
         "rows, each number by the old x and y. Is it NaN? Then g was 0, or lanes without a "
         "column have left too early.",
     },
-    mistakes=edits(r"""
-        the second row is made from the new first one: read x and y into variables first
-            s * x - -> s * w[matrix, i, column] -
-        the rows are turned the other way: rotate.rotation(a, b, g), a of x and b of y, then x -
-        (d x + s y) and y + (s x - d y)
-            (d * x + s * y) -> (d * x - s * y)
-            (s * x - d * y) -> (-s * x - d * y)
-        a sign is wrong in the first row: x - (d x + s y)
-            x - (d -> x + (d
-        each new row is stored in the other one's place: row i is that of x
-            i, column] = x -> j, column] = x
-            j, column] = y -> i, column] = y
-        w.shape[1] is the number of rows; that of columns is w.shape[2]
-            w.shape[2], 32):\n        x -> w.shape[1], 32):\n        x
-            w.shape[2] -> w.shape[1]
-        each lane keeps its last column's product: add them up, `+=`
-            a += x -> a = x
-            b += y -> b = y
-            g += x -> g = x
-        what a shuffle returns takes the place of the sum: add it, `+=`
-            a += cuda -> a = cuda
-            b += cuda -> b = cuda
-            g += cuda -> g = cuda
-        d is used as if it were c; it is 1 - c
-            x - (d * x + s * y) -> d * x - s * y
-            y + (s * x - d * y) -> s * x + d * y
-        only the first 32 columns are rotated: a lane has every 32nd
-            w.shape[2], 32):\n        x -> min(w.shape[2], 32), 32):\n        x
-            column in range(lane, w.shape[2] -> column in range(lane, min(w.shape[2], 32)
-        each lane turns by an angle of its own columns: the sums are never added over the warp
-            range(5) -> range(0)
-        only lane 0 has the sums: shfl_xor_sync adds them up in every lane, shfl_down_sync does
-        not
-            xor_sync(0xFFFFFFFF, a -> down_sync(0xFFFFFFFF, a
-            xor_sync(0xFFFFFFFF, b -> down_sync(0xFFFFFFFF, b
-            xor_sync(0xFFFFFFFF, g -> down_sync(0xFFFFFFFF, g
-        the shuffles stand inside the loop over columns: they come once, after it
-            \n    for step in range(5):\n        a
-            -> \n        for step in range(5):\n            a
-            \n        b += cuda -> \n            b += cuda
-            \n        g += cuda -> \n            g += cuda
-        g was not added up over the warp, a and b were
-            g += cuda.shfl_xor_sync(0xFFFFFFFF, g, 1 << step) ->
-        a and b are squared lengths already: no root
-            rotate.rotation(a, b, g) -> rotate.rotation(math.sqrt(a), math.sqrt(b), g)
-        s and d have changed places: rotate.rotation returns (s, d)
-            s, d = -> d, s =
-        only matrix 0 is rotated: a block's matrix is cuda.blockIdx.x
-            if g != -> if matrix == 0 and g !=
-        only the first pair is rotated: warp p has pair p
-            if g != -> if warp == 0 and g !=
-        a pair is a row of `pairs`: pairs[warp, 0] and pairs[warp, 1]
-            pairs[warp, 0], pairs[warp, 1] -> pairs[0, warp], pairs[1, warp]
-        rows 2 p and 2 p + 1 are rotated; a pair's rows stand in pairs[p]
-            pairs[warp, 0], pairs[warp, 1] -> 2 * warp, 2 * warp + 1
-    """),
 )
 
 # --- a sweep in shared memory ---------------------------------------------------------------------
@@ -374,30 +275,6 @@ LessonKernel.declare(
         "wrong-result": "n - 1 rounds, of n / 2 pairs each; warp k takes the pairs k, k + "
         "warps, ... All lanes of a warp call rotate_two together, with rows[:n, :columns].",
     },
-    mistakes=edits("""
-        the last round is missing: there are n - 1 of them, range(n - 1)
-            range(n - 1) -> range(n - 2)
-        only round 0 was made, or its pairs meet in each: ask rotate.partners(turn, pair, n)
-            range(n - 1) -> range(1)
-        there are too few rounds: n - 1, of n / 2 pairs each
-            range(n - 1) -> range(n // 2)
-        only the first n columns are rotated: rotate_two gets rows[:n, :columns]
-            rows[:n, :columns] -> rows[:n, :n]
-        the last pair of each round is missing: there are n / 2 of them
-            n // 2, -> n // 2 - 1,
-        each warp rotates one pair a round; where there are more pairs than warps, it goes on
-        with another one
-            n // 2, -> min(n // 2, threads // 32),
-        the rounds are counted from 1: they are 0 to n - 2, range(n - 1)
-            range(n - 1) -> range(1, n)
-        the same pairs meet in each round: ask rotate.partners(turn, pair, n)
-            rotate.partners(turn, pair, n) -> 2 * pair, 2 * pair + 1
-        only matrix 0 is swept: a block's matrix is cuda.blockIdx.x
-            range(n - 1) -> range(n - 1 if matrix == 0 else 0)
-        the matrix stays as it is: rotate the rows of the shared array; after the last round
-        they are copied back
-            toy_svd.rotate_two(rows[:n, :columns], i, j) -> pass
-    """),
 )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import edits
 from course_lessons.lesson08.overlap import amdahl, gustafson
 from course_lessons.lesson12.judges import deal_anew, judge_steady
 from course_lessons.lesson12.toy_cluster import play_cluster
@@ -48,47 +47,11 @@ FunctionExercise.declare(
     drawn=20,
     hints={
         "wrong-result": "There: factors for each image, in each pass (send) or once (keep), or "
-        "64 bytes for each batch, once (make). Back: `back` for each image in each pass.",
+        "64 bytes for each batch, once (make): if, elif, else. Back: `back` for each image in "
+        "each pass.",
         "wrong-shape": "Return one number: the bytes there and back together.",
         "raised": "`plan` is one of the texts 'send', 'keep' and 'make'; the rest are numbers.",
     },
-    mistakes=edits("""
-        the results are missing: they travel, too
-             + passes * images * back ->
-        the results of one pass only are counted; each pass gives results
-            passes * images * back -> images * back
-        only the results are counted; something goes there, too, a recipe at least
-            there[plan] + ->
-        everything is counted in one pass only
-            first: passes = 1
-        what is kept is counted in each pass; 'keep' sends it once. (`plan == "send" or "keep"`
-        is always true: write `plan == ...` twice)
-            "keep": images -> "keep": passes * images
-        this plan is counted as 'keep', with the factors once
-            [plan] -> ['keep']
-        what is made there is counted as nothing; a recipe travels for each batch
-            64 * -(-images // batch) -> 0
-        the last, shorter batch has no recipe: round up
-            -(-images // batch) -> (images // batch)
-        recipes are sent in each pass: what was made is still there
-            64 * -> passes * 64 *
-        you count one batch, not all of them
-            first: images = batch
-        `factors` and `back` are those of an image: times the images of a batch, times the
-        batches
-            first: images, batch = -(-images // batch), 1
-        the last, shorter batch is counted as a full one
-            first: images = batch * -(-images // batch)
-        `factors` are those of an image, not of a batch: times the images
-            passes * images * factors -> passes * -(-images // batch) * factors
-            "keep": images -> "keep": -(-images // batch)
-        `back` is the result of an image, not of a batch: times the images
-            passes * images * back -> passes * -(-images // batch) * back
-        this plan is counted as 'make'. After `if`, the next one needs `elif`
-            [plan] -> ['make']
-        'send' is counted as 'make', too: after `if`, the next one needs `elif`
-            [plan] -> ['make' if plan == 'send' else plan]
-    """),
 )
 
 # --- a steady sum ---------------------------------------------------------------------------------
@@ -189,48 +152,6 @@ FunctionExercise.declare(
         "input-modified": "Go through the list with `for time in milliseconds`; leave it as it is.",
         "wrong-shape": "Return one number: when the last batch is done [ms].",
     },
-    mistakes=edits("""
-        you divide the work evenly, sum / workers. That is a bound: a batch cannot be cut
-            return sum(milliseconds) / workers
-        all batches are done one after the other: each goes to the `min` of the list, and the
-        `max` of it is the answer. (In `[[]] * workers` all lists are the same one)
-            return sum(milliseconds)
-        you return 0: a place in the list, or the list stays as it was. Write `free[worker] +=
-        time`; a number that you took out of a list is no longer a part of it
-            return 0.0
-        you return the last of a sorted list, which was sorted before the last batch came to it:
-        take the `max`
-            free[free.index(min(free))] -> free.sort(); free[0]
-            max(free) -> free[-1]
-        there are always three workers: use `workers`
-            first: workers = 3
-        batches are dealt in turns, 0, 1, 2, 0, 1, 2: a batch goes to who is free first
-            return max(sum(milliseconds[w::workers]) for w in range(workers))
-        the workers wait for each other after each round
-            first: every = range(0, len(milliseconds), workers)
-            return sum(max(milliseconds[start : start + workers]) for start in every)
-        batches are sorted, the longest first: here they come in the order of the list
-            in milliseconds -> in sorted(milliseconds)[::-1]
-        the list is gone through from its end
-            in milliseconds -> in milliseconds[::-1]
-        you return the end of the batch that was given out last; another may end later
-            free[free.index(min(free))] -> at = free.index(min(free)); free[at]
-            max(free) -> free[at]
-        the last batch replaces what its worker did before: add with `+=`
-            += -> =
-        times are cut to whole milliseconds: begin with 0.0, not with 0, in an array
-            += time -> += int(time)
-        the batches that len // workers leaves over are forgotten
-            first: each = len(milliseconds) // workers
-            return max(sum(milliseconds[w * each :][:each]) for w in range(workers))
-    """)
-    | {
-        "each worker gets a share beforehand: a batch goes to who is free first": (
-            lambda milliseconds, workers: (
-                play_cluster(milliseconds, workers, beforehand=True).milliseconds
-            )
-        )
-    },
 )
 
 
@@ -268,42 +189,6 @@ FunctionExercise.declare(
         " work: 1 / (serial + (1 - serial) / workers); as much work each: workers - serial * "
         "(workers - 1)."
     },
-    mistakes=edits(r"""
-        the second is the first: with as much work for each worker the serial part stays, and
-        the work grows
-            work, as_much_each -> work, same_work
-        the two are swapped: first the same work, then as much work for each. (Or is working
-        multiplied by the workers in f? It is what one worker did)
-            return {}[::-1]
-        gathering is left out: nobody works then, either
-            (start + gathering) -> start
-        start is left out: nobody works then, either
-            (start + gathering) -> gathering
-        the serial time is divided by the working time: divide by all of it
-            (start + working + gathering) -> working
-        you took the part that is divided for the one that is not
-            (start + gathering) -> working
-        you return milliseconds: asked is how many times
-            return (start + working / workers + gathering, start + working + gathering)
-        the second is `workers`: but one worker that does all of the work has the serial part
-        once, not as many times
-             - serial * (workers - 1) ->
-        brackets are missing: (start + gathering) / (start + working + gathering)
-            (start + gathering) -> start + gathering
-        brackets are missing: start + gathering is divided by all three together
-            (start + gathering) -> start + gathering
-            (start + working + gathering) -> start + working + gathering
-        brackets are missing in the first: 1 / (f + (1 - f) / workers)
-            (serial + (1 - serial) / workers) -> serial + (1 - serial) / workers
-        the first is turned over: the time that is left. The speed-up is 1 / it
-            1 / (serial -> (serial
-        a sign or a bracket is missing in the second: workers - f * (workers - 1)
-            (workers - 1) -> workers - 1
-        you return the ideal: the serial part counts. (`//` makes a share 0)
-            return (workers, workers)
-        the serial part is forgotten in the second: workers * (1 - serial) lacks it
-            (workers - 1) -> workers
-    """),
 )
 
 # --- how large a batch must be --------------------------------------------------------------------
@@ -344,35 +229,4 @@ FunctionExercise.declare(
         "endless-loop": "Count n up by 1 until cost / (cost + n * image) is at most share. The "
         "cost is paid once for a batch, not for each image.",
     },
-    mistakes=edits("""
-        you compare the cost with the images' time; `share` is of the whole time, the cost
-        included
-            share * (cost + images * image) -> share * images * image
-        you round down; then the share may be too large
-            return int(cost * (1 - share) / (share * image))
-        you round to the nearest number; then the share may be too large
-            return round(cost * (1 - share) / (share * image))
-        you take one image more where the cost is exactly the share: that is at most the share, too
-            return int(cost * (1 - share) / (share * image)) + 1
-        you do not round up to a whole image
-            return cost * (1 - share) / (share * image)
-        you return one image more than needed. A cost of exactly the share is at most the share,
-        too
-            return {} + 1
-        you return the batch's milliseconds, not its images
-            return cost / share
-        you return the milliseconds of the images, not their number
-            return cost * (1 - share) / share
-        you return 1. If you count up: go on *while* the cost is more than its share. If you
-        divide: a costlier batch must be larger
-            return 1
-        `share` is what the images get: it is what the cost may take
-            first: share = 1 - share
-        you double the number in each step: smaller ones that are enough are left out
-            images += 1 -> images *= 2
-        you count in steps of 10: smaller numbers that are enough are left out
-            images += 1 -> images += 10
-        you leave the share out: that is where cost and images take as long as each other
-            return int(-(-cost // image))
-    """),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from course.checks.exercises import FunctionExercise, Limit, Tolerance
 from course_lessons.cases import CANCELS, extent, fixed, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson10.exercises import ALL_LANES, ALL_WRITE, SHUFFLE_HINTS, row_case
 from course_lessons.lesson13.rivals import of_layer_norm
 
@@ -49,28 +49,6 @@ FunctionExercise.declare(
         "Fused: what no step has made must be read, once, and the last output is written.",
         "wrong-shape": "Return two whole numbers, (apart, fused).",
     },
-    mistakes=edits("""
-        an input that a step names twice is counted twice; a thread loads it once
-            set(inputs) -> inputs
-        fused is always 2; there may be several arrays from outside
-            len(read - made) + 1 -> 2
-        fused, only what the first step reads is counted; a later one may need more from outside
-            read - made -> set(steps[0][0])
-        fused, a result on the way is written, too; only the last one is wanted
-            len(read - made) + 1 -> len(read ^ made)
-        the outputs are not counted: a write is a transfer, too
-            + 1 for -> for
-            made) + 1 -> made)
-        an array from outside that two steps read is counted twice; fused, it is read once
-            len(read - made)
-            -> sum(name not in made for inputs, _ in steps for name in set(inputs))
-        what is made on the way is counted as read; fused, it stays in registers
-            read - made -> read
-        an array that several steps read is counted once; apart, each step reads it again
-            return apart -> return len(read) + len(steps)
-        you return them in the other order
-            return {}[::-1]
-    """),
 )  # fmt: skip
 
 NORMAL = np.vectorize(math.erf)
@@ -123,36 +101,6 @@ FunctionExercise.declare(
         "raised": "Both parts may be empty: divide by max(both, 1).",
         "wrong-shape": "Return three numbers, (count, mean, squares).",
     },
-    mistakes=edits(r"""
-        x² and the mean's square are subtracted: that loses digits where the mean is large
-            difference**2 * count * share -> count * mean**2 + other_count * other_mean**2
-            \n    return
-            -> - (count * mean + other_count * other_mean) ** 2 / max(both, 1)\n    return
-        the squares of the parts are added; the distance of the means is missing
-            + difference**2 * count * share ->
-        difference² is multiplied by both counts, and not divided by their sum
-            count * share -> count * other_count
-        the step for one new number is taken, difference * (other_mean - the new mean); here
-        other_count numbers come in
-            count * share -> count / max(both, 1)
-        the squares are weighted by the counts; they are sums, and added as they are
-            squares + other_squares -> squares * (1 - share) + other_squares * share
-        the mean moves by difference / both, as for one new number; other_count come in
-            difference * share -> difference / max(both, 1)
-        you return them in another order: (count, mean, squares)
-            return {}[1:] + {}[:1]
-        the difference is taken from the mean after it has moved
-            difference**2 -> (difference * (1 - share)) ** 2
-        the mean moves away from the other part: difference is other_mean - mean
-            mean + difference -> mean - difference
-        you return the variance: the squares are not divided by the count yet
-            return both, mean + difference * share, grown
-            -> return both, mean + difference * share, grown / max(both, 1)
-        difference is not squared
-            difference**2 -> difference
-        the mean is the middle of the two means, whatever their counts
-            mean + difference * share -> (mean + other_mean) / 2
-    """),
 )
 
 # --- LayerNorm and GELU in one kernel -------------------------------------------------------------
@@ -226,43 +174,4 @@ LessonKernel.declare(
         "uninitialised-read": "In the parts beyond the row's end values holds nothing: leave "
         "them out of every sum, or fill in 0 and leave them out of the squares.",
     },
-    mistakes=edits("""
-        GELU is missing
-            gelu(y * gamma[column] + beta[column]) -> y * gamma[column] + beta[column]
-        gamma and beta come after GELU; they come before it
-            gelu(y * gamma[column] + beta[column]) -> gelu(y) * gamma[column] + beta[column]
-        beta is missing
-            + beta[column] ->
-        gamma is missing
-            * gamma[column] ->
-        eps is missing, or too small
-            + eps ->
-        eps is added to the root; it belongs to the variance
-            math.sqrt(warp_sum(squares) / columns + eps)
-            -> (math.sqrt(warp_sum(squares) / columns) + eps)
-        the variance divides by columns - 1
-            (squares) / columns -> (squares) / max(columns - float32(1), float32(1))
-        you multiply by the root; divide by it
-            float32(1) / ->
-        the sum of the squares is not divided by the columns
-            (squares) / columns -> (squares)
-        the sum is not divided by the columns: that is no mean
-            (total) / columns -> (total)
-        you divide by the variance, not by its root
-            math.sqrt(warp_sum(squares) / columns + eps) -> (warp_sum(squares) / columns + eps)
-        the mean is not subtracted from what is written
-            y = (values[n] - mean) * -> y = values[n] *
-        beyond the row's end (0 - mean)² is added to the squares
-            lane + 32 * n < x.shape[1] -> True
-        the mean is not subtracted before squaring
-            (values[n] - mean) * (values[n] - mean) -> values[n] * values[n]
-        you divide by the 256 places of a row in registers, not by its columns
-            columns = float32(x.shape[1]) -> columns = float32(256)
-        gamma and beta are taken at the lane, not at the column
-            gamma[column] + beta[column] -> gamma[lane] + beta[lane]
-        each lane takes the mean of its own numbers: warp_sum is missing
-            warp_sum(total) -> total
-        each lane takes its own squares alone: warp_sum is missing
-            warp_sum(squares) -> squares
-    """),
 )  # fmt: skip

@@ -77,44 +77,8 @@ FunctionExercise.declare(
         "writes the `results`.",
     },
     mistakes=edits("""
-        numbers are counted, not bytes: 4 for each
-            return [figure / 4 for figure in {}]
-        each number is counted with 8 bytes: a float32 has 4
-            return [2 * figure for figure in {}]
-        weights are multiplied by the batch: all samples share them
-            4 * count -> 4 * batch * count
-        the batch is left out
-            first: batch = 1
-        the weights are left out
-            first: of_weights = dict.fromkeys(of_weights, 0)
-        the two have changed places
-            return {}[::-1]
-        what the launches write is left out
-            (*reads, written) -> reads
-        what the launches read is left out
-            (*reads, written) -> [written]
-        only the first launch is counted (a `return` in the loop?)
-            first: launches = launches[:1]
-        only the results are written: each launch writes what it makes
-            (*reads, written)) -> reads) + sum(size[name] for name in results)
-        what two launches read is counted once: each reads it for itself
-            (*reads, written))
-            -> [written]) + sum(size[name] for name in {n for reads, _ in launches for n in reads})
         what is read twice counts twice in the one kernel, too
             *(read - made), -> *(n for reads, _ in launches for n in reads if n not in made),
-        what lies between the layers is counted: the one kernel keeps it to itself
-            *results -> *made
-        what lies between the layers is written and read: the one kernel keeps it to itself
-            *(read - made), *results -> *read, *made
-        the one kernel reads its own results: it still has them
-            *results -> *results, *(read & {*results})
-        the one kernel's results are left out
-            first: results = []
-        of several results only the last is counted: all of `results` are written, also one that a
-        launch reads
-            first: results = results[-1:]
-        the one kernel reads what the first launch reads, and nothing that later ones need
-            read - made -> launches[0][0]
     """),
 )
 
@@ -160,33 +124,6 @@ FunctionExercise.declare(
         "wrong-shape": "Return one number: when the last kernel is done.",
         "input-modified": "Go through `works` with `for work in works`; leave the list as it is.",
     },
-    mistakes=edits("""
-        launches and work are added: the host launches the next one while the GPU works
-            return sum(works) + launch * len(works)
-        only the work counts: before the first kernel works, it must be launched
-            return sum(works)
-        only the launches count: after the last one its kernel has to work
-            return launch * len(works)
-        the kernels are not made to wait for each other
-            max(now, done) + work -> max(done, now + work)
-        only the first launch is waited for
-            return launch + sum(works) if works else 0.0
-        only the first and the last launch are looked at: the GPU may wait, or be late, in
-        between
-            return max(launch + sum(works), launch * len(works) + works[-1]) if works else 0.0
-        a kernel begins with its launch's begin: it can begin when the launch is done
-            return {} - launch if works else 0.0
-        of each kernel the larger of launch and work is counted: a long one gives the next
-        launches time to be made meanwhile
-            return launch + sum(max(launch, work) for work in works) if works else 0.0
-        the host waits until the kernel before is done: it launches the next one meanwhile
-            now += launch -> now = max(now + launch, done)
-            max(now, done) -> now
-        only the first kernel is counted (a `return` in the loop?)
-            return launch + works[0] if works else 0.0
-        the result is in s: `launch` and `works` are in ms
-            return {} / 1e3
-    """),
 )
 
 # --- LayerNorm, a warp a frame --------------------------------------------------------------------
@@ -434,27 +371,6 @@ LessonKernel.declare(
         "bank-conflict": "Lay the weights down as they come, and let neighbouring lanes read "
         "neighbouring columns.",
     },
-    mistakes={
-        "GELU is missing": lambda z, weight, bias: z @ weight + bias,
-        "the bias is missing": lambda z, weight, bias: gelu(z @ weight),
-        "GELU is made with tanh: use the package's `gelu`, with erf": _gelu_by_tanh,
-        "the bias is added for each input, 64 times": lambda z, weight, bias: gelu(
-            z @ weight + 64 * bias
-        ),
-        "the weights are turned: weight[k, j], not weight[j, k]": (
-            lambda z, weight, bias: gelu(z @ weight.T + bias)
-        ),
-        "GELU is made of each product: it comes once, after the sum": (
-            lambda z, weight, bias: gelu(z[:, :, None] * weight).sum(axis=1) + bias
-        ),
-        "lane + 32 gets the bias of lane: its own is bias[lane + 32]": (
-            lambda z, weight, bias: gelu(z @ weight + np.tile(bias[:32], 2))
-        ),
-        "the bias is added after GELU": lambda z, weight, bias: gelu(z @ weight) + bias,
-        "half of the inputs are missing: k goes to 64": lambda z, weight, bias: gelu(
-            z[:, :32] @ weight[:32] + bias
-        ),
-    },
 )
 
 # --- two Linears folded into one ------------------------------------------------------------------
@@ -504,16 +420,6 @@ FunctionExercise.declare(
         "weight.shape[1] columns for each; cut its rows into frames first, basis.reshape(rows, "
         "frames, wide). The result has weight.shape[0] columns for each frame.",
     },
-    mistakes=edits("""
-        the weight is not turned: it is (outputs, inputs), so `frames @ weight.T`
-            weight.T -> weight
-        every frame has the columns of the first
-            (frames @ -> (np.repeat(frames[:, :1], frames.shape[1], axis=1) @
-        a frame is taken to be every so-manyth column; its columns stand side by side
-            -1, weight.shape[1]) -> weight.shape[1], -1).swapaxes(1, 2)
-        the columns are ordered by output, and within that by frame
-            (frames @ weight.T) -> (frames @ weight.T).swapaxes(1, 2)
-    """),
 )
 
 # --- a network in one kernel ----------------------------------------------------------------------

@@ -335,5 +335,4 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
         "not-parallel": "Five warps do five frames at the same time, and each lane has two of the "
         "64 results of its frame, one of the 32 shares of the code.",
     },
-    mistakes=SLIPS,
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import covering, drawn, empty, extent, fixed, normal, table, unit
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson16 import rivals
 from course_lessons.lesson16.judges import judge_launches
 from course_lessons.lesson16.toy_launches import STEP, Work, fewest
@@ -92,73 +92,6 @@ LessonKernel.declare(
         "typing": "Write math.exp and math.log; abs and max need no module.",
         "race": "Each thread stores at its own place, i = cuda.grid(1).",
     },
-    mistakes=edits(r"""
-        1 / (1 + e) is taken for all logits; for a negative one the sigmoid is e / (1 + e)
-            (float32(1) if logit >= float32(0) else e) -> float32(1)
-        the two ways of the sigmoid have changed places
-            logit >= float32(0) -> logit < float32(0)
-        the target is not subtracted from the sigmoid
-            (share - x) -> share
-        the slope's sign is turned round: it is sigmoid - target
-            (share - x) -> (x - share)
-        the scale is fixed at 1/32, that of the first case
-            scale * (share - x) -> (share - x) * float32(1 / 32)
-        the slope is not multiplied by scale
-            scale * (share - x) -> (share - x)
-        the loss is multiplied by scale, too; only the slope is
-            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
-            -> = scale * (max(logit, float32(0)) - logit * x + math.log(float32(1) + e))
-        the logit times the target is missing in the loss
-            - logit * x ->
-        the logit times the target is added; it is subtracted
-            - logit * x -> + logit * x
-        x and 1 - x have changed places in the loss
-            logit * x + math -> logit * (float32(1) - x) + math
-        1 - e stands in the logarithm; it is 1 + e
-            math.log(float32(1) + e) -> math.log(float32(1) - e)
-        max(l, 0) is missing
-            max(logit, float32(0)) - logit * x -> -logit * x
-        |l| stands in place of max(l, 0)
-            max(logit, float32(0)) -> abs(logit)
-        l stands in place of max(l, 0)
-            max(logit, float32(0)) -> logit
-        the logarithm is missing
-            + math.log(float32(1) + e) ->
-        log(1 + e) is subtracted; it is added
-            + math.log( -> - math.log(
-        log(e) is taken, not log(1 + e)
-            math.log(float32(1) + e) -> math.log(e)
-        the sign in the exponential is missing: e is exp(-|l|)
-            math.exp(-abs(logit)) -> math.exp(abs(logit))
-        the exponential is of -l, not of -|l|: for negative logits it overflows
-            math.exp(-abs(logit)) -> math.exp(-logit)
-        the exponential is of l, not of -|l|: for large logits it overflows
-            math.exp(-abs(logit)) -> math.exp(logit)
-        the slope is sigmoid (1 - sigmoid), that of the sigmoid alone
-            scale * (share - x) -> scale * share * (float32(1) - share)
-        the loss takes the target for the logit, and the logit for the target
-            = max(logit, float32(0)) - -> = max(x, float32(0)) -
-        BCE is written by the sigmoid: where that rounds to 1, the logarithm of what is left loses
-        its digits, and then is infinite
-            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
-            -> = -x * math.log(float32(1) / (float32(1) + math.exp(-logit))) - (float32(1) - x) * (
-            ) - (float32(1) - x) * (
-            -> ) - (float32(1) - x) * math.log(
-            * math.log(\n -> * math.log(float32(1) - float32(1) / (float32(1) + math.exp(-logit)))\n
-        log(1 + exp(l)) overflows for large logits: with e = exp(-|l|) it is max(l, 0) + log(1 + e)
-            max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
-            -> math.log(float32(1) + math.exp(logit)) - logit * x
-        the loss is divided by the number of logits; each one's own is wanted
-            = max(logit, float32(0)) - logit * x + math.log(float32(1) + e)
-            -> = (max(logit, float32(0)) - logit * x + math.log(float32(1) + e)) / (
-            + e)) / ( -> + e)) / float32(logits.size)
-        logits and targets have changed places
-            logit, x = logits[i], targets[i] -> logit, x = targets[i], logits[i]
-        values and slopes have changed places
-            values[i] = -> a =
-            slopes[i] = scale * (share - x)
-            -> values[i] = scale * (share - x)\n        slopes[i] = a
-    """),
 )  # fmt: skip
 
 # --- a sample of a code ---------------------------------------------------------------------------
@@ -234,49 +167,6 @@ LessonKernel.declare(
         "same-value-race": "Each group is one thread's: begin at cuda.grid(1), go on by "
         "cuda.gridsize(1).",
     },
-    mistakes=edits("""
-        the log variance is not halved: a deviation is the root of a variance
-            float32(0.5) * log_variance[i] -> log_variance[i]
-        the log variance is doubled, not halved
-            float32(0.5) * log_variance[i] -> float32(2) * log_variance[i]
-        half of the log variance is taken for the deviation: exp is missing
-            math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * log_variance[i]
-        the log variance itself is taken for the deviation: exp is missing
-            math.exp(float32(0.5) * log_variance[i]) -> log_variance[i]
-        the sign in the exponential is turned round
-            math.exp(float32(0.5) -> math.exp(-float32(0.5)
-        the exponential is halved, not the log variance
-            math.exp(float32(0.5) * log_variance[i]) -> float32(0.5) * math.exp(log_variance[i])
-        the mean is missing
-            mean[i] + ->
-        the noise is subtracted; it is added
-            mean[i] + math -> mean[i] - math
-        the noise is missing in z
-            * four[n]\\n -> \\n
-        the noise alone is stored in z
-            z[i] = mean[i] + math.exp(float32(0.5) * log_variance[i]) * four[n] -> z[i] = four[n]
-        noise holds what is added to the mean; it must hold the normal number alone
-            noise[i] = four[n] -> noise[i] = math.exp(float32(0.5) * log_variance[i]) * four[n]
-        seed and step have changed places: normal4(group, step, seed)
-            normal4(group, counter[1], counter[0]) -> normal4(group, counter[0], counter[1])
-        the step is not used: each step would draw the same noise
-            normal4(group, counter[1], -> normal4(group, 0,
-        the seed is not used
-            counter[1], counter[0]) -> counter[1], 0)
-        the seed is cut to 32 bits: normal4 takes all 64 of it
-            counter[1], counter[0]) -> counter[1], counter[0] & 0xFFFFFFFF)
-        the counter is the thread's number, so a thread's second group gets the noise of its first
-            normal4(group, -> normal4(cuda.grid(1),
-        the counter is the number's place, 4 group; it is the group
-            normal4(group, -> normal4(4 * group,
-        all four numbers of a group get the first one's noise
-            noise[i] = four[n] -> noise[i] = four[0]
-            * four[n] -> * four[0]
-        the four numbers of a group are a quarter of the array apart; they are neighbours
-            i = 4 * group + n -> i = group + n * groups
-        the four numbers are stored in turned order
-            i = 4 * group + n -> i = 4 * group + 3 - n
-    """),
 )  # fmt: skip
 
 # --- a step of Adam -------------------------------------------------------------------------------
@@ -366,69 +256,6 @@ LessonKernel.declare(
         "typing": "The root is math.sqrt; w is an array, w[i] a number.",
         "input-modified": "Only w, first and second change; the gradient stays.",
     },
-    mistakes=edits("""
-        the weight changes before its moments do; moments come first, and it moves by the new ones
-            corrected[0] * m -> corrected[0] * first[i]
-            math.sqrt(v * -> math.sqrt(second[i] *
-        the old first moment is used for the weight's step; take the new one
-            corrected[0] * m -> corrected[0] * first[i]
-        the old second moment is used for the weight's step; take the new one
-            math.sqrt(v * -> math.sqrt(second[i] *
-        the gradient itself is used for the step, not the first moment
-            corrected[0] * m -> corrected[0] * g
-        the gradient is not squared in the second moment
-            (g * g - v) -> (g - v)
-        the factors of the moments have changed places: 0.1 of the first, 0.001 of the second
-            float32(0.1) -> float32(0.5)
-            float32(0.001) -> float32(0.1)
-            float32(0.5) -> float32(0.001)
-        0.9 of the new gradient is taken and 0.1 kept; it is 0.1 of the new one
-            float32(0.1) -> float32(0.9)
-        0.999 of the new square is taken and 0.001 kept; it is 0.001 of the new one
-            float32(0.001) -> float32(0.999)
-        corrected[0] is missing: it holds the rate, and the first moment's correction
-            corrected[0] * m -> m
-        the second correction is missing
-            v * corrected[1] -> v
-        the two corrections have changed places
-            corrected[0] * m -> corrected[1] * m
-            v * corrected[1] -> v * corrected[0]
-        the second correction is divided by; the second moment is multiplied by it
-            v * corrected[1] -> v / corrected[1]
-        the root is missing
-            math.sqrt(v * corrected[1]) -> (v * corrected[1])
-        epsilon, 1e-8, is missing
-            + float32(1e-8) ->
-        epsilon is 1e-7, as in Keras; here it is 1e-8
-            1e-8 -> 1e-7
-        epsilon is 1e-6; here it is 1e-8
-            1e-8 -> 1e-6
-        epsilon is added below the root; it is added to the root
-            math.sqrt(v * corrected[1]) + float32(1e-8)
-            -> math.sqrt(v * corrected[1] + float32(1e-8))
-        epsilon is added before the second correction, as in the paper's shorter form; here it is
-        added to the corrected root
-            math.sqrt(v * corrected[1]) + float32(1e-8)
-            -> math.sqrt(corrected[1]) * (math.sqrt(v) + float32(1e-8))
-        the second correction is taken outside of the root; it belongs below it
-            math.sqrt(v * corrected[1]) -> math.sqrt(v) * corrected[1]
-        the step is added; a weight goes against its gradient
-            w[i] -= -> w[i] +=
-        it is multiplied by the root, not divided
-            m / (math.sqrt -> m * (math.sqrt
-        the corrected first moment is stored; the moments are kept as they are
-            first[i], second[i] = m, v -> first[i], second[i] = corrected[0] * m, v
-        the corrected second moment is stored; the moments are kept as they are
-            first[i], second[i] = m, v -> first[i], second[i] = m, v * corrected[1]
-        the moments are not stored: the next step begins at the old ones
-            first[i], second[i] = m, v -> pass
-        the two moments are stored in each other's place
-            first[i], second[i] = m, v -> first[i], second[i] = v, m
-        the first moment is not decayed: the new gradient is added to all of the old moment
-            (g - m) -> g
-        the second moment is not decayed: the new square is added to all of the old moment
-            (g * g - v) -> g * g
-    """),
 )  # fmt: skip
 
 # --- a product, its bias and activation in the epilogue -------------------------------------------
@@ -449,15 +276,6 @@ def _layer(rows, depth, columns, measured=False):
 def _hidden(x, weight, bias):
     y = x @ weight.T + bias
     return np.where(y > 0, y, 0.2 * y)
-
-
-def _bent(x, weight, bias):
-    """What comes out where LeakyReLU follows each tile."""
-    total = np.zeros((len(x), len(weight)))
-    for start in range(0, x.shape[1], TILE):
-        k = slice(start, start + TILE)
-        total = _hidden(x[:, k], weight[:, k], total)
-    return np.where(total + bias > 0, total + bias, 0.2 * (total + bias))
 
 
 LessonKernel.declare(
@@ -505,57 +323,6 @@ LessonKernel.declare(
         "uninitialised-read": "n goes from 0 to 31: what a row of a tile has beyond that is "
         "padding, and nobody fills it. Each thread fills a place of either tile for the others, "
         "also those without a result: none may return before the loop is done.",
-    },
-    mistakes=edits(r"""
-        the bias is missing
-            total + bias[column] -> total
-        the bias is that of the row; each column has one
-            bias[column] -> bias[min(row, bias.size - 1)]
-        the bias is that of i, the column within the block; it is bias[column]
-            bias[column] -> bias[min(i, bias.size - 1)]
-        the bias comes after LeakyReLU; it comes before
-            y = total + bias[column] -> y = total
-            y if y > float32(0) else float32(0.2) * y
-            -> (y if y > float32(0) else float32(0.2) * y) + bias[column]
-        LeakyReLU is missing
-            y if y > float32(0) else float32(0.2) * y -> y
-        it is ReLU: below 0 LeakyReLU keeps a fifth
-            float32(0.2) * y -> float32(0)
-        the two sides of LeakyReLU have changed places
-            y > float32(0) -> y <= float32(0)
-        the slope is 0.01, PyTorch's default; here it is 0.2
-            float32(0.2) -> float32(0.01)
-        LeakyReLU asks for the sign of the sum without its bias
-            y if y > -> y if total >
-        the last product alone is kept: each is added, total +=
-            total += -> total =
-        only the last tile is used: total starts again in every round
-            total += x_tile[j, n] * w_tile[i, n]
-            -> total = (total if n else float32(0)) + x_tile[j, n] * w_tile[i, n]
-        the rows of the two tiles have changed places: x_tile[j, n] * w_tile[i, n]
-            x_tile[j, n] * w_tile[i, n] -> x_tile[i, n] * w_tile[j, n]
-        w_tile is read down a column; its rows are the weights' rows, w_tile[i, n]
-            w_tile[i, n] -> w_tile[n, i]
-        both tiles are read in row j; w_tile is read in row i, that of the result's column
-            w_tile[i, n] -> w_tile[j, n]
-        x_tile is read down a column; x_tile[j, n] is wanted
-            x_tile[j, n] -> x_tile[n, j]
-        threads without a result return inside the loop: the others need what they fill
-            cuda.syncthreads()\n        for n
-            -> if row >= out.shape[0] or column >= out.shape[1]: return\n        for n
-            : return\n        for n -> : return\n        cuda.syncthreads()\n        for n
-        half of each tile is left out
-            range(TILE) -> range(16)
-        the last number of each row of a tile is left out
-            range(TILE) -> range(TILE - 1)
-        below 0 it is multiplied by 5; it is divided
-            float32(0.2) -> float32(5)
-    """)
-    | {
-        "the bias is added in each round of the loop; it is added once, after it": (
-            lambda x, weight, bias: _hidden(x, weight, bias * -(-x.shape[1] // TILE))
-        ),
-        "LeakyReLU is taken in each round of the loop; only the whole sum is bent": _bent,
     },
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson17 import hopper, judges, steps
 
 AMPERE = "A100"  # the oldest GPU that has m16n8k16
@@ -122,45 +122,6 @@ LessonKernel.declare(
         "same-value-race": OWN_SUMS,
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch: each has a share.",
     },
-    mistakes=edits(r"""
-        the second half of k is a copy of the first: its k are 8 more
-            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k], a[g, k + 1])
-            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k], a[g + 8, k + 1])
-        of b, the first pair is handed over twice: the second one is 8 rows below
-            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[k, g], b[k + 1, g])
-        of a, rows g are handed over twice: the second and the fourth pair are of row g + 8
-            pair(a[g + 8, k], a[g + 8, k + 1]) -> pair(a[g, k], a[g, k + 1])
-            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g, k + 8], a[g, k + 9])
-        the second and the third pair of a are exchanged: first 8 rows below, then 8 to the right
-            pair(a[g + 8, k], a[g + 8, k + 1]),\n        pair(a[g, k + 8], a[g, k + 9])
-            -> pair(a[g, k + 8], a[g, k + 9]),\n        pair(a[g + 8, k], a[g + 8, k + 1])
-        the two pairs of b are exchanged, those of a are not
-            pair(b[k, g], b[k + 1, g]), pair(b[k + 8, g], b[k + 9, g])
-            -> pair(b[k + 8, g], b[k + 9, g]), pair(b[k, g], b[k + 1, g])
-        the second and the third sum are exchanged: two are of row g, then two of row g + 8
-            = c[0], c[1] -> = c[0], c[2]
-            = c[2], c[3] -> = c[1], c[3]
-        the sums are stored in columns q and q + 4: they are neighbours, 2 q and 2 q + 1
-            out[g, k], out[g, k + 1] -> out[g, q], out[g, q + 4]
-            out[g + 8, k], out[g + 8, k + 1] -> out[g + 8, q], out[g + 8, q + 4]
-        the two numbers of each pair are exchanged, of a or of b: the one of the smaller k is first
-            pair(b[k, g], b[k + 1, g]) -> pair(b[k + 1, g], b[k, g])
-            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[k + 9, g], b[k + 8, g])
-        the rows of sums are exchanged: the first two are of row g
-            out[g, k], out[g, k + 1] = c[0], c[1] -> out[g, k], out[g, k + 1] = c[2], c[3]
-            out[g + 8, k], out[g + 8, k + 1] = c[2], c[3]
-            -> out[g + 8, k], out[g + 8, k + 1] = c[0], c[1]
-        rows and columns of b are exchanged: b[k, column], and its column is g
-            pair(b[k, g], b[k + 1, g]) -> pair(b[g, k], b[g, k + 1])
-            pair(b[k + 8, g], b[k + 9, g]) -> pair(b[g + 8, k], b[g + 8, k + 1])
-        the second half of k begins 4 farther: it begins 8 farther
-            pair(a[g, k + 8], a[g, k + 9]) -> pair(a[g, k + 4], a[g, k + 5])
-            pair(a[g + 8, k + 8], a[g + 8, k + 9]) -> pair(a[g + 8, k + 4], a[g + 8, k + 5])
-        g is taken as lane % 8 and q as lane // 8: they are lane // 4 and lane % 4
-            lane // 4, lane % 4 -> lane % 8, lane // 8
-        what mma_f16 returns is not kept: it changes no argument, write c = mma_f16(c, ...)
-            c = mma_f16 -> mma_f16
-    """),
 )
 
 # --- a tile of products ---------------------------------------------------------------------------
@@ -213,43 +174,6 @@ LessonKernel.declare(
         "endless-loop": "range(0, a.shape[1], 16): 16 of k are done in a step.",
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
     },
-    mistakes=edits(r"""
-        the sums begin anew in each step: only the last 16 of k are left in them
-            range(0, a.shape[1], 16):\n -> range(0, a.shape[1], 16):\n        left = right = zeros\n
-        the steps are 8 long: a product takes 16 of k, so half of them count twice
-            range(0, a.shape[1], 16) -> range(0, a.shape[1] - 8, 8)
-        only the first 16 of k are multiplied
-            range(0, a.shape[1], 16) -> range(0, 16, 16)
-        k does not move on with start
-            k = start + 2 * q -> k = 2 * q
-        the right half takes the columns of the left one: its columns are 8 farther
-            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + g)
-        right goes on from left: each half has sums of its own
-            right = mma_f16(right -> right = mma_f16(left
-        k begins at start + q: a lane has two neighbours, so it begins at start + 2 q
-            k = start + 2 * q -> k = start + q
-        the loop ends at the number of rows: it ends at that of k, a.shape[1]
-            range(0, a.shape[1], 16) -> range(0, a.shape[0], 16)
-        start counts the steps, 0, 1, 2: it counts k, 0, 16, 32
-            range(0, a.shape[1], 16) -> range(a.shape[1] // 16)
-        right begins anew in each step: hand over right
-            mma_f16(right, of_a -> mma_f16(zeros, of_a
-        left begins anew in each step: hand over left
-            mma_f16(left, of_a -> mma_f16(zeros, of_a
-        all lanes take the tile's first row of a: a lane's rows begin at row + g
-            share_of_a(a, row + g, k) -> share_of_a(a, row, k)
-        of b, a lane takes the columns of its sums, 2 q: its column of b is g
-            share_of_b(b, k, column + g) -> share_of_b(b, k, column + 2 * q)
-            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, column + 8 + 2 * q)
-        every block takes the first rows of a: they begin at row + g
-            share_of_a(a, row + g, k) -> share_of_a(a, g, k)
-        every block takes the first columns of b: they begin at column + g
-            share_of_b(b, k, column + g) -> share_of_b(b, k, g)
-            share_of_b(b, k, column + 8 + g) -> share_of_b(b, k, 8 + g)
-        left and right are exchanged
-            column + 2 * q, left -> column + 2 * q, right
-            column + 8 + 2 * q, right -> column + 8 + 2 * q, left
-    """),
 )
 
 # --- a float32 product of halves ------------------------------------------------------------------
@@ -294,17 +218,6 @@ LessonKernel.declare(
         "upper_b and lower_b of b. store_sums(out, row, column, c) takes all four sums.",
         "barrier-divergence": "All 32 lanes call mma_f16, in no branch.",
     },
-    mistakes=edits(r"""
-        upper times upper stands alone, or the sums begin anew with it: the error is that of halves
-            c = mma_f16(c, lower_a, upper_b) -> pass
-            c = mma_f16(c, upper_a, lower_b) -> pass
-        what rounding left of b is missing: upper_a times lower_b
-            c = mma_f16(c, upper_a, lower_b) -> pass
-        what rounding left of a is missing: lower_a times upper_b
-            c = mma_f16(c, lower_a, upper_b) -> pass
-        the largest part is missing: upper_a times upper_b
-            c = mma_f16(c, upper_a, upper_b) -> pass
-    """),
 )
 
 # --- a swizzled tile ------------------------------------------------------------------------------
@@ -368,23 +281,6 @@ LessonKernel.declare(
         "to 3.",
         "bank-conflict": SWIZZLED,
     },
-    mistakes=edits(r"""
-        the tile is filled by the swizzle and read without it, or filled without and read by it
-            tile[row, lane ^ (row % 8 * 4)] -> tile[row, lane]
-        the second and the third register are exchanged: r % 2 is for rows, r // 2 for words
-            row, word = g + r % 2 * 8, 8 * step + r // 2 * 4 + q
-            -> row, word = g + r // 2 * 8, 8 * step + r % 2 * 4 + q
-        the steps are 4 words long: 16 halves are 8 words
-            8 * step -> 4 * step
-        all registers are of the rows g: those with an odd r are 8 rows below
-            g + r % 2 * 8 -> g
-        all registers are of the first four words of a step
-            8 * step + r // 2 * 4 + q -> 8 * step + q
-        reading, the swizzle is that of the lane's number, not that of the row
-            word ^ (row % 8 * 4) -> word ^ (lane % 8 * 4)
-        the swizzle of filling and that of reading differ
-            lane ^ (row % 8 * 4) -> lane ^ (row % 4 * 4)
-    """),
 )
 
 # --- the order of tiles ---------------------------------------------------------------------------
@@ -422,28 +318,6 @@ FunctionExercise.declare(
         "wrong-shape": "Return two whole numbers, (row, column).",
         "raised": "The last band may have fewer rows than band, but never 0 of them.",
     },
-    mistakes=edits(r"""
-        the last band is taken to be as high as all others; it may have fewer rows
-            min(band, down - whole * band) -> band
-        the tiles go to the right first; within a band they go down first
-            within % high, within // high -> within // across, within % across
-        the rows of the bands above are missing
-            whole * band + within % high -> within % high
-        row and column are exchanged
-            return {}[::-1]
-        the tiles go column by column through the whole result, without bands
-            return (number % down, number // down)
-        the number of the band is added, not its first row: that is band times it
-            whole * band + within -> whole + within
-        a band has band * down tiles; it has band * across
-            divmod(number, band * across) -> divmod(number, band * down)
-        the column is no whole number: / gives a float, // a whole number
-            within // high -> within / high
-        what is left for the last band is down less all rows above it, whole * band
-            down - whole * band -> down - whole
-        the column is counted over all bands
-            within // high -> number // high
-    """),
 )
 
 
@@ -570,12 +444,4 @@ FunctionExercise.declare(
         "wrong-result": "A ring of n stages: step % n. The round is step // n; its parity, 0 or 1, "
         "is what consumers wait for. The producer waits for the round before.",
     },
-    mistakes=edits("""
-        the producer waits for the round before, of the other parity
-            1 - parity -> parity
-        a parity is 0 or 1: take the round % 2
-            step // stages % 2 -> step // stages
-        the stage is what is left over, the round is the quotient
-            step % stages -> step // stages
-    """),
 )

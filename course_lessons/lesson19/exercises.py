@@ -4,7 +4,6 @@ import numpy as np
 
 from course.checks.exercises import FunctionExercise
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import edits
 
 # --- fair-ratio: warm, in the middle, for the same work -------------------------------------------
 
@@ -47,29 +46,6 @@ FunctionExercise.declare(
         "raised": "`old` and `new` are lists of milliseconds: old[1:] is all but the first.",
         "wrong-shape": "Return one number.",
     },
-    mistakes=edits("""
-        the first call of the old program counts, which compiles
-            old[1:] -> old
-        the first call of the new program counts, which compiles
-            new[1:] -> new
-        the first calls count, which compile
-            old[1:] -> old
-            new[1:] -> new
-        the work is left out: they did not do the same
-            / old_work ->
-            / new_work ->
-        times are multiplied by the work, not divided
-            / old_work -> * old_work
-            / new_work -> * new_work
-        the ratio is upside down: above 1 where the new one is slower
-            old_time / new_time -> new_time / old_time
-        means are taken, which one disturbed call moves
-            np.median(old -> np.mean(old
-            np.median(new -> np.mean(new
-        the best calls are taken; the course compares medians
-            np.median(old -> np.min(old
-            np.median(new -> np.min(new
-        """),
 )
 
 # --- what-to-mend: one stage, the whole program ---------------------------------------------------
@@ -120,16 +96,4 @@ FunctionExercise.declare(
         "wrong-shape": "Return two things: the whole time afterwards, and the stage's name.",
         "input-modified": "{**now, stage: 3.0} is a new dictionary with one value changed.",
     },
-    mistakes=edits("""
-        stages are added up, though they overlap: the longest decides
-            max if overlapped else sum -> sum
-        the longest stage decides, though they run one after the other: add them up
-            max if overlapped else sum -> max
-        all stages are mended at once; mend one
-            {**now, stage: possible[stage]} -> possible
-        what is saved is returned, not what is left
-            return least, best -> return whole(now.values()) - least, best
-        the time of the stage is returned, not that of the whole program
-            return least, best -> return possible[best], best
-        """),
 )

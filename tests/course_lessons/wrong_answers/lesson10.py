@@ -364,7 +364,7 @@ wrong("wrong-result", "LOWEST")(
     {"largest, total = LOWEST,": "largest, total = float32(0),"},
     {"max(largest, value)": "float32(0)", "max(largest, other)": "float32(0)"},
 )
-wrong("wrong-result", "is a power relative to LOWEST")({"value - new": "value - largest"})
+wrong("wrong-result", "Line 9 decides")({"value - new": "value - largest"})
 wrong("unwritten-output", "writes all of its columns")(
     {"other - new)": "other - new)\n        if lane == 0:"},
     {"largest = new\n        for column": "for column"},

@@ -115,7 +115,7 @@ def sweep_of(rows, pairs=None, view=False, sign=1):
     return rows, largest
 
 
-wrong("wrong-result", "before the sweep")(
+wrong("wrong-result", "the rows as they are *now*")(
     "gram, new = rows @ rows.T, rows.copy()\nfor i in range(len(rows)):\n"
     "    for j in range(i + 1, len(rows)):\n"
     "        c, s = rotation(gram[i, i], gram[j, j], gram[i, j])\n"
@@ -125,7 +125,7 @@ wrong("wrong-result", "before the sweep")(
 wrong("wrong-result|raised", "zeros|length 0|divide")(
     {"if g != 0:\n                ": "", "(g) /": "(float(g)) /"}
 )
-sweep_with_products = wrong("wrong-result", "largest product")(
+sweep_with_products = wrong("wrong-result", "Line 7 decides")(
     {
         (
             "if g != 0:\n"
@@ -133,7 +133,7 @@ sweep_with_products = wrong("wrong-result", "largest product")(
         ): "largest = max(largest, abs(g))"
     }
 )
-wrong("wrong-result", "after the sweep")(
+wrong("wrong-result", "the rows as they are *now*")(
     "largest, _ = sweep_of(rows)\n"
     "a = largest / np.maximum(np.linalg.norm(largest, axis=1), 1e-300)[:, None]\n"
     "return largest, np.abs(a @ a.T - np.diag(np.diag(a @ a.T))).max()"
@@ -285,7 +285,7 @@ right("return np.array(tournament_that_is_right(n))[::-1, :, ::-1]")
 # --- rotate-pairs ----------------------------------------------------------------------------
 
 wrong, right = answers_to("rotate-pairs")
-pairs_of_32_columns = wrong("wrong-result", "first 32")(
+pairs_of_32_columns = wrong("wrong-result", "Line 5 decides")(
     {"range(lane, w.shape[2], 32):\n        x, y": "range(lane, 32, 32):\n        x, y"},
     {"range(lane, w.shape[2], 32):\n            x, y": "range(lane, 32, 32):\n            x, y"},
 )

@@ -16,7 +16,7 @@ wrong("raised", "UnboundLocalError|NameError|there")(
 wrong("wrong-result", "returns None")("print(images * factors + passes * images * back)")
 
 
-@wrong("wrong-result", "needs `elif`")
+@wrong("wrong-result", "if, elif, else")
 def bytes_without_elif(plan, images, batch, factors, back, passes):
     if plan == "send":
         there = passes * images * factors
@@ -145,7 +145,7 @@ right({"float32(0": "zeros((), np.float32", "_number": "_worker"})
 # --- last-batch ------------------------------------------------------------------------------
 
 wrong, right = answers_to("last-batch")
-wrong("wrong-result", "each worker gets a share beforehand")(
+wrong("wrong-result", "goes to the smallest of them")(
     "free = math.ceil(len(milliseconds) / workers)\n"
     "return max(sum(milliseconds[i : i + free]) for i in range(0, len(milliseconds), "
     "free))"
@@ -190,11 +190,9 @@ right(
 # --- batch-size ------------------------------------------------------------------------------
 
 wrong, right = answers_to("batch-size")
-wrong("wrong-result", "the whole time, the cost included")(
-    "return math.ceil(cost / (share * image))"
-)
+wrong("wrong-result", "cost / (cost + n * image)")("return math.ceil(cost / (share * image))")
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
-wrong("wrong-result", "go on *while*")({"cost >": "cost <="})
+wrong("wrong-result", "the same whatever is given")({"cost >": "cost <="})
 wrong("wrong-result", "returns None", "give the loop no end")(
     "for images in range(1, 10_000):\n    if cost <= share * (cost + images * image):\n"
     "        return images"

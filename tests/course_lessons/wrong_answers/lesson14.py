@@ -43,7 +43,7 @@ def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
     return unfused, fused + sum(size[name] for name in results)
 
 
-wrong("wrong-result", "result[0]", "each reads it for itself")(
+wrong("wrong-result", "result[0]", "Line 7 decides")(
     {"return": "unfused = sum(size[name] for name in (*read, *made))\n    return"}
 )
 
@@ -289,7 +289,7 @@ wrong("bank-conflict", "as they come")(
 )
 
 
-@wrong("wrong-result", "made with tanh")
+@wrong("wrong-result", "Line 7 decides")
 @cuda.jit
 def staged_with_tanh(z, weight, bias, out):
     shared = cuda.shared.array((64, 64), float32)

@@ -14,7 +14,7 @@ wrong, right = answers_to("bce-of-logits")
 LOSS = "max(logit, float32(0)) - logit * x + math.log(float32(1) + e)"
 
 
-@wrong("wrong-result", "the logarithm of what is left loses its digits", "1,003 logits")
+@wrong("wrong-result", "something overflows or rounds to 1", "1,003 logits")
 @cuda.jit
 def bce_by_the_sigmoid(logits, targets, scale, values, slopes):
     i = cuda.grid(1)
@@ -25,7 +25,7 @@ def bce_by_the_sigmoid(logits, targets, scale, values, slopes):
         slopes[i] = scale * (s - x)
 
 
-wrong("wrong-result", "overflows for large logits", "values[3] is inf")(
+wrong("wrong-result", "Line 6 decides", "values[3] is inf")(
     {LOSS: "math.log(float32(1) + math.exp(logit)) - logit * x"}
 )
 wrong("float64", "Write float32(1)")({LOSS: LOSS.replace("float32(1)", "1.0")})
@@ -62,7 +62,7 @@ right({"(float32(1) if logit >= float32(0) else e) / (float32(1) + e)": (
 wrong("wrong-result", "values[5] is 100, right is 1000")(
     {LOSS: f"min({LOSS}, float32(100))"}  # PyTorch cuts BCE of a sigmoid there
 )
-wrong("wrong-result", "the scale is fixed at 1/32", "another scale")(
+wrong("wrong-result", "Line 8 decides", "another scale")(
     {"scale * (share - x)": "(share - x) * float32(1 / 32)"}
 )
 
@@ -195,7 +195,7 @@ def adam_each_thread_all(w, gradient, first, second, corrected):
         first[i], second[i] = m, v
 
 
-@wrong("wrong-result", "the weight changes before its moments do")
+@wrong("wrong-result", "First the moments")
 @cuda.jit
 def adam_with_the_weight_first(w, gradient, first, second, corrected):
     i = cuda.grid(1)
@@ -218,7 +218,7 @@ right({"m += float32(0.1) * (g - m)": "m = float32(0.9) * m + float32(0.1) * g"}
 
 
 right({"(g * g - v)": "(g * g - v) / float32(1000)", "float32(0.001) * ": ""})
-wrong("wrong-result", "epsilon is added before the second correction", "near 1e-07")(
+wrong("wrong-result", "Line 7 decides", "near 1e-07")(
     {"corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))": (
         "corrected[0] / math.sqrt(corrected[1]) * m / (math.sqrt(v) + float32(1e-8))"
     )}

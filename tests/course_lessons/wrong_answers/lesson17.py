@@ -314,7 +314,7 @@ right({'"barrier", "expect"': '"expect", "barrier"'})
 # --- ring-place ------------------------------------------------------------------------------
 
 wrong, right = answers_to("ring-place")
-wrong("wrong-result", "of the other parity")({"1 - parity": "parity"})
+wrong("wrong-result", "Line 3 decides")({"1 - parity": "parity"})
 wrong("wrong-result", "take the round % 2|round is step // n")(
     {"step // stages % 2": "step // stages"}
 )
