@@ -135,10 +135,10 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
         One that has failed.
     failure : Failure
     """
-    if failure.kind in SAID or getattr(exercise, "caller", None) is not None:
+    if failure.kind in SAID or getattr(exercise, "runs", ""):
         return []
-    if getattr(exercise, "runs", ""):
-        return []
+    if getattr(exercise, "caller", None) is not None and exercise.reference is None:
+        return []  # it is judged by what it does: threads, files
     source = Source(exercise, answer)
     if not source.starts:
         return []
@@ -528,6 +528,8 @@ def _kind(node: ast.AST, new: str) -> str:
         return f"With a part of `{old}` alone"
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return f"With another number in place of `{old}`"
+    if isinstance(node, ast.Tuple) and sorted(parts) != sorted(theirs):
+        return f"With something else in place of `{old}`"
     if isinstance(other, ast.BinOp | ast.Call) and old in theirs:
         more = "a further factor or term" if isinstance(other, ast.BinOp) else "a call more"
         return f"With {more} at `{old}`"
