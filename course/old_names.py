@@ -17,6 +17,7 @@ from types import ModuleType
 MOVED = {
     "lessons": "course_lessons",
     "recording": "course_recording",
+    "course_lessons.lesson00.pictures": "course_lessons.lesson01.pictures",
     "course.pipeline": "course_app.pipeline",
     "course.cluster": "course_app.cluster",
     "course.models": "course_models",

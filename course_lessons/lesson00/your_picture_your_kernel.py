@@ -205,7 +205,7 @@ looking_back(pixel="?", guard="?", thousands="?")
 # %%
 import numpy as np
 
-from course import doctor, gpu, trace
+from course import data_path, doctor, gpu, trace
 
 # %% [markdown]
 # `doctor()` looks at the machine in front of you. It changes nothing.
@@ -257,6 +257,29 @@ def mirror(photo, out):
 
 # %% tags=["check"]
 check("mirror", mirror)
+
+# %% [markdown]
+# `light` is a **device function**: a kernel calls it, and nobody launches it. Here is one more. No
+# loop and no list of pixels: each thread asks how far its pixel is from the centre.
+
+
+# %%
+@cuda.jit(device=True)
+def squared_distance(x, y):
+    return x * x + y * y
+
+
+@cuda.jit
+def draw_rings(out):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        from_centre = squared_distance(row - out.shape[0] // 2, column - out.shape[1] // 2)
+        out[row, column] = from_centre // 256 % 2
+
+
+rings = np.zeros((128, 192), dtype=np.float32)
+draw_rings[(12, 8), (16, 16)](rings)
+plots.image_grid([rings])
 
 # %% [markdown]
 # ### Exercise: write each thread's number
@@ -430,6 +453,33 @@ predict.answer(
 # | `KernelError` | the simulator, while it runs | read index and thread; fix the guard |
 # | `CudaAPIError` | the GPU's driver | restart Python; `check` the kernel |
 # | a verdict with ✗ | `check` | read the case and the hint |
+
+# %% [markdown]
+# ## 9 A folder of your own pictures
+#
+# <kbd>deepening</kbd>
+#
+# `load_folder` takes colour, palettes, 16 bits and any size, and makes all images grey, of one
+# size, from 0 to 1. It names what it cannot read, and goes on. Here are three good files and a
+# broken one.
+
+# %%
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+with TemporaryDirectory() as folder:
+    path = Path(folder)
+    coffee = Image.open(data_path("images", "coffee.jpg"))
+    coffee.save(path / "colour.png")
+    coffee.quantize(16).save(path / "palette.png")
+    Image.fromarray((images.head_mri() * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
+    (path / "broken.jpg").write_bytes(b"this is no picture")
+    loaded = images.load_folder(path, size=256)
+
+print(loaded.names, loaded.images.shape, loaded.images.dtype)
+print("skipped:", [name for name, reason in loaded.skipped])
 
 # %% [markdown]
 # ## Common misconceptions

@@ -46,7 +46,6 @@ from course import (
     benchmark, bound, check, cuda, data_path, gpu, images, plots, predict, progress, recorded,
     trace, wrapped,
 )  # fmt: skip
-from course_lessons.lesson00.pictures import launch_picture, two_memories
 from course_lessons.lesson01 import pictures
 
 
@@ -219,7 +218,7 @@ plots.curves(
 # in y. `(threadIdx.x, threadIdx.y)` is in the boxes, `(blockIdx.x, blockIdx.y)` below.
 
 # %%
-launch_picture((5, 10), (3, 2), (4, 3))
+pictures.launch_picture((5, 10), (3, 2), (4, 3))
 
 # %% [markdown]
 # CUDA says **x first**, and x runs along the columns. NumPy says `shape = (rows, columns)`. Each
@@ -282,7 +281,7 @@ check("add-images", add_images)
 # The **host** is the CPU with its memory. The **device** is the GPU with a memory of its own.
 
 # %%
-two_memories()
+pictures.two_memories()
 
 # %% [markdown]
 # Your kernels got NumPy arrays. For that, each launch copies **every** array to the device, and
@@ -694,33 +693,10 @@ check("clip", clip)
 #
 # <kbd>deepening</kbd>
 #
-# A kernel can call functions, if they are made for the device. Such a **device function** may
-# return a value. You cannot launch it.
-
-
-# %%
-@cuda.jit(device=True)
-def squared_distance(x, y):
-    return x * x + y * y
-
-
-@cuda.jit
-def draw_rings(out):
-    column, row = cuda.grid(2)
-    if row < out.shape[0] and column < out.shape[1]:
-        from_centre = squared_distance(row - out.shape[0] // 2, column - out.shape[1] // 2)
-        out[row, column] = from_centre // 256 % 2
-
-
-# %%
-rings = np.zeros((128, 192), dtype=np.float32)
-draw_rings[(12, 8), (16, 16)](rings)
-plots.image_grid([rings])
-
-# %% [markdown]
-# No loop and no list of pixels: each thread asks how far its pixel is from the centre.
-
-# %% [markdown]
+# A kernel can call functions, if they are made for the device, as `light` of
+# [lesson 00](00_your_picture_your_kernel.ipynb) is. `@cuda.jit(device=True)` stands above such a
+# **device function**. It may return a value, and nobody launches it.
+#
 # ### Exercise: colours to grey
 #
 # Write a device function that makes one grey of three colours. Then write a kernel that calls it

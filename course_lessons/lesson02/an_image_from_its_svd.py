@@ -37,7 +37,7 @@ import numpy as np
 from numba import float32, njit, prange
 
 from course import (
-    check, cuda, data_path, images, plots, predict, progress, recorded, trace, wrapped, xp,
+    check, cuda, images, plots, predict, progress, recorded, trace, wrapped, xp,
 )  # fmt: skip
 from course.kernels.reconstruct import cpu
 from course_lessons.lesson02 import pictures
@@ -875,35 +875,6 @@ report = trace(package_float32, (4, 4), (16, 16), *tiny, 8, tiny_out)
 exact = (tiny[0].astype(np.float64) * tiny[1]) @ tiny[2]
 print({kind: f"{report.operations[kind]:,}" for kind in ("float32", "float64")})
 print("largest error below 0.00001:", abs(tiny_out - exact).max() < 1e-5)
-
-# %% [markdown]
-# ## 15 Pictures of your own
-#
-# <kbd>deepening</kbd>
-#
-# Your own images come in all kinds: colour, palettes, 16 bits, any size, some of them broken.
-# `load_folder` makes them all grey, of one size (Lanczos resampling), with values from 0 to 1.
-# What it cannot read it names, and goes on.
-#
-# Here is a folder with three good files and a broken one.
-
-# %%
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from PIL import Image
-
-with TemporaryDirectory() as folder:
-    path = Path(folder)
-    photo = Image.open(data_path("images", "coffee.jpg"))
-    photo.save(path / "colour.png")
-    photo.quantize(16).save(path / "palette.png")
-    Image.fromarray((mri * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
-    (path / "broken.jpg").write_bytes(b"this is no picture")
-    loaded = images.load_folder(path, size=256)
-
-print(loaded.names, loaded.images.shape, loaded.images.dtype)
-print("skipped:", [name for name, reason in loaded.skipped])
 
 # %% [markdown]
 # ## What you should be able to say now

@@ -21,7 +21,7 @@ OWN = (
 #: A notebook's cells: an exercise is checked, and a module of each package is used.
 CELLS = """
 from course import check, cuda, data_path, progress
-from course_lessons.lesson00 import pictures
+from course_lessons.lesson01 import pictures
 
 @cuda.jit
 def fill_index(out):

@@ -7,8 +7,12 @@ import pytest
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from course_lessons.lesson00.pictures import launch_picture, two_memories
-from course_lessons.lesson01.pictures import histogram_bars, thread_map
+from course_lessons.lesson01.pictures import (
+    histogram_bars,
+    launch_picture,
+    thread_map,
+    two_memories,
+)
 from tests.pictures import picture_texts
 
 
