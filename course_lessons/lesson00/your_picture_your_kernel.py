@@ -233,7 +233,33 @@ print("Kernels run on:", gpu() or "the simulator")
 # question "how long does it take?" needs a GPU: the simulator counts, and has no clock.
 
 # %% [markdown]
-# ## 6 More of your own
+# ## 6 A folder of your own pictures
+#
+# <kbd>deepening</kbd>
+#
+# `load_folder` takes colour, palettes, 16 bits and any size, and makes all images grey, of one
+# size, from 0 to 1. It names what it cannot read. Here are three good files and a broken one.
+
+# %%
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+with TemporaryDirectory() as folder:
+    path = Path(folder)
+    coffee = Image.open(data_path("images", "coffee.jpg"))
+    coffee.save(path / "colour.png")
+    coffee.quantize(16).save(path / "palette.png")
+    Image.fromarray((images.head_mri() * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
+    (path / "broken.jpg").write_bytes(b"this is no picture")
+    loaded = images.load_folder(path, size=256)
+
+print(loaded.names, loaded.images.shape, loaded.images.dtype)
+print("skipped:", [name for name, reason in loaded.skipped])
+
+# %% [markdown]
+# ## 7 More of your own
 #
 # <kbd>deepening</kbd>
 #
@@ -309,7 +335,7 @@ def fill_index(out):
 check("fill-index", fill_index)
 
 # %% [markdown]
-# ## 7 Reading a typing error
+# ## 8 Reading a typing error
 #
 # <kbd>deepening</kbd>
 #
@@ -394,7 +420,7 @@ def scale_add(out, a, x, y):
 check("scale-add", scale_add)
 
 # %% [markdown]
-# ## 8 What a simulator can prove
+# ## 9 What a simulator can prove
 #
 # <kbd>deepening</kbd>
 #
@@ -453,33 +479,6 @@ predict.answer(
 # | `KernelError` | the simulator, while it runs | read index and thread; fix the guard |
 # | `CudaAPIError` | the GPU's driver | restart Python; `check` the kernel |
 # | a verdict with ✗ | `check` | read the case and the hint |
-
-# %% [markdown]
-# ## 9 A folder of your own pictures
-#
-# <kbd>deepening</kbd>
-#
-# `load_folder` takes colour, palettes, 16 bits and any size, and makes all images grey, of one
-# size, from 0 to 1. It names what it cannot read, and goes on. Here are three good files and a
-# broken one.
-
-# %%
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from PIL import Image
-
-with TemporaryDirectory() as folder:
-    path = Path(folder)
-    coffee = Image.open(data_path("images", "coffee.jpg"))
-    coffee.save(path / "colour.png")
-    coffee.quantize(16).save(path / "palette.png")
-    Image.fromarray((images.head_mri() * 65535).astype(np.uint16)).save(path / "sixteen_bits.tif")
-    (path / "broken.jpg").write_bytes(b"this is no picture")
-    loaded = images.load_folder(path, size=256)
-
-print(loaded.names, loaded.images.shape, loaded.images.dtype)
-print("skipped:", [name for name, reason in loaded.skipped])
 
 # %% [markdown]
 # ## Common misconceptions

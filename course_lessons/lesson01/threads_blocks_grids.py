@@ -7,45 +7,37 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Compute a thread's index, and the number of blocks.
-# - Add two images. Launch three times with two copies.
+# - Find each thread's element; add images.
 # - Lose counts to a race, and get them back.
-# - To go deeper: borders, turned images, ufuncs, functions for kernels.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - Why there are blocks, and why a GPU wants thousands of threads.
-# - Which axis of an image is x, and what a launch copies.
+# - Why there are blocks, and so many threads.
+# - Which axis is x, and what a launch copies.
 
 # %% [markdown]
 # ## What you need
 #
-# [Lesson 00](00_your_picture_your_kernel.ipynb): kernel, launch, guard, check. NumPy arrays with
-# two axes.
+# [Lesson 00](00_your_picture_your_kernel.ipynb).
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours, nine exercises included. After section 4 is a good place for a break.
+# Nine exercises. Take a break after section 4.
 
 # %% [markdown]
 # ## 1 One block, then two
 #
 # <kbd>core</kbd>
 #
-# `cuda.threadIdx.x` is a thread's index in its block. Is that enough? Here each thread squares one
-# element: 1,024 elements, one block.
+# `cuda.threadIdx.x` is a thread's index in its block. One block squares 1,024 elements:
 
 # %%
 import numpy as np
 from numba import float32
-from PIL import Image
 
-from course import (
-    benchmark, bound, check, cuda, data_path, gpu, images, plots, predict, progress, recorded,
-    trace, wrapped,
-)  # fmt: skip
+from course import check, cuda, images, plots, predict, progress, recorded, trace, wrapped
 from course_lessons.lesson01 import pictures
 
 
@@ -178,36 +170,31 @@ check("launch-1d", launch_1d)
 #
 # <kbd>core</kbd>
 #
-# A GPU has many copies of one part, the **SM** (multiprocessor): a Tesla T4 40, an H200 132. A
-# whole block runs on one SM, where its threads can share memory and wait for each other. So a block
-# has to fit. Blocks run in any order, so the same program runs on 40 SMs and on 132.
+# A GPU has many copies of one part, the **SM** (multiprocessor): a T4 40, an H200 132. A
+# whole block runs on one SM, where its threads can share memory and wait for each other. Blocks run
+# in any order, so a program runs on 40 SMs and on 132.
 #
-# Threads run in packs of 32, called **warps**. So make blocks a multiple of 32: 128 or 256.
+# Threads run in packs of 32, called **warps**. Make blocks a multiple of 32: 128 or 256.
 
 # %% [markdown]
-# A value from the GPU's memory arrives hundreds of cycles after a thread asked for it. Meanwhile
-# the SM goes on with **another warp**, at no cost. This **latency hiding** needs many warps: an
-# H200 has places for 64 on each SM, 270,336 threads.
+# A value from memory arrives hundreds of cycles (ticks of the SM's clock) after a thread asked for
+# it. Meanwhile the SM goes on with **another warp**, at no cost. This **latency hiding**
+# needs many warps: an H200 has places for 64 on each SM, 270,336 threads.
 #
-# A copy, `out[i] = x[i]`, was timed on an H200 with 1 to 64 warps on each SM. How many times faster
-# is it with 64 warps than with one?
-
-# %%
-predict("copy with 64 warps instead of 1: times faster", 2, within=2, no_effect=1)
+# A copy, `out[i] = x[i]`, with 1 to 64 warps on each SM (*recorded*: measured before, on the GPU
+# that is named):
 
 # %%
 copies = recorded("measuring", kernel="copy by warps", dtype="float32", gpu="H200")
 on_the_gpu = [132 * 32 * int(copy.shape) for copy in copies]
 rates = [copy.gigabytes_per_second for copy in copies]
-predict.answer("copy with 64 warps instead of 1: times faster", round(rates[-1] / rates[0], 1))
 plots.curves(
     {"copy": (on_the_gpu, rates)}, "threads on the GPU", "GB/s", height=2.6,
     title="A copy on an H200, by its threads (recorded)",
 )  # fmt: skip
 
 # %% [markdown]
-# With few threads the machine waits. [Lesson 03](03_measuring_honestly.ipynb) measures this in
-# full.
+# With few threads the machine waits. [Lesson 03](03_measuring_honestly.ipynb) measures this.
 
 # %% [markdown]
 # ## 4 Two axes: x is the column
@@ -285,9 +272,9 @@ pictures.two_memories()
 
 # %% [markdown]
 # Your kernels got NumPy arrays. For that, each launch copies **every** array to the device, and
-# afterwards every array back, inputs included.
+# then every array back, inputs included.
 #
-# This kernel makes dark pixels darker and bright ones brighter. `contrast` launches it once.
+# This kernel makes dark pixels darker and bright ones brighter. `contrast` launches it.
 
 
 # %%
@@ -305,7 +292,7 @@ def contrast(out, image):
 
 
 # %% [markdown]
-# Three launches on one photograph. How many times is an array copied from one memory to the other?
+# Three launches. How often is an array copied?
 
 
 # %%
@@ -367,18 +354,15 @@ photo = images.mine()
 plots.image_grid([photo, with_copies(photo)], ["before", "after"], cell=2.2)
 
 # %% [markdown]
-# So copy in once, launch many times, copy out once. With a GPU, time both functions when the check
-# has passed.
+# So copy in once, launch many times, copy out once. The next cell compares one copy with a *bound*:
+# the least time in which the GPU's own memory moves so many bytes. With a GPU, it times yours.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-if gpu():
-    print(benchmark(with_copies, photo))
-    print(benchmark(keep_it_there, photo))
-else:
-    print("no GPU, no times")
+from course import benchmark, bound, gpu
 
-# %%
+if gpu():
+    print(benchmark(with_copies, photo), benchmark(keep_it_there, photo), sep="\n")
 back = recorded("measuring", kernel="copies of an image", variant="out, pageable", gpu="H200")[0]
 on_device = bound(bytes=2 * back.bytes, gpu="H200")
 print("H200, 2048 x 2048 pixels, float32")
@@ -511,7 +495,7 @@ print(report.findings[0])
 #
 # <details><summary>Hint</summary>
 #
-# Three kinds of threads: number 0, the others that have an element, and the rest. `if`, `elif`.
+# Three kinds of threads: thread 0, the others that have an element, and the rest. `if`, `elif`.
 #
 # </details>
 
@@ -537,7 +521,7 @@ check("shift-right", shift_right)
 #
 # <kbd>deepening</kbd>
 #
-# What if x runs along the rows? The guard is the right one. The result is the same:
+# What if x runs along the rows? The guard is right, and so is the result:
 
 
 # %%
@@ -556,42 +540,38 @@ def add_images_by_rows(out, a, b):
 
 
 # %%
-rows, columns = 64, 96
-block = (32, 8)
-grid = ((columns + 31) // 32, (rows + 7) // 8)
-a = np.full((rows, columns), 2, dtype=np.float32)
-b = np.full((rows, columns), 3, dtype=np.float32)
+grid, block = (2, 8), (32, 8)
+a = b = np.ones((64, 64), dtype=np.float32)
 total, other_total = np.zeros_like(a), np.zeros_like(a)
-grid_by_rows = ((rows + 31) // 32, (columns + 7) // 8)
 add_images_by_columns[grid, block](total, a, b)
-add_images_by_rows[grid_by_rows, block](other_total, a, b)
+add_images_by_rows[grid, block](other_total, a, b)
 print(np.array_equal(other_total, total))
 
 # %% [markdown]
-# The result is the same, the work is not. Threads with neighbouring x read at the same moment, and
-# memory comes in **sectors** of 32 bytes, eight float32 values. How many times more sectors do they
-# need when neighbours in x are in different rows?
+# The work is not the same. Threads with neighbouring x read at the same moment, and memory comes in
+# **sectors** of 32 bytes, eight float32 values. How many times more sectors do they need when
+# neighbours in x are in different rows?
 
 # %%
 predict("times more sectors with x along the rows", 8, exact=True)
 
 # %%
 by_columns = trace(add_images_by_columns, grid, block, total, a, b).total("global", "load")
-by_rows = trace(add_images_by_rows, grid_by_rows, block, total, a, b).total("global", "load")
+by_rows = trace(add_images_by_rows, grid, block, total, a, b).total("global", "load")
 print(f"x along columns: {by_columns.sectors:,} sectors, along rows: {by_rows.sectors:,}")
 predict.answer(
     "times more sectors with x along the rows", by_rows.sectors / by_columns.sectors, how="counted"
 )
 
 # %% [markdown]
-# Of the eight values in each sector only one is used at a time.
-# [Lesson 04](04_warps_and_coalescing.ipynb) is about this. Until then: **x is the column.**
+# Of the eight values in each sector only one is used at a time. So
+# ([lesson 04](04_warps_and_coalescing.ipynb)): **x is the column.**
 
 # %% [markdown]
 # ### Exercise: turn an image by a quarter
 #
-# Turn `image` clockwise. An image of shape (rows, columns) becomes an `out` of shape (columns,
-# rows). Each thread fills one pixel of `out`: which pixel of `image` belongs there?
+# Turn `image`, shape (rows, columns), clockwise into `out`, shape (columns, rows). Each thread
+# fills one pixel of `out`. Which pixel of `image` belongs there?
 #
 # ```text
 # image      out
@@ -603,7 +583,7 @@ predict.answer(
 # <details><summary>Hint</summary>
 #
 # The first row of `out` is the first column of `image`, from below. The last row of `image` has
-# the number `image.shape[0] - 1`.
+# the index `image.shape[0] - 1`.
 #
 # </details>
 
@@ -738,6 +718,10 @@ def to_grey(out, rgb):
 check("to-grey", to_grey)
 
 # %%
+from PIL import Image
+
+from course import data_path
+
 with Image.open(data_path("images", "chelsea.jpg")) as file:
     rgb = np.asarray(file.resize((225, 150)), dtype=np.float32) / 255
 grey = np.zeros(rgb.shape[:2], dtype=np.float32)
@@ -749,17 +733,16 @@ plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"
 #
 # <kbd>deepening</kbd>
 #
-# On a GPU a launch returns at once, and an error shows up later, at the next copy or
-# `cuda.synchronize()`. The call that reports it is not the call that did it.
+# On a GPU a launch returns at once. An error shows up later, at the next copy or
+# `cuda.synchronize()`: not in the call that did it.
 
 # %% [markdown]
 # After an access to memory that is nobody's, **every** further call fails, right ones too. The
-# error is *sticky*: the device has given up this process. Only a restart of Python helps (in a
-# notebook: restart the kernel). Then run `check` or `trace` before you launch again.
+# error is *sticky*: only a restart of Python helps (in a notebook: restart the kernel).
 
 # %% [markdown]
-# NVIDIA's tool for such cases is **compute-sanitizer**. It comes with the CUDA toolkit, runs your
-# program on the GPU, slowly, and watches its accesses:
+# NVIDIA's **compute-sanitizer** (in the CUDA toolkit) runs your program on the GPU, slowly, and
+# watches its accesses:
 #
 # ```text
 # compute-sanitizer --tool memcheck python my_program.py
@@ -773,9 +756,8 @@ plots.image_grid([rgb[:, :, 0], rgb[:, :, 2], grey], ["red", "blue", "your grey"
 # | `synccheck` | wrong use of barriers (lesson 05) |
 
 # %% [markdown]
-# Put `@cuda.jit(lineinfo=True)` above a kernel, and the tool names your lines. It needs a GPU, and
-# this notebook was made without one, so you see no output of it here. `trace` looks for the same
-# kinds of mistakes on any machine, for the sizes that you give it.
+# Above a kernel, `@cuda.jit(lineinfo=True)` makes it name your lines. `trace` finds the same kinds
+# of mistakes on any machine, for the sizes that you give it.
 
 # %% [markdown]
 # ## What you should be able to say now

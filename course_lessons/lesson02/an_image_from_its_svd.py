@@ -7,38 +7,31 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Take an image apart into three factors. Write the kernel that rebuilds it from a part of them.
+# - Write the kernel that rebuilds an image from a part of its factors.
 # - Find two hidden costs of such a kernel.
-# - To go deeper: measure how good the image is, and run the formula in five more ways.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What a singular value decomposition (SVD) keeps, and what it throws away.
-# - Why `total = 0.0` in a kernel is a trap, and why it matters which way x walks.
+# - What an SVD keeps, and what it throws away.
+# - Why `total = 0.0` is a trap, and which way x walks.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [00](00_your_picture_your_kernel.ipynb) and [01](01_threads_blocks_grids.ipynb). From
-# NumPy: slices such as `u[:, :k]` and the matrix product `@`.
+# NumPy: `u[:, :k]` and `@`.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the eight exercises. After section 5 is a good place for a break.
+# Eight exercises. Take a break after section 5.
 
 # %%
-from inspect import getsource
-from statistics import median
-from time import perf_counter
-
 import numpy as np
-from numba import float32, njit, prange
+from numba import float32
 
-from course import (
-    check, cuda, images, plots, predict, progress, recorded, trace, wrapped, xp,
-)  # fmt: skip
+from course import check, cuda, images, plots, predict, progress, recorded, trace, wrapped
 from course.kernels.reconstruct import cpu
 from course_lessons.lesson02 import pictures
 
@@ -47,8 +40,7 @@ from course_lessons.lesson02 import pictures
 #
 # <kbd>core</kbd>
 #
-# These are your photograph, an MRI slice of a head, a head phantom drawn by a formula, and another
-# photograph.
+# Your photograph, an MRI slice of a head, a head drawn by a formula, and another photograph:
 
 # %%
 photo = images.mine()
@@ -396,15 +388,15 @@ check("reconstruct-columns", reconstruct_columns)
 #
 # <kbd>core</kbd>
 #
-# The project timed 256×256 pixels and k = 100. Its kernel took 249 ms on a Tesla T4, NumPy 0.66 ms
-# on the CPU. Are GPUs no good?
+# The project timed 256×256 pixels, k = 100. Its kernel took 249 ms on a Tesla T4, NumPy 0.66 ms.
+# Are GPUs no good?
 #
-# That was the kernel's first call: Numba compiled it. This is paid once. So say what you timed: the
-# first image or each further one? With or without the copies? Against which CPU program?
+# That was the first call: Numba compiled it. So say what you timed: the first image or a
+# further one? With the copies? Against which CPU program?
 
 # %% [markdown]
-# Is the GPU faster, then? This is an image of 2048×2048 pixels with k = 256, recorded on an H200
-# and on the 16 cores beside it, without first calls.
+# Is the GPU faster? 2048×2048 pixels, k = 256, recorded on an H200 and on the 16 cores beside
+# it, without first calls:
 
 # %%
 size = "2048x2048x256"
@@ -683,12 +675,13 @@ compare(by_broadcasting)
 print(f"{products.shape}: {products.nbytes:,} bytes for an image of {right.nbytes:,}")
 
 # %% [markdown]
-# **Program 6: Numba compiles the loops, threads share the rows.** `prange` hands the rows to the
-# cores of your CPU. The loop over the columns is the innermost one: `vt[i]` and `out[row]` are then
-# read in the order in which they lie in memory.
-
+# **Program 6: Numba compiles the loops, threads share the rows.** `prange` hands rows to the
+# CPU's cores. The columns are innermost: they lie side by side in memory.
 
 # %%
+from numba import njit, prange
+
+
 @njit(parallel=True)
 def by_threads(u, s, vt, k):
     rows, cols = u.shape[0], vt.shape[1]
@@ -702,11 +695,12 @@ def by_threads(u, s, vt, k):
 
 
 # %% [markdown]
-# Numba compiles at the first call. The figures here, and in the next timings, are those of the
-# machine that ran this notebook; yours will differ.
+# Numba compiles at the first call. Times are of the machine that ran this notebook.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+from time import perf_counter
+
 for call in ("first", "second", "third"):
     start = perf_counter()
     by_threads(u, s, vt, k)
@@ -721,6 +715,8 @@ compare(by_threads(u, s, vt, k))
 # that is MIMD, multiple instructions on multiple data. This is what each of them runs.
 
 # %%
+from inspect import getsource
+
 print(getsource(cpu.rebuild_band))
 
 # %%
@@ -729,8 +725,7 @@ with cpu.start_processes(2) as pool:
 compare(by_processes)
 
 # %% [markdown]
-# Why does that function live in the package, and not here? A new process imports its work by name,
-# and it cannot import your notebook. And as no memory is shared, the factors are copied to each
+# It is in the package: a new process cannot import your notebook. The factors are copied to each
 # process, and the bands back.
 
 # %% [markdown]
@@ -738,12 +733,13 @@ compare(by_processes)
 #
 # <kbd>deepening</kbd>
 #
-# A time needs rules, or it says nothing. Yours: everything is called once before (no compilation in
-# the figure), then again and again for 0.1 seconds, at least three times. The median counts. The
-# size and the machine stand beside it.
-
+# Rules for a time: one call that does not count (it may compile), then calls for 0.1 seconds, at
+# least three. The median counts.
 
 # %%
+from statistics import median
+
+
 def median_ms(function, *arguments, seconds=0.1):
     """Return the median time of a call [ms], after one call that does not count."""
     function(*arguments)
@@ -757,7 +753,7 @@ def median_ms(function, *arguments, seconds=0.1):
 
 
 # %% [markdown]
-# The small part first, 64×64 pixels. Which program wins? Which one loses, after the three loops?
+# 64×64 pixels first. Which program wins?
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -816,6 +812,8 @@ print(f"256 x 256, k = 100, first calls apart: threads {again:.2g} ms, NumPy {by
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+from course import xp
+
 print("xp is", xp.__name__, "here")
 
 # %%
@@ -826,8 +824,8 @@ compare(by_cupy)
 
 # %% [markdown]
 # The line in the middle is the one you know. Before it, `asarray` copies to the GPU; after it,
-# `get` copies back. Programs 4 and 5 would run there in the same way. So why write a kernel at all?
-# Because a library has only the operations that it has, and because you want to know what they do.
+# `get` copies back. So why write a kernel at all?
+# Because a library has only the operations that it has.
 
 # %% [markdown]
 # ## 14 What float64 costs on a T4
@@ -847,9 +845,9 @@ compare(by_cupy)
 # Two instructions of four run at the float64 rate: the conversion and the addition.
 
 # %% [markdown]
-# What does that cost? An SM of a T4 does 64 float32 operations a cycle, but only 2 of float64,
-# conversions included (CUDA C++ programming guide, arithmetic throughput). A T4 has 40 SMs. The
-# project measured 2048×2048 pixels at k = 256 there.
+# An SM of a T4 does 64 float32 operations a cycle, but only 2 of float64, conversions included
+# (CUDA C++ programming guide, arithmetic throughput). A T4 has 40 SMs. The image has 2048×2048
+# pixels, and k is 256.
 
 # %%
 instructions = 2 * 2048 * 2048 * 256  # a conversion and an addition in each step

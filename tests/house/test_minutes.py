@@ -13,7 +13,6 @@ LAB = 110  # minutes of any other core
 LONGEST_EXERCISE = 12  # lines that a core asks for
 #: Minutes of cores.
 CORES_YET = {
-    "01": 78,
     "06": 112,
     "13": 111,
     "16": 115,
@@ -21,8 +20,6 @@ CORES_YET = {
 }
 #: Stretches of more than two minutes of reading without an output.
 SILENT_YET = {
-    "01": 4,
-    "02": 5,
     "03": 5,
     "04": 1,
     "05": 9,

@@ -31,6 +31,7 @@ _BADGE_LINE = re.compile(r"^<kbd>\w+</kbd>.*$", re.MULTILINE)
 _FOLD = re.compile(r"<details.*?</details>", re.DOTALL)
 _FENCE = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _QUESTIONS = re.compile(r"^## Questions\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_TITLE = re.compile(r"# (?!00 )\d\d ")  # of a lesson that has a warm-up below it
 _ASKED = re.compile(r"^(?:[*]{2})?\d+[.]", re.MULTILINE)
 # Calls after which a picture stands below a cell, by what the course's pictures are made with.
 _DRAWS = re.compile(r"\b(plots|pictures)\.|\.(show|draw|heat_map|chart)\(|\w_picture\(")
@@ -59,6 +60,8 @@ def silent(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
     """
     found, read = [], 0.0
     for cell in cells:
+        if _TITLE.match(cell.source):
+            continue  # the warm-up says something
         if cell.kind == "markdown":
             if _QUESTIONS.search(cell.source):
                 break

@@ -208,6 +208,8 @@ def test_reading_without_an_output_is_found():
     assert minutes.silent([short, shows, short, shows]) == []
     [(cell, taken)] = minutes.silent([short, shows, long, code("x = 1"), long, shows, shows])
     assert cell is shows and taken == pytest.approx(400 / 110 + 0.2)
+    title = text("# 01 Threads " + "word " * 200)
+    assert minutes.silent([title, short, shows]) == [], "a warm-up stands below the title"
     exercise, verdict = code(solution_of(3), "exercise"), code('check("f", f)', "check")
     assert [cell for cell, _ in minutes.silent([long, exercise, short, verdict])] == [verdict]
     assert minutes.silent([shows, long, text("## Questions\n1. Why?"), long, shows]) == []
