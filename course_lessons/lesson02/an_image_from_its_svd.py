@@ -725,8 +725,8 @@ with cpu.start_processes(2) as pool:
 compare(by_processes)
 
 # %% [markdown]
-# It is in the package: a new process cannot import your notebook. The factors are copied to each
-# process, and the bands back.
+# (A new process cannot import your notebook.) The factors are copied to each process, the bands
+# back.
 
 # %% [markdown]
 # ## 12 What the clock says

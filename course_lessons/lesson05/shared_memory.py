@@ -7,40 +7,35 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Let the threads of a block exchange numbers, and make a race visible that no result shows.
-# - Rebuild your photograph from tiles, with an eighth of the memory traffic.
-# - To go deeper: blur with a halo, transpose in order on both sides, pad a tile.
+# - Make a race visible that no result shows.
+# - Rebuild your photograph from tiles.
 #
 # ## What you will learn
 #
-# - Who sees shared memory, how large it is, how long it lives.
-# - Where a barrier must stand, and where it must not.
-# - How banks work, and when a tile pays.
+# - Who sees shared memory, and how long it lives.
+# - Where a barrier must stand, and when a tile pays.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [01](01_threads_blocks_grids.ipynb), [02](02_an_image_from_its_svd.ipynb) and
-# [04](04_warps_and_coalescing.ipynb): blocks, guards, the kernel that rebuilds an image, warps,
-# sectors, `trace`. Sections 11 and 12 go on with the transpose of lesson 04 (its sections 6 and
-# 12). No GPU is needed: this lesson counts, it does not time.
+# [04](04_warps_and_coalescing.ipynb). Sections 11 and 12 go on with lesson 04's transpose.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 and a half hours, nine exercises included. After section 5 is a good place for a break.
+# Nine exercises. Take a break after section 5.
 
 # %% [markdown]
 # ## 1 The same number, again and again
 #
 # <kbd>core</kbd>
 #
-# Here is the image from [lesson 02](02_an_image_from_its_svd.ipynb) again: 64×64 pixels, k = 32.
+# An image as in [lesson 02](02_an_image_from_its_svd.ipynb): 64×64 pixels, k = 32.
 
 # %%
 import numpy as np
 from numba import float32
-from numba.core.errors import NumbaError
 
 from course import check, cuda, images, mine, plots, predict, progress, trace, wrapped
 from course.kernels import reconstruct, transpose
@@ -53,8 +48,8 @@ out = np.zeros((64, 64), dtype=np.float32)
 print("u", u.shape, " s", s.shape, " vt", vt.shape, " out", out.shape)
 
 # %% [markdown]
-# One thread computes one pixel. It reads a whole row of `u` and a whole column of `vt`. The thread
-# beside it reads the same row of `u` again. How many threads load the same element of `u`?
+# A thread computes one pixel, from a whole row of `u` and a whole column of `vt`. The thread beside
+# it reads the same row of `u` again. How many threads load the same element of `u`?
 
 # %%
 predict("threads that load the same element of u", 64, exact=True)
@@ -66,21 +61,19 @@ print(f"loads of u: {lanes['u[row, i]']:,}, elements of u: {u.size:,}")
 loads = naive.total("global", "load")
 different = u.nbytes + s.nbytes + vt.nbytes
 print(f"{loads.bytes:,} bytes asked for, {different:,} different ones")
-print(f"each byte is asked for {loads.bytes / different:.0f} times, on average")
 predict.answer(
     "threads that load the same element of u", lanes["u[row, i]"] / u.size, how="counted"
 )
 
 # %% [markdown]
-# All 64 pixels of a row want it. For `vt` it is all 64 pixels of a column. Look at one block of
-# 16×16 pixels:
+# All 64 pixels of a row want it; for `vt`, all 64 of a column. Look at one block of 16×16 pixels:
 
 # %%
 pictures.tile_rounds(1)
 
 # %% [markdown]
-# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. If the block fetched them once
-# and kept them near, every element of `u` and `vt` would serve 16 threads.
+# Its 256 threads need 16 rows of `u`, 16 columns of `vt`, and `s`. If the block fetched them once,
+# every element of `u` and `vt` would serve 16 threads.
 
 # %% [markdown]
 # ## 2 A memory for the block
@@ -93,13 +86,12 @@ pictures.tile_rounds(1)
 # | **shared** | **one block** | **64 KiB an SM** | **the block** |
 # | global | all threads | 15 GiB | you keep it |
 #
-# Shared memory sits inside the SM. You ask for it: `cuda.shared.array(shape, dtype)`.
+# Shared memory sits inside the SM: `cuda.shared.array(shape, dtype)`.
 
 # %% [markdown]
-# Each thread puts one number into a buffer, and takes the number of its right neighbour out of it.
-# The last thread takes the first one's. (The next section explains the line in the middle.) Launch
-# two blocks of 64 threads, with `x = 0, 1, 2, … 127`. Both put a number into `buffer[0]`. Which
-# number does the very last thread get?
+# Each thread puts a number into a buffer, and takes its right neighbour's out of it, the last
+# thread the first one's. (Section 3 explains the middle line.) Two blocks of 64 threads both
+# fill `buffer[0]`, and `x` is 0, 1, 2, … 127. Which number does the last thread get?
 
 
 # %%
@@ -122,18 +114,18 @@ print("out[60:67] =", passed[60:67])
 predict.answer("out[127] of two blocks", passed[127], how="found")
 
 # %% [markdown]
-# **Each block has its own copy.** Blocks cannot see each other's shared memory. And the index is
-# `t`, the place in the block, not `i`, the place in the grid.
+# **Each block has its own copy**, which others cannot see. The index is `t`, the place in the
+# block, not `i`, the place in the grid.
 #
-# Three more rules: the memory holds anything at the start. It is gone when the block ends. And a
-# block may have 48 KiB. (Section 13 says how it may get more.)
+# The memory holds anything at the start. It is gone when the block ends. A block may have 48 KiB.
+# (Section 13 says how it gets more.)
 
 # %% [markdown]
 # ## 3 The barrier
 #
 # <kbd>core</kbd>
 #
-# What is `cuda.syncthreads()` for? Leave it out, and see. Is the result still right?
+# Leave `cuda.syncthreads()` out. Is the result still right?
 
 
 # %%
@@ -161,9 +153,8 @@ predict.answer("is the result right without the barrier?", "yes" if right else "
 pictures.barrier_timelines()
 
 # %% [markdown]
-# Warp 0 reads a place that warp 1 has not filled yet: perhaps on one run of a thousand, or only on
-# the next GPU. The trace does not wait for bad luck. It asks of any two threads at one address:
-# does anything **order** them?
+# Warp 0 reads a place that warp 1 has not filled yet: perhaps on one run of a thousand. The trace
+# asks of any two threads at one address: does anything **order** them?
 
 # %%
 for finding in report.findings:
@@ -178,8 +169,8 @@ for finding in report.findings:
 #
 # <kbd>core</kbd>
 #
-# "Until all have arrived." So what if some never come? Here is the usual guard, for 100 elements in
-# two blocks of 64. The second block has 36 elements.
+# What if some never come? Here is the usual guard, for 100 elements in two blocks of 64. The second
+# block has 36 elements.
 
 
 # %%
@@ -199,7 +190,7 @@ print(report.findings[0])
 BLOCK = 64  # threads of a block, from here on
 
 # %% [markdown]
-# 28 threads skip the barrier, and the others wait. On a GPU that may hang for ever. The rule:
+# 28 threads skip the barrier, and the others wait: on a GPU perhaps for ever. The rule:
 #
 # **Guard the loads and stores. Never guard the barrier.**
 #
@@ -214,30 +205,23 @@ BLOCK = 64  # threads of a block, from here on
 # %% [markdown]
 # ### Exercise: reverse each block's elements, in place
 #
-# Every block turns its own 64 elements of `x` around, in `x` itself: there is no `out`. The last
-# block may have fewer elements; then it turns those. Why is a buffer needed here at all?
+# Every block turns its own `count` elements around, in `x` itself. The fill is given. Write the
+# other three lines.
 #
 # ```text
 # blocks of 4:   0 1 2 3 | 4 5 6 7 | 8 9   becomes   3 2 1 0 | 7 6 5 4 | 9 8
 # ```
 #
-# <details><summary>Hint 1: how many elements has my block?</summary>
+# <details><summary>Hint</summary>
 #
-# `first = cuda.blockIdx.x * BLOCK` is its first element. It has
-# `count = min(BLOCK, x.size - first)` of them.
-#
-# </details>
-#
-# <details><summary>Hint 2: who is my partner?</summary>
-#
-# Thread `t` has an element if `t < count`. Its partner's place in the buffer is `count - 1 - t`.
+# Wait first, all of you. The partner of thread `t` has its number in the buffer at
+# `count - 1 - t`.
 #
 # </details>
 #
 # <details><summary>Afterwards: why the buffer?</summary>
 #
-# In place, a thread overwrites what its partner may not have read yet. Without the buffer, the
-# check names exactly that race: "writes x[0], which thread (63, 0, 0) reads too".
+# In place, a thread overwrites what its partner may not have read yet.
 #
 # </details>
 
@@ -248,11 +232,11 @@ def reverse_blocks(x):
     """Reverse the elements of each block of BLOCK threads in ``x``, in place."""
     buffer = cuda.shared.array(BLOCK, float32)
     i, t = cuda.grid(1), cuda.threadIdx.x
-    ### BEGIN SOLUTION
     first = cuda.blockIdx.x * BLOCK
     count = min(BLOCK, x.size - first)
     if t < count:
         buffer[t] = x[i]
+    ### BEGIN SOLUTION
     cuda.syncthreads()
     if t < count:
         x[i] = buffer[count - 1 - t]
@@ -268,7 +252,7 @@ check("reverse-blocks", reverse_blocks)
 # <kbd>core</kbd>
 #
 # Often a buffer is used more than once. Here one block goes through a long array, 64 elements a
-# round. The barrier is there. Is that enough?
+# round. There is a barrier:
 
 
 # %%
@@ -282,49 +266,40 @@ def pass_on_in_rounds(out, x):
         out[start + t] = buffer[(t + 1) % 64]
 
 
-predict("enough barriers?", "yes", choices=("yes", "no"))
-
-# %%
 report = trace(pass_on_in_rounds, 1, 64, careless, x)
 for finding in report.findings:
     print(finding)
-predict.answer("enough barriers?", "no" if report.findings else "yes", how="found")
 
 # %% [markdown]
-# This time the **store** is accused. A fast warp fills the buffer anew, in the next round, while a
-# slow one still reads the old numbers. So a loop over rounds has two barriers: between fill and
-# read, and between read and the next fill.
+# Now the **store** is accused. A fast warp fills the buffer anew while a slow one still reads the
+# old numbers. So a loop has two barriers: between fill and read, and between read and the next
+# fill.
 
 # %% [markdown]
 # ## 6 Tiles
 #
 # <kbd>core</kbd>
 #
-# Back to the image. 16 rows of `u` and 16 columns of `vt` do not fit into shared memory if k is
-# large. So go through them in **rounds**, a tile of 16×16 from each:
-
-# %%
-pictures.tile_rounds(4, current=1)
-
-# %% [markdown]
-# In each round every thread adds 16 products to its sum. After the last round the sum is complete.
-#
-# Who fills the tiles? All 256 threads, one place of each tile a thread. With `x`, `y` for the place
-# in the block, and `start` for the first of the round's 16 singular values:
+# If k is large, 16 rows of `u` and 16 columns of `vt` do not fit into shared memory. So go through
+# them in **rounds**, a tile of 16×16 from each. In each round a thread at `x`, `y` of the block
+# fills one place of each tile. `start` is the first of the round's 16 singular values:
 #
 # | place | holds |
 # |---|---|
 # | `u_tile[y, x]` | `u[row, start + x] * s[start + x]` |
 # | `vt_tile[y, x]` | `vt[start + y, col]` |
 #
-# A thread loads numbers for the others, and they for it. Then thread `(x, y)` adds up
-# `u_tile[y, i] * vt_tile[i, x]`: row `y` of one tile times column `x` of the other.
+# Then it adds 16 products to its sum, `u_tile[y, i] * vt_tile[i, x]`: row `y` of one tile times
+# column `x` of the other.
+
+# %%
+pictures.tile_rounds(4, current=1)
 
 # %% [markdown]
 # ### Exercise: the order of a round
 #
-# Here the image is a whole number of blocks, and k one of tiles. **Put the five statements of a
-# round in order**: move whole lines, the loop with its body. More than one order is right.
+# Here the image is a whole number of blocks, and k one of tiles. **Put the round's five statements
+# in order**: move whole lines, the loop with its body.
 #
 # <details><summary>Hint</summary>
 #
@@ -361,17 +336,17 @@ def rounds_in_order(u, s, vt, k, out):
 check("tile-rounds", rounds_in_order)
 
 # %% [markdown]
-# A wrong order may give the right image, and a race: the simulator's image does not show it.
+# A wrong order may give the right image, and a race.
 #
 # **Edges.** Few images are a whole number of 16×16 blocks, and few k a multiple of 16. Pad with
-# **0** where a tile goes past the edge of `u` or `vt`: a product with 0 adds nothing. So threads
-# without a pixel fill and wait, too. Only their last store is left out.
+# **0** where a tile goes past the edge: a product with 0 adds nothing. Threads without a pixel fill
+# and wait, too. Only their last store is left out.
 
 # %% [markdown]
 # ### Exercise: rebuild an image from tiles
 #
-# Write the 10 lines of a round, for any number of rows, columns and singular values. `u` may have
-# more than k columns. Load at most one sector for each pixel: the kernel of section 1 needs 5.
+# Write the 10 lines of a round, for any sizes. `u` may have more than k columns. Load at most one
+# sector for each pixel: the kernel of section 1 needs 5.
 #
 # <details><summary>Hint 1: the round</summary>
 #
@@ -431,8 +406,9 @@ plots.image_grid([photo, rebuilt], ["your photograph", "40 layers, from tiles"])
 #
 # <kbd>core</kbd>
 #
-# The naive kernel loads 20,480 sectors. With tiles, a warp of 2 rows and 16 columns loads once a
-# round: 2 × 16 numbers of `u`, 16 of `s`, 2 × 16 of `vt`. There are 128 warps and 2 rounds.
+# The naive kernel loads 20,480 sectors (32 bytes each). With tiles, a warp of 2 rows and 16 columns
+# loads once a round: 2 × 16 numbers of `u`, 16 of `s`, 2 × 16 of `vt`. There are 128 warps and 2
+# rounds.
 #
 # <details><summary>Help with counting</summary>
 #
@@ -447,38 +423,34 @@ predict("sectors loaded with tiles", 2560, exact=True)
 # %%
 tiled = trace(reconstruct.reconstruct_tiled, (4, 4), (16, 16), u, s, vt, k, out)
 predict.answer("sectors loaded with tiles", tiled.total("global", "load").sectors, how="counted")
-print("                            naive     tiled")
-for space, op in (("global", "load"), ("global", "store"), ("shared", "load"), ("shared", "store")):
-    counts = [report.total(space, op).requests for report in (naive, tiled)]
-    print(f"{space:6} {op:5} requests   {counts[0]:9,} {counts[1]:9,}")
+print("loads (requests)     naive     tiled")
+for space in ("global", "shared"):
+    counts = [report.total(space, "load").requests for report in (naive, tiled)]
+    print(f"{space:14} {counts[0]:11,} {counts[1]:9,}")
 
 # %% [markdown]
-# An eighth of the sectors. The loads went to a nearer memory, two for each multiply-add: that is
-# the next bottleneck, and [lesson 06](06_reuse_reuse_reuse.ipynb) removes it. When does a tile pay?
+# An eighth of the sectors. When does a tile pay?
 #
-# | kernel | loads of an element, before | with a tile | gain |
+# | kernel | loads of an element | with a tile | gain |
 # |---|---|---|---|
 # | reconstruction | 64 | 4 | reuse |
 # | blur (section 9) | 7 | 1.1 | reuse |
 # | transpose (section 11) | 1 | 1 | order |
 # | a map such as `2 * x` | 1 | 1 | nothing |
 #
-# Ask two questions first. How often is each element loaded? Is it stored in the order in which it
-# is loaded? And caches catch a part of the reuse: only a timing on a real GPU tells ([lesson
-# 03](03_measuring_honestly.ipynb)).
+# (And caches reuse, too.)
 
 # %% [markdown]
 # ## 8 Banks
 #
 # <kbd>core</kbd>
 #
-# Shared memory has 32 **banks**. The bank of word `w` (four bytes, one float32) is `w % 32`. At a
-# time, each bank gives **one** word. So 32 lanes that want 32 different banks are served at once,
-# in one **wavefront**. Two different words in one bank take a second wavefront: a **bank
-# conflict**.
+# Shared memory has 32 **banks**. Word `w` (four bytes, one float32) is in bank `w % 32`. At a time,
+# each bank gives **one** word: 32 lanes with 32 different banks are served at once, in one
+# **wavefront**. Two different words in one bank take a second one: a **bank conflict**.
 #
-# In one warp, lane `t` reads word `stride * t`. How many wavefronts does it take with stride 2,
-# where the words are 0, 2, 4, … 62? And with stride 0, where all lanes read one word?
+# Lane `t` reads word `stride * t`. How many wavefronts with stride 2, and with 0 (one word for
+# all)?
 
 
 # %%
@@ -489,31 +461,23 @@ def read_with_stride(out, stride):
     for place in range(t, 1024, 32):
         buffer[place] = place
     cuda.syncthreads()
-    value = buffer[stride * t]
-    out[t] = value
+    out[t] = buffer[stride * t]
 
 
-numbers = np.zeros(32, dtype=np.float32)
-
-
-def wavefronts(stride):
-    """Return the wavefronts of the read, for one warp."""
-    return trace(read_with_stride, 1, 32, numbers, stride).total("shared", "load").wavefronts
-
-
-print("stride 1:", wavefronts(1))
-
-# %%
 predict("wavefronts, strides 2 and 0", 2, 32, exact=True, numbers=2)
 
+
 # %%
+def wavefronts(stride):
+    return trace(read_with_stride, 1, 32, careless, stride).total("shared", "load").wavefronts
+
+
 found = [wavefronts(stride) for stride in (2, 0)]
 predict.answer("wavefronts, strides 2 and 0", found, how="counted")
 
 # %% [markdown]
 # - Stride 2: words 0 and 32 are both in bank 0, and the odd banks have nothing to do.
-# - **One** word for many lanes is free: a bank gives its word to everyone who asks. That is a
-#   broadcast.
+# - **One** word for many lanes is free: a bank gives it to everyone who asks, a broadcast.
 
 # %% [markdown]
 # ## 9 Neighbours share: the halo
@@ -573,6 +537,9 @@ pictures.halo(block=8, radius=2)
 
 
 # %%
+from numba.core.errors import NumbaError
+
+
 @cuda.jit
 def ask_with_a_sum(out):
     tile = cuda.shared.array(BLOCK + 2 * RADIUS, float32)
@@ -585,9 +552,8 @@ except NumbaError as error:
     print(wrapped(error))
 
 # %% [markdown]
-# The compiler sets the memory aside, before any thread runs. So a shape must be a **constant** for
-# it: a number, or a name from outside of the kernel. An argument is none, a sum is none. Compute it
-# outside.
+# The compiler sets the memory aside. So a shape must be a **constant**: a number, or a name from
+# outside of the kernel. An argument is none, a sum is none.
 
 # %%
 WITH_HALO = BLOCK + 2 * RADIUS
@@ -946,14 +912,14 @@ predict.answer(
 )
 
 # %% [markdown]
-# 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape that
-# stands in the source, which is called **static**.
+# 128 × 128 is refused, 110 × 110 just fits: 48,400 of 49,152 bytes. That limit is for a shape in
+# the source (**static**).
 #
-# A block that takes much also keeps others away. Two blocks of 40 KiB do not fit into the 64 KiB of
-# an SM, so only one runs there at a time.
+# A block that takes much also keeps others away: two blocks of 40 KiB do not fit into the 64 KiB of
+# an SM.
 #
-# A kernel for blocks of **any** size needs a buffer of any size. The shape 0 says: the launch tells
-# how much. This is **dynamic** shared memory.
+# A kernel for blocks of **any** size needs **dynamic** shared memory: shape 0, and the launch tells
+# how much.
 
 
 # %%
@@ -976,8 +942,7 @@ for threads in (32, 64, 128):
     print(f"blocks of {threads:3}: out[31] = {passed[31]:.0f}, out[127] = {passed[127]:.0f}")
 
 # %% [markdown]
-# `trace` takes the bytes as `dynamic_shared`. What if you forget them? Then the buffer has no place
-# at all, and a GPU would write into nowhere.
+# `trace` takes the bytes as `dynamic_shared`. Forget them, and the buffer has no place at all:
 
 # %%
 print(trace(pass_on_any, 2, 64, passed, x).findings[0])
@@ -985,14 +950,11 @@ print()
 print("with 256 bytes:", len(trace(pass_on_any, 2, 64, passed, x, dynamic_shared=256).findings))
 
 # %% [markdown]
-# A kernel may ask for several dynamic arrays, but all of them begin at the **same** place. Take
-# one, and use parts of it.
+# All dynamic arrays of a kernel begin at the **same** place: take one, and use parts of it.
 #
-# And how large may it be? 48 KiB again, at first. But a GPU has more: a T4 gives a block up to 64
-# KiB, an H200 227. For that the driver must be asked, once for each kernel. Numba has no word for
-# it; the package has, `allow_shared` in `course/dispatch/prepared.py`, and
-# [lesson 14](14_a_network_in_one_kernel.ipynb) needs it. The simulator asks nobody, and keeps the
-# GPU's own limit:
+# It may have 48 KiB. A T4 gives a block up to 64 KiB, an H200 227, if the driver is asked, once for
+# each kernel. Numba has no word for it; `allow_shared` in `course/dispatch/prepared.py` asks
+# ([lesson 14](14_a_network_in_one_kernel.ipynb)). The simulator keeps the GPU's own limit:
 
 # %%
 for kibibytes in (64, 65):
@@ -1005,9 +967,8 @@ for kibibytes in (64, 65):
 # %% [markdown]
 # ### Exercise: the sum of each block
 #
-# Each block adds up its elements and writes the sum to `out`, one number a block. The buffer is
-# dynamic. Blocks have 16 to 256 threads, always a power of two; the last one may have fewer
-# elements. Add in rounds, the second half to the first:
+# Each block writes the sum of its elements to `out`. Blocks have 16 to 256 threads, a power of two;
+# the last one may have fewer elements. Add in rounds, the second half to the first:
 #
 # ```text
 # 3  1  4  1  5  9  2  6     step 4: place t += place t + 4, for t < 4
@@ -1057,8 +1018,7 @@ def block_sums(out, x):
 check("block-sums", block_sums)
 
 # %% [markdown]
-# One thread alone needs 255 additions one after the other for 256 numbers. How many rounds does the
-# block need?
+# One thread alone needs 255 additions for 256 numbers. How many rounds does the block need?
 
 # %%
 predict("rounds for the sum of 256 numbers", 8, exact=True)
@@ -1070,17 +1030,14 @@ while step > 0:
 predict.answer("rounds for the sum of 256 numbers", rounds, unit="rounds", how="computed")
 
 # %% [markdown]
-# This pattern is a **reduction**. [Lesson 10](10_reductions.ipynb) makes it faster, and builds a
-# softmax from it.
+# A **reduction**: [lesson 10](10_reductions.ipynb).
 
 # %% [markdown]
 # ## 14 What the project's tiles did
 #
 # <kbd>deepening</kbd>
 #
-# The student project behind this course had a shared-memory kernel as well. This is how it mapped
-# threads to data: x on the rows, in the image **and** in the tiles. (Here the image fits the
-# blocks, so the guards are left out.)
+# The project had x on the rows, in the image **and** in the tiles.
 
 
 # %%
@@ -1102,8 +1059,7 @@ def original_tiled(u, s, vt, k, out):
 
 
 # %% [markdown]
-# Predict the wavefronts of `u_tile[x, i]`. A warp has 16 values of `x` and two of `y`. Lanes with
-# neighbouring `x` are 16 words apart. How many different words lie in one bank?
+# A warp has 16 values of `x`, 16 words apart. How many wavefronts has `u_tile[x, i]`?
 
 # %%
 predict("wavefronts of u_tile[x, i]", 8, exact=True)
@@ -1117,11 +1073,9 @@ predict.answer("wavefronts of u_tile[x, i]", read["wavefronts"] / read["requests
 original.show(12)
 
 # %% [markdown]
-# Compare that with the picture in section 10. 16 rows, 16 words apart: their words are
-# all in two banks, eight in each. An **8-way conflict**, in the innermost loop.
+# 16 rows, 16 words apart: two banks, eight each. An **8-way conflict**, in the innermost loop.
 #
-# Now access by access, beside the repaired kernel, in which x is the last index everywhere. Printed
-# are sectors per request of `u`, `vt` and `out`, and wavefronts per request of the tiles.
+# Beside the repaired kernel: sectors per request of `u`, `vt`, `out`, wavefronts of the tiles.
 
 
 # %%
@@ -1212,16 +1166,12 @@ progress(5)
 # ## Questions
 #
 # 1. A kernel gives the right result in a thousand runs. Can it still have a race?
-# 2. Why does an early `return` before a barrier do no harm in `reverse_blocks`, but break the tiled
-#    reconstruction?
-# 3. Could two buffers save one of the two barriers?
+# 2. Could two buffers save one of the two barriers?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Yes. You saw one: the order that would break it just did not come up.
-# 2. Threads that have returned do not count at a barrier, so nobody waits for them. But in the
-#    reconstruction they also had to fill their places of the tiles.
-# 3. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
+# 2. Yes. In the next round the block fills the other buffer, so nobody overwrites what is still
 #    read: double buffering ([lesson 06](06_reuse_reuse_reuse.ipynb)).
 #
 # </details>
@@ -1230,27 +1180,19 @@ progress(5)
 # ## Exercises on your own
 #
 # - Blur an image in both directions, with a tile of 18×18 for 16×16 pixels.
-# - Instead of padding, put element `[y, x]` at `tile[y, (x + y) % 32]`. Why is that free of
-#   conflicts, too? Which cost has it?
 # - Count a histogram for each block in shared memory, with `cuda.atomic.add`, and add the blocks'
 #   counters to `counts` at the end. Where do its two barriers stand?
 
 # %% [markdown]
 # ## Common misconceptions
 #
-# For instructors; the checks name each of them.
-#
 # - *"Shared memory is shared by all threads."* By those of one block.
 # - *"The result is right, so the barrier is not needed."* The trace tells.
 # - *"One barrier is enough in a loop."* The next round overwrites what is still read.
-# - *"Threads without a pixel can leave."* Not if others need what they would have loaded.
 # - *"`if inside: … syncthreads()`."* Some wait for threads that never come.
-
-# %% [markdown]
+# - *"Threads without a pixel can leave."* Not if others need what they would have loaded.
 # - *"Shared memory starts with zeros."* It holds what was there before.
 # - *"The tile's index is `i`."* It is the place in the block; `i` is the place in the grid.
-# - *"Shared memory makes a kernel faster."* It moves loads nearer. Without reuse or reordering
-#   there is nothing to gain.
 # - *"Padding never hurts."* It did, in section 12.
 # - *"All lanes on one word is the worst conflict."* It is a broadcast, and free.
 
