@@ -3,71 +3,49 @@
 #
 # A variational autoencoder, VAE, learns digits and then draws new ones. You write kernels for it,
 # forward, back and update. A step takes some forty launches at first, and two at the end.
-#
-# Some habits of VAEs in CUDA surprise those who measure them. For each of them a cell here shows
-# why.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Rebuild digits from 8 numbers each, draw new ones, and walk from one digit to another.
-# - Write a loss that cannot overflow, and a product that ends in its bias and activation.
-# - Find the race of a weight that changes while somebody still reads it, and order the launches.
-# - Train a small VAE, stop it in the middle of an epoch, and go on with the same bits.
-# - Deepening: noise from a counter, Adam in one kernel, tiles that padding cannot help, sums that
-#   `volatile` does not save, kernels under the wrong roof.
+# - Write a loss that cannot overflow; order launches.
+# - Train a small VAE, stop it, and go on with the same bits.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What a VAE computes, and how its gradient comes back through random numbers.
-# - What must not share a launch, and how to see that before it runs.
-# - What fusing saves in a training step: launches, and bytes between them.
-# - Deepening: what a generator of random numbers costs, in bytes.
-# - How to compare what is measured with what the arithmetic allows.
+# - What a VAE computes.
+# - What must not share a launch, and what fusing saves.
 
 # %% [markdown]
 # ## What you need
 #
-# Tiles from [lesson 05](05_shared_memory.ipynb), reductions from [lesson 10](10_reductions.ipynb),
-# fusing from [lesson 13](13_normalisation_and_fusion.ipynb). Roofs are from [lesson
-# 03](03_measuring_honestly.ipynb), CUDA graphs from [lesson 08](08_streams.ipynb), the difference
-# quotient from [lesson 15](15_your_kernel_inside_pytorch.ipynb). No GPU is needed: the small
-# network trains on your CPU, kernels run in the simulator, and times were recorded on an NVIDIA
-# H200. Whoever has a GPU trains on it.
+# Lessons [05](05_shared_memory.ipynb), [10](10_reductions.ipynb),
+# [13](13_normalisation_and_fusion.ipynb); for the sections that name them
+# [03](03_measuring_honestly.ipynb), [08](08_streams.ipynb) and
+# [15](15_your_kernel_inside_pytorch.ipynb).
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours.
-#
-# Core: sections 1 to 4, 7, 8, 11 and 12, 95 minutes. Deepening: sections 5, 6, 9, 10 and 13, 60
-# minutes.
+# Break after section 4.
 
 # %% [markdown]
 # ## 1 Digits from eight numbers
 #
-# <kbd>core</kbd> 10 minutes
+# <kbd>core</kbd>
 #
-# The course ships a small trained VAE. Its **encoder** makes 8 numbers of an image of 8 × 8
-# pixels: the **code**. Its **decoder** makes an image of a code. Here are digits that it has never
-# seen, and what comes back from their codes.
+# Here is a trained VAE. Its **encoder** makes 8 numbers of an image of 8 × 8 pixels, the
+# **code**. Its **decoder** makes an image of a code. Digits that it has never seen, and what comes
+# back:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-import math
-
 import numpy as np
-from numba import float32
 
-from course import beside, check, cuda, gpu, known_gpu, plots, predict, progress
-from course import recorded, trace
-from course_models.vae import data, reference
+from course import beside, check, cuda, plots, predict, progress, recorded, trace
+from course_models.vae import data
 from course_models.vae.inference import VAE
 from course_lessons.lesson16 import pictures
-from course_lessons.lesson16.parts import fetched
-
-TILE, PITCH = 32, 33  # of the product in section 8
 
 vae = VAE.trained()
 unseen = data.digits(held_out=True)
@@ -76,13 +54,9 @@ code, _ = vae.encode(x)
 plots.rebuilt_digits(x[:10], vae.decode(code[:10]))
 
 # %% [markdown]
-# A code is a point in a space of 8 axes. So there is a point half-way between the codes of two
-# digits, and the decoder makes an image of it. The plain mean of the two images, pixel by pixel, is
-# another image half-way.
-#
-# Which of these two images is more like a digit? To measure that, take the distance to the nearest
-# real digit: the root of the summed squares of all differences. Is it smaller for the mean of the
-# pixels, or for the mean of the codes?
+# A code is a point in a space of 8 axes. So there is a point half-way between two digits' codes.
+# The mean of their images, pixel by pixel, is half-way, too. Which of the two is nearer to some
+# real digit (by the root of the summed squares of all differences)?
 
 # %%
 predict("nearer to a real digit, half-way", "pixels", choices=("pixels", "codes"))
@@ -107,11 +81,11 @@ by_pixels, by_codes = (np.linspace(its[first], its[last], 9) for its in (x, code
 pictures.in_two_rows(by_pixels, vae.decode(by_codes), ["pixels", "codes"])
 
 # %% [markdown]
-# Nine images from a 6 to a 3. In the middle of the upper row both digits show, one over the other.
-# In the lower row there is one shape at each place: the 6 closes to an 8, and that opens to a 3.
-# And a code that is drawn at random gives a digit, too, most of the time: section 11 draws some.
+# Nine images from a 6 to a 3. In the middle of the upper row both digits show. In the lower row
+# there is one shape at each place: the 6 closes to an 8, and that opens to a 3. A code drawn at
+# random gives a digit, too, most of the time (section 11).
 #
-# This is how it works. The picture says how many numbers an image has in each layer:
+# The picture says how many numbers an image has in each layer:
 
 # %%
 pictures.network(vae.shape)
@@ -128,30 +102,33 @@ pictures.network(vae.shape)
 # W' is W transposed. leaky(v) is v above 0, and v / 5 below: **LeakyReLU**. A logit l becomes a
 # grey level by sigmoid(l) = 1 / (1 + exp(-l)).
 #
-# For each number of a code the encoder gives a mean, and the logarithm of a variance. So a code is
-# a cloud. In training z is a random point of it, by normal noise. The decoder must cope with the
-# whole cloud, so neighbours look alike. The codes above are means.
+# For each number of a code the encoder gives a mean, and the logarithm of a variance: a cloud. In
+# training z is a random point of it, by normal noise, so neighbours must look alike. The codes
+# above are means.
 
 # %% [markdown]
 # ## 2 A loss that does not overflow
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
-# A training step takes some images, a **batch**. Their loss has two sums, divided by the number of
-# images:
+# The loss of a **batch** of images has two sums, divided by the number of images:
 #
-# - **BCE** (binary cross-entropy), over all pixels x. It is large where the grey level s =
-#   sigmoid(l) differs from x: -x log(s) - (1 - x) log(1 - s).
+# - **BCE** (binary cross-entropy), over all pixels x, with s = sigmoid(l):
+#   -x log(s) - (1 - x) log(1 - s).
 # - **KL**, over all numbers of the codes: (mean² + variance - 1 - log variance) / 2. It pulls each
 #   cloud towards mean 0 and variance 1, where codes are drawn later.
 #
-# Take a pixel of paper, x = 0, whose logit grows: 1, 2, 3, ... From which whole logit on is BCE, as
-# it is written here, infinite in float32?
+# A pixel has x = 0, its logit grows: 1, 2, 3, ... From which one on is BCE infinite in float32?
 
 # %%
 predict("first logit whose BCE is infinite", 89, within=1.2)
 
 # %%
+import math
+
+from numba import float32
+
+rng = np.random.default_rng(7)
 with np.errstate(divide="ignore"):
     logit = np.arange(1, 120, dtype=np.float32)
     s = 1 / (1 + np.exp(-logit))
@@ -213,63 +190,47 @@ beside("bce-of-logits", bce_of_logits)
 # %% [markdown]
 # ## 3 The gradient by hand
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# The way back goes from the last layer to the first. A layer y = v W' + b is given d_y, the loss's
-# derivatives by y. It makes
+# The way back: a layer y = v W' + b is given d_y, the loss's derivatives by y. It makes
 #
 # ```text
 # d_v = d_y W                             for the layer below
 # d_W = d_y' v,  d_b = sum of d_y's rows  for the update
 # ```
 #
-# LeakyReLU divides a derivative by 5 where its number is not above 0. And the noise? To the way
-# back it is a **constant**:
+# LeakyReLU divides by 5 where its number is not above 0. The noise is a **constant**:
 #
 # ```text
 # d_mean         = d_z + mean / images
 # d_log variance = (d_z noise exp(log variance / 2) + (variance - 1) / images) / 2
 # ```
 #
-# What has `/ images` is KL's. Such a z is called *reparameterised*.
+# What has `/ images` is KL's.
 
 # %% [markdown]
-# `course_models/vae/reference.py` has all of it in NumPy, on one page. All kernels are held to that
-# page. Is it right? Take one number of an array of weights and move it by h to both sides, as in
-# [lesson 15](15_your_kernel_inside_pytorch.ipynb). The loss's difference, divided by 2 h, must be
-# the derivative. In float64, for four arrays of a tiny network:
+# All kernels are held to `course_models/vae/reference.py`, in NumPy. Is it right? Move one weight
+# by h to both sides, as in [lesson 15](15_your_kernel_inside_pytorch.ipynb): the loss's difference,
+# divided by 2 h, must be the derivative. In a tiny network:
 
 # %%
+from course_models.vae import reference
 from course_models.vae.shape import VAEShape
-from course_models.vae.weights import initial
+from course_lessons.lesson16.parts import quotients
 
-rng = np.random.default_rng(7)
-small = VAEShape(pixels=6, hidden=5, latent=2)
-w = {name: its.astype(np.float64) for name, its in initial(small, 1).items()}
-images, noise = rng.random((3, 6)), rng.standard_normal((3, 2))
-_, gradient = reference.loss_and_gradients(w, images, noise)
-h = 1e-5
-for name in ("pixels.weight", "decode.bias", "code.weight", "encode.weight"):
-    place = tuple(0 for _ in w[name].shape)
-    sides = []
-    for step in (h, -h):
-        moved = {key: its.copy() for key, its in w.items()}
-        moved[name][place] += step
-        sides.append(reference.loss_and_gradients(moved, images, noise)[0])
-    quotient = (sides[0] - sides[1]) / (2 * h)
-    print(f"{name:14} by hand {gradient[name][place]:9.5f}  quotient {quotient:9.5f}")
+for name, by_hand, quotient in quotients(("pixels.weight", "decode.bias", "code.weight")):
+    print(f"{name:14} by hand {by_hand:9.5f}  quotient {quotient:9.5f}")
 
 # %% [markdown]
 # ## 4 The data: bytes
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# The file of images needs no library: their count (int32, lowest byte first), a byte for each
-# pixel, a byte for each label. The course writes and reads that. It reads MNIST's own files (IDX),
-# too: the environment variable COURSE_MNIST says in which folder.
+# The file of images: their count (int32, lowest byte first), a byte for each pixel, a byte for each
+# label. (The course reads MNIST's own files, too: the variable COURSE_MNIST says in which folder.)
 #
-# A file can be cut off. Without a check its reader would take labels for pixels, and nobody would
-# notice. So it says where the file ends, and what it expected:
+# A file can be cut off, and its reader would take labels for pixels. So it says where the file
+# ends:
 
 # %%
 import tempfile
@@ -291,10 +252,9 @@ with tempfile.TemporaryDirectory() as folder:
 # %% [markdown]
 # ## 5 Kernels that you know
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
-# Most of a VAE was built in earlier lessons. `course/kernels/` has each kernel in steps, by name
-# ("each": a number a thread; "wide": four at once):
+# `course/kernels/` has most of a VAE, in steps ("each": a number a thread; "wide": four at once):
 #
 # | operation | from | steps |
 # |---|---|---|
@@ -306,9 +266,8 @@ with tempfile.TemporaryDirectory() as folder:
 # | Adam | new, section 9 | each, wide |
 
 # %% [markdown]
-# The product comes in three **layouts**, named by which factor is transposed (t) and which is not
-# (n). They are "nt" is x W', forward; "nn" is d_v = d_y W; "tn" is d_W = d_y' v. None of them
-# copies a transposed matrix: the tile is turned while it is filled.
+# The product comes in three **layouts**: a factor is transposed (t) or not (n). The product x W' is
+# "nt". For d_v = d_y W it is "nn", for d_W = d_y' v "tn". Tiles are turned as they are filled.
 
 # %%
 from course.kernels.gemm import float32 as matmul
@@ -365,7 +324,7 @@ for method in ("tiled", "padded"):
 # %% [markdown]
 # ## 6 Noise from a counter
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd>
 #
 # A generator of random numbers usually has a **state**, and each draw changes it. On a GPU each
 # thread needs a state of its own, in memory. Here is the sample with xoroshiro128+, the generator
@@ -473,12 +432,11 @@ beside("sample-code", sample_code)
 # %% [markdown]
 # ## 7 No weight changes before its last reader
 #
-# <kbd>core</kbd> 25 minutes
+# <kbd>core</kbd>
 #
-# On the way back a weight is read once more, for d_v = d_y W. Then it may change. The product and
-# the change need the same d_y. So why not do both in one launch? In this kernel the first blocks
-# make d_v, a row each. The others change W, a row each, by a plain step against the gradient. Each
-# result has one thread that writes it. What does the simulator find?
+# On the way back a weight is read once more, for d_v = d_y W. Then it may change. Both need d_y, so
+# why not do them in one launch? Here the first blocks make d_v, a row each, and the others change
+# W. Each result has one writer. What does the simulator find?
 
 
 # %%
@@ -510,27 +468,21 @@ print("block", race.where.block[0], "changes a weight that a block of d_v reads"
 predict.answer("back and update in one launch", "a race", how="found")
 
 # %% [markdown]
-# Nothing says whether a block of d_v reads W before or after it changes. It goes well where blocks
-# with low numbers start first, and nothing promises that. A network may still learn with a wrong
-# gradient now and then, so nobody would look for it.
-#
-# A first version of the course's fused step had such a race, well hidden. **Idle threads** at a
-# tile's edge read a weight that they did not need, while another block changed it. The simulator
-# said so. Whoever has no result reads nothing.
+# Nothing says whether a block of d_v reads W before or after it changes. A network may still learn
+# with a wrong gradient now and then, so nobody would look for it. **Idle threads** at a tile's edge
+# can do it, too: whoever has no result reads nothing.
 
 # %% [markdown]
-# The cure is two launches: a launch begins when all that came before it in the stream is done. So
-# which operations may share one? Two may, unless one of them **writes** what the other one reads or
-# writes.
-#
-# Here is a VAE's step: twelve operations, each with the arrays that it reads and writes. Biases and
-# activations are inside the products. "code" is mean and log variance, and "d_logits" makes the
-# logits and BCE's slope. W4 may be updated in the launch of d_code, and not in that of d_g: `races`
-# launches two operations side by side in the simulator, a block each.
+# The cure is two launches: a launch begins when all before it in the stream is done. Two operations
+# may share one, unless one of them **writes** what the other one reads or writes. Here are a step's
+# twelve, with what they read and write. "code" is mean and log variance, "d_logits" makes the
+# logits and BCE's slope. `races` launches two of them side by side in the simulator.
 
 # %%
+from course_lessons.lesson16.parts import fetched
 from course_lessons.lesson16.toy_launches import STEP, fewest, races
 
+TILE, PITCH = 32, 33  # of the product in section 8
 for work in STEP:
     print(f"{work.name:10} reads {', '.join(work.reads):16} writes {', '.join(work.writes)}")
 by_name = {work.name: work for work in STEP}
@@ -581,8 +533,7 @@ def launches_in_order(work):
 check("order-the-launches", launches_in_order)
 
 # %% [markdown]
-# Nine launches are left for the twelve operations. Weights change beside the way back, each as soon
-# as its last reader is done:
+# Nine launches for twelve operations. Weights change as soon as their last reader is done:
 
 # %%
 pictures.launches(STEP, fewest(STEP))
@@ -590,17 +541,15 @@ pictures.launches(STEP, fewest(STEP))
 # %% [markdown]
 # ## 8 Fusing, down to two launches
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
-# With a launch for each operation a layer takes three: product, bias, LeakyReLU. Its numbers go to
-# memory and come back twice. But the thread that has summed a number has it in a register. Its work
-# on it before the store is the **epilogue**.
+# A layer takes three launches: product, bias, LeakyReLU. But the thread that summed a number has
+# it in a register. Its work before the store is the **epilogue**.
 #
 # ### Exercise: a product with its bias and LeakyReLU
 #
-# Write leaky(x weight' + bias) to `out`. The tiles are filled for you: `fetched` gives 0 beyond a
-# factor's edges. Row j of `x_tile` is for your result's row, row i of `w_tile` for its column. You
-# write the rest of a round, and below the loop bias, LeakyReLU, and one store.
+# Write leaky(x weight' + bias). Row j of `x_tile` is for your result's row, row i of
+# `w_tile` for its column. Write the rest of a round, and below the loop bias, LeakyReLU, one store.
 #
 # <details><summary>Hint 1: a round</summary>
 #
@@ -623,7 +572,7 @@ def hidden_layer(x, weight, bias, out):
     w_tile = cuda.shared.array((TILE, PITCH), float32)  # [column, depth]
     i, j = cuda.threadIdx.x, cuda.threadIdx.y
     column, row = cuda.grid(2)
-    unit = cuda.blockIdx.x * TILE + j  # whose weights this thread fetches
+    unit = cuda.blockIdx.x * TILE + j  # whose weights this thread fetches, 0 beyond the edge
     total = float32(0)
     for start in range(0, x.shape[1], TILE):
         k = start + i
@@ -650,21 +599,18 @@ beside("product-epilogue", hidden_layer)
 
 # %% [markdown]
 # The second fusion is for the way back. d_W = d_y' v is made in tiles. Adam, the rule by which
-# weights change (section 9), is a formula for each element of d_W. So it follows **in the same
-# tile**: no gradient is stored. A bias is the weight of an input of 1: one more column.
+# weights change (section 9), is a formula for each element of d_W. It follows **in the same tile**:
+# no gradient is stored.
 #
 # The third makes one launch of many. What an image becomes depends on no other image. So a group of
-# blocks takes 16 images forward and back; only its blocks wait for each other
-# (`course_models/vae/forward.py`). A second launch updates all weights (`update.py`). It writes new
-# ones beside the old, so a new GPU may begin it while the first launch still reads.
+# blocks takes 16 images forward and back (`course_models/vae/forward.py`). A second launch updates
+# all weights (`update.py`).
 
 # %% [markdown]
-# Two trainers, then: `LayeredTrainer`, a launch for each operation, and `FusedTrainer`, two
-# launches a step. The first has 14 products (mean and log variance are two layers), and each bias,
-# each activation, each loss is one or two launches more.
-#
-# How many launches has its step? And how many times the bytes of the fused step does it touch, if
-# each launch counts each byte that it touches once? Give both numbers.
+# `LayeredTrainer` has a launch for each operation, `FusedTrainer` two a step. The first has 14
+# products (mean and log variance are two layers), and each bias, activation and loss is one or two
+# launches more. How many launches has its step? And how many times the bytes of the fused step does
+# it touch, if each launch counts each byte that it touches once?
 
 # %%
 predict("launches, layered; bytes, layered / fused", 20, 20, within=1.5, numbers=2)
@@ -689,7 +635,7 @@ predict.answer("launches, layered; bytes, layered / fused", found, how="counted"
 # %% [markdown]
 # ## 9 Adam in one kernel
 #
-# <kbd>deepening</kbd> 20 minutes
+# <kbd>deepening</kbd>
 #
 # Adam keeps two **moments** for each weight: a running mean of its gradients, and one of their
 # squares. The weight goes against the first, divided by the root of the second.
@@ -764,12 +710,11 @@ beside("adam-step", adam_step)
 # %% [markdown]
 # ## 10 What `volatile` does not do
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
-# Older code sums the last 64 numbers of a block by one warp, **without any barrier**. Its idea: 32
-# threads run in step, so each has written before another reads. In C the array was declared
-# `volatile`, so that the compiler would not keep a number in a register. Here it is in Python, once
-# as it was, once with the warp's own barrier:
+# Older code sums a block's last 64 numbers by one warp, **without any barrier**. Its threads run in
+# step, so each has written before another reads. In C the array was `volatile`: none of it is kept
+# in a register. Here it is, with and without one:
 
 
 # %%
@@ -791,9 +736,6 @@ def sum_of_a_warp(waits):
 
     return warp_sum
 
-
-# %% [markdown]
-# What does the simulator find in the one that does not wait?
 
 # %%
 predict("a warp's sum without a barrier", "nothing", choices=("nothing", "a race"))
@@ -817,13 +759,14 @@ predict.answer("a warp's sum without a barrier", said, how="found")
 # %% [markdown]
 # ## 11 Training
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # An **epoch** takes all images once, in a new random order, here in batches of 32. Order and noise
 # follow from seed and step, so every trainer here does the same. These are the losses of the first
 # three steps, by NumPy, by a launch for each operation, and by two launches:
 
 # %%
+from course import gpu
 from course_models.vae.trainer import FusedTrainer
 from course_models.vae.reference import NumpyTrainer
 from course_lessons.lesson16.layered import LayeredTrainer
@@ -883,7 +826,7 @@ pictures.in_two_rows(learned.sample(10, 3), vae.sample(10, 3), ["yours", "shippe
 # %% [markdown]
 # ## 12 What an epoch takes
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # `python -m course vae train` trains as long as you like, on MNIST if you have it. The weights that
 # ship are the **small model's**, of 8 × 8 digits. The full size is only timed, on these digits
@@ -964,7 +907,7 @@ print(f"a step {a_step:.0f} µs, a ninth of it {a_step / 9:.1f} µs")
 # %% [markdown]
 # ## 13 Below the right roof
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # The same kernels, large enough to fill the GPU: products of 4,096 × 4,096 matrices, and all others
 # on 67 million elements. The roofs were measured on the same GPU, in the same run. First the
@@ -996,6 +939,8 @@ pictures.of_kernels(figures)
 predict("Adam, percent of an A100's bandwidth", 90, within=1.3)
 
 # %%
+from course import known_gpu
+
 right, wrong = pictures.roofs_in(figures), known_gpu("A100")
 points = pictures.some_points(figures)
 adam = points["adam"].gigabytes_per_second
@@ -1036,24 +981,16 @@ progress(16)
 # ## Questions
 #
 # 1. Why is the log variance learned, and not the variance?
-# 2. What is the derivative of z by the mean, and what has the noise to do with it?
-# 3. Each thread has a generator's state of 48 bytes and draws one number, and 16 other bytes move.
-#    How many bytes must pass through memory?
-# 4. Block 7 has no result. It reads W[0] all the same, and throws it away. In the same launch
+# 2. Block 7 has no result. It reads W[0] all the same, and throws it away. In the same launch
 #    block 0 changes W[0]. Does it matter?
-# 5. Why may the update of W4 stand beside d_code, and not beside d_g?
-# 6. The fused step stores no gradient. What does it cost to scale all gradients by their norm?
+# 3. Why may the update of W4 stand beside d_code, and not beside d_g?
 #
 # <details><summary>Answers</summary>
 #
 # 1. It may be any number. A variance must be above 0, and a step of Adam would not know that.
-# 2. It is 1, whatever the noise: the gradient passes as it would through a plain sum.
-# 3. 112: the state is read and written, 96, and the 16.
-# 4. No result changes today. But it is a race: the language promises nothing, and another compiler
+# 2. No result changes today. But it is a race: the language promises nothing, and another compiler
 #    or the next change of the code can make it count. Idle threads read nothing.
-# 5. d_g reads W4 and must have the old one. It is done when d_code begins, and d_code reads W3.
-# 6. The norm is known only when all gradients are: they must be stored and read again, or computed
-#    twice. One more launch, and 4 bytes more to write and to read for each weight.
+# 3. d_g reads W4 and must have the old one. It is done when d_code begins, and d_code reads W3.
 #
 # </details>
 

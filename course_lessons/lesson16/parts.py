@@ -1,8 +1,9 @@
-"""Parts of `course_lessons.lesson16.layered`: kernels that no family has, parameters on the GPU."""
+"""Parts of lesson 16 and its `layered`: kernels that no family has, parameters, quotients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numba import float32
 
 from course.backend import cuda
 from course.kernels.arrays import VECTOR
+from course_models.vae import reference
 from course_models.vae.shape import VAEShape
-from course_models.vae.weights import Weights
+from course_models.vae.weights import Weights, initial
 
 BYTE = float32(255)
 
@@ -98,3 +100,24 @@ class Parameters:
         all_of_them = self.all.copy_to_host()
         return {name: all_of_them[self._places[name]].reshape(its).copy()
                 for name, its in self._shape.parameters.items()}  # fmt: skip
+
+
+# --- the gradient that is tested ------------------------------------------------------------------
+
+
+def quotients(names: tuple[str, ...]) -> Iterator[tuple[str, float, float]]:
+    """Yield of a tiny network's first weight of each array: derivative by hand, and as a quotient.
+
+    Both are in float64, by `course_models.vae.reference`.
+    """
+    rng, shape, step = np.random.default_rng(7), VAEShape(pixels=6, hidden=5, latent=2), 1e-5
+    weights = {name: its.astype(np.float64) for name, its in initial(shape, 1).items()}
+    images, noise = rng.random((3, 6)), rng.standard_normal((3, 2))
+    _, by_hand = reference.loss_and_gradients(weights, images, noise)
+    for name in names:
+        losses = []
+        for sign in (1, -1):
+            moved = {key: its.copy() for key, its in weights.items()}
+            moved[name].flat[0] += sign * step
+            losses.append(reference.loss_and_gradients(moved, images, noise)[0])
+        yield name, by_hand[name].flat[0], (losses[0] - losses[1]) / (2 * step)
