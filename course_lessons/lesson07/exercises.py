@@ -14,7 +14,7 @@ from course_lessons.lesson07 import suspects
 
 
 def _union(spans):
-    """Time in which at least one span is under way."""
+    """Time in which at least one span is running."""
     total, until = 0.0, -np.inf
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, until))
@@ -273,8 +273,8 @@ def _judge_stall(answer, clocks):
             "could. Leave both 'selected' and 'not_selected' out."
         )
     if state != right:
-        where = "no state of this kernel" if state not in clocks else f"{clocks[state]} clocks"
-        return f"You say {state!r}: {where}. It waits most for {right!r}, {clocks[right]} clocks."
+        where = "no state of this kernel" if state not in clocks else f"{clocks[state]} cycles"
+        return f"You say {state!r}: {where}. It waits most for {right!r}, {clocks[right]} cycles."
     try:
         given = float(share)
     except (TypeError, ValueError):
@@ -283,11 +283,11 @@ def _judge_stall(answer, clocks):
         return None
     waiting = sum(amount for name, amount in clocks.items() if name not in NOT_WAITING)
     for wrong, why in (
-        (clocks[right], "Those are its clocks: divide them by the sum of all."),
+        (clocks[right], "Those are its cycles: divide them by the sum of all."),
         (100 * right_share, "That is in percent: a share is a number between 0 and 1."),
-        (clocks[right] / waiting, "That is its share of the waiting alone: take it of all clocks."),
+        (clocks[right] / waiting, "That is its share of the waiting alone: take it of all cycles."),
         (clocks[right] / (sum(clocks.values()) - clocks.get("selected", 0)),
-         "You left 'selected' out of the sum: the share is of all clocks."),
+         "You left 'selected' out of the sum: the share is of all cycles."),
     ):  # fmt: skip
         if math.isclose(given, wrong, rel_tol=1e-9):
             return f"{right!r} is right, its share is not. {why}"
@@ -310,7 +310,7 @@ FunctionExercise.declare(
     drawn=6,
     hints={
         "wrong-result": "Leave out 'selected' and 'not_selected'. Of the others take the one "
-        "with the most clocks, and divide its clocks by the sum of all, those two included.",
+        "with the most cycles, and divide its cycles by the sum of all, those two included.",
         "raised": "Not every kernel has every state: clocks.get(state, 0) does not fail.",
     },
 )

@@ -75,6 +75,17 @@ def _phases(push: Callable[[str], object], pop: Callable[[], object]) -> Phase:
     return phase
 
 
+def printing() -> Phase:
+    """Return phases that print their names, indented by those that they lie in."""
+    around: list[str] = []
+
+    def push(name: str) -> None:
+        print("    " * len(around) + name)
+        around.append(name)
+
+    return _phases(push, around.pop)
+
+
 @contextmanager
 def unmarked(name: str) -> Iterator[None]:
     """A phase without a mark."""

@@ -141,7 +141,7 @@ STATES = {
 def stall_bars(steps: Sequence[str] | None = None) -> Picture:
     """Draw, for each step, in which state its warps were: shares of the time, stacked.
 
-    At the right stands how many clocks passed between two instructions of a warp.
+    At the right stands how many cycles passed between two instructions of a warp.
     """
     steps = list(steps or profile.steps())
     picture = Picture(WIDTH, 1.75 + 0.27 * len(steps))
@@ -160,7 +160,7 @@ def stall_bars(steps: Sequence[str] | None = None) -> Picture:
                 behind = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.75}
                 Pen.on(axes).text(left + share / 2, y, f"{share:.0f}", TINY, bbox=behind)
             left += share
-        axes.text(101, y, f"{total:.1f} clocks", va="center", fontsize=TINY)
+        axes.text(101, y, f"{total:.1f} cycles", va="center", fontsize=TINY)
     axes.set(xlim=(0, 100), ylim=(-0.5, len(steps) - 0.5), xlabel="share of a warp's time [%]")
     axes.set_yticks(range(len(steps))[::-1], steps)
     style(axes, "none")
@@ -173,7 +173,7 @@ def stall_bars(steps: Sequence[str] | None = None) -> Picture:
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, -0.01), "labelspacing": 0.25}
     picture.legend(handles=handles, ncols=2, fontsize=TINY, handlelength=1.6, **place)
     return picture.described(
-        "In which state warps were, in percent of their time, and clocks between two instructions: "
+        "In which state warps were, in percent of their time, and cycles between two instructions: "
         + listed((f"{step} {sum(profile.stalls(step).values()):.1f}" for step in steps), 12)
         + "."
     )

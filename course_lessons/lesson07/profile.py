@@ -217,12 +217,12 @@ def timeline(run: str, image: int | None = None, gpu: str = "h200") -> tuple[Eve
 
 
 def busy(events: Iterable[Event]) -> float:
-    """Milliseconds in which at least one of the events was under way."""
+    """Milliseconds in which at least one of the events was running."""
     return timelines.busy([Span("", "", event.start, event.end) for event in events], "")
 
 
 def together(first: Iterable[Event], second: Iterable[Event]) -> float:
-    """Milliseconds in which one of the first and one of the second were under way at once."""
+    """Milliseconds in which one of the first and one of the second were running at once."""
     spans = [
         Span("", lane, event.start, event.end)
         for lane, events in (("first", first), ("second", second))
@@ -311,10 +311,10 @@ class Counters:
         return self.recorded(name, metric, gpu).median
 
     def stalls(self, name: str, gpu: str = "h200") -> dict[str, float]:
-        """Where a kernel's warps are: clocks in each state between two instructions of a warp.
+        """Where a kernel's warps are: cycles in each state between two instructions of a warp.
 
         The longest comes first; states in which no warp was are left out. Their sum is the average
-        number of clocks from one instruction of a warp to its next.
+        number of cycles from one instruction of a warp to its next.
         """
         found = {
             metric.removeprefix("stall "): figure.median
@@ -448,7 +448,7 @@ class Busy:
     clocks : float
         That a multiprocessor's part needs for one product of a warp, predicted.
     share : float
-        Of the part's clocks in which it worked, by the counters [%].
+        Of the part's cycles in which it worked, by the counters [%].
     """
 
     clocks: float
@@ -467,9 +467,9 @@ def wavefronts(step: str) -> float:
 
 
 def busy_parts(step: str) -> dict[str, Busy]:
-    """Each of `PARTS`: predicted clocks for a product, and what was counted.
+    """Each of `PARTS`: predicted cycles for a product, and what was counted.
 
-    L1 and shared memory pass one wavefront a clock. Four instructions start a clock, as many as
+    L1 and shared memory pass one wavefront a cycle. Four instructions start a cycle, as many as
     PTX has in the inner loop for a product, see `course_lessons.lesson06.ladder.facts`; for a step
     without such a loop they are not predicted (NaN). Four of them can be float32 arithmetic.
     """

@@ -8,52 +8,30 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Give the phases of a program names that a profiler shows.
-# - Read a recorded timeline: rows, gaps, what overlaps, and who waits for whom.
-# - Read a kernel's counters: speed of light, achieved occupancy, stalls.
-# - Predict these counters from a trace, and see where the prediction fails.
+# - Read a program's timeline.
+# - Read a kernel's counters, and predict them.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - Which of NVIDIA's two profilers answers which question.
-# - Why a phase on the CPU's row is not the time of the work that it asks for.
-# - What "98% memory throughput" says, and what it does not.
-# - How to tell a kernel that computes from one that waits, and what it waits for.
+# - How to tell a kernel that computes from one that waits.
 
 # %% [markdown]
 # ## What you need
 #
-# Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb): honest times,
-# sectors, wavefronts, the ladder. (Of lesson 06 the core will do. *buffered* is *wide* with two
-# buffers; *warp tiles* is your last rung, tuned.)
-#
-# No GPU is needed: everything was recorded on an NVIDIA H200. With one, the last code cell runs the
-# tools on yours.
+# Lessons [03](03_measuring_honestly.ipynb) to [06](06_reuse_reuse_reuse.ipynb), of 06 the core.
+# Everything was recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the six exercises. The computer needs less than half a minute of it.
-#
-# Core: sections 1 to 5 and 11, 75 minutes. Deepening: sections 6 to 10, 75 minutes.
-
-# %%
-import inspect
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import numpy as np
-
-from course import check, predict, progress
-from course_lessons.lesson06 import ladder
-from course_lessons.lesson07 import phases, pictures, profile, record
+# Six exercises. Break after section 4.
 
 # %% [markdown]
 # ## 1 Two questions, two tools
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
 # | | Nsight Systems (`nsys`) | Nsight Compute (`ncu`) |
 # |---|---|---|
@@ -62,16 +40,29 @@ from course_lessons.lesson07 import phases, pictures, profile, record
 # | shows | a timeline | counters of the hardware |
 # | costs | little | each launch is run many times |
 #
-# Always in this order. A kernel that takes a tenth of the program's time is not worth a day of
-# counters.
+# In this order: a kernel that takes a tenth of the time is not worth a day.
 
 # %% [markdown]
 # ## 2 Name your phases
 #
-# <kbd>core</kbd> 5 minutes
+# <kbd>core</kbd>
 #
-# A profiler knows calls and kernels. It does not know *why* you call them. So tell it: **NVTX** is
-# a small library that puts named ranges on the timeline. CuPy and PyTorch bring it along:
+# A profiler knows calls, not *why* you make them. So name your phases. This program reads factors
+# from files, and rebuilds one image after the other, as the first project did:
+
+# %%
+import inspect
+
+import numpy as np
+
+from course import check, predict, progress
+from course_lessons.lesson07 import phases, pictures, profile
+
+print(inspect.getsource(phases.first_way))
+
+# %% [markdown]
+# `phase` makes a context manager of a name: something that `with` takes. **NVTX** is a library that
+# puts such ranges on the timeline. CuPy and PyTorch bring it along:
 #
 # ```text
 # from cupy.cuda.nvtx import RangePush, RangePop      # or torch.cuda.nvtx
@@ -81,39 +72,17 @@ from course_lessons.lesson07 import phases, pictures, profile, record
 # RangePop()
 # ```
 #
-# NVTX is made to cost next to nothing when no profiler is watching, so ranges may stay in your
-# program.
-
-# %% [markdown]
-# `course_lessons.lesson07.phases` is a small program with such names. It reads the factors of some
-# images from files, and rebuilds one image after the other, as the first project did it. Its heart:
+# It costs next to nothing when no profiler is watching. Here is a `phase` that prints instead. Two
+# tiny images:
 
 # %%
-print(inspect.getsource(phases.first_way))
-
-# %% [markdown]
-# `phase` is any function that makes a context manager for a name: something that `with` takes. Give
-# it one that prints, and you see how the ranges nest. Two tiny images:
-
-
-# %%
-def printing():
-    """Return a function that makes phases which print their names, indented."""
-    depth = [0]
-
-    @contextmanager
-    def phase(name):
-        print("    " * depth[0] + name)
-        depth[0] += 1
-        yield
-        depth[0] -= 1
-
-    return phase
-
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 with TemporaryDirectory() as folder:
     phases.write_factors(Path(folder), images=2, size=64)
-    phases.rebuild("first", Path(folder), images=2, k=8, phase=printing())
+    rebuilt = phases.rebuild("first", Path(folder), images=2, k=8, phase=phases.printing())
+print(len(rebuilt), "images")
 
 # %% [markdown]
 # On a GPU machine this is how you point the tools at it, in a terminal:
@@ -124,19 +93,17 @@ with TemporaryDirectory() as folder:
 #     python -m course_lessons.lesson07.phases
 # ```
 #
-# The first writes a file that you open in Nsight Systems' window. The second reads counters, of the
-# kernels in **one phase of one image** only: that is what names are good for. (`ncu` would hold the
-# GPU at its base clock, and times would come out longer. `--clock-control none` keeps it from
-# that.)
+# The first writes a file for Nsight Systems' window. The second reads counters, of the kernels in
+# **one phase of one image** only: names are good for that. (Without `--clock-control none`, `ncu`
+# holds the GPU at its base clock.)
 
 # %% [markdown]
 # ## 3 One image, row by row
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
-# This program was recorded on the H200 through NVIDIA's library **CUPTI**, as both tools do, and
-# PyTorch's profiler: four images of 2048×2048, k = 256. Images count from 0. How long did each
-# phase of *image 2* take?
+# This program was recorded on an H200 through NVIDIA's library **CUPTI**, as both tools do: four
+# images of 2048×2048, k = 256. How long did each phase of *image 2* take?
 
 # %%
 events = profile.timeline("first", 2)
@@ -144,9 +111,9 @@ for name in phases.PHASES:
     print(f"{name:15} {profile.phase(events, name).milliseconds:6.2f} ms")
 
 # %% [markdown]
-# A **timeline** shows more: time runs to the right, and each row is somebody who can be busy. The
-# two upper rows are the CPU: its phases, and its calls that launch kernels. The others are the GPU,
-# a row for each of its parts that can work at the same time: copying in, computing, copying out.
+# A **timeline** shows more: time runs to the right. The two upper rows are the CPU: its phases, and
+# its calls that launch kernels. The others are the GPU, a row for each part that can work by
+# itself: copying in, computing, copying out.
 #
 # The phase *launch kernel* was short. How long did the *kernel* take on the GPU's row, in ms?
 # ([Lesson 03](03_measuring_honestly.ipynb) had the project's kernel, with the same size and k.)
@@ -193,7 +160,7 @@ predict.answer("ms of the kernel under the phase copy out", round(hidden, 1), un
 
 # %% [markdown]
 # First question to any timeline: for how much of the time does the GPU do anything? And do its rows
-# ever work at the same time? `busy` counts in how many ms at least one of the events was under way.
+# ever work at the same time? `busy` counts in how many ms at least one of the events was running.
 
 # %%
 predict("% of image 2 in which the GPU was busy", 60, within=1.25)
@@ -209,36 +176,32 @@ share = 100 * profile.busy(gpu) / image.milliseconds
 predict.answer("% of image 2 in which the GPU was busy", round(share), unit="%")
 
 # %% [markdown]
-# The sum of the three rows is the time of all, but for rounding: no two of them ever worked at
-# once. One after the other, and gaps in between. (The image ends half a millisecond after the last
-# phase that the picture shows.)
+# The three rows add up to the time of all: no two of them ever worked at once. And there are gaps
+# in between.
 #
-# **Is the program bound by copies, then?** On this machine, on the GPU's rows: the copies take
-# longer than the kernel. In the project's figures, on a T4, it was the other way round: 53 of 69 ms
-# were the kernel. Both are right, each for its machine. So do not ask a text what binds your
-# program. Ask *your* timeline.
+# **Is the program bound by copies, then?** On this machine they take longer than the kernel. On the
+# project's T4 it was the other way round: 53 of 69 ms were the kernel. So ask *your* timeline what
+# binds your program.
 
 # %% [markdown]
 # ## 4 Speed of light
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
-# Now into a kernel. Nsight Compute's first page is called *speed of light*: how near did the
-# hardware come to what it could do?
+# Nsight Compute's first page is called *speed of light*: how near did the hardware come to what it
+# can do?
 #
 # - **SM throughput**: of all that computes and starts instructions in an SM (multiprocessor), the
 #   busiest part, in percent of its peak.
 # - **Memory throughput**: the same of all that moves data: L1 and shared memory, L2, device memory.
 #
-# (**L1** is the cache inside each SM, nearer than L2. It and shared memory are one piece of
-# hardware with one door: while a number for the one passes, none for the other can.)
+# (**L1** is the cache inside each SM. It and shared memory are one piece of hardware: while a
+# number for the one passes, none for the other can.)
 
 # %% [markdown]
-# The counters of nine rungs of the ladder were recorded, at 4096×4096, k = 1024. (A profile belongs
-# to one version of a program: once a kernel is rewritten, its counters must be read again.)
-#
-# The `original` has a memory throughput of almost 100%. So how busy was the **device memory**
-# (DRAM), in percent?
+# The counters of nine rungs of the ladder were recorded, at 4096×4096, k = 1024. Among them are
+# *buffered*, *wide* with two buffers, and *warp tiles*, your last rung, tuned. The `original` has a
+# memory throughput of almost 100%. So how busy was the **device memory** (DRAM), in percent?
 
 # %%
 predict("DRAM throughput of original, %", 90, within=3)
@@ -308,7 +271,7 @@ for step in profile.steps():
 # %% [markdown]
 # ## 5 Occupancy, and what warps wait for
 #
-# <kbd>core</kbd> 20 minutes
+# <kbd>core</kbd>
 #
 # **Achieved or theoretical occupancy** is how many warps are on an SM, of the most that it can
 # hold. The *theoretical* one follows from registers and shared memory ([lesson
@@ -341,18 +304,18 @@ predict.answer("warps for a scheduler, warp tiles", round(warps, 1), unit="warps
 # slots are stand in the table above.
 
 # %%
-predict("clocks between two instructions of a warp, tiled", 20, within=1.25)
+predict("cycles between two instructions of a warp, tiled", 20, within=1.25)
 
 # %%
 for step in ("tiled", "warp tiles"):
     warps, issued = (profile.counter(step, name) for name in ("active warps", "issued a clock"))
-    print(f"{step:10} {warps:5.1f} warps, {issued:.2f} instructions a clock: ", end="")
-    print(f"{warps / issued:.1f} clocks; counted {sum(profile.stalls(step).values()):.1f}")
+    print(f"{step:10} {warps:5.1f} warps, {issued:.2f} instructions a cycle: ", end="")
+    print(f"{warps / issued:.1f} cycles; counted {sum(profile.stalls(step).values()):.1f}")
 tiled = profile.counter("tiled", "active warps") / profile.counter("tiled", "issued a clock")
-predict.answer("clocks between two instructions of a warp, tiled", round(tiled), unit="clocks")
+predict.answer("cycles between two instructions of a warp, tiled", round(tiled), unit="cycles")
 
 # %% [markdown]
-# (That is Little's law, from [lesson 03](03_measuring_honestly.ipynb): how many are under way = how
+# (That is Little's law, from [lesson 03](03_measuring_honestly.ipynb): how many are in flight = how
 # often one starts × how long it takes.) And what does a warp do in these cycles? The hardware notes
 # that, too. A **stall reason** is why a warp does not issue its next instruction.
 
@@ -387,7 +350,7 @@ pictures.stall_bars()
 
 # %% tags=["exercise"]
 def main_stall(clocks):
-    """Return the state with the most waiting, and its share of all clocks."""
+    """Return the state with the most waiting, and its share of all cycles."""
     ### BEGIN SOLUTION
     waiting = [state for state in clocks if state not in ("selected", "not_selected")]
     worst = max(waiting, key=clocks.get)
@@ -415,7 +378,7 @@ for step in profile.steps():
 # %% [markdown]
 # ## 6 What start-up explains
 #
-# <kbd>deepening</kbd> 10 minutes
+# <kbd>deepening</kbd>
 #
 # Section 3 looked at one image of a run of four. Now the whole run. How much of it was over, in
 # percent, when the second image began? (Images count from 0, so the second one is *image 1*.)
@@ -473,7 +436,7 @@ predict.answer("ms that image 2 gains if start-up costs nothing", gained, unit="
 # %% [markdown]
 # ## 7 The same work, tidied up
 #
-# <kbd>deepening</kbd> 30 minutes
+# <kbd>deepening</kbd>
 #
 # `course_lessons.lesson07.phases` knows a second way, "tidy". It reads and copies only the k
 # columns and rows that are needed ([lesson 03](03_measuring_honestly.ipynb)). They go through
@@ -519,7 +482,7 @@ predict.answer("% of the tidy image in which the GPU was busy", round(share), un
 # ### Exercise: how long was a row busy?
 #
 # A row of a timeline is a list of spans, `(start, end)` in ms, in any order. Return for how many ms
-# at least one of them was under way. Spans may overlap.
+# at least one of them was running. Spans may overlap.
 #
 # <details><summary>Hint</summary>
 #
@@ -531,7 +494,7 @@ predict.answer("% of the tidy image in which the GPU was busy", round(share), un
 
 # %% tags=["exercise"]
 def busy_time(spans):
-    """Return the time in which at least one span was under way [ms]."""
+    """Return the time in which at least one span was running [ms]."""
     ### BEGIN SOLUTION
     total, until = 0.0, float("-inf")
     for start, end in sorted(spans):
@@ -575,7 +538,7 @@ check("together", together)
 # %% [markdown]
 # ## 8 Predicted, and counted
 #
-# <kbd>deepening</kbd> 25 minutes
+# <kbd>deepening</kbd>
 #
 # A counter alone says little. A counter beside a **prediction** says whether you understood. You
 # can predict: the trace counts requests, sectors and wavefronts, on a small image. With each
@@ -635,8 +598,7 @@ print(f"\n{agree} others agree")
 # ### Which part is busiest?
 #
 # From the same counts follows how busy L1 and shared memory should be. They do one **pass** a
-# cycle. That is a wavefront over the banks, or one **line** of the cache, 128 bytes, of a global
-# load. So what does a load cost? One pass for each line under it.
+# cycle: a wavefront over the banks, or one **line** of the cache, 128 bytes, of a global load.
 
 # %% [markdown]
 # ### Exercise: lines of a load
@@ -663,8 +625,8 @@ def lines_of_a_load(elements):
 check("lines-of-a-load", lines_of_a_load)
 
 # %% [markdown]
-# The same loads as before: for one i a warp loads from `u`, from `s` and from `vt`. How many lines
-# are that together for `original`, how many for `naive`?
+# For one i a warp loads from `u`, from `s` and from `vt`. How many lines are that together for
+# `original`, how many for `naive`?
 
 # %%
 predict("lines for an i: original, naive", 18, 4, exact=True, numbers=2)
@@ -672,7 +634,7 @@ predict("lines for an i: original, naive", 18, 4, exact=True, numbers=2)
 # %%
 counted = []
 for step in ("original", "naive"):
-    busy = profile.counter(step, "L1 wavefronts") / 100  # share of all clocks
+    busy = profile.counter(step, "L1 wavefronts") / 100  # share of all cycles
     counted.append(busy * profile.clocks_taken(step))
     print(f"{step:9} predicted {profile.wavefronts(step):6.2f}  counted {counted[-1]:6.2f}")
 predict.answer("lines for an i: original, naive", tuple(round(count) for count in counted))
@@ -693,7 +655,7 @@ predict("steps of nine whose busiest part is predicted", 7, exact=True)
 
 # %%
 right = 0
-print("            clocks for a product: predicted      busy: counted")
+print("            cycles for a product: predicted      busy: counted")
 print("            L1 passes   issue   float32          L1 passes   issue   float32")
 for step in profile.steps():
     parts = profile.busy_parts(step).values()
@@ -706,21 +668,19 @@ predict.answer(question, right, how="counted")
 
 # %% [markdown]
 # The prediction names the busiest part, each time. It does not say *how* busy that part gets: no
-# rung reaches 100%, since warps also wait. (`nan`: `course_lessons.lesson06.ladder` knows no inner
-# loop of the original. And the float32 units do more than the predicted products: they multiply
-# integers, too, for addresses.)
+# rung reaches 100%, since warps also wait. (`nan`: no inner loop of the original is known. The
+# float32 units also multiply integers, for addresses.)
 #
 # **[Lesson 06](06_reuse_reuse_reuse.ipynb) confirmed.** *tiled* does stand at its roof: the busiest
 # part is 91% busy. It has fewer wavefronts than its source, but what it loads from global memory
-# passes through the same door.
+# passes through the same hardware.
 
 # %% [markdown]
 # ## 9 Between 60% and 80%
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
-# In this range a percentage decides nothing (section 4). So ask the warps of *naive* and of
-# *square*.
+# So ask the warps of *naive* and of *square*.
 #
 # **[Lesson 03](03_measuring_honestly.ipynb) confirmed.** There `naive` was far from both roofs, and
 # the suspicion was: instructions for addresses. The counters:
@@ -775,12 +735,14 @@ for step in ("naive", "square"):
 # %% [markdown]
 # ## 10 What watching costs
 #
-# <kbd>deepening</kbd> 5 minutes
+# <kbd>deepening</kbd>
 #
 # Nsight Compute cannot read all counters at once. It runs a launch again and again, with memory put
 # back and caches emptied before each pass. So is the *duration* that it shows still the kernel's?
 
 # %%
+from course_lessons.lesson06 import ladder
+
 print("            under ncu   recorded by events")
 for step in profile.steps():
     watched, alone = profile.counter(step, "duration"), ladder.recorded(step).median
@@ -807,6 +769,8 @@ print(f"launching warp tiles: alone {alone:.3f} ms, in the timeline {watched:.3f
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+from course_lessons.lesson07 import record
+
 for tool, place in record.tools().items():
     print(f"{tool:8} {'here' if place else 'not here'}")
 record.timeline_here("tidy")
@@ -815,7 +779,7 @@ record.counters_here()
 # %% [markdown]
 # ## 11 Kernels that nobody shows you
 #
-# <kbd>core</kbd> 15 minutes
+# <kbd>core</kbd>
 #
 # Often you have no source: the kernel is a library's, or somebody else's. Here are five. Each goes
 # over the same 512 × 512 numbers, reads each once and writes each once. Their counters were traced,

@@ -783,11 +783,11 @@ predict.answer("strips of a wave: row by row, bands of 8", found, how="counted")
 # theirs?
 
 # %%
-predict("clocks of shared memory for one of tensor cores, 64 x 64", 1, within=1.2)
+predict("cycles of shared memory for one of tensor cores, 64 x 64", 1, within=1.2)
 
 # %%
 reading, multiplying = hopper.shared_clocks(2 * 64 * 16), hopper.tensor_clocks(64, 64, 16)
-question = "clocks of shared memory for one of tensor cores, 64 x 64"
+question = "cycles of shared memory for one of tensor cores, 64 x 64"
 predict.answer(question, reading / multiplying, how="computed")
 
 # %% [markdown]
@@ -800,12 +800,12 @@ predict.answer(question, reading / multiplying, how="computed")
 # memory busy now?
 
 # %%
-predict("share of the clocks, wgmma of 64 x 256", 0.5, within=1.15)
+predict("share of the cycles, wgmma of 64 x 256", 0.5, within=1.15)
 
 # %%
 multiplying = hopper.tensor_clocks(64, 256, 16)
 busy = hopper.shared_clocks((64 + 256) * 16) / multiplying
-predict.answer("share of the clocks, wgmma of 64 x 256", busy, how="computed")
+predict.answer("share of the cycles, wgmma of 64 x 256", busy, how="computed")
 
 # %% [markdown]
 # (At least: what else the hardware reads is not published. And `mma.sync` itself may not reach
