@@ -31,14 +31,13 @@
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from time import perf_counter
 
 import numpy as np
 
 from course import benchmark, bound, check, cuda, gpu, known_gpu, measure, mine
 from course import plots, predict, progress, recorded, transfers, wrapped
 from course.kernels.reconstruct import cpu
-from course.kernels.reconstruct import reconstruct_naive, reconstruct_original
+from course.kernels.reconstruct import reconstruct_naive
 from course_lessons.lesson03.toy_gpu import ToyGPU
 
 print("GPU:", gpu() or "none here, so times are recorded ones")
@@ -175,14 +174,13 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 
 # %% [markdown]
 # Disturbances make a call **slower**, hardly ever faster. The **median** has half of the samples
-# below it. The **quartiles** enclose the middle half. One sample that takes a hundred times as long
-# moves the mean of 300 by a third; the median stays. The shortest sample may have had luck, such as
-# a warm cache. So report **median, quartiles and the number of samples**.
+# below it. The **quartiles** enclose the middle half. So report **median, quartiles and the number
+# of samples**.
 
 # %% [markdown]
 # ### Exercise: time a launch
 #
-# This is how it is often written. Four things are wrong, and a fifth is the unit.
+# People often write this. Four things are wrong, and the unit:
 #
 # ```python
 # start = clock()
@@ -190,9 +188,8 @@ plots.samples(timing.samples, "NumPy, layer by layer, 256 × 256, k = 20, on you
 # return clock() - start
 # ```
 #
-# Below, two of the four are right already: the first call does not count, and there are 21 samples.
-# Move the five lines of the loop into the right order. The three functions come from a toy whose
-# GPU may be busy at the start. `clock()` gives seconds.
+# Below, two are right already: the first call, and 21 samples. Order the five lines of the loop.
+# The GPU may be busy at the start.
 #
 # <details><summary>Hint</summary>
 #
@@ -570,9 +567,8 @@ for _ in range(3):
     toy.launch()
 end = toy.event()
 each = round(1e3 * (end - begin) / 3, 3)
-predict.answer(
-    "ms a launch between events, queued behind other work", each, unit="ms", how="computed"
-)
+question = "ms a launch between events, queued behind other work"
+predict.answer(question, each, unit="ms", how="computed")
 
 # %% [markdown]
 # **Caches.** Between memory and the SMs (multiprocessors, which run the warps) lies the L2 cache,
@@ -734,9 +730,8 @@ share = 100 * kernels["naive 32x8"].teraflops / recorded_roofs("H200").rates["fl
 predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1), unit="%")
 
 # %% [markdown]
-# All four points stand above each other: the same work on the same bytes, so one and the same
-# intensity. And all are far below the roof. Something else binds. A roofline tells **how much** is
-# left, not what is in the way.
+# All four points stand above each other: the same work on the same bytes. And all are far below the
+# roof. A roofline tells **how much** is left, not what is in the way.
 
 # %% [markdown]
 # ## 13 What binds the first kernel?
@@ -744,13 +739,8 @@ predict.answer("reconstruct_naive, percent of the float32 roof", round(share, 1)
 # <kbd>deepening</kbd>
 #
 # One suspect is the loop of [lesson 02](02_an_image_from_its_svd.ipynb)'s kernel: how many
-# instructions does a step of it take? With the extra `compile` this cell asks the compiler
-# (`doctor()` says whether you have it), and counts in what it wrote. Look at the output; you need
-# not follow the counting.
-#
-# (Two words for the next output. A **register** holds one value, in the SM itself: a thread's
-# variables live there. If there are too few, the compiler **spills**: it keeps some variables in
-# memory. [Lesson 04](04_warps_and_coalescing.ipynb) says more.)
+# instructions has a step? With the extra `compile` this cell asks the compiler. (A **register**
+# holds a value of a thread; **spilled** ones are in memory.)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -758,9 +748,8 @@ import re
 
 from course import CompilerMissing, compiled
 
-small = [np.zeros((64, 64), np.float32), np.zeros(64, np.float32), np.zeros((64, 64), np.float32)]
 try:
-    facts = compiled(reconstruct_naive, (*small, 8, small[0]), target="sm_90")
+    facts = compiled(reconstruct_naive, (*host, 8, host[0]), target="sm_90")
     loops = re.findall(r"^(\$\w+):(.*?)bra[^\n]*\1;", facts.ptx, re.DOTALL | re.MULTILINE)
     loop = max((body for _, body in loops), key=len)
     steps = loop.count("fma.rn.f32")  # the compiler unrolls the loop
@@ -1121,62 +1110,24 @@ check("crossing", crossing)
 transfers(16 * 1024**2)
 
 
-# %% tags=["long"]
+# %%
 # NBVAL_IGNORE_OUTPUT
-def clocked(function, *args, wait=True):
-    """Return the time of one call by the host's clock [ms], waited for or not."""
-    cuda.synchronize()
-    start = perf_counter()
-    function(*args)
-    if wait:
-        cuda.synchronize()
-    return 1e3 * (perf_counter() - start)
+from course_lessons.lesson03.own_gpu import by_block, six_ways
 
-
-if gpu() is not None:
-    launch = cuda.jit(reconstruct_original.py_func)[(128, 128), (16, 16)]  # not compiled yet
-    there, empty_image = (*arrays, k, image), np.zeros((rows, rows), np.float32)
-    wide = [cuda.to_device(part.astype(np.float64)) for part in (*host, empty_image)]
-    figures = {
-        "first call": clocked(launch, *host, k, empty_image),
-        "copies inside": clocked(launch, *host, k, empty_image),
-        "float64 arrays": benchmark(launch, *wide[:3], k, wide[3]).median,
-        "synchronize": clocked(launch, *there),
-        "events, queued": benchmark(launch, *there).median,
-        "no synchronize": clocked(launch, *there, wait=False),
-    }
-    for name, milliseconds in figures.items():
-        print(f"{name:15} {milliseconds:8.3f} ms")
+for name, milliseconds in (six_ways(host, k) if gpu() else {}).items():
+    print(f"{name:15} {milliseconds:8.3f} ms")
 
 # %% [markdown]
 # Then the kernels of section 14, by block. Your figures are kept in a folder of yours, and shown
 # beside the recorded ones. Without a GPU you get the bound of the simulated one: from the additions
 # alone, at the best rate. So it lies below what section 13 found.
 
-# %% tags=["long"]
+# %%
 # NBVAL_IGNORE_OUTPUT
-rows, k = 2048, 256
-own, steps = [], rows * rows * k
-amounts = {
-    reconstruct_naive: {"float32": 3 * steps},
-    reconstruct_original: {"float32": 2 * steps, "float64": steps},
-}
-for block in ((8, 8), (16, 16), (32, 8), (32, 32)):
-    grid = tuple(-(-rows // threads) for threads in block)
-    for kernel, operations in amounts.items():
-        name = f"{kernel.py_func.__name__} {block[0]}x{block[1]}"
-        timing = benchmark(
-            kernel[grid, block], *arrays, k, image, bytes=work["bytes"], operations=operations,
-            name=name, seconds=0.3,
-        )  # fmt: skip
-        own.append(timing)
-        if gpu() is not None:
-            print(f"{name:26} {timing.median:.3f} ms")
+timings = by_block([*arrays, image], work["bytes"])
 if gpu() is None:
-    print("No GPU here, so no times.", own[-1].bound, sep="\n")
+    print("No GPU here, so no times.", timings[-1].bound, sep="\n")
 else:
-    shape = "2048x2048x256"
-    measure.keep("measuring", [measure.figure_of(timing, "reconstruct", shape) for timing in own])
     table = measure.compare("measuring")
     print(table[["variant", "own", "recorded", "says"]].to_string(index=False))
 

@@ -8,24 +8,23 @@
 # ## What you will do
 #
 # - Predict how many sectors a request touches, then count them.
-# - Find the guilty access of your own kernel, and fix one.
+# - Find the guilty access of your own kernel.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - Why neighbouring threads should touch neighbouring elements. This is called **coalescing**.
+# - Why neighbouring threads should touch neighbouring elements, **coalescing**.
 # - How a fixed number of threads shares any number of elements.
 
 # %% [markdown]
 # ## What you need
 #
-# Lessons [00](00_your_picture_your_kernel.ipynb) to [02](02_an_image_from_its_svd.ipynb):
-# kernels on two axes, guards, `trace`, the reconstruction. No GPU is needed: this lesson counts.
+# Lessons [00](00_your_picture_your_kernel.ipynb) to [02](02_an_image_from_its_svd.ipynb). No GPU.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, seven exercises included. After section 4 is a good place for a break.
+# Seven exercises. Take a break after section 4.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time
@@ -36,20 +35,20 @@
 # All lanes run the same instruction in the same step.
 
 # %%
-import math
-
 import numpy as np
 from numba import float32
 
-from course import CompilerMissing, check, compiled, cuda, images, mine, predict, progress
-from course import recorded, trace
+from course import check, cuda, images, mine, predict, progress, recorded, trace
 from course.kernels import reconstruct, transpose
 from course_lessons.lesson01.pictures import thread_map
 from course_lessons.lesson04 import pictures
 
 # %% [markdown]
-# Which threads of a block form a warp? They are counted along x first, then along y; every 32 form
-# a warp.
+# They are counted along x first, then along y; every 32 form a warp. So how many rows lie under one
+# warp of a 16×16 block?
+
+# %%
+predict("rows under one warp of a 16 x 16 block", 2, exact=True)
 
 
 # %%
@@ -63,27 +62,21 @@ def who_is_in_which_warp(warps, lanes):
 
 maps = {}
 for block in ((32, 2), (16, 4), (8, 8)):
-    warps = np.zeros(block[::-1], dtype=np.int32)
-    lanes = np.zeros_like(warps)
+    warps, lanes = np.zeros((2, *block[::-1]), dtype=np.int32)
     who_is_in_which_warp[1, block](warps, lanes)
     maps[f"block {block}"] = (warps, lanes)
 pictures.warp_maps(maps)
 
 # %% [markdown]
 # Each number is a lane, `cuda.laneid`. In the first block a warp is one row, in the last it is four
-# short rows. So **the width of the block decides how many rows lie under a warp.** How many rows
-# lie under one warp of a 16×16 block?
-
-# %%
-predict("rows under one warp of a 16 x 16 block", 2, exact=True)
+# short rows. So **the width of the block decides how many rows lie under a warp.**
 
 # %%
 warps = np.zeros((16, 16), dtype=np.int32)
 who_is_in_which_warp[1, (16, 16)](warps, np.zeros_like(warps))
 rows_of_warp_0 = np.unique(np.nonzero(warps == 0)[0])
-predict.answer(
-    "rows under one warp of a 16 x 16 block", len(rows_of_warp_0), unit="rows", how="counted"
-)
+question = "rows under one warp of a 16 x 16 block"
+predict.answer(question, len(rows_of_warp_0), unit="rows", how="counted")
 
 # %% [markdown]
 # ## 2 Requests and sectors
@@ -539,6 +532,8 @@ check("one-layer", one_layer)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
+from course import CompilerMissing, compiled
+
 try:
     facts = compiled(reconstruct.reconstruct_original, (*factors, 8, image), target="sm_75")
     print(facts.registers, "registers,", facts.spills, "bytes spilled")
@@ -741,8 +736,10 @@ pictures.warp_timeline({"the numbers 1 to 32": at_work}, ["works"])
 # arrays have n elements, and there are at least 2 n threads. This answer is right, and its warps
 # are split:
 
-
 # %%
+import math
+
+
 @cuda.jit
 def two_jobs_by_lane(squares, roots, x, y):
     thread = cuda.grid(1)

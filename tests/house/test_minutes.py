@@ -19,8 +19,6 @@ CORES_YET = {
 }
 #: Stretches of more than two minutes of reading without an output.
 SILENT_YET = {
-    "03": 5,
-    "04": 1,
     "06": 6,
     "08": 5,
     "09": 8,
