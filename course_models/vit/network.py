@@ -4,6 +4,7 @@
 >>> scores = vit(images)                     # (n, 3, 224, 224), float16 -> (n, classes)
 >>> y = vit.block(3, x)                      # one block: (n, tokens, width) -> the same
 >>> slow = ViT(shape, weights, Flags(mlp="unfused", residual="apart"))
+>>> yours = ViT(shape, weights, attention=your_launches)
 >>> replay = Graph(vit, images)              # CuPy's: all launches as one
 >>> scores = replay()
 
@@ -28,6 +29,7 @@ from course.dispatch.graphs import capture_graph
 from course.dispatch.slots import ArraySlot, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
+from course.kernels.attention import SIZES
 from course.kernels.gemm import gemv, unfused_epilogue
 from course.kernels.gemm.half import gemm
 from course.kernels.steps import Launch
@@ -38,6 +40,7 @@ from course_models.vit.shape import EPSILON, Flags, ViTShape
 from course_models.vit.weights import Weights, checked
 
 Views = dict[str, Array]
+Attention = Callable[[Array, Array, Array, Array], list[Launch]]
 HALF = np.dtype(np.float16)
 
 
@@ -69,18 +72,28 @@ class ViT:
         By timm's names, see `course_models.vit.weights`; rounded to float16 once, here.
     flags : Flags, optional
         Which implementation each part takes.
+    attention : callable, optional
+        Your own instead of ``flags.attention``: ``attention(q, k, v, out)`` lists the launches that
+        write ``out`` (images, tokens, heads * size). q, k, v are (images, tokens, heads, size).
 
     Raises
     ------
     ValueError
-        For weights that do not fit, or heads of a size that attention does not take.
+        For weights that do not fit, or heads of a size that the package's attention does not take.
     """
 
-    def __init__(self, shape: ViTShape, weights: Weights, flags: Flags | None = None):
-        self.shape, self.flags = shape, Flags.given(flags)
-        if shape.head not in attention.SIZES:
+    def __init__(
+        self,
+        shape: ViTShape,
+        weights: Weights,
+        flags: Flags | None = None,
+        attention: Attention | None = None,
+    ):
+        self.shape, self.flags, self._own_attention = shape, Flags.given(flags), attention
+        if attention is None and shape.head not in SIZES:
             raise ValueError(
-                f"heads have {shape.head} numbers; attention takes one of {attention.SIZES}"
+                f"heads have {shape.head} numbers; the package's attention takes one of {SIZES}: "
+                "give your own, ViT(shape, weights, attention=...)"
             )
         weights = checked(shape, weights)
         self.embedding = PatchEmbedding(
@@ -265,6 +278,8 @@ class ViT:
             whole = self._by_image(views[qkv], 3, self.shape.heads, self.shape.head)
             out = self._by_image(views[heads], self.shape.width)
             three = (part(whole, 2, n) for n in range(3))
+            if self._own_attention is not None:
+                return self._own_attention(*three, out)
             return attention.LADDER.launches(*three, out, method=self.flags.attention)
 
         return launches

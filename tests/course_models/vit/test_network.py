@@ -1,14 +1,17 @@
 """A vision transformer, simulated: every flag against float64, blocks, buffers, what is refused."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import float32
 
 from course import backend, cuda
 from course.dispatch.slots import ArraySlot, planning
 from course.kernels.gemm import unfused_epilogue
+from course.kernels.steps import Launch
 from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course_models.vit.buffers import lifetimes, packed
 from warpsim.host import gpus
@@ -112,6 +115,41 @@ def test_a_block_gives_float64s_tokens_and_leaves_its_input():
     assert np.array_equal(ViT(shape, weights).block(np.int64(1), x), found)
 
 
+@cuda.jit
+def attention_of_a_thread(q, k, v, scale, out):
+    """Attention of a query by one thread, for heads of any size and at most 8 tokens."""
+    query, head, image = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
+    weights, total = cuda.local.array(8, float32), float32(0)
+    for key in range(q.shape[1]):
+        score = float32(0)
+        for e in range(q.shape[3]):
+            score += float32(q[image, query, head, e]) * float32(k[image, key, head, e])
+        weights[key] = math.exp(scale * score)
+        total += weights[key]
+    for e in range(q.shape[3]):
+        value = float32(0)
+        for key in range(q.shape[1]):
+            value += weights[key] * float32(v[image, key, head, e])
+        out[image, query, head * q.shape[3] + e] = value / total
+
+
+@pytest.mark.parametrize("flags", [Flags(), Flags(last="class", buffers="asynchronous")], ids=str)
+def test_an_own_attention_takes_heads_of_any_size(flags):
+    shape = ViTShape(image=8, patch=4, width=16, depth=1, heads=2, mlp=24, classes=3)
+    weights, images = some(shape, n=2)
+    launched = []
+
+    def own(q, k, v, out):
+        launched.append((q.shape, k.shape, v.shape, out.shape))
+        scale = np.float32(q.shape[3] ** -0.5)
+        grid = (q.shape[2], q.shape[0])
+        return [Launch(attention_of_a_thread, grid, q.shape[1], (q, k, v, scale, out))]
+
+    found = ViT(shape, weights, flags, attention=own)(images)
+    assert error(found, reference.forward(shape, weights, images)) < LIMIT
+    assert launched == [((2, 5, 2, 8),) * 3 + ((2, 5, 16),)]
+
+
 def test_weights_of_any_order_are_taken():
     """As those that are transposed views of another library's."""
     turned = {name: np.asfortranarray(its)[::-1][::-1] for name, its in WEIGHTS.items()}
@@ -169,7 +207,7 @@ def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),
-        (lambda: ViT(ViTShape(width=960), {}), r"heads have 80 numbers; attention takes one of"),
+        (lambda: ViT(ViTShape(width=960), {}), r"heads have 80 numbers; .* 128\): give your own"),
     ],
 )
 def test_refusals_name_what_was_given(change, words):
