@@ -44,8 +44,6 @@ _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LEFT = {
     "00": 4,
     "06": 5,
-    "18": 22,
-    "19": 26,
 }
 
 

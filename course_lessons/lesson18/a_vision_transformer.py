@@ -95,11 +95,11 @@ pictures.network(shape)
 # <kbd>core</kbd> 20 minutes
 #
 # How does a patch become a token? By dot products: each of its pixels times a weight, summed, for
-# each of the token's numbers. One may begin as one thinks: a kernel that makes **one dot product**,
-# of one line of 16 pixels in one channel, launched again and again.
+# each of the token's numbers. The first idea is a kernel that makes **one dot product**, of one
+# line of 16 pixels in one channel. It is launched again and again.
 #
-# Take ViT-Base, the usual size. Its images have 224 × 224 pixels in three colours, its 196 patches
-# 16 × 16, its tokens 768 numbers; 12 blocks follow, with 86 million weights in all. How many
+# Take ViT-Base, the usual size. An image has 224 × 224 pixels in three colours, its 196 patches
+# have 16 × 16. A token has 768 numbers. 12 blocks follow, with 86 million weights in all. How many
 # launches does an image take?
 
 # %%
@@ -119,8 +119,8 @@ predict.answer("launches for an image, a dot product each", dots, how="computed"
 # ### Exercise: patches as rows
 #
 # `images` is (n, channels, height, width), `rows` is (n · patches, channels · patch · patch). Fill
-# `rows` as in the picture: patches line by line, image after image; in a row channel after channel,
-# each with the patch's pixels line by line. Thread (column, row) has one number. Sides are
+# `rows` as in the picture: patches line by line, image after image. A row has channel after
+# channel, each with the patch's pixels line by line. Thread (column, row) has one number. Sides are
 # multiples of `patch`.
 #
 # <details><summary>Hint 1: from row to patch</summary>
@@ -159,14 +159,14 @@ def patch_rows(images, patch, rows):
 check("patch-rows", patch_rows)
 
 # %% [markdown]
-# ## 3 Sums in halves
+# ## 3 Sums in float16
 #
 # <kbd>deepening</kbd> 30 minutes
 #
-# All matrices here are float16, **halves**: half the bytes, and tensor cores, a GPU's units for
-# products of small matrices, take nothing longer at full speed. A half has 11 bits of digits, and
-# ends at 65,504. What does that do to a **sum**? One thread adds 4,000 ones, once in a half, once
-# in float32. Where does the half end?
+# All matrices here are float16: half the bytes. Tensor cores, a GPU's units for products of small
+# matrices, take nothing longer at full speed. A float16 number has 11 bits of digits, and ends at
+# 65,504. What does that do to a **sum**? One thread adds 4,000 ones, once in float16, once in
+# float32. Where does the float16 sum end?
 
 # %%
 predict("4,000 ones, added in float16", 4000, exact=True)
@@ -192,12 +192,12 @@ lines = dict(zip(("float16", "float32"), (its[0] for its in sums), strict=True))
 pictures.running_sums(np.arange(1, 4001), lines)
 
 # %% [markdown]
-# From 2,048 on a half counts in twos. 2,048 + 1 lies between 2,048 and 2,050, and is rounded back:
+# From 2,048 on float16 counts in twos. 2,048 + 1 lies between 2,048 and 2,050, and is rounded back:
 # the sum **stops**. No error, no warning. Before that it only loses digits.
 #
-# That was one way to go wrong. LayerNorm of a token needs a mean and a mean of squares. Take tokens
-# of 768 numbers with a mean of 60. What is the sum of their squares in a half? And what is infinity
-# less infinity, which a softmax meets if two scores overflow?
+# That was one way to go wrong. LayerNorm of a token needs a mean and a mean of squares. Take a
+# token of 768 numbers with a mean of 60. What is the sum of their squares in float16? And what is
+# infinity less infinity, which a softmax meets if two scores overflow?
 
 # %%
 predict("768 squares near 3,600, summed in float16", "2.8e6", choices=("2.8e6", "65504", "inf"))
@@ -224,7 +224,7 @@ predict.answer("768 squares near 3,600, summed in float16", str(squares), how="f
 # multiply. In one sentence: float16 is for memory, float32 is for sums.
 
 # %% [markdown]
-# ### Exercise: LayerNorm of halves
+# ### Exercise: LayerNorm in float16
 #
 # Each row of `x` less its mean, divided by √(variance + 10⁻⁶), times `gamma`, plus `beta`. All
 # arrays are float16. A warp has a row. `row_sum(value)` gives the sum over a warp's lanes to each
@@ -248,7 +248,7 @@ predict.answer("768 squares near 3,600, summed in float16", str(squares), how="f
 # %% tags=["exercise"]
 @cuda.jit
 def norm_rows(x, gamma, beta, out):
-    """Write LayerNorm of each row of halves; a warp for each row, four in a block."""
+    """Write LayerNorm of each row; a warp for each row, four in a block."""
     t = cuda.threadIdx.x
     row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
     ### BEGIN SOLUTION
@@ -327,8 +327,8 @@ pictures.tiles(11, 4)
 #
 # In NumPy, to get it right before it is a kernel. `tiles` gives `(scores, values)` of a tile of
 # keys, (keys,) and (keys, size). Return the average of all values by the softmax of all scores,
-# an array of `size` numbers. A tile comes **once**, and what it held is gone when the next one
-# comes, so go through `tiles` with one loop, and keep no copies: the last case has 4,096 keys.
+# an array of `size` numbers. A tile comes **once**, and the next one overwrites it. So go through
+# `tiles` with one loop, and keep no copies: the last case has 4,096 keys.
 #
 # <details><summary>Hint 1: the start</summary>
 #
@@ -381,19 +381,13 @@ check("attend-online", attend)
 # `q`, `k`, `v` are (images, tokens, heads, SIZE), float16; `out` is (images, tokens, heads · SIZE).
 # `load_query` brings the query's numbers, times `scale`, to `mine`. `fill_tile` brings 16 tokens
 # from `first` on, by all threads of the block; it has no barrier. You write what follows in a
-# round, and the store. The last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads
-# without a query fill tiles, too; they compute with the last query, and store nothing.
+# round. The last tile may hold fewer keys: `min(KEYS, tokens - first)`. Threads without a query
+# fill tiles, too; they compute with the last query, and store nothing.
 #
-# <details><summary>Hint 1: a tile</summary>
+# <details><summary>Hint</summary>
 #
 # A barrier, the keys one after the other, a barrier. For each key: score, new largest, factor and
 # weight, total, sums, as in `attend`, with one key in place of a tile.
-#
-# </details>
-#
-# <details><summary>Hint 2: the store</summary>
-#
-# `out[image, query, head * SIZE + e] = sums[e] / total`, for each e, if `query < tokens`.
 #
 # </details>
 
@@ -429,11 +423,9 @@ def attention_in_tiles(q, k, v, scale, out):
             largest = new
         cuda.syncthreads()
         ### END SOLUTION
-    ### BEGIN SOLUTION
     if query < tokens:
         for e in range(SIZE):
             out[image, query, head * SIZE + e] = sums[e] / total
-    ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -459,14 +451,14 @@ check("attention-in-tiles", attention_in_tiles)
 # ```
 #
 # (That is its usual approximation. Exact it is z times the normal distribution below z, by erf.
-# They differ by less than 0.0005, about what a half rounds at 1.)
+# They differ by less than 0.0005, about what float16 rounds at 1.)
 
 # %% [markdown]
 # ### Exercise: bias and GELU
 #
 # `dot_in_tiles(x, weight)` gives each thread its product: row `row` of x times row `column` of
 # weight. It is the loop of [lesson 16](16_a_vae_from_your_own_kernels.ipynb), with barriers inside,
-# so all threads call it. Add the bias, take GELU, store a half. SLOPE and CUBE are there.
+# so all threads call it. Add the bias, take GELU, store. SLOPE and CUBE are there.
 #
 # <details><summary>Hint</summary>
 #
@@ -492,6 +484,182 @@ def linear_gelu(x, weight, bias, out):
 
 # %% tags=["check"]
 check("bias-gelu", linear_gelu)
+
+# %% [markdown]
+# In one sentence: an epilogue works on what is in registers, and what it reads must be small. (A
+# bias as a full matrix would save nothing: section 9 counts it.)
+
+# %% [markdown]
+# ## 7 From patches to scores
+#
+# <kbd>core</kbd> 5 minutes
+#
+# Three kernels are yours, and LayerNorm, if you wrote it in section 3. `parts.Layers` launches
+# them, and three that are given: a product with bias, one that is added to a residual, and one that
+# adds positions. The network then reads like its picture; weights have their usual names. ("head"
+# is the last product, of 32 × 10, which makes
+# the scores. With the heads of attention it shares the name only.) What is not written yet gives
+# NaN.
+
+# %%
+norm = mine("norm-of-halves", parts.norm_rows)
+layers = parts.Layers(shape, weights, patch_rows, norm, attention_in_tiles, linear_gelu)
+
+
+def forward(images):
+    """Return the scores of images, by ten digits."""
+    x = layers.tokens(images)
+    for n in range(shape.depth):
+        block = f"blocks.{n}"
+        qkv = layers.linear(layers.norm(x, f"{block}.norm1"), f"{block}.attn.qkv")
+        x = layers.linear(layers.attention(qkv), f"{block}.attn.proj", added_to=x)
+        hidden = layers.linear(layers.norm(x, f"{block}.norm2"), f"{block}.mlp.fc1", gelu=True)
+        x = layers.linear(hidden, f"{block}.mlp.fc2", added_to=x)
+    last = layers.norm(layers.class_tokens(x), "norm")
+    return layers.linear(last, "head").copy_to_host()
+
+
+# %% [markdown]
+# The reference is NumPy in float64 (`course_models/vit/reference.py`). float16 has 11 bits, an
+# error of up to 0.0005. The numbers go through 19 launches, each of which rounds its results. How
+# large is the relative error of the scores, of 100 digits that the network has never seen?
+
+# %%
+predict("relative error of the scores", 0.001, within=3)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+scores = forward(images[:100]).astype(np.float64)
+exact = reference.forward(shape, weights, images[:100])
+error = np.linalg.norm(scores - exact) / np.linalg.norm(exact)
+print("launches:", layers.launches)
+print("digits right:", np.mean(scores.argmax(1) == labels[:100]))
+print("as the reference has them:", np.mean(scores.argmax(1) == exact.argmax(1)))
+predict.answer("relative error of the scores", float(f"{error:.0e}"), how="computed")
+
+# %% [markdown]
+# Nineteen roundings, and the error is that of two: some go up and some down. A block adds little
+# to the tokens that pass by it. Each digit is read as float64 reads it.
+#
+# Which of the kernels takes the time? On a GPU this times each launch of a second pass, by events:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if gpu():
+    for name, share in layers.shares(lambda: forward(images[:100])).items():
+        print(f"{name:20} {share:4.0%} of the time")
+else:
+    print("No GPU is here: the kernels were simulated, and nothing was timed.")
+
+# %% [markdown]
+# The package has this network for any size, `ViT`, with products by tensor cores. It takes your
+# attention as a function that lists launches:
+
+# %%
+from course.kernels.steps import Launch
+from course_models.vit import ViT
+
+
+def your_attention(q, k, v, out):
+    """Return the launch of your kernel; q, k, v are (images, tokens, heads, SIZE)."""
+    count, tokens, heads, size = q.shape
+    grid = (-(-tokens // QUERIES), heads, count)
+    arguments = (q, k, v, np.float32(size**-0.5), out)
+    return [Launch(attention_in_tiles, grid, QUERIES, arguments)]
+
+
+vit = ViT(shape, weights, attention=your_attention)
+same = vit(images[:100]).argmax(1) == exact.argmax(1)
+print(f"with your attention {same.mean():.0%} are read as by float64")
+
+# %% [markdown]
+# (ViT-Base has heads of 64. For these `SIZE` must be 64, in your kernel and in what it calls:
+# `load_query` and `fill_tile` of `course_lessons/lesson18/parts.py`.)
+
+# %% [markdown]
+# ## 8 What binds a small batch
+#
+# <kbd>core</kbd> 5 minutes
+#
+# ViT-Base's forward pass in float16, on an H200. Three things take time, at least:
+#
+# - **Launches**: 5 and 7 a block, as in section 7. Each takes an empty kernel's recorded time on
+#   the GPU, 1.4 µs. (The 11 µs of section 2 are the host's, which may be ahead.)
+# - **Weights**: 86 million, 2 bytes each, read once from memory.
+# - **Operations**: at the rate that tensor cores were measured at.
+#
+# The first two are the same for one image and for a hundred. What share of the three together are
+# they, in percent, at one image? And at 64?
+
+# %%
+predict("launches and weights, % at 1 image and at 64", 75, 5, within=1.4, numbers=2)
+
+# %%
+count, found = 5 + 7 * machine.BASE.depth, []
+for batch in (1, 8, 64):
+    floors = machine.floors(batch, count)
+    found.append(round(100 * floors.fixed))
+    print(f"{batch:3} images: launches {floors.launches:.2f} ms, weights {floors.weights:.2f} ms, "
+          f"operations {floors.operations:.2f} ms")  # fmt: skip
+question = "launches and weights, % at 1 image and at 64"
+predict.answer(question, (found[0], found[-1]), how="computed")
+
+# %% [markdown]
+# So **launches and weights' bytes bind small batches**: a weight that is read serves the 197 rows
+# of one image, or the 12,608 of 64. Do recorded times say the same? Here are the parts of a block
+# for one image: what binds each, the least time that this allows, and the measured time.
+
+# %%
+print(machine.table_of_parts(1))
+one, many = machine.whole(1).median, machine.whole(64).median
+print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} times as long")
+
+# %% [markdown]
+# All are bound by memory, where the weights are nearly all that is read. And none is near its
+# bound: a kernel with a microsecond's work still has to begin, to wait for its first bytes, and to
+# end. Three things help. A CUDA graph ([lesson 08](08_streams.ipynb)) takes the host out. Epilogues
+# make fewer kernels. And your users may wait for more images. In one sentence: what does not grow
+# with the batch decides when the batch is small.
+
+# %% [markdown]
+# ## 9 What is saved, counted
+#
+# <kbd>deepening</kbd> 10 minutes
+#
+# The course has five ways to make tokens of patches, as people think of them one after the other
+# (`course_models/patches.py`). Here they count what they do, on two images that lie on the host:
+#
+# - "channels": a channel goes to the GPU, its product comes back, the host adds.
+# - "sorted": the host sorts pixels into rows, one product. "streams": the same in parts.
+# - "kept": all stays on the GPU, channel by channel. "gemm": one copy, one product.
+#
+# Which of them has the fewest launches?
+
+# %%
+predict("fewest launches", "gemm", choices=("channels", "sorted", "streams", "kept", "gemm"))
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from course_models.patches import WAYS, PatchEmbedding
+
+sizes = (32, 3, 4, 4), (32,), (32,), (5, 32)  # weights, bias, class token, positions
+made = [0.1 * rng.standard_normal(size, dtype=np.float32) for size in sizes]
+pair = rng.standard_normal((2, 3, 8, 8)).astype(np.float16)
+embedding, launched, found = PatchEmbedding(*made), {}, {}
+print(f"{'way':10}launches  waits  bytes up  back")
+for way in WAYS:
+    found[way], counts = embedding.embed(pair, way)
+    launched[way] = counts.launches
+    print(f"{way:10}{counts.launches:8}{counts.synchronisations:7}"
+          f"{counts.to_gpu:10,}{counts.to_host:6,}")  # fmt: skip
+off = max(np.abs(its - found["gemm"]).max() for its in found.values())
+print("all the same, as float16 rounds:", off < 0.01)
+predict.answer("fewest launches", min(launched, key=launched.get), how="counted")
+
+# %% [markdown]
+# `sorted` has the fewest, but there the host sorts all pixels. `channels` and `kept` launch equally
+# often, but `kept` saves waits and copies. `gemm` has two launches, and copies each pixel once.
+# Launches alone do not decide.
 
 # %% [markdown]
 # A product of the BLAS libraries has no place for a vector, but takes a **matrix** that it adds, as
@@ -557,156 +725,6 @@ predict.answer("bytes / result: apart, a matrix, a vector", found, how="counted"
 # **A bias as a full matrix saves nothing**: three times the result, as before the "fusion". (Kept
 # from call to call it saves a write, and takes memory as large as the result.) The vector is 96
 # numbers, which the cache has for all rows. They are left out above.
-#
-# In one sentence: an epilogue works on what is in registers; what it reads must be small.
-
-# %% [markdown]
-# ## 7 From patches to scores
-#
-# <kbd>core</kbd> 5 minutes
-#
-# Three kernels are yours, and LayerNorm, if you wrote it in section 3. `parts.Layers` launches
-# them, and three that are given: a product with bias, one that is added to a residual, and one that
-# adds positions. The network then reads like its picture; weights have their usual names. ("head"
-# is the last product, of 32 × 10, which makes
-# the scores. With the heads of attention it shares the name only.) What is not written yet gives
-# NaN.
-
-# %%
-norm = mine("norm-of-halves", parts.norm_rows)
-layers = parts.Layers(shape, weights, patch_rows, norm, attention_in_tiles, linear_gelu)
-
-
-def forward(images):
-    """Return the scores of images, by ten digits."""
-    x = layers.tokens(images)
-    for n in range(shape.depth):
-        block = f"blocks.{n}"
-        qkv = layers.linear(layers.norm(x, f"{block}.norm1"), f"{block}.attn.qkv")
-        x = layers.linear(layers.attention(qkv), f"{block}.attn.proj", added_to=x)
-        hidden = layers.linear(layers.norm(x, f"{block}.norm2"), f"{block}.mlp.fc1", gelu=True)
-        x = layers.linear(hidden, f"{block}.mlp.fc2", added_to=x)
-    last = layers.norm(layers.class_tokens(x), "norm")
-    return layers.linear(last, "head").copy_to_host()
-
-
-# %% [markdown]
-# The reference is NumPy in float64 (`course_models/vit/reference.py`). A half has 11 bits, an error
-# of up to 0.0005. The numbers go through 19 launches, each of which rounds its results. How large
-# is the relative error of the scores, of 100 digits that the network has never seen?
-
-# %%
-predict("relative error of the scores", 0.001, within=3)
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-scores = forward(images[:100]).astype(np.float64)
-exact = reference.forward(shape, weights, images[:100])
-error = np.linalg.norm(scores - exact) / np.linalg.norm(exact)
-print("launches:", layers.launches)
-print("digits right:", np.mean(scores.argmax(1) == labels[:100]))
-print("as the reference has them:", np.mean(scores.argmax(1) == exact.argmax(1)))
-predict.answer("relative error of the scores", float(f"{error:.0e}"), how="computed")
-
-# %% [markdown]
-# Nineteen roundings, and the error is that of two: some go up and some down. What a block adds is
-# small beside what goes past it. No digit is read in another way than by float64.
-#
-# Which of the kernels takes the time? On a GPU this times each launch of a second pass, by events:
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-if gpu():
-    for name, share in layers.shares(lambda: forward(images[:100])).items():
-        print(f"{name:20} {share:4.0%} of the time")
-else:
-    print("No GPU is here: the kernels were simulated, and nothing was timed.")
-
-# %% [markdown]
-# ## 8 What binds a small batch
-#
-# <kbd>core</kbd> 5 minutes
-#
-# ViT-Base's forward pass in float16, on an H200. Three things take time, at least:
-#
-# - **launches**: 5 and 7 a block, as in section 7, each with an empty kernel's recorded time,
-#   1.4 µs on the GPU (the 11 µs of section 2 are the host's, which may be ahead of it);
-# - **weights**: 86 million, 2 bytes each, read once from memory;
-# - **operations**: at the rate that tensor cores were measured at.
-#
-# The first two are the same for one image and for a hundred. What share of the three together are
-# they, in percent, at one image? And at 64?
-
-# %%
-predict("launches and weights, % at 1 image and at 64", 75, 5, within=1.4, numbers=2)
-
-# %%
-count, found = 5 + 7 * machine.BASE.depth, []
-for batch in (1, 8, 64):
-    floors = machine.floors(batch, count)
-    found.append(round(100 * floors.fixed))
-    print(f"{batch:3} images: launches {floors.launches:.2f} ms, weights {floors.weights:.2f} ms, "
-          f"operations {floors.operations:.2f} ms")  # fmt: skip
-question = "launches and weights, % at 1 image and at 64"
-predict.answer(question, (found[0], found[-1]), how="computed")
-
-# %% [markdown]
-# So **launches and weights' bytes bind small batches**: a weight that is read serves the 197 rows
-# of one image, or the 12,608 of 64. Do recorded times say the same? Here is each part of a block
-# for one image: what binds it by its bytes and operations, the time that this takes at least, and
-# what was measured.
-
-# %%
-print(machine.table_of_parts(1))
-one, many = machine.whole(1).median, machine.whole(64).median
-print(f"\nall of it: {one:.2f} ms; 64 images {many:.2f} ms, {many / one:.1f} times as long")
-
-# %% [markdown]
-# All are bound by memory, where the weights are nearly all that is read. And none is near its
-# bound: a kernel with a microsecond's work still has to begin, to wait for its first bytes, and to
-# end. Against it help a CUDA graph ([lesson 08](08_streams.ipynb)), which takes the host out; fewer
-# kernels, by epilogues; and waiting for more images, if your users can. In one sentence: what does
-# not grow with the batch decides when the batch is small.
-
-# %% [markdown]
-# ## 9 What is saved, counted
-#
-# <kbd>deepening</kbd> 10 minutes
-#
-# The course has five ways to make tokens of patches, as people think of them one after the other
-# (`course_models/patches.py`). Here they count what they do, on two images that lie on the host:
-#
-# - "channels": a channel goes to the GPU, its product comes back, the host adds.
-# - "sorted": the host sorts pixels into rows, one product. "streams": the same in parts.
-# - "kept": all stays on the GPU, channel by channel. "gemm": one copy, one product.
-#
-# Which of them has the fewest launches?
-
-# %%
-predict("fewest launches", "gemm", choices=("channels", "sorted", "streams", "kept", "gemm"))
-
-# %%
-# NBVAL_IGNORE_OUTPUT
-from course_models.patches import WAYS, PatchEmbedding
-
-sizes = (32, 3, 4, 4), (32,), (32,), (5, 32)  # weights, bias, class token, positions
-made = [0.1 * rng.standard_normal(size, dtype=np.float32) for size in sizes]
-pair = rng.standard_normal((2, 3, 8, 8)).astype(np.float16)
-embedding, launched, found = PatchEmbedding(*made), {}, {}
-print(f"{'way':10}launches  waits  bytes up  back")
-for way in WAYS:
-    found[way], counts = embedding.embed(pair, way)
-    launched[way] = counts.launches
-    print(f"{way:10}{counts.launches:8}{counts.synchronisations:7}"
-          f"{counts.to_gpu:10,}{counts.to_host:6,}")  # fmt: skip
-off = max(np.abs(its - found["gemm"]).max() for its in found.values())
-print("all the same, to halves:", off < 0.01)
-predict.answer("fewest launches", min(launched, key=launched.get), how="counted")
-
-# %% [markdown]
-# "sorted" has the fewest, but there the host sorts all pixels. "channels" and "kept" launch equally
-# often: what "kept" saves are waits and copies. "gemm" has two launches, and copies each pixel
-# once. Launches alone do not decide.
 
 # %% [markdown]
 # And what do attention's tiles save? Take 64 tokens of one head. The course's first step keeps
@@ -891,8 +909,8 @@ def product_by_rows(gemm, a, b, out):
 check("product-by-rows", product_by_rows)
 
 # %% [markdown]
-# Tensor cores' own layouts are met in the same way ([lesson 17](17_tensor_cores.ipynb)): a kernel
-# that makes 64 × 256 sums at a time may take D', where D is tall and thin.
+# Tensor cores' own layouts are met in the same way ([lesson 17](17_tensor_cores.ipynb)). If D is
+# tall and thin, a kernel that makes 64 × 256 sums at a time may compute D' instead.
 
 # %% [markdown]
 # ## 12 The recorded machine
@@ -901,10 +919,10 @@ check("product-by-rows", product_by_rows)
 #
 # `course_models.vit` is the whole at full size; it takes a trained ViT-B/16 of the libraries timm
 # or torchvision, too. It was timed on an NVIDIA H200 in float16, beside PyTorch with the same
-# weights: *eager*, a kernel for each operation, *compiled*, which fuses some, and *max-autotune*,
-# which also searches among products, for minutes. Its patches are rows of pixels for one product,
-# as ours: a convolution would take ten times as long. Each ran in a CUDA graph, by turns. How many
-# times as fast is it as the best of PyTorch's, for 64 images?
+# weights. *Eager* has a kernel for each operation. *Compiled* fuses some. *Max-autotune* also
+# searches among products, for minutes. All make patches to rows for one product, as you do: a
+# convolution would take ten times as long. Each ran in a CUDA graph, by turns. How many times as
+# fast is the course's as the best of PyTorch's, for 64 images?
 
 # %%
 predict("64 images, times as fast as the best PyTorch", 1, within=1.2, no_effect=1)
@@ -943,26 +961,26 @@ pictures.parts(many, "64 images on an H200")
 print(machine.table_of_parts(64))
 
 # %% [markdown]
-# With 64 images operations bind the products, as section 8 said. And here is the ladder of
-# attention for 8 images, whose steps are in `course/kernels/attention`, beside PyTorch's kernels;
-# the last step is called "ours". Below it are the five ways of section 9, for eight images of 224 ×
-# 224 that lie on the host, by its clock:
+# With 64 images operations bind the products, as section 8 said. Next is the ladder of attention
+# for 8 images, from `course/kernels/attention`, beside PyTorch's kernels. Its last rung is called
+# "ours". Below it are the five ways of section 9, for eight images of 224 × 224 that lie on the
+# host, by the host's clock:
 
 # %%
 print(machine.table_of_attention())
 print(machine.table_of_patches())
 
 # %% [markdown]
-# From scores in memory to the last step it is a factor of a hundred. "fused" writes no scores, but
-# multiplies without tensor cores, as your kernel does. The next two steps, "online" and "ours",
+# From scores in memory to the last rung it is a factor of a hundred. `fused` writes no scores, but
+# multiplies without tensor cores, as your kernel does. The next two rungs, `online` and `ours`,
 # hand tiles to them. The others are kernels of PyTorch, given parts of one array of q, k and v, or
 # ("in C order") copies of them.
 
 # %% [markdown]
-# Of the patches' ways "gemm" is the fastest, six times as fast as "channels", with nearly the same
-# bytes going up. "kept" has as many launches as "channels", and takes a quarter of the time: what
-# comes back, waits and the host's sums cost more than launches. Sorting on the host takes longer
-# than all else, so streams have little to hide, and four of them ("streams") are slower than none.
+# Of the patches' ways `gemm` is the fastest, six times as fast as `channels`, with nearly the same
+# bytes going up. `kept` has as many launches as `channels`, and takes a quarter of the time: copies
+# back, waits and the host's sums cost more than launches. Sorting on the host takes longer than all
+# else. So streams have little to hide, and four of them (`streams`) are slower than none.
 
 # %% [markdown]
 # And what does a user wait for? A process that has never run a network compiles its kernels first,
@@ -977,18 +995,20 @@ print(machine.table_of_waiting())
 # network: whoever has many files needs many threads, or the GPU waits.
 
 # %% [markdown]
-# **And FP8?** Hopper's tensor cores take floats of 8 bits at twice the rate of float16, and weights
-# take half the bytes. But such a number has 3 or 4 bits of digits, so each matrix, or each block of
-# it, needs a **scale** of its own. It is measured on images beforehand, or on the way, one more
-# reduction a layer. Norms and softmax stay float16 or float32.
+# **And FP8?** Hopper's tensor cores take floats of 8 bits at [twice the
+# rate](https://www.nvidia.com/en-us/data-center/h100/) of float16, and weights take half the bytes.
+# But such a number has 3 or 4 bits of digits. So each matrix, or each block of it, needs a
+# **scale** of its own. It is measured on images beforehand, or on the way, one more reduction a
+# layer.
 
 # %% [markdown]
-# Why is it not here? What is lost is not seen in an error of a product, but in how many images are
-# still recognised, and that takes a trained network of this size and its data set. This course
-# ships neither, so a number here would be a speed without its price. And the kernels would change:
-# Hopper keeps some 14 bits of an FP8 product's sums ([DeepSeek-V3](https://arxiv.org/abs/2412.19437),
-# section 3.3), so they are taken out often. And its FP8 products take
-# both factors with k along the rows only (PTX ISA, wgmma).
+# Why is it not here? An error of a product does not tell what is lost. The number of images that
+# are still recognised does, and that takes a trained network of this size and its data set. This
+# course ships neither, so a number here would be a speed without its price. And the kernels would
+# change. Hopper keeps some 14 bits of an FP8 product's sums
+# ([DeepSeek-V3](https://arxiv.org/abs/2412.19437), section 3.3), so they are taken out often. And
+# wgmma [transposes](https://docs.nvidia.com/cuda/parallel-thread-execution/) factors of 16 bits
+# only, so k must run along the rows of both.
 
 # %%
 progress(18)
@@ -1000,7 +1020,7 @@ progress(18)
 # - Sums in float16 stop, overflow, become NaN. float16 is for memory, float32 for sums.
 # - Attention compares all tokens with all, and in tiles no score reaches memory.
 # - When a larger score comes, total *and* sums are multiplied by exp(old - new).
-# - An epilogue works in registers; a bias that is a full matrix saves nothing.
+# - An epilogue works in registers, and what it reads must be small.
 # - Small batches wait for launches and weights, large ones for tensor cores.
 # - Buffers share memory if their lives do not meet. By columns, memory is the transposed matrix.
 
@@ -1018,14 +1038,14 @@ progress(18)
 # <details><summary>Answers</summary>
 #
 # 1. 24 × 24 + 1 = 577. (577 / 197)², 8.6 times.
-# 2. A half has 11 bits. From 2,048 on neighbours are 2 apart, and adding 1 is rounded away.
+# 2. float16 has 11 bits. From 2,048 on neighbours are 2 apart, and adding 1 is rounded away.
 # 3. exp(0) = 1: what was kept stays. The tile's weights are below 1.
 # 4. Each brings its part of the tile; without them it has holes. And they must meet the barriers.
 # 5. Nothing: the softmax takes the largest away.
-# 6. No, the second needs what all between them makes. Fused with the addition before it, a norm
-#    would save a reading.
-# 7. Launches and weights are the same, operations grow with the images. What each *image* takes of
-#    the operations stays.
+# 6. No: the second needs the results of all kernels between them. Fused with the addition before
+#    it, a norm would save a reading.
+# 7. Launches and weights are the same, operations grow with the images. The operations of each
+#    *image* stay.
 #
 # </details>
 
@@ -1041,7 +1061,7 @@ progress(18)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"Halves halve the accuracy of sums."* They stop sums. Only what is stored may be a half.
+# - *"Sums in float16 only lose digits."* They stop, or overflow. Store float16, add in float32.
 # - *"The online softmax is an approximation."* It has the same terms, relative to another largest.
 # - *"Only the total is corrected."* The sums of values have the same past.
 # - *"Attention is slow because of its operations."* With scores in memory bytes bind; without,

@@ -5,9 +5,12 @@ All on one NVIDIA H200; ``data/measurements`` has their shapes, spreads and date
 
 from __future__ import annotations
 
+import csv
+import statistics
 from dataclasses import dataclass
 
 from course import recorded
+from course.files import data_path
 from course.measure.recorded import Figure
 from course.plots.style import Picture, style, swatches
 from warpsim.draw.palette import BLUE, GREEN, ORANGE
@@ -133,3 +136,18 @@ def stages() -> dict[str, float]:
         (figure,) = recorded("pipeline", variant=variant, metric="rate", gpu=GPU)
         found[stage] = 1000 / figure.median
     return found
+
+
+def successor() -> str:
+    """How twenty kernels by numba-cuda-mlir compare with numba-cuda's on an H200: two lines."""
+    with data_path("measurements", "h200-successor.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    same = sum(float(row["difference"]) == 0 for row in rows)
+    ratios = {row["kernel"].split(".")[-1]: float(row["ratio"]) for row in rows}
+    slowest = max(ratios, key=ratios.get)
+    median = statistics.median(ratios.values())
+    return (
+        f"same result to the bit     {same} of {len(rows)}\n"
+        f"time / time of numba-cuda  median {median:.2f}, "
+        f"from {min(ratios.values()):.2f} to {ratios[slowest]:.2f} ({slowest})"
+    )

@@ -51,8 +51,8 @@ from course_lessons.lesson19 import evidence, programs
 #
 # Everything that made a program faster in this course did one of three things.
 #
-# 1. **Many at once.** Enough independent work, spread over all that can do it: lanes, warps,
-#    multiprocessors, GPUs.
+# 1. **Many at once.** Enough independent work, spread over all that can do it: lanes, warps, SMs,
+#    GPUs.
 # 2. **Move less, and from near.** Arithmetic is cheap; bringing the numbers is not. Read each once,
 #    in one piece, and keep it where it is used again.
 # 3. **Never wait.** While one thing travels or starts, something else works.
@@ -119,8 +119,8 @@ evidence.chart()
 #
 # <kbd>core</kbd> 5 minutes
 #
-# In 1966 Michael Flynn sorted machines by two questions: one stream of instructions or several? One
-# stream of data or several?
+# In [1966](https://doi.org/10.1109/PROC.1966.5273) Michael Flynn sorted machines by two questions:
+# one stream of instructions or several? One stream of data or several?
 #
 # | class | instructions | data | in this course |
 # |---|---|---|---|
@@ -144,22 +144,21 @@ predict(
 predict.answer("two warps of a block, each at an instruction of its own", "MIMD", how="computed")
 
 # %% [markdown]
-# NVIDIA calls a warp's way **SIMT**: you write what *one thread* does, and the hardware issues one
-# instruction for all lanes of a warp that are active. Lanes that take another branch are masked
-# meanwhile. That is SIMD's cost with MIMD's way of
-# writing.
+# NVIDIA calls a warp's way **SIMT**: you write what *one thread* does. The hardware issues one
+# instruction for all active lanes of a warp. Lanes that take another branch are masked meanwhile.
+# That is SIMD's cost with MIMD's way of writing.
 #
 # | where | class |
 # |---|---|
 # | a warp, and a tensor core's instruction ([lesson 17](17_tensor_cores.ipynb)) | SIMD |
-# | warps, blocks, multiprocessors | MIMD, usually of one program ("SPMD") |
+# | warps, blocks, SMs | MIMD, usually of one program ("SPMD") |
 # | a producer warp beside consumer warps (lesson 17) | MIMD within one block |
 # | copy engine beside compute engine ([lesson 08](08_streams.ipynb)) | MIMD |
 # | a process for each core; a worker for each GPU | MIMD |
 
 # %% [markdown]
-# So the lessons went up and down one ladder: 02 begins SISD; 01, 04 to 07, 10, 11, 13, 14 and 17
-# live inside the warp and the block, SIMD and MIMD at once; 08 lets engines overlap; 09 and 12 are
+# So the lessons went up and down one ladder. 02 begins SISD. 01, 04 to 07, 10, 11, 13, 14 and 17
+# live inside the warp and the block, SIMD and MIMD at once. 08 lets engines overlap. 09 and 12 are
 # MIMD around it all.
 
 # %% [markdown]
@@ -178,22 +177,21 @@ for stage, milliseconds in stages.items():
     print(f"{stage:10} {milliseconds:6.2f} ms  {100 * milliseconds / sum(stages.values()):3.0f}%")
 
 # %% [markdown]
-# "Write" compresses a PNG before it writes some 30 kB: most of that is the CPU's work, not the
-# disk's. So by one thread this program is bound by the CPU, and the factorisation is the largest
-# part. Give it to the GPU, and what decodes and writes is the largest: the answer changes as you
-# mend.
+# "Write" compresses a PNG first, which is the CPU's work, not the disk's. So by one thread this
+# program is bound by the CPU, and the factorisation is the largest part. Give it to the GPU, and
+# decoding and writing are the largest: each fix changes the answer.
 #
-# So mend one stage at a time, the right one. You know what each takes now, and the least that it
-# could take (its bound, by counting). Stages run one after the other, or overlap, and then the
-# longest decides.
+# So fix one stage at a time, the right one. You know what each takes now, and the least that it
+# could take (its bound, by counting). Stages run one after the other, or they overlap. If they
+# overlap, the longest decides.
 
 # %% [markdown]
 # ### Exercise: which stage, and what comes of it?
 #
-# `now` and `possible` hold each stage's time [ms], now and at best. One stage may be mended: return
-# the **whole time** of the shortest program that this leaves, and the stage's **name**. If
-# `overlapped`, the whole takes as long as its longest stage; else as long as all together. At equal
-# times the first stage.
+# `now` and `possible` hold each stage's time [ms], now and at best. You may fix **one** stage.
+# Choose the one that leaves the shortest program. Return that program's **whole time** and the
+# stage's **name**; at equal times the first stage. If `overlapped`, the whole takes as long as its
+# longest stage; else as long as all together.
 #
 # <details><summary>Hint</summary>
 #
@@ -205,7 +203,7 @@ for stage, milliseconds in stages.items():
 
 # %% tags=["exercise"]
 def what_to_mend(now, possible, overlapped):
-    """Return the whole time after mending one stage [ms], and the stage that is worth it."""
+    """Return the whole time after fixing one stage [ms], and the stage that is worth it."""
     ### BEGIN SOLUTION
     whole = max if overlapped else sum
     best, least = None, float("inf")
@@ -221,8 +219,8 @@ def what_to_mend(now, possible, overlapped):
 check("what-to-mend", what_to_mend)
 
 # %% [markdown]
-# Whose factor is largest is not the question, nor who is longest: *rebuild* could be ten times as
-# fast, *factorise* is the longest, and which of them pays depends on whether they overlap.
+# The largest factor does not decide, nor the longest stage. *Rebuild* could be ten times as fast,
+# *factorise* is the longest. Which of them pays depends on whether they overlap.
 
 # %% [markdown]
 # ## 4 A figure that can be believed
@@ -234,9 +232,9 @@ check("what-to-mend", what_to_mend)
 # with k = 2048: eight times the work. Another table had a "slow-down" of 0.05×: that time was the
 # compiler's.
 #
-# Three things make a ratio fair: the first call is left out (or said to be in), one call in the
-# middle stands for all, and time is divided by the work. How many times as fast as the CPU is the
-# GPU, for the same work?
+# Three things make a ratio fair. Leave out the first call, or say that it is in. Let the median
+# stand for all calls. Divide the time by the work. How many times as fast as the CPU is the GPU,
+# for the same work?
 
 # %%
 predict("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", 0.045, within=1.5, no_effect=1)
@@ -274,8 +272,8 @@ predict.answer("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", rati
 
 # %% [markdown]
 # A third as fast, for the same work: a kernel that brings every number from far away, beside a
-# library on warm cores. That is bad enough, and not what the table said. What the kernel could have
-# been is [lesson 06](06_reuse_reuse_reuse.ipynb).
+# library on warm cores. That is bad enough, and not what the table said. A better kernel is in
+# [lesson 06](06_reuse_reuse_reuse.ipynb).
 
 # %% [markdown]
 # ## 5 What went wrong in five projects
@@ -293,7 +291,7 @@ predict.answer("7.08 ms for k = 256, 157.5 ms for k = 2048: times as fast", rati
 #   T4's rate that, very probably, bound both. **Noticed by** the trace, which names the line
 #   ([lesson 02](02_an_image_from_its_svd.ipynb)).
 # - *"32×32 spills registers."* 44 to 49 registers, no spill. A warp's load touched 32 rows, and one
-#   block filled a multiprocessor. **Noticed by** asking the compiler, and counting sectors
+#   block filled an SM. **Noticed by** asking the compiler, and counting sectors
 #   ([lesson 04](04_warps_and_coalescing.ipynb)).
 # - *"Shared memory hardly helps."* x walked down the rows, and tiles were read with eight-way
 #   conflicts. **Noticed by** counting wavefronts ([lesson 05](05_shared_memory.ipynb)).
@@ -350,7 +348,7 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # **The vision transformer**:
 #
 # - *NaN in attention and LayerNorm.* Sums in float16, whose largest number is 65,504. **Noticed
-#   by** comparing with float64, block by block; store halves, add in float32.
+#   by** comparing with float64, block by block. Store float16, add in float32.
 # - *Slow kernels.* One launch for each dot product: millions. **Noticed by** counting launches,
 #   times some µs.
 # - *"The bias is fused."* It read a full matrix, so nothing was saved. **Noticed by** counting
@@ -402,10 +400,10 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # <details><summary>A model answer</summary>
 #
 # It depends on the stage, so measure stages. One image on the GPU: neither; the kernel took 53 of
-# 69 ms on the T4, bound very probably by float64 arithmetic. With a good kernel the copies over the
-# bus are the longest, and the program is bound by that transfer. A thousand images from files: on
-# the CPU the factorisation binds, and compressing the PNG; with the factorisation on the GPU the
-# decoding and compressing, which is CPU work again.
+# 69 ms on the T4, bound very probably by float64 arithmetic. With a good kernel the copies over
+# PCIe are the longest, and the program is bound by that transfer. A thousand images from files: the
+# factorisation binds on the CPU. With the factorisation on the GPU, decoding and compressing bind,
+# which is CPU work again.
 #
 # </details>
 
@@ -422,9 +420,9 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 # <details><summary>A model answer</summary>
 #
 # SISD: the three loops in Python. SIMD: NumPy's inner loops on the CPU, and each warp on the GPU,
-# 32 lanes at one instruction (NVIDIA says SIMT, since lanes may be masked). MIMD: the pool of
-# processes that rebuilds many images on the CPU's cores; on the GPU the warps and blocks among
-# themselves; and the copy engines beside the compute engine. MISD not at all.
+# 32 lanes at one instruction (NVIDIA says SIMT, since lanes may be masked). MIMD on the CPU: the
+# pool of processes that rebuilds many images. MIMD on the GPU: warps and blocks among themselves,
+# and copy engines beside the compute engine. MISD not at all.
 #
 # </details>
 
@@ -433,14 +431,13 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 #
 # <details><summary>A model answer</summary>
 #
-# Stages with short queues between them: readers decode and factorise, one consumer gathers a batch
-# in pinned memory, copies and launches on streams, writers take what comes back. Queues are
+# Stages with short queues between them. Readers decode and factorise. One consumer gathers a batch
+# in pinned memory, copies and launches on streams. Writers take what comes back. Queues are
 # bounded, so that a fast stage waits instead of filling the memory. Each image carries its name; a
 # broken one is set aside with its reason. A stage ends by an end mark in its queue, and an error in
-# one stage stops the others. What was built, in [lesson 09](09_a_thousand_images.ipynb): one
-# process a core that decodes, factorises or hands to the GPU, rebuilds and writes, with a batch in
-# turn at the GPU; it records what is finished, so that a run that was killed goes on with the same
-# bytes. Its component diagram is there.
+# one stage stops the others. [Lesson 09](09_a_thousand_images.ipynb) built it otherwise: a process
+# for each core does all stages, and processes take turns at the GPU. It records what is finished,
+# so a run that was killed goes on with the same bytes.
 #
 # </details>
 
@@ -449,11 +446,11 @@ predict.answer("the kernel's share of 69.2 ms, if it takes 53.2 [percent]", shar
 #
 # <details><summary>A model answer</summary>
 #
-# Ours: a literal `0.0` made the sum float64; x walked down the rows, so a warp touched many
-# sectors; streams shared pageable memory and allocated anew, so nothing overlapped; times had the
-# compiler in them, and were compared at different k. Why: the result was right, and a right result
-# hides a slow way to it; and a sentence was written before its figure was read. What would have
-# helped: a bound worked out first, a second call, and a trace.
+# In the first project a literal `0.0` made the sum float64. x walked down the rows, so a warp
+# touched many sectors. Streams shared pageable memory and allocated anew, so nothing overlapped.
+# Times had the compiler in them, and were compared at different k. Why? The result was right, and a
+# right result hides a slow way to it. And a sentence was written before its figure was read. A
+# bound worked out first, a second call and a trace would have helped.
 #
 # </details>
 
@@ -470,7 +467,7 @@ print(programs.text("Numba"))
 
 # %% [markdown]
 # **[numba-cuda-mlir](https://nvidia.github.io/numba-cuda-mlir/latest/)** is to follow numba-cuda.
-# Of this program the imports change. Of larger ones the host's part does, too: `to_device`, pinned
+# In this program the imports change. In larger ones the host's part does, too: `to_device`, pinned
 # arrays and random numbers are deprecated there. It advises arrays of CuPy or PyTorch, and
 # streams of cuda.core.
 
@@ -540,10 +537,20 @@ alike = times[best[ordered[-1]]] < 1.02 * times[best[ordered[0]]]
 predict.answer("which is fastest", "alike" if alike else ordered[0])
 
 # %% [markdown]
-# (The recorded CUDA C++ loads four numbers a thread, too. CuPy's, numba-cuda-mlir's and cuTile's
-# were not recorded; cuTile's was compiled by cuda-tile 1.7, and not run here.) Memory binds every
-# kernel that asks for 16 bytes a thread, in any language. The kernel
-# printed above asks for 4, and reaches 59% of that. What differs:
+# (The recorded CUDA C++ loads four numbers a thread, too. The programs in CuPy, numba-cuda-mlir and
+# cuTile were not timed. cuTile's was compiled, by cuda-tile 1.7, and not run.) Memory binds every
+# kernel that asks for 16 bytes a thread, in any language. The kernel printed above asks for 4, and
+# reaches 59% of that.
+#
+# What is known of numba-cuda-mlir 0.6.0? It compiles 92 of the course's kernels, of the 103 that
+# use no PTX of the course's own. Twenty of them ran on an H200 in both:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+print(evidence.successor())
+
+# %% [markdown]
+# Across the seven ways, this differs:
 #
 # | | you decide | it decides |
 # |---|---|---|
@@ -599,10 +606,10 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # [HIP]: https://rocm.docs.amd.com/projects/HIP/en/latest/
 
 # %% [markdown]
-# Other names: a warp is a *wavefront* at AMD (32 or 64 lanes) and a *subgroup* in WebGPU; shared
-# memory is *LDS* or *workgroup memory*; a multiprocessor is a *compute unit*. On a CPU it is vector
-# registers, the L1 cache and cores. What carries over is the question: how many bytes, from where,
-# and who waits?
+# Other names: a warp is a *wavefront* at AMD (32 or 64 lanes) and a *subgroup* in WebGPU. Shared
+# memory is *LDS* or *workgroup memory*, an SM is a *compute unit*. On a CPU these are vector
+# registers, the L1 cache and cores. One question carries over: how many bytes, from where, and who
+# waits?
 
 # %% [markdown]
 # ## 10 The last project: somebody's own program
@@ -611,10 +618,11 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 #
 # Take a program that somebody uses: yours, best of all. It takes a minute or more. Hand in:
 #
-# 1. **The question.** What it does, for whom, on which data; how you know that a result is right.
+# 1. **The question.** The program's purpose, its users, its data, and how you know that a result is
+#    right.
 # 2. **The baseline.** Stages and times, warm, medians; machine and sizes.
 # 3. **The plan.** Bytes and operations of each stage, the bound, what you expect, and which stage
-#    you mend first.
+#    you fix first.
 # 4. **The steps.** One change each: predicted, measured, kept or taken back.
 # 5. **The end.** What binds now, and what the next step would be.
 
@@ -649,7 +657,7 @@ progress(19)
 #
 # - Many at once, move less, never wait; and which of them my program lacks.
 # - A warp is SIMD, the warps among themselves are MIMD.
-# - A program is bound by a stage, a stage by what it uses up, and both change as I mend.
+# - A program is bound by a stage, a stage by what it uses up, and each fix changes both.
 # - A ratio without work, warmth and machine says nothing.
 # - The language matters where it keeps me from the bound, and nowhere else.
 
@@ -664,7 +672,7 @@ progress(19)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Yes: move fewer bytes. Fuse it with its neighbours, or store halves.
+# 1. Yes: move fewer bytes. Fuse it with its neighbours, or store float16.
 # 2. As fast as what? On how many cores, warm, with the copies, for the same work and result?
 # 3. Never wait; move less; many at once.
 # 4. Others run beside it and take longer, or it was a small part.
@@ -683,10 +691,10 @@ progress(19)
 # %% [markdown]
 # ## Common misconceptions
 #
-# - *"CUDA C++ is faster than Python."* The same kernel is compiled to the same instructions, or
-#   nearly; the launch costs a Python program some microseconds more.
+# - *"CUDA C++ is faster than Python."* Section 8 has the recorded times: alike. A launch costs a
+#   Python program some microseconds ([lesson 03](03_measuring_honestly.ipynb)).
 # - *"A new GPU makes all this obsolete."* It moves the roofs. Bytes stay bytes.
-# - *"Mend the longest stage."* Mend the one whose mending leaves the shortest program.
+# - *"Fix the longest stage."* Fix the one that leaves the shortest program.
 # - *"A speed-up is a property of a program."* Of two programs, a machine and a size.
 # - *"GPU programs are SIMD."* Their warps are.
 # - *"The result is right, so the program is good."* Most results of the five projects were right.

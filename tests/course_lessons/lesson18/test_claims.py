@@ -171,7 +171,7 @@ def test_a_sum_of_ones_in_halves_stops_at_2048():
     out = np.zeros(1, np.float32)
     summed[1, 1](np.ones(4000, np.float16), out)
     assert out[0] == 2048
-    assert "From 2,048 on a half counts in twos" in PLAIN
+    assert "From 2,048 on float16 counts in twos" in PLAIN
 
 
 def test_the_two_gelus_differ_by_less_than_the_text_says():

@@ -1,6 +1,7 @@
 """What lesson 19 says of figures is what the recorded files say; seven programs run as shown."""
 
 import ast
+import csv
 import re
 import sys
 from types import ModuleType
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from course import backend, recorded
+from course.files import data_path
 from course_lessons.lesson19 import evidence, programs
 from tools.notebooks import lessons
 
@@ -116,3 +118,12 @@ def test_the_best_kernel_is_as_fast_in_either_language():
     times = {figure.variant: figure.median for figure in recorded("activation", **where)}
     fastest = [times[name] for name in ("wide", "CUDA C++", "torch", "Triton")]
     assert max(fastest) < 1.02 * min(fastest)
+
+
+def test_what_is_said_of_the_successor_is_what_its_files_say():
+    text = data_path("successor.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    (its,) = (r for r in rows if (r["construct"], r["target"]) == ("no intrinsics", "sm_90"))
+    said = f"compiles {its['compiled']} of the course's kernels, of the {its['kernels']} that"
+    assert said in PLAIN
+    assert "same result to the bit     18 of 20" in evidence.successor()
