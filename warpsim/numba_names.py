@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
-from numba.core import config, types
+from numba.core import config, errors, types
 
 from warpsim import cuda as host
+from warpsim import ptx
+from warpsim.front import successor
 from warpsim.host import device
 from warpsim.host.device import DeviceNDArray
+from warpsim.run.kernel import OPTIONS
 
 
 class CudaSupportError(ImportError):
@@ -92,6 +96,20 @@ def _require_context(function: Callable) -> Callable:
     return function
 
 
+def _successors_jit(func_or_sig: Any = None, **options: Any) -> Any:
+    """``numba_cuda_mlir.cuda.jit``; options that its compiler alone knows are left out."""
+    known = {name: value for name, value in options.items() if name in OPTIONS}
+
+    def decorate(function: Any) -> host.Kernel:
+        successor.mark(getattr(function, "py_func", function))
+        whole = isinstance(func_or_sig, FunctionType | host.Kernel)
+        return host.jit(function, **known) if whole else host.jit(func_or_sig, **known)(function)
+
+    return (
+        decorate(func_or_sig) if isinstance(func_or_sig, FunctionType | host.Kernel) else decorate
+    )
+
+
 def _reset() -> None:
     """Nothing to reset without a GPU."""
 
@@ -150,9 +168,14 @@ _ERROR = {
     "CudaSupportError": CudaSupportError,
     "NvrtcError": type("NvrtcError", (RuntimeError,), {}),
 }
+#: What says how caches keep an element.
+_HINTS = {
+    **dict.fromkeys(("ldca", "ldcg", "ldcs", "ldcv", "ldlu"), ptx.load_streaming),
+    **dict.fromkeys(("stcg", "stcs", "stwb", "stwt"), ptx.store_streaming),
+}
 
 #: ``numba.cuda`` itself, beside what `warpsim.cuda` has.
-CUDA = _LINKABLE | _COMPILE | {
+CUDA = _LINKABLE | _COMPILE | _HINTS | {
     "config": _Config(), "runtime": _Runtime(), "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
@@ -183,3 +206,12 @@ MODULES = {
     "numba.cuda.simulator.cudadrv": {},
     "numba.cuda.simulator.cudadrv.devicearray": DEVICEARRAY | {"FakeCUDAArray": DeviceNDArray},
 }  # fmt: skip
+#: ``numba_cuda_mlir.cuda``, beside that, and which of its modules are Numba's own.
+SUCCESSORS_CUDA = {
+    "jit": _successors_jit, "HAS_NUMBA": False, "local_array": host.local.array,
+    "shared_array": host.shared.array,
+}  # fmt: skip
+SUCCESSORS_ERRORS = {
+    f"{successor.NAME}.{name}": errors
+    for name in ("errors", "numba_cuda.errors", "numba_cuda.core.errors")
+}

@@ -1,5 +1,7 @@
 """``numba.cuda`` is the simulator for a while: for all imports but those of Numba itself.
 
+So is ``numba_cuda_mlir.cuda``, whether or not that package is installed.
+
 Who asks decides. Numba's own modules, and the simulator, which types kernels by Numba's rules, get
 the real module; a program, its helpers and its libraries get the simulator's names.
 """
@@ -22,6 +24,7 @@ from warpsim import cuda as host
 from warpsim import numba_names
 from warpsim.core import libdevice, settings
 from warpsim.core.executed import noting
+from warpsim.front.successor import NAME, TYPES, VERSION
 from warpsim.host.device import Event
 
 #: Modules of Numba that need neither a GPU nor CUDA's libraries.
@@ -33,7 +36,10 @@ _PURE = tuple(
     )
 )  # fmt: skip
 #: Packages that get the real module; the course decides by itself which of the two it takes.
-_UNTOUCHED = frozenset({"numba", "numba_cuda", "warpsim", "course", "course_app", "course_models"})
+_UNTOUCHED = frozenset(
+    {"numba", "numba_cuda", NAME, "warpsim", "course", "course_app", "course_models"}
+)
+_ROOTS = ("numba", NAME)
 
 
 class _Numba(ModuleType):
@@ -59,6 +65,13 @@ class _Cuda(ModuleType):
 _WHY = {
     **dict.fromkeys(("compile", "nvvm"), ": it makes no machine code, which takes CUDA's compiler"),
     **dict.fromkeys(("get_ipc", "open_ipc"), ": no other process can reach its memory"),
+    **dict.fromkeys(("vectorize", "guvectorize"), f": {NAME} has none, either"),
+    **dict.fromkeys(
+        ("vector", "inline_ptx", "intrin", "tensor_map", "experimental"),
+        ": of PTX it runs what warpsim.ptx has, such as load4",
+    ),
+    **dict.fromkeys(("float16x", "half"), ": take float16 numbers one by one"),
+    **dict.fromkeys(("lowering", "mlir", "_mlir", "linker"), ": it makes no machine code"),
 }
 
 
@@ -94,13 +107,18 @@ def _either(simulated: Callable, real: Callable) -> Callable:
     return decorator
 
 
+def _module(name: str, names: dict[str, Any]) -> _Cuda:
+    made = _Cuda(name)
+    made.__dict__.update({key: names[key] for key in names if not key.startswith("__")})
+    return made
+
+
 def _stand_ins() -> dict[str, ModuleType]:
     """The modules that a program gets, by their names."""
     made: dict[str, ModuleType] = {}
 
     def module(name: str, names: dict[str, Any]) -> None:
-        made[name] = _Cuda(name)
-        made[name].__dict__.update(names)
+        made[name] = _module(name, names)
 
     scalars = {name: getattr(types, name) for name in types.__all__ if hasattr(types, name)}
     own = {name: value for name, value in vars(host).items() if not name.startswith("_")}
@@ -117,9 +135,7 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba.cuda"].__dict__.update(numba_names.CUDA)
     made["numba.cuda"].CudaSupportError = numba_names.CudaSupportError
     made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
-    made["numba.cuda.api"].__dict__.update(
-        made["numba.cuda"].__dict__ | {"__name__": "numba.cuda.api"}
-    )
+    module("numba.cuda.api", vars(made["numba.cuda"]))
     module("numba.cuda.np", {})
     support = importlib.import_module(numba.from_dtype.__module__)
     names = ("carray", "farray", "from_dtype", "as_dtype")
@@ -130,11 +146,31 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba"] = _Numba("numba")
     made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
     made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
+    made |= _of_the_successor(made)
     for name, one in made.items():
         outer, _, last = name.rpartition(".")
         if outer:
             setattr(made[outer], last, one)
     return made
+
+
+def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """The modules of ``numba_cuda_mlir``: those of ``numba.cuda`` by its names, and its own."""
+    arrays = vars(made["numba.cuda.np.numpy_support"])
+    found: dict[str, Any] = {NAME: _module(NAME, arrays)} | numba_names.SUCCESSORS_ERRORS
+    found[NAME].__version__ = VERSION
+    found[f"{NAME}.numba_cuda.core"] = _module(f"{NAME}.numba_cuda.core", {})
+    for place in (f"{NAME}.cuda", f"{NAME}.numba_cuda"):
+        for name, one in made.items():
+            inside = name.removeprefix("numba.cuda")
+            if inside != name and not inside.startswith(".simulator"):
+                names = vars(one) if inside else arrays | vars(one) | numba_names.SUCCESSORS_CUDA
+                found[place + inside] = _module(place + inside, names)
+        for gone in ("FakeCUDAKernel", "guvectorize", "vectorize"):
+            delattr(found[place], gone)
+    for place in (NAME, f"{NAME}.cuda", f"{NAME}.numba_cuda"):
+        found[f"{place}.types"] = _module(f"{place}.types", vars(types) | TYPES)
+    return found
 
 
 @contextmanager
@@ -154,9 +190,10 @@ def redirected() -> Iterator[None]:
     ) -> Any:
         asking = (globals or {}).get("__name__") or ""
         parts = fromlist or ()
-        if level or name.partition(".")[0] != "numba" or asking.partition(".")[0] in _UNTOUCHED:
+        root = name.partition(".")[0]
+        if level or root not in _ROOTS or asking.partition(".")[0] in _UNTOUCHED:
             return real(name, globals, locals, fromlist, level)
-        if not f"{name}.".startswith("numba.cuda."):
+        if root == "numba" and not f"{name}.".startswith("numba.cuda."):
             rest = tuple(part for part in parts if not hasattr(modules["numba"], part))
             found = real(name, globals, locals, rest if name == "numba" else parts, level)
             return found if parts and name != "numba" else modules["numba"]
@@ -168,15 +205,15 @@ def redirected() -> Iterator[None]:
         for part in parts:
             if part != "*" and not hasattr(modules[name], part):
                 raise ImportError(_lacks(f"{name}.{part}"), name=name)
-        return modules[name] if parts else modules["numba"]
+        return modules[name] if parts else modules[root]
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
         asking = sys._getframe(1).f_globals.get("__name__") or ""
         if asking.partition(".")[0] in _UNTOUCHED:
             return real_import_module(name, package)
-        if name == "numba" or name in modules:
+        if name in modules:
             return modules[name]
-        if name.startswith("numba.cuda.") and not _passes(name):
+        if f"{name}.".startswith(("numba.cuda.", f"{NAME}.")) and not _passes(name):
             raise ImportError(_lacks(name), name=name)
         return real_import_module(name, package)
 

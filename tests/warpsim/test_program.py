@@ -223,6 +223,17 @@ NO_MACHINE_CODE = "it makes no machine code, which takes CUDA's compiler"
         ("import importlib; importlib.import_module('numba.cuda.codegen')", "numba.cuda.codegen"),
         ("from numba.cuda.random import nothing", "numba.cuda.random.nothing"),
         ("from numba import cuda; cuda.compile_ptx(None, ())", "numba.cuda.compile_ptx: {}"),
+        ("from numba_cuda_mlir import cuda; cuda.simulator", "numba_cuda_mlir.cuda.simulator"),
+        ("import numba_cuda_mlir.lowering", "numba_cuda_mlir.lowering: it makes no machine code"),
+        ("from numba_cuda_mlir.types import f8E4M3", "numba_cuda_mlir.types.f8E4M3"),
+        (
+            "from numba_cuda_mlir import cuda; cuda.float16x2",
+            "numba_cuda_mlir.cuda.float16x2: take float16 numbers one by one",
+        ),
+        (
+            "from numba_cuda_mlir.cuda import vectorize",
+            "numba_cuda_mlir.cuda.vectorize: numba_cuda_mlir has none, either",
+        ),
     ],
 )
 def test_what_the_simulator_lacks_is_refused_by_a_sentence(run, line, lacks):
@@ -233,6 +244,54 @@ def test_what_the_simulator_lacks_is_refused_by_a_sentence(run, line, lacks):
     lacks = lacks.format(why)
     assert err.endswith(f"Error: the simulator has no {lacks}\n")
     assert err.count("File ") == 1
+
+
+SUCCESSORS = """
+import numpy as np
+import numba_cuda_mlir.cuda as named
+from numba_cuda_mlir import carray, cuda, types
+from numba_cuda_mlir.cuda.cudadrv.devicearray import DeviceNDArray
+from numba_cuda_mlir.cuda.random import create_xoroshiro128p_states, xoroshiro128p_uniform_float32
+from numba_cuda_mlir.errors import TypingError
+from numba_cuda_mlir.numba_cuda.types import Array
+
+assert named is cuda and (types.i8, types.f32) == (types.int8, types.float32)
+
+
+@cuda.jit
+def turn(x, states, out):
+    s, t = cuda.shared_array(32, types.f32, alignas=16), cuda.threadIdx.x
+    s[t] = cuda.ldcg(x, t)
+    cuda.syncthreads()
+    cuda.stcs(out, t, s[31 - t])
+    x[t] = xoroshiro128p_uniform_float32(states, t)
+
+
+x, out = cuda.to_device(np.arange(32, dtype=np.float32)), np.zeros(32, np.float32)
+turn[1, 32](x, create_xoroshiro128p_states(32, seed=1), out)
+print(type(x) is DeviceNDArray, out[:3], 0 < x.copy_to_host().min() < 1)
+
+
+@cuda.jit
+def lacking(x):
+    x[0] = CALL
+
+
+try:
+    lacking[1, 1](x)
+except TypingError as error:
+    print(str(error).splitlines()[0])
+"""
+LACKING = ": of PTX it runs what warpsim.ptx has, such as load4"
+
+
+@pytest.mark.parametrize(
+    "call, name", [("cuda.vector.load(x, 0, 4)", "vector"), ("cuda.inline_ptx('')", "inline_ptx")]
+)
+def test_a_program_may_import_numbas_successor(run, call, name):
+    status, out, err = run(SUCCESSORS.replace("CALL", call), before=["--trace"])
+    why = f"the simulator has no numba_cuda_mlir.cuda.{name}{LACKING}"
+    assert (status, out) == (0, f"True [31. 30. 29.] True\n{why}\n"), err
 
 
 # --- what is found -------------------------------------------------------------------------------

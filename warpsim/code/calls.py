@@ -339,7 +339,9 @@ def _called(
 
 def _of_bits(emitter: Emitter, node: ast.Call, name: str) -> str:
     (code,) = _operands(emitter, node)
-    return f"{name}({code}, {emitter.typing.operands[node][0].bitwidth})"
+    kind, bits = emitter.typing.of[node], emitter.typing.operands[node][0].bitwidth
+    code = f"{name}({code}, {bits})"
+    return f"{operators.name_of(kind)}({code})" if name == "brev" and kind.signed else code
 
 
 def _arithmetic(emitter: Emitter, node: ast.Call, name: str) -> str:

@@ -58,6 +58,8 @@ def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     shape = () if whole == types.Tuple(()) else typer.literal(shape_node)
     if shape is MISSING:
         raise _no_such_shape(typer, node, path, shape_node, dtype)
+    for keyword in node.keywords if source.of_the_successor else ():
+        keyword.arg = {"alignas": "alignment"}.get(keyword.arg, keyword.arg)
     _check_alignment(typer, node)
     sizes = shape if isinstance(shape, tuple) else (shape,)
     dynamic = path == "shared.array" and sizes == (0,)

@@ -19,6 +19,15 @@ def transposed(kind: types.Array) -> types.Array:
     return kind if kind.ndim < 2 else kind.copy(layout={"C": "F", "F": "C"}.get(kind.layout, "A"))
 
 
+def _why_lacking(module: Any, name: str) -> str:
+    """What a module says itself of something that it lacks, where it gives a reason."""
+    try:
+        getattr(module, name)
+    except AttributeError as error:
+        return str(error) if ": " in str(error) else ""
+    return ""
+
+
 class Attributes:
     """Attributes and the fields of records."""
 
@@ -50,6 +59,9 @@ class Attributes:
             raise self.source.refused(
                 node, f"Unknown attribute {node.attr!r} of type class({ast.unparse(node.value)})"
             )
+        why = _why_lacking(root, node.attr)
+        if why:
+            raise self.source.refused(node, why)
         close = difflib.get_close_matches(node.attr, known, n=1)
         hint = f"; did you mean {ast.unparse(node.value)}.{close[0]}?" if close else ""
         raise self.source.refused(

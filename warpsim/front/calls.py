@@ -52,6 +52,7 @@ from warpsim.front.numba_typing import (
     tuple_type,
 )
 from warpsim.front.rewriting import all_by_position
+from warpsim.front.successor import bits_retyped
 
 if TYPE_CHECKING:
     from warpsim.front.expressions import Expressions
@@ -524,7 +525,8 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
             )
         node.args, node.keywords = given, []
         typer.typing.values[given[0]] = dimensions
-        return types.intp if dimensions == 1 else types.UniTuple(types.intp, dimensions)
+        kind = types.int32 if source.of_the_successor else types.intp
+        return kind if dimensions == 1 else types.UniTuple(kind, dimensions)
     if path in ("shared.array", "local.array"):
         return array_type(typer, node, path)
     if path == "const.array_like":
@@ -545,6 +547,8 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
         raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
     takes = all(isinstance(held(kind), REAL) or kind == bfloat16 for kind in arguments)
     found = cuda_names.FUNCTIONS[path](*arguments) if takes else None
+    if source.of_the_successor:
+        found = bits_retyped(path, arguments, found)
     if isinstance(found, str):
         raise source.refused(node, found)
     if found is None:

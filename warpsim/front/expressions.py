@@ -32,6 +32,7 @@ from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, fol
 from warpsim.front.nodes import Once
 from warpsim.front.numba_typing import PLAIN_TUPLE, held, of_value, plain, resolve
 from warpsim.front.static_branches import COMPARE, TRUE_OR_FALSE, Decisions
+from warpsim.front.successor import retyped
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -190,7 +191,12 @@ class Expressions(Attributes, Decisions):
         if any(isinstance(kind, types.Array) for kind in arguments):
             found = None
         else:
-            found = resolve(function, tuple(plain(kind) for kind in arguments))
+            kinds = tuple(plain(kind) for kind in arguments)
+            found = resolve(function, kinds)
+            if self.source.of_the_successor:
+                found = retyped(function, kinds, found)
+        if isinstance(found, str):
+            raise self.source.refused(node, found)
         if found is None:
             raise self.call_refused(node, function, arguments)
         self.typing.operands[node] = found[1]

@@ -32,6 +32,7 @@ from warpsim.front.cuda_names import VALUES
 from warpsim.front.matching import Matches
 from warpsim.front.nodes import consists_of, walk
 from warpsim.front.numba_typing import of_value
+from warpsim.front.successor import marked
 
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
 KERNEL_NAMES = frozenset(
@@ -117,6 +118,7 @@ def _is_cuda_module(value: Any) -> bool:
     return isinstance(value, ModuleType) and value.__name__ in (
         "numba.cuda",
         "numba.cuda.simulator",
+        "numba_cuda_mlir.cuda",
         "warpsim.cuda",
     )
 
@@ -191,6 +193,11 @@ class Source:
     def name(self) -> str:
         name = self.label or self.function.__name__
         return name if name.isidentifier() else "lambda_"
+
+    @property
+    def of_the_successor(self) -> bool:
+        """Whether numba-cuda-mlir's rules type it."""
+        return marked(self.function)
 
     def packed(self, values: tuple) -> tuple:
         """What a launch gives, with what ``*args`` takes in a tuple of its own."""
