@@ -65,6 +65,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.locks = False  # see `statements.LaneProgram`
         self.by_warp, self.cluster = False, 1  # its warps wait for each other; blocks of a cluster
         self.out: list[str] = []
+        self.lines: list[int] = []  # of the kernel's source, for each that is written
         self.parts: set[str] = set()  # of the running threads, that it asks for something
         self.indent = 1
         self.sites: list[Site] = []
@@ -168,6 +169,7 @@ class Emitter(Accesses, DoubtfulReads):
 
     def line(self, text: str) -> None:
         self.out.append("    " * self.indent + text)
+        self.lines.append(self.here.lineno)
 
     def count(self, kind: str, amount: int = 1) -> None:
         if self.counts and amount:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,15 @@ from warpsim.front.numba_typing import plain
 
 #: Atomics that take a lock.
 LOCKING = ("cas", "compare_and_swap", "exch")
+#: The name of a lane program's module.
+PROGRAM = "lane program"
 _serial = count()
+
+
+def _is_covered() -> bool:
+    """Whether coverage.py measures which lines run."""
+    coverage = sys.modules.get("coverage")
+    return coverage is not None and coverage.Coverage.current() is not None
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,13 @@ class Writer(Emitter):
             self.line(f"return {self.operation('leave', 'frame')}")
         named += [f"    {part} = T.{part}" for part in sorted(self.parts)]
         text = "\n".join([*named, *head, *(self.out or ["    pass"])]) + "\n"
-        file = f"<lane program {next(_serial)} of {source.name}>"
+        self.namespace["__name__"] = PROGRAM
+        file = f"<{PROGRAM} {next(_serial)} of {source.name}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        exec(compile(text, file, "exec"), self.namespace)
+        code: Any = text
+        if _is_covered():
+            code, file = self._as_source(text, len(named) + len(head))
+        exec(compile(code, file, "exec"), self.namespace)
         return LaneProgram(
             source.name,
             text,
@@ -87,6 +100,16 @@ class Writer(Emitter):
             self.cluster,
             self.locks,
         )
+
+    def _as_source(self, text: str, first: int) -> tuple[ast.Module, str]:
+        """The program with the lines of its kernel, and the kernel's file."""
+        tree, (file, start) = ast.parse(text), self.source.in_file(1)
+        lines = [start] * first + [start + line - self.source.tree.lineno for line in self.lines]
+        for node in ast.walk(tree):
+            if hasattr(node, "lineno"):
+                node.lineno = node.end_lineno = lines[node.lineno - 1]
+                node.col_offset = node.end_col_offset = 0
+        return tree, file
 
     # ------------------------------------------------------------------ suites
     def block(self, nodes: list[ast.stmt]) -> None:
@@ -102,6 +125,7 @@ class Writer(Emitter):
                 break
             if number + 1 < len(nodes) and ends_lanes(node):
                 self.line(f"if {self.mask}:")
+                self.lines[-1] = node.lineno
                 self.indent += 1
                 written = len(self.out)
         if len(self.out) == written:
@@ -110,13 +134,20 @@ class Writer(Emitter):
 
     def statement(self, node: ast.stmt) -> None:
         self.counts.append(Counter())
-        self.here = node
+        around, self.here = self.here, node
         place = len(self.out)
         getattr(self, f"write_{type(node).__name__}")(node)
+        self.here = around
         counts = self.counts.pop()
         if self.traced and counts:
             text = self.operation("count", self.counted_site(node, counts), dict(counts))
-            self.out.insert(place, "    " * self.indent + text)
+            self._insert(place, text, node)
+        if node.lineno not in self.lines[place:] and _is_covered():
+            self._insert(place, "pass", node)  # nothing is left of it, but it is there
+
+    def _insert(self, place: int, text: str, node: ast.stmt) -> None:
+        self.out.insert(place, "    " * self.indent + text)
+        self.lines.insert(place, node.lineno)
 
     def edge(self, which: str, node: ast.AST) -> None:
         """The conversions where a variable's versions of different type join."""

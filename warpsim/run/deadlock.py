@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.code.statements import PROGRAM
 from warpsim.core.masks import Frame, Loop, Mask
 from warpsim.core.memory import Array
 
-PROGRAM = "<lane program"
+
+def _is_program(frame: FrameType) -> bool:
+    return frame.f_globals["__name__"] == PROGRAM
 
 
 def variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
@@ -24,11 +27,11 @@ def variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int
 
     The ``idle`` variables of the loop itself, such as a count of its passes, are left out.
     """
-    if frame is None or not frame.f_code.co_filename.startswith(PROGRAM):
+    if frame is None or not _is_program(frame):
         return None
     number = _of(state.mask, 0)
     while frame is not None:
-        if frame.f_code.co_filename.startswith(PROGRAM):
+        if _is_program(frame):
             for name, value in frame.f_locals.items():
                 passing = bool(idle) and name.startswith("_value")  # made anew in each pass
                 if not passing and name.removeprefix("_m_") not in idle:
@@ -42,7 +45,7 @@ def memory(state: Any, frame: FrameType | None) -> int:
     """A number that changes when memory does which the threads can reach."""
     arrays = dict.fromkeys(_arrays(list(state.launch.captured.values())))
     while frame is not None:
-        if frame.f_code.co_filename.startswith(PROGRAM):
+        if _is_program(frame):
             arrays.update(dict.fromkeys(_arrays(list(frame.f_locals.values()))))
         frame = frame.f_back
     number = 0
