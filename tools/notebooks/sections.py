@@ -30,7 +30,9 @@ _ABOUT = re.compile(r"^About \d+(?: and a half)? (?:minute|hour)s?(?: and a half
 _CLOSING = {"What you should be able to say now", "Common misconceptions"}
 _HEADING = re.compile(r"## (\d+) .+")
 _BADGE = re.compile(r"(## \d+ [^\n]+\n\n<kbd>(core|deepening)</kbd>)(?: \d+ minutes)?(?=\n\n|$)")
-_TOP = re.compile(r"^Core: .+?, \d+\s+minutes\.(?:\s+Deepening: .+?, \d+\s+minutes\.)?\n*", re.M | re.S)
+_TOP = re.compile(
+    r"^Core: .+?, \d+\s+minutes\.(?:\s+Deepening: .+?, \d+\s+minutes\.)?\n*", re.M | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -252,8 +254,23 @@ def _names(source: str) -> tuple[set[str], set[str]]:
         for child in table.get_children():
             walk(child)
 
-    walk(symtable.symtable(source, "<cell>", "exec"))
+    alone = ast.unparse(_Generators().visit(_tree(source)))
+    walk(symtable.symtable(alone, "<cell>", "exec"))
     return uses, binds
+
+
+class _Generators(ast.NodeTransformer):
+    """Every comprehension as a generator: from Python 3.12 on, others' names count as outside's."""
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
 def _tree(source: str) -> ast.Module:
@@ -271,7 +288,10 @@ def table(root: Path = cutting.ROOT) -> str:
 
     Words are those that are seen, and in brackets those that are folded.
     """
-    rows = ["| lesson | core min | deepening min | core words | cells | lines |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| lesson | core min | deepening min | core words | cells | lines |",
+        "|---|---|---|---|---|---|",
+    ]
     for path in cutting.paths(root):
         cells = cutting.read(path)
         deep = {cell.line for p in sections(cells) if p.kind == "deepening" for cell in p.cells}

@@ -250,6 +250,12 @@ def test_what_a_loop_left_behind_is_used_by_no_other_cell(lesson):
     assert found_in(lesson, alone) == []
 
 
+@pytest.mark.parametrize("made", ["[name for name in y]", "{name for name in y}",
+                                  "{name: 1 for name in y}", "(name for name in y)"])  # fmt: skip
+def test_a_comprehensions_names_are_its_own_in_every_python(made):
+    assert sections._names(f"x = {made}") == ({"y"}, {"x"})
+
+
 def test_a_later_deepening_section_may_use_an_earlier_one(lesson):
     text = with_deepening("print(cube(3))").replace("More\n#\n# <kbd>core", "More\n#\n# <kbd>deepening")
     assert found_in(lesson, text) == []
