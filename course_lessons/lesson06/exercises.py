@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import drawn, empty, extent, factors, sides, told
-from course_lessons.edits import Edit, LessonKernel, edits
+from course_lessons.edits import LessonKernel, edits
 from course_lessons.lesson06 import lanes, rivals
 
 # --- the rungs square, wide and the reader's own --------------------------------------------------
@@ -34,48 +34,8 @@ def _any_factors(tile, most, multiple=1):
     return drawer
 
 
-def _reconstruction(u, s, vt, k, first=0):
-    return (u[:, first:k] * s[first:k]) @ vt[first:k]
-
-
-def _mistakes(depth):
-    return {
-        "s is left out": lambda u, s, vt, k: u[:, :k] @ vt[:k],
-        "the last tile reads past k": lambda u, s, vt, k: _reconstruction(
-            u, s, vt, min(-(-k // depth) * depth, len(s))
-        ),
-        f"the last tile is left out where k is no multiple of {depth}": lambda u, s, vt, k: (
-            _reconstruction(u, s, vt, k // depth * depth)
-        ),
-        "the last tile is left out": lambda u, s, vt, k: _reconstruction(
-            u, s, vt, (k - 1) // depth * depth
-        ),
-        "only the first tile is used": lambda u, s, vt, k: _reconstruction(u, s, vt, min(k, depth)),
-        "only the last tile is used: the sums start again in every round": lambda u, s, vt, k: (
-            _reconstruction(u, s, vt, k, (k - 1) // depth * depth)
-        ),
-        "every tile uses the first singular values of s: s[i] instead of s[start + i]": (
-            lambda u, s, vt, k: (u[:, :k] * np.resize(s[:depth], k)) @ vt[:k]
-        ),
-        "one sum is written to all pixels of a thread's column": lambda u, s, vt, k: np.repeat(
-            _reconstruction(u, s, vt, k)[::8], 8, axis=0
-        )[: len(u)],
-    }
-
-
-MISPLACED = edits("""
-    every round uses the first columns of u: u[..., i] instead of u[..., start + i]
-        first_row + y, start + i -> first_row + y, i
-    every round uses the first rows of vt: vt[i, ...] instead of vt[start + i, ...]
-        start + i, first_column -> i, first_column
-    every block uses the rows of u of the first: first_row is left out
-        first_row + y, start -> y, start
-    every block uses the columns of vt of the first: first_column is left out
-        start + i, first_column + -> start + i,
-""")
-_ROW = "every thread uses the first rows of u_tile: row is left out where it reads"
-_COLUMN = "every thread uses the first columns of vt_tile: column is left out where it reads"
-_EXCHANGED = "a goes with the rows, m, b with the columns, n; you exchanged them"
+def _reconstruction(u, s, vt, k):
+    return (u[:, :k] * s[:k]) @ vt[:k]
 
 
 TOLERANCE = Tolerance(
@@ -148,13 +108,6 @@ _rebuilding(
     )
     + [*IN_ORDER, STORES],
     hints=HINTS,
-    mistakes=_mistakes(DEPTH)
-    | MISPLACED
-    | {
-        _ROW: Edit("(row + m, i) -> (m, i)"),
-        _COLUMN: Edit("(i, column + n) -> (i, n)"),
-        _EXCHANGED: Edit("a[m] * b[n] -> a[n] * b[m]"),
-    },
 )
 _rebuilding(
     name="wide-tile",
@@ -187,28 +140,10 @@ _rebuilding(
         "bank-conflict": "Turn the tile of u, give its rows PITCH words, and let a thread's "
         "second four lie half a tile after the first: row + 64 and column + 64.",
     },
-    mistakes=_mistakes(DEPTH)
-    | MISPLACED
-    | {
-        _ROW: Edit("(i, row) -> (i, 0)", "(i, row + FAR) -> (i, FAR)"),
-        _COLUMN: Edit("(i, column) -> (i, 0)", "(i, column + FAR) -> (i, FAR)"),
-        "a four of u is multiplied by one s; its four numbers have four": Edit(
-            "scale = s[start + i] -> scale = float32(1)",
-            "= four[e] -> = four[e] * (s[start + i] if start + i < k else zero)",
-        ),
-        "the four quarters are stored side by side, as one square": Edit(
-            "(row + m if m < 4 else row + m - 4 + FAR) -> 2 * row + m",
-            "(column if n == 0 else column + FAR) -> 2 * column + n",
-        ),
-        _EXCHANGED: Edit("a[m] * b[n] -> a[n] * b[m]"),
-    },
 )
 
 # --- the last rung: seven statements in order -----------------------------------------------------
 
-_LOAD = "        load_tile(u, s, vt, start, first_row, first_column, next_u, next_vt)"
-_STORE = "        store_tile(u_tile, vt_tile, stage, next_u, next_vt)"
-_LATE = "the tile that is stored was loaded a round earlier: load_tile stands before store_tile"
 _rebuilding(
     name="last-rung",
     rivals=rivals.of_step("warp tiles", SQUARE),
@@ -237,9 +172,6 @@ _rebuilding(
         "reads it, multiply comes later.",
         "wrong-result": "Depths 0 to 6 are multiplied by seven_depths, 7 by multiply. `stage` "
         "changes behind seven_depths and before read. What is stored was loaded in this round.",
-    },
-    mistakes={
-        _LATE: Edit(f"{_LOAD}\\n ->", f"{_STORE} -> {_STORE}\\n{_LOAD}"),
     },
 )
 
@@ -272,15 +204,6 @@ _rebuilding(
         "wrong-result": "The first tile is filled before the loop. In each round fill the next "
         "one, if there is one, add the products of this one, and swap: stage = 1 - stage.",
     },
-    mistakes=_mistakes(TILE)
-    | {
-        "stage is never swapped: the first tile is used in each round": Edit(
-            "\n        stage = 1 - stage ->"
-        ),
-        "the first tile is filled again in the first round, so that it is used twice": Edit(
-            "TILE, k + TILE -> 0, k"
-        ),
-    },
 )
 
 
@@ -302,18 +225,6 @@ FunctionExercise.declare(
         "wrong-result": "For each i the thread reads one number for each of its rows and one "
         "for each of its columns, and makes a product of every pair."
     },
-    mistakes=edits("""
-        you count the reads, and do not divide by the products
-            return rows + columns
-        you divide the products by the reads; turn it round
-            return rows * columns / (rows + columns)
-        you divide before you add: put rows + columns in brackets
-            (rows + columns) -> rows + columns
-        you divide with //, which cuts off: take /
-            ) / ( -> ) // (
-        you count only the columns' numbers
-            return 1 / rows
-    """),
 )
 
 
@@ -344,18 +255,6 @@ FunctionExercise.declare(
         "side * side products, 2 operations each. Operations / bytes must reach the ridge, "
         "1000 * teraflops / gigabytes_per_second. Then round up to a multiple of 16."
     },
-    mistakes=edits("""
-        you do not round up to a multiple of 16
-            return 4 * ridge
-        you round down, so that the memory still binds
-            return 4 * ridge // 16 * 16
-        you count one byte for each number instead of 4
-            side / 4 -> side
-        you count one operation for a product; with its addition it is two
-            side / 4 -> side / 8
-        you count the numbers of u alone; those of vt are as many
-            side / 4 -> side / 2
-    """),
 )
 
 
@@ -390,16 +289,6 @@ FunctionExercise.declare(
         "endless-loop": "Let the side grow in every pass, and stop at the first that no longer "
         "fits.",
     },
-    mistakes=edits("""
-        you go one side too far, or leave out what is read, n numbers of u and n of vt
-            + 2 * (n + 1) ->
-        you return the first side that no longer fits
-            return {} + 1
-        you leave out the numbers of u, or those of vt
-            2 * (n + 1) -> n + 1
-        you leave out the other registers
-            + other ->
-    """),
 )
 
 
@@ -435,8 +324,7 @@ FunctionExercise.declare(
             return -(-least // 4) * 4
         you add one, as for the transpose; but then most rows begin at no multiple of 4
             return least + 1
-    """)
-    | {"you go on to the second pitch without conflicts": lambda least: _free(_free(least) + 1)},
+    """),
 )
 
 FunctionExercise.declare(**lanes.EXERCISE)

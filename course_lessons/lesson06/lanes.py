@@ -3,7 +3,6 @@
 import numpy as np
 
 from course.checks.exercises import Case
-from course_lessons.edits import edits
 
 
 def _place(lane):
@@ -49,28 +48,4 @@ EXERCISE = {
         "raised": "Return two numbers for each lane, its row and its column.",
         "wrong-dtype": "Rows and columns are whole numbers: divide with //.",
     },
-    "mistakes": edits("""
-        the lanes are laid out row by row, 8 across: eight in a row are 1 down and 8 across, and
-        read more different numbers than 2 down and 4 across
-            lane // 16 * 2 + lane % 2 -> lane // 8
-            lane // 2 % 8 -> lane % 8
-        the lanes are laid out column by column, 4 down: eight in a row are then 4 down and 2 across
-            lane // 16 * 2 + lane % 2 -> lane % 4
-            lane // 2 % 8 -> lane // 4
-        row and column are exchanged: the row comes first
-            return 4 * down, 4 * across -> return 4 * across, 4 * down
-        the place among the lanes is returned: a place is 4 pixels high and wide
-            4 * down, 4 * across -> down, across
-        a place is taken to be 8 pixels high and wide; a lane's squares are 4 x 4, four of them
-        apart
-            4 * down, 4 * across -> 8 * down, 8 * across
-        the lower half begins again at the top: from lane 16 on there are 2 rows of lanes more
-            lane // 16 * 2 + lane % 2 -> lane % 2
-        the lower half is 1 row of lanes lower: the upper one has 2
-            lane // 16 * 2 + -> lane // 16 +
-        the column goes on with each lane, not with every second one
-            lane // 2 % 8 -> lane % 8
-        you divide with /: // rounds down, so that lanes share a row
-            lane // 16 * 2 -> lane / 16 * 2
-    """),
 }

@@ -60,7 +60,7 @@ wrong("uninitialised-read", "Every place")(
     {"range(t, BLOCK * DEPTH, THREADS)": "range(t, BLOCK * DEPTH, BLOCK * DEPTH)"}
 )
 wrong("unwritten-output", "out")({"first_column + column + n] =": "first_column + column] ="})
-wrong("wrong-result", "s[start + i]", "k = 16")({"* s[start + i]": "* s[i]"})
+wrong("wrong-result", "Line 18 decides", "k = 16")({"* s[start + i]": "* s[i]"})
 wrong("limit", "16 reads for 64 products")({"a[m] * b[n]": "u_tile[row + m, i] * b[n]"})
 
 
@@ -204,7 +204,7 @@ wrong("race", "`stage = 1 - stage` says which")(
 wrong("race", "Between `store_tile(...)` and `seven_depths(...)`")(
     ordered(LOAD, STORE, SEVEN, CHANGE, WAIT, READ, MULTIPLY)
 )
-wrong("wrong-result", "load_tile stands before store_tile")(
+wrong("wrong-result", "What is stored was loaded in this round")(
     ordered(SEVEN, CHANGE, STORE, LOAD, WAIT, READ, MULTIPLY)
 )
 wrong("wrong-result", "`stage` changes behind seven_depths and before read")(
@@ -232,7 +232,7 @@ wrong("limit", "barriers; 2 are enough", "one barrier a round")(
 )
 right({"    if row < out.shape[0] and": "    cuda.syncthreads()\n    if row < out.shape[0] and"})
 wrong("race", "which may be filled now")({", 1 -": ","})
-wrong("wrong-result", "last tile is left out")({"+ TILE": "+ TILE - TILE"})
+wrong("wrong-result", "Line 8 decides")({"+ TILE": "+ TILE - TILE"})
 wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"})
 
 
@@ -242,10 +242,10 @@ wrong, right = answers_to("lane-place")
 wrong("wrong-result", "Lane 1 stands below lane 0", "right is 4")(
     {"lane // 16 * 2 + lane % 2": "lane // 2 % 8", "across = lane // 2 % 8": "across = lane % 2"}
 )
-wrong("wrong-result", "laid out row by row")(
+wrong("wrong-result", "result[1, 0] is 0, right is 4")(
     "row, column = divmod(lane, 8)\nreturn 4 * row, 4 * column"
 )
-wrong("wrong-result", "you divide with /")({"lane // 16 * 2": "lane / 16 * 2"})
+wrong("wrong-result", "Line 2 decides")({"lane // 16 * 2": "lane / 16 * 2"})
 wrong("raised", "Return two numbers for each lane")({"return 4 * down, 4 * across": "return down"})
 right("return [(lane >> 4 << 3) + ((lane & 1) << 2), (lane >> 1 & 7) << 2]")
 right(
