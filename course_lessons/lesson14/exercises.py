@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.beside import Rivals
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import CANCELS, drawn, empty, extent, fixed, normal, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson14.own_network import EXERCISE as OWN_NETWORK
 from course_models.common import gelu
 from warpsim.core.words import count
@@ -76,10 +76,6 @@ FunctionExercise.declare(
         "it writes. result[1], one kernel: it reads each name that no launch writes, once, and "
         "writes the `results`.",
     },
-    mistakes=edits("""
-        what is read twice counts twice in the one kernel, too
-            *(read - made), -> *(n for reads, _ in launches for n in reads if n not in made),
-    """),
 )
 
 # --- launches in time -----------------------------------------------------------------------------
@@ -129,10 +125,10 @@ FunctionExercise.declare(
 # --- LayerNorm, a warp a frame --------------------------------------------------------------------
 
 
-def _normalised(x, axis=2, count=5):
-    """LayerNorm of each of so many frames; over other axes, what mistakes make of it."""
-    frames = x.reshape(len(x), count, -1)
-    mean, variance = (of(axis=axis, keepdims=True) for of in (frames.mean, frames.var))
+def _normalised(x):
+    """LayerNorm of each of a spectrum's five frames."""
+    frames = x.reshape(len(x), 5, -1)
+    mean, variance = (of(axis=2, keepdims=True) for of in (frames.mean, frames.var))
     return ((frames - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
 
 
@@ -220,72 +216,9 @@ LessonKernel.declare(
         "uncoalesced": "Neighbouring lanes take neighbouring numbers: lane and lane + 32, not "
         "2 * lane and 2 * lane + 1.",
     },
-    mistakes=edits(r"""
-        each lane sums one of its two numbers only
-            a + b -> a
-            + (b - mean) * (b - mean) ->
-            total / float32(64) -> total / float32(32)
-            square / float32(64) -> square / float32(32)
-        the variance is not divided by 64
-            square / float32(64) -> square
-        the variance is divided by 63: LayerNorm divides by 64
-            square / float32(64) -> square / float32(63)
-        the root is missing
-            math.sqrt( -> (
-        epsilon is missing
-            + float32(1e-5) ->
-        epsilon is added to the root: it belongs under it, to the variance
-            math.sqrt(square / float32(64) + float32(1e-5))
-            -> (math.sqrt(square / float32(64)) + float32(1e-5))
-        epsilon is added to the sum of the squares: divide by 64 first
-            square / float32(64) + float32(1e-5) -> (square + float32(1e-5)) / float32(64)
-        the sums are divided by 32 (a frame has 64 numbers), or a sixth step doubles them (a
-        warp has 32 lanes, five steps)
-            total / float32(64) -> total / float32(32)
-            square / float32(64) -> square / float32(32)
-        it is multiplied by the root, not divided
-            float32(1) / ->
-        the sums stop at 16 lanes: it takes five steps, 1, 2, 4, 8, 16
-            range(5):\n        total -> range(4):\n        total
-            range(5) -> range(4)
-        lanes `step` apart are added: they must be 1 << step apart
-            total, 1 << step -> total, step
-            square, 1 << step -> square, step
-        the sum is subtracted, not the mean: divide it by 64
-            total / float32(64) -> total
-        what a shuffle returns takes the place of the sum: add it, `+=`
-            total += -> total =
-            square += -> square =
-        the squares of the values are summed: it is those of value - mean
-            (a - mean) * (a - mean) + (b - mean) * (b - mean) -> a * a + b * b
-        of a lane's two numbers only the first one's square is summed
-            + (b - mean) * (b - mean) ->
-        the squares are not summed over the warp
-            square += cuda.shfl_xor_sync(0xFFFFFFFF, square, 1 << step) -> pass
-        a thread takes columns t and t + 160, and a warp numbers of two frames: warp f has
-        columns 64 f to 64 f + 63
-            cuda.threadIdx.x // 32 * 64 + lane -> cuda.threadIdx.x
-            x[row, column + 32 -> x[row, column + 160
-            out[row, column + 32 -> out[row, column + 160
-        the mean is not subtracted in the result
-            (a - mean) * scale -> a * scale
-            (b - mean) * scale -> b * scale
-    """)
-    | {
-        "each half of a frame is normalised by itself": lambda x: _normalised(x, count=10),
-        "a spectrum is normalised as a whole: each frame has its own mean": (
-            lambda x: _normalised(x, axis=(1, 2))
-        ),
-        "the mean over the frames is taken, not over the bands": (lambda x: _normalised(x, axis=1)),
-    },
 )
 
 # --- weights staged once a block ------------------------------------------------------------------
-
-
-def _gelu_by_tanh(z, weight, bias):
-    x = z @ weight + bias
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 def _encoder(rows, blocks, warps=4, measured=False):

@@ -1,7 +1,5 @@
 """The exercise of lesson 14's end: the whole autoencoder in one kernel, a spectrum a block."""
 
-import functools
-
 import numpy as np
 
 from course.checks.beside import Launch, Rivals
@@ -46,7 +44,7 @@ def arguments_of(x, weights):
     return {"x": x, **layers_of(weights), **results}
 
 
-# --- the network in NumPy, and what slips make of it ----------------------------------------------
+# --- the network in NumPy -------------------------------------------------------------------------
 
 
 def _normalised(x):
@@ -54,132 +52,14 @@ def _normalised(x):
     return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
 
 
-def _without_mean(x):
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON)
-
-
-def _as_of_64(h):
-    """LayerNorm of 32 numbers that divides both of its sums by 64."""
-    centred = h - h.mean(-1, keepdims=True) / 2
-    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) / 2 + EPSILON)
-
-
-def _of_code(h, middle, bias):
-    return gelu(_normalised(h) @ middle + bias)
-
-
-def _normalised_late(h, middle, bias):
-    return gelu(_normalised(h @ middle + bias))
-
-
-def _up(code, from_code):
-    return (code @ from_code).reshape(len(code), 5, 64)
-
-
-def _mean_square(y, x, z):
-    return ((y - x) ** 2).mean(1)
-
-
-def _of_first_frame(code, from_code):
-    return np.repeat(_up(code, from_code)[:, :1], 5, axis=1)
-
-
-def _one_frame_s_share(frames):
-    return frames * (np.arange(5) == 0)[:, None]
-
-
-def _half_of_square(y, x, z):
-    kept = (np.arange(320) % 64 < 32)[None]
-    return ((y - x) ** 2 * kept).mean(1)
-
-
-def rebuilt(
-    x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias, *,
-    norm=_normalised, first=lambda z, weight, bias: gelu(z @ weight + bias), shares=lambda z: z,
-    of_code=_of_code, up=_up, last=lambda r, weight, bias: r @ weight + bias, error=_mean_square,
-):  # fmt: skip
-    """What the kernel must store, in the precision of its arguments.
-
-    What stands behind the star takes the place of a step, for what slips make of it.
-    """
-    z = norm(x.reshape(len(x), 5, 64))
-    frames = shares(first(z, encode, encode_bias))
-    code = of_code(frames.reshape(len(x), 320) @ to_code, middle, middle_bias)
-    y = last(up(code, from_code), decode, decode_bias).reshape(len(x), 320)
-    return {"code": code, "y": y, "errors": error(y, x, z.reshape(len(x), 320))}
-
-
-#: Mistakes and what they give. As edits of the solution they take too long: each is a kernel of
-#: many lines. tests/course_lessons/lesson14/test_own_network.py has the edits, and holds these to
-#: them.
-SLIPS = {
-    said: functools.partial(rebuilt, **step)
-    for said, step in {
-        "the frames are not normalised": {"norm": lambda x: x},
-        "the mean of a frame is not subtracted": {"norm": _without_mean},
-        "the encoder's bias is missing": {"first": lambda z, weight, bias: gelu(z @ weight)},
-        "the encoder's weights are turned: they are (inputs, outputs), encode[k, lane]": {
-            "first": lambda z, weight, bias: gelu(z @ weight.T + bias)
-        },
-        "the encoder's GELU is missing": {"first": lambda z, weight, bias: z @ weight + bias},
-        "the encoder's GELU comes before its Linear: first the sum, then GELU": {
-            "first": lambda z, weight, bias: gelu(z) @ weight + bias
-        },
-        "the code has the share of one frame only: it is the sum of five": {
-            "shares": _one_frame_s_share
-        },
-        "the code is not normalised": {"of_code": lambda h, weight, bias: gelu(h @ weight + bias)},
-        "the code's LayerNorm does not subtract the mean": {
-            "of_code": lambda h, weight, bias: gelu(_without_mean(h) @ weight + bias)
-        },
-        "the code's LayerNorm divides by 64: a code has 32 numbers": {
-            "of_code": lambda h, weight, bias: gelu(_as_of_64(h) @ weight + bias)
-        },
-        "the code's LayerNorm comes after its Linear: first LayerNorm, then Linear, then GELU": {
-            "of_code": _normalised_late
-        },
-        "the code's Linear is missing": {"of_code": lambda h, weight, bias: gelu(_normalised(h))},
-        "the code's bias is missing": {
-            "of_code": lambda h, weight, bias: gelu(_normalised(h) @ weight)
-        },
-        "the code's GELU is missing": {
-            "of_code": lambda h, weight, bias: _normalised(h) @ weight + bias
-        },
-        "the code's GELU comes before its Linear": {
-            "of_code": lambda h, weight, bias: gelu(_normalised(h)) @ weight + bias
-        },
-        "every frame is rebuilt with the basis of the first: its columns begin at 64 * warp": {
-            "up": _of_first_frame
-        },
-        "the decoder is missing: after the basis comes a Linear": {
-            "last": lambda r, weight, bias: r
-        },
-        "the decoder's bias is missing": {"last": lambda r, weight, bias: r @ weight},
-        "there is a GELU after the decoder, where the network has none": {
-            "last": lambda r, weight, bias: gelu(r @ weight + bias)
-        },
-        "the differences are not squared": {"error": lambda y, x, z: (y - x).mean(1)},
-        "the absolute differences are summed, not the squares": {
-            "error": lambda y, x, z: np.abs(y - x).mean(1)
-        },
-        "of a lane's two columns only the first counts for the error": {"error": _half_of_square},
-        "the error is the sum of the squares: divide by 320": {
-            "error": lambda y, x, z: ((y - x) ** 2).sum(1)
-        },
-        "the error is divided by 64: a spectrum has 320 numbers": {
-            "error": lambda y, x, z: ((y - x) ** 2).sum(1) / 64
-        },
-        "the error has the root of the mean; it is the mean itself": {
-            "error": lambda y, x, z: np.sqrt(_mean_square(y, x, z))
-        },
-        "the error is that of one frame alone": {
-            "error": lambda y, x, z: ((y - x) ** 2)[:, :64].sum(1) / 320
-        },
-        "the error compares with the normalised frame: it is the spectrum itself that is rebuilt": {
-            "error": lambda y, x, z: ((y - z) ** 2).mean(1)
-        },
-    }.items()
-}
+def rebuilt(x, encode, encode_bias, to_code, middle, middle_bias, from_code, decode, decode_bias):
+    """What the kernel must store, in the precision of its arguments."""
+    z = _normalised(x.reshape(len(x), 5, 64))
+    frames = gelu(z @ encode + encode_bias)
+    code = gelu(_normalised(frames.reshape(len(x), 320) @ to_code) @ middle + middle_bias)
+    y = (code @ from_code).reshape(len(x), 5, 64) @ decode + decode_bias
+    y = y.reshape(len(x), 320)
+    return {"code": code, "y": y, "errors": ((y - x) ** 2).mean(1)}
 
 
 def _spectra(batch, *, level=0.0, spread=1.0, basis=1.0, common=0.0, trained=False, measured=False):

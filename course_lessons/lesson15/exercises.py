@@ -146,29 +146,6 @@ LessonKernel.declare(
         "then five shuffles by shfl_xor_sync give all lanes the row's sum. After that "
         "dx = y * (dy - sum), column by column.",
     },
-    mistakes=edits(r"""
-        the sum is left out: y * dy is the gradient of other functions, not of a softmax
-            (dy[row, column] - total) -> dy[row, column]
-        the sum is of dy alone: each dy counts by its y
-            total += dy[row, column] * y[row, column] -> total += dy[row, column]
-        the sum is added; it is taken away from dy
-            dy[row, column] - total -> dy[row, column] + total
-        dy and y are exchanged in the last line
-            y[row, column] * (dy[row, column] - total) -> dy[row, column] * (y[row, column] - total)
-        the lanes' sums never meet: each lane has the sum of its own columns
-            range(5) -> range(0)
-        an exchange of five is missing: 16, 8, 4, 2 and 1 are five
-            range(5) -> range(4)
-        only the first 32 columns are added: a lane goes on by steps of 32
-            range(lane, y.shape[1], 32):\n            total
-            -> range(lane, min(y.shape[1], 32), 32):\n            total
-        y is missing in front: dx = y * (dy - sum)
-            y[row, column] * (dy[row, column] - total) -> dy[row, column] - total
-        the difference is turned round: it is dy - sum
-            (dy[row, column] - total) -> (total - dy[row, column])
-        the sum is divided by the columns: it is a sum, not a mean
-            dy[row, column] - total -> dy[row, column] - total / float32(y.shape[1])
-    """),
 )
 
 # --- a softmax both ways --------------------------------------------------------------------------
@@ -255,39 +232,8 @@ FunctionExercise.declare(
         "wrong-shape": "Return one number, the address.",
     },
     mistakes=edits(r"""
-        the first element's address is left out
-            return {} - array["data"][0]
-        strides are counted as elements; they are bytes, also where you work them out
-            first: each = int(array["typestr"][2:])
-            = array["strides"] -> = array["strides"] and [each * s for s in array["strides"]]
-        every element has 4 bytes: `typestr` says how many it has
-            first: array = dict(array, typestr="<f4")
-        strides that are given are not used: the array may be a slice, or transposed
-            first: array = dict(array, strides=None)
-        the first axis is taken for the one whose elements lie side by side (that is Fortran's
-        order); in C order it is the last
-            for length in reversed(array["shape"]) -> for length in array["shape"]
-            strides.insert(0, size) -> strides.append(size)
-        the index is not used: that is the first element's address
-            return array["data"][0]
-        each stride is taken times the size of an element; strides are bytes already
-            (i * s for -> (i * s * int(array["typestr"][2:]) for
-        the strides that you work out count elements; bytes are wanted, so begin with an element's
-            size = [], int(array["typestr"][2:]) -> size = [], 1
-        every axis has the size of an element as its stride; only the last one has
-            \n            size *= length ->
-        the strides that you work out stand in turned order: the last axis has the smallest
-            strides.insert(0, size) -> strides.append(size)
-        an axis's own length is in its stride; only the lengths of the axes behind it are
-            strides.insert(0, size)\n            size *= length
-            -> size *= length; strides.insert(0, size)
         a stride holds the length of the next axis alone; it is the product of all behind it
             size *= length -> size = length * int(array["typestr"][2:])
-        strides that are negative lose their sign; they lead back in memory
-            i * s for -> i * abs(s) for
-        a stride is taken for the axis's own length; it is the product of those behind it
-            strides.insert(0, size) -> strides.insert(0, length * int(array["typestr"][2:]))
-            size *= length -> pass
     """),
 )
 
@@ -443,60 +389,6 @@ FunctionExercise.declare(
         "arrays of one shape. Sum over all elements before you compare: abs and max are for the "
         "two numbers.",
     },
-    mistakes=edits("""
-        the step goes to one side only, f(x + h d) - f(x): its error is far larger than that of
-        both sides
-            forward(x - h * direction) -> forward(x)
-            (2 * h) -> h
-        the difference is divided by h: from x - h d to x + h d it is 2 h
-            (2 * h) -> h
-        the difference is not divided by the step
-            / (2 * h) ->
-        the difference is not weighted by dy, the gradient that comes in
-            * dy).sum() -> ).sum()
-        backward's result is not weighted by the direction
-            (backward(dy, x) * direction).sum() -> backward(dy, x).sum()
-        the gap is not made relative
-            / max(abs(numbers), abs(ours)) ->
-        the gap is relative to the smaller of the two; a gradient of 0 divides by 0 then
-            max(abs(numbers), -> min(abs(numbers),
-        the sign stays: |one - other| is wanted
-            return abs(numbers - ours) -> return (numbers - ours)
-        backward is given x and dy in the other order
-            backward(dy, x) -> backward(x, dy)
-        x moves to one side, by h, and the difference is divided by 2 h; move it to both sides
-            forward(x - h * direction) -> forward(x)
-        `/ 2 * h` divides by 2 and multiplies by h: put 2 * h in parentheses
-            / (2 * h) -> / 2 * h
-        x moves by h in each element, not along the direction
-            x + h * direction -> x + h
-            x - h * direction -> x - h
-        the two sides are added; their difference is wanted
-            direction) - forward -> direction) + forward
-        the sums of the difference and of dy are multiplied; multiply each element by its own, then
-        sum
-            (moved * dy).sum() -> moved.sum() * dy.sum()
-        backward's result is weighted by dy, which is in it already; weigh it by the direction
-            (backward(dy, x) * direction) -> (backward(dy, x) * dy)
-        the gap is relative to the sum of both, not to the larger
-            max(abs(numbers), abs(ours)) -> (abs(numbers) + abs(ours))
-        the gap is relative to what backward says alone, which may be 0; take the larger of the two
-            max(abs(numbers), abs(ours)) -> abs(ours)
-        the larger is looked for with its sign: take max of the two sizes, abs(one) and abs(other)
-            max(abs(numbers), abs(ours)) -> max(numbers, ours)
-        the sizes are subtracted, so a sign that is turned round is not seen
-            return abs(numbers - ours) -> return abs(abs(numbers) - abs(ours))
-        the gap is taken from 1; two that agree have the gap 0
-            return 1 - {}
-        the gap is rounded; right gradients have gaps far below 0.001, and would all be 0
-            return round(float({}), 3)
-        elements are compared one by one; sum first, then compare the two numbers
-            (moved * dy).sum() -> moved * dy
-            * direction).sum() -> * direction)
-            abs(numbers - ours) -> np.linalg.norm(numbers - ours)
-            max(abs(numbers), abs(ours))
-            -> max(np.linalg.norm(numbers), np.linalg.norm(ours))
-    """),
 )
 
 # --- bfloat16 -------------------------------------------------------------------------------------

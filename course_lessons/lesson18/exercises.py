@@ -92,43 +92,10 @@ LessonKernel.declare(
         "race": "Thread (column, row) stores out[row, column], its own.",
     },
     mistakes=edits(r"""
-        the tanh is missing: what stands in its brackets is taken as it is
-            math.tanh(inner) -> inner
-        1 + is missing: tanh goes from -1 to 1, and 1 + tanh from 0 to 2
-            (float32(1) + math.tanh(inner)) -> math.tanh(inner)
-        the half is missing
-            float32(0.5) * z * -> z *
-        z is missing: the curve is z times a share
-            float32(0.5) * z * -> float32(0.5) *
-        the bias is added twice
-            z = total + float32(bias[column]) -> z = total + float32(2) * float32(bias[column])
-        the bias is missing
-            z = total + float32(bias[column]) -> z = total
-        the sum is rounded to a half before the bias is added: until GELU it is float32
-            total + float32(bias[column]) -> float32(float16(total) + bias[column])
-        the bias is added after GELU: it comes before
-            z = total + float32(bias[column]) -> z = total
-            math.tanh(inner)) -> math.tanh(inner)) + float32(bias[column])
-        the bias of the row is taken: each column has one
-            bias[column] -> bias[row % bias.size]
         z³ is missing in the brackets
             + CUBE * z * z * z ->
-        it is z² in the brackets: z³
-            CUBE * z * z * z -> CUBE * z * z
-        SLOPE stands before z alone: it multiplies the whole bracket
-            SLOPE * (z + CUBE * z * z * z) -> SLOPE * z + CUBE * z * z * z
         SLOPE is missing
             SLOPE * (z -> (z
-        it is ReLU: GELU is smooth
-            float32(0.5) * z * (float32(1) + math.tanh(inner)) -> max(z, float32(0))
-        the result is stored transposed: it is out[row, column]
-            out[row, column] = -> out[column, row] =
-        GELU is missing: z is stored
-            float32(0.5) * z * (float32(1) + math.tanh(inner)) -> z
-        it is z times the sigmoid of 1.702 z, another approximation
-            math.tanh(inner) -> math.tanh(float32(0.851) * z)
-        it is SiLU, z times the sigmoid of z: GELU has another curve
-            math.tanh(inner) -> math.tanh(float32(0.5) * z)
     """),
 )  # fmt: skip
 

@@ -83,32 +83,6 @@ LessonKernel.declare(
         "uncoalesced": "x walks along a row: neighbouring threads have neighbouring columns.",
         "race": "Each thread writes its own number, rows[row, column].",
     },
-    mistakes=edits(r"""
-        a patch is read down its columns: its pixels come line by line
-            pixel // patch -> pixel % patch + 0
-            across * patch + pixel % patch\n -> across * patch + pixel // patch\n
-        lines and places of patches are exchanged: patches are counted along the lines
-            place // across -> place % across + 0
-            x = place % across -> x = place // across
-        all rows are of the first image: the image is row // count
-            image, place = row // count, row % count -> image, place = 0, row % count
-        all columns are of the first channel: it is column // patch²
-            images[image, channel -> images[image, 0
-        the line of patches is place // patch: a line has `across` patches
-            place // across -> place // patch
-        the patch's line is not multiplied by patch: neighbouring patches overlap
-            place // across * patch -> place // across
-        the patch's place in its line is not multiplied by patch: neighbouring patches overlap
-            place % across * patch -> place % across
-        the channels' pixels take turns: a channel's come together, then the next channel's
-            column // (patch * patch), column % (patch * patch)
-            -> column % images.shape[1], column // images.shape[1]
-        y and x are exchanged: images[n, channel, y, x]
-            channel, y, x] -> channel, x % images.shape[2], y % images.shape[3]]
-        images take turns: row r is of image r // count, not r % n
-            image, place = row // count, row % count
-            -> image, place = row % images.shape[0], row // images.shape[0]
-    """),
 )  # fmt: skip
 
 # --- LayerNorm of halves --------------------------------------------------------------------------
@@ -194,48 +168,4 @@ LessonKernel.declare(
         "float32: float32(x[row, c]).",
         "race": "A warp has a row of its own: row = 4 blockIdx.x + t // 32.",
     },
-    mistakes=edits(r"""
-        the sum is a half: it stops at 2,048 and loses digits before; start from float32(0)
-            total = float32(0) -> total = float16(float32(0))
-            total += float32(x[row, c]) -> total = float16(total + x[row, c])
-        the difference is squared as a half, and overflows from 256 on: convert before you multiply
-            squares += off * off -> squares += float32(float16(off) * float16(off))
-        the squares are added in a half: they overflow, and end at 65,504
-            squares = float32(0) -> squares = float16(float32(0))
-            squares += off * off -> squares = float16(squares + float16(off * off))
-        the mean is not subtracted before squaring: that is the mean square, not the variance
-            off = float32(x[row, c]) - mean -> off = float32(x[row, c])
-        the mean is not subtracted in the result
-            z = (float32(x[row, c]) - mean) * scale -> z = float32(x[row, c]) * scale
-        the root is missing
-            math.sqrt(variance + float32(1e-6)) -> (variance + float32(1e-6))
-        the mean is of this lane's numbers alone: row_sum adds those of all lanes
-            mean = row_sum(total) -> mean = total
-        the variance is of this lane's numbers alone: row_sum adds those of all lanes
-            variance = row_sum(squares) -> variance = squares
-        the sum of squares is not divided by the number of columns
-            row_sum(squares) / float32(x.shape[1]) -> row_sum(squares)
-        the squares are divided by columns - 1: LayerNorm divides by the number of columns
-            row_sum(squares) / float32(x.shape[1])
-            -> row_sum(squares) / float32(max(x.shape[1] - 1, 1))
-        gamma is missing
-            z * float32(gamma[c]) -> z
-        beta is missing
-            + float32(beta[c]) ->
-        gamma and beta are taken by the lane: each column has one
-            float32(gamma[c]) + float32(beta[c])
-            -> float32(gamma[lane % x.shape[1]]) + float32(beta[lane % x.shape[1]])
-        the mean is rounded to a half: it has 11 bits then; keep it in float32
-            mean = row_sum(total) / float32(x.shape[1])
-            -> mean = float32(float16(row_sum(total) / float32(x.shape[1])))
-        each lane adds all columns, and row_sum adds that up: a lane has lane, lane + 32, ...
-            range(lane, x.shape[1], 32):\n            total -> range(x.shape[1]):\n            total
-        the small number is added to the root: it stands below it
-            math.sqrt(variance + float32(1e-6)) -> (math.sqrt(variance) + float32(1e-6))
-        the small number is 1e-5, as in other lessons: here it is 1e-6
-            1e-6 -> 1e-5
-        the small number below the root is missing: a token whose numbers are all equal has a
-        variance of 0
-            variance + float32(1e-6) -> variance
-    """),
 )  # fmt: skip

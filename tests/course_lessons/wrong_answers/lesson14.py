@@ -31,7 +31,7 @@ def bytes_right(launches, of_a_sample, of_weights, results, batch):
     return unfused, sum(map(size, touched)) + sum(map(size, results))
 
 
-@wrong("wrong-result", "read twice counts twice")
+@wrong("wrong-result", "reads each name that no launch writes, once")
 def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
     size = {name: 4 * batch * count for name, count in of_a_sample.items()}
     size.update({name: 4 * count for name, count in of_weights.items()})
