@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.dispatch.slots import in_c_order
 from course_lessons.cases import drawn, extent, fixed, normal, table
-from course_lessons.edits import LessonFunction, LessonKernel, edits
+from course_lessons.edits import LessonFunction, LessonKernel
 from course_lessons.lesson10.exercises import ALL_LANES, SHUFFLE_HINTS
 from course_lessons.lesson15 import rivals, toy_torch
 from course_lessons.lesson15.judges import (
@@ -231,10 +231,6 @@ FunctionExercise.declare(
         "have any number of axes, or none: go through `zip(index, strides)`.",
         "wrong-shape": "Return one number, the address.",
     },
-    mistakes=edits(r"""
-        a stride holds the length of the next axis alone; it is the product of all behind it
-            size *= length -> size = length * int(array["typestr"][2:])
-    """),
 )
 
 # --- two streams ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import drawn, empty, extent
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import judges
 from course_lessons.lesson18.token_exercises import halves
 
@@ -80,51 +80,6 @@ FunctionExercise.declare(
         "and has no length. Shapes: scores (keys,), values (keys, size), so weights @ values is "
         "(size,); the largest of a tile is one number, scores.max().",
         "limit": "For each tile: correct what was kept, and add. A second loop is not needed.",
-    },
-    mistakes=edits(r"""
-        what was kept is not multiplied when a larger score comes: total and sums are relative to
-        the old one
-            total = total * factor + -> total = total +
-            sums = sums * factor + -> sums = sums +
-        the old total is multiplied, the old sums are not: both are relative to the old largest
-            sums = sums * factor + -> sums = sums +
-        the old sums are multiplied, the old total is not: both are relative to the old largest
-            total = total * factor + -> total = total +
-        the factor is turned round: it is exp(old - new), at most 1
-            np.exp(largest - new), np.exp(scores -> np.exp(min(new - largest, 50.0)), np.exp(scores
-        the largest is not kept: after a tile, largest = new; so only the last tile counts
-            \n        largest = new\n -> \n
-        each tile has its own largest score: take the larger one of that and the one before
-            new = max(largest, scores.max()) -> new = scores.max()
-            np.exp(largest - new), -> (np.exp(largest - new) if largest > -3e38 else 0.0) * 0 + 1,
-        the division by the total is missing
-            return sums / total -> return sums
-        the sums are divided by the number of keys, not by the total of weights
-            total = total * factor + weights.sum() -> total = total + len(scores)
-        the sums are divided after each tile: divide once, at the end
-            \n        largest = new\n -> \n        sums = sums / total\n        largest = new\n
-            return sums / total -> return sums
-        the values are added without their weights
-            weights @ values -> values.sum(0)
-        the total is of scores, not of weights: sum exp(score - new)
-            weights.sum() -> scores.sum()
-        the sign of the exponential is turned round: exp(score - new)
-            np.exp(scores - new) -> np.exp(new - scores)
-        each tile's weights are made shares of their own: only the end divides
-            \n        total = -> \n        weights = weights / weights.sum()\n        total =
-        `return` stands in the loop: the first tile alone counts
-            \n        largest = new\n -> \n        return sums / total\n
-        the factor is of this tile's largest score: it is exp(largest - new)
-            np.exp(largest - new) -> np.exp(largest - scores.max())
-    """)
-    | {
-        "each tile has a softmax of its own, and their results are added": (
-            lambda tiles, size: sum(_attended([tile], size) for tile in tiles)
-        ),
-        "each tile has a softmax of its own, and their results are averaged; tiles do not count "
-        "alike": (
-            lambda tiles, size: sum(_attended([tile], size) for tile in tiles) / len(tiles)
-        ),
     },
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import covering, drawn, empty, extent, fixed, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import attention_exercises, judges
 from course_lessons.lesson18.token_exercises import halves
 from course_lessons.lesson18.toy_gemm import gemm
@@ -91,12 +91,6 @@ LessonKernel.declare(
         "typing": "The tanh is math.tanh, of a float32. A power is z * z * z.",
         "race": "Thread (column, row) stores out[row, column], its own.",
     },
-    mistakes=edits(r"""
-        z³ is missing in the brackets
-            + CUBE * z * z * z ->
-        SLOPE is missing
-            SLOPE * (z -> (z
-    """),
 )  # fmt: skip
 
 # --- buffers --------------------------------------------------------------------------------------

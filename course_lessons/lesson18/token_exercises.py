@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, Limit, Tolerance
 from course_lessons.cases import CANCELS, covering, drawn, empty, extent
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import parts
 
 
