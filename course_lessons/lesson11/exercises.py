@@ -40,8 +40,10 @@ FunctionExercise.declare(
     drawer=_products,
     drawn=20,
     hints={
+        "wrong-result": "tau is (b - a) / (2 g), where a and b are squared lengths already, and t "
+        "is sign(tau) / (|tau| + √(1 + tau²)).",
         "raised": "With g = 0 the rows are orthogonal already, and tau would divide by 0: "
-        "return (1.0, 0.0) first. With a = b tau is 0, and nothing may be divided by it."
+        "return (1.0, 0.0) first. With a = b tau is 0, and nothing may be divided by it.",
     },
 )
 

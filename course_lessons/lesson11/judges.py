@@ -92,35 +92,6 @@ def _why(a, b, g, c, s, is_right) -> str:
             "With the other sign of s it would be: tau is (b - a) / (2 g), in this order, and t "
             "has the sign of tau."
         )
-    if g:
-        for words, tau in (
-            ("tau is divided by 2 g, not by g", (b - a) / g),
-            ("tau is divided by 2 g, not by g, and is (b - a), not (a - b)", (a - b) / g),
-            ("a and b are squared lengths already: no root", (b**0.5 - a**0.5) / (2 * g)),
-            ("tau is (b - a) / (2 g), not its inverse", 2 * g / (b - a) if b != a else 0.0),
-            ("(b - a) / 2 * g multiplies by g; put 2 * g in brackets", (b - a) / 2 * g),
-        ):
-            t = math.copysign(1 / (abs(tau) + math.hypot(1, tau)), tau)
-            if math.isclose(s, t / math.hypot(1, t), rel_tol=1e-4):
-                return f"Look at tau: {words}."
-        tau = (b - a) / (2 * g)
-        for words, below in (
-            ("below stands |tau| + √(1 + tau²), you left out the root", 1 + tau * tau),
-            (
-                "below stands |tau| + √(1 + tau²), not |tau| + √(1 - tau²)",
-                abs(1 - tau * tau) ** 0.5,
-            ),
-            ("below stands |tau| + √(1 + tau²), not |tau| + 1", 1.0),
-            ("below stands |tau| + √(1 + tau²), with a square", abs(1 + tau) ** 0.5),
-        ):
-            t = 1 / (abs(tau) + below)
-            if math.isclose(abs(s), t / math.hypot(1, t), rel_tol=1e-4):
-                return f"Look at t: {words}."
-        t = 1 / (abs(tau) + math.hypot(1, tau))
-        if math.isclose(abs(s), math.sin(2 * math.atan(t)), rel_tol=1e-4):
-            return "That is twice the angle: tan(2 · angle) is 2 g / (b - a)."
-        if math.isclose(abs(s), abs(math.sin(math.degrees(math.atan(t)))), rel_tol=1e-4):
-            return "The angle is right, but math.cos and math.sin take radians, not degrees."
     return "Put your c and s into (c x - s y) · (s x + c y), and see what is left."
 
 
@@ -254,25 +225,11 @@ def judge_range(answer: Any, a: np.ndarray, random: np.ndarray, power: int) -> s
             f"{told} Yours are the singular vectors themselves: right, but that SVD is what the "
             "sketch shall save. Use products with a, and np.linalg.qr."
         )
-    for other in range(5):
-        if other != power and _apart(q, found_range(a, random, other)) <= 0.02:
-            return (
-                f"{told} Yours is that of {other}: a power step is y = a (aᵀ y), both factors, and "
-                "each begins with what the one before has made."
-            )
-    wide, columns = (np.asarray(each, np.float64) for each in (a, random))
-    for each in (wide ** (2 * power + 1) @ columns, (wide @ wide.T) ** power @ wide @ columns):
-        if power and _apart(q, np.linalg.qr(each)[0]) <= 0.02:
-            return (
-                f"{told} `**` takes each number of a matrix by itself; a power step is two "
-                "products of matrices, a @ (a.T @ y)."
-            )
-    start = np.linalg.qr(np.asarray(random, np.float64))[0]
-    if rows == len(random) and _apart(q, start) <= 0.02:
-        return f"{told} Yours is that of `random` itself: multiply it by a first."
     if power:
         return (
-            f"{told} Between two products make the columns orthonormal. Else all of them turn "
-            "towards the first singular vector, and float32 keeps nothing of the others."
+            f"{told} A power step is y = a @ (a.T @ y), both factors, and each begins with what "
+            "the one before has made. Between two products make the columns orthonormal: else all "
+            "of them turn towards the first singular vector, and float32 keeps nothing of the "
+            "others."
         )
     return f"{told} Begin with y = a @ random."

@@ -419,6 +419,9 @@ FunctionExercise.declare(
     drawer=_any_floats,
     drawn=10,
     hints={
+        "wrong-result": "Take the bits as uint32, add 0x7fff and the last bit that stays (of two "
+        "that are as near, the even one is wanted), and shift by 16: sign, infinity and the "
+        "smallest numbers need nothing of their own. Mind that uint16 cannot hold a sum.",
         "raised": "`x.view(np.uint32)` are the bits of float32 numbers; shift them with >> 16, and "
         "return them with .astype(np.uint16).",
     },

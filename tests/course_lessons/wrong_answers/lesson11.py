@@ -44,21 +44,21 @@ wrong("wrong-result", "degrees", "smaller one")(
     "c, tau = rotation(a, b, g)\nreturn (-tau, c) if g else (c, tau)"
 )
 wrong("wrong-result", "lengths change", "s = t")("c, tau = rotation(a, b, g)\nreturn c, tau / c")
-wrong("wrong-result", "divided by 2 g, not by g")(
+wrong("wrong-result", "tau is (b - a) / (2 g), where a and b are squared")(
     {"if g == 0:\n        return 1.0, 0.0\n    tau = (b - a) / (2 *": ("return from_tau((b - a) /")}
 )
-wrong("wrong-result", "no root")(
+wrong("wrong-result", "tau is (b - a) / (2 g), where a and b are squared")(
     "return from_tau((math.sqrt(b) - math.sqrt(a)) / (2 * g)) if g else (1.0, 0.0)"
 )
-wrong("wrong-result", "twice the angle")(
+wrong("wrong-result", "Line 2 decides")(
     "tau = math.atan2(2 * g, b - a) if b >= a else math.atan2(-2 * g, a - b)\n"
     "return math.cos(tau), math.sin(tau)"
 )
 wrong("wrong-result", "Return two numbers")("c, tau = rotation(a, b, g)\nreturn math.atan2(tau, c)")
-wrong("wrong-result", "put 2 * g in brackets", "first row longer")(
+wrong("wrong-result", "tau is (b - a) / (2 g), where a and b are squared", "first row longer")(
     {"if g == 0:\n        return 1.0, 0.0\n    tau = (b - a) / (2": ("return from_tau((b - a) / 2")}
 )
-wrong("wrong-result", "left out the root")({"+ math.sqrt(1": "+ 1", "tau))": "tau)"})
+wrong("wrong-result", "Line 5 decides")({"+ math.sqrt(1": "+ 1", "tau))": "tau)"})
 wrong("wrong-result", "compare g with 0", "nearly orthogonal")(
     "return (1.0, 0.0) if abs(g) < 1e-8 else rotation(a, b, g)"
 )
@@ -71,7 +71,7 @@ wrong("raised", "With a = b", "equal lengths")(
 wrong("wrong-result", "With g = 0", "(1, 0)", "orthogonal already")(
     "return from_tau((b - a) / (2 * g)) if g else (0.0, 1.0)"
 )
-wrong("wrong-result", "radians, not degrees")(
+wrong("wrong-result", "Line 8 decides")(
     {
         "return c, t * c": (
             "angle = math.degrees(math.atan2(t * c, c))\n"
@@ -417,8 +417,8 @@ wrong("wrong-result", "not orthonormal")({"np.linalg.qr(a @ random)[0]": "a @ ra
 wrong("wrong-result", "make the columns orthonormal", "40 x 40")(
     "z = a @ random\nfor _ in range(power):\n    z = a @ (a.T @ z)\nreturn np.linalg.qr(z)[0]"
 )
-wrong("wrong-result", "Yours is that of 0")({":\n    q =": ":\n    return"})
-wrong("wrong-result", "Yours is that of 1|Yours is that of 2")({"(power": "(power + 1"})
+wrong("wrong-result", "Line 2 decides")({":\n    q =": ":\n    return"})
+wrong("wrong-result", "Line 3 decides")({"(power": "(power + 1"})
 wrong("wrong-result", "the singular vectors themselves")(
     "return np.ascontiguousarray(np.linalg.svd(a)[0][:, : random.shape[1]])"
 )
@@ -436,8 +436,8 @@ wrong("wrong-result", "let all stay float32")(
     "z = a.astype(float) @ random\nfor _ in range(power):\n    z = a @ (a.T @ z)\n"
     "return np.linalg.qr(z)[0]"
 )
-wrong("wrong-result", "Yours is that of 1", "19 x 16")({"T @ q": "T @ (a @ random)"})
-wrong("wrong-result", "Yours is that of 4", "19 x 16")(
+wrong("wrong-result", "Line 4 decides", "19 x 16")({"T @ q": "T @ (a @ random)"})
+wrong("wrong-result", "Line 4 decides", "19 x 16")(
     {
         "a @ random": "y",
         ":\n    q": (
@@ -453,7 +453,7 @@ wrong("wrong-result", "make the columns orthonormal", "40 x 40")(
     "    z = a @ (a.T @ (z / np.linalg.norm(z, axis=0)))\nreturn np.linalg.qr(z)[0]"
 )
 wrong("raised", "`power` may be 0")({":\n    q": ":\n    z"})
-wrong("wrong-result", "`**` takes each number of a matrix by itself")(
+wrong("wrong-result", "Line 2 decides")(
     {":\n    q =": ":\n    return", "@ random": "** (2 * power + 1) @ random"}
 )
 wrong("wrong-result", "[0] is q, [1] is r")({"random)[0": "random)[1"})

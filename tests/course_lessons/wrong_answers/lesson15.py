@@ -408,7 +408,9 @@ right(
 wrong, right = answers_to("bfloat16-bits")
 rounding = "(bits + 0x7FFF + (bits >> 16 & 1)) >> 16"
 wrong("wrong-result", "it holds float16", "5 bits of exponent")("return x.astype(np.float16)")
-wrong("wrong-result", "Those are float16's bits")("return x.astype(np.float16).view(np.uint16)")
+wrong("wrong-result", "Take the bits as uint32, add 0x7fff")(
+    "return x.astype(np.float16).view(np.uint16)"
+)
 wrong("wrong-result", "You convert the values", "are their bits")(
     "return np.abs(x).astype(np.uint16)"
 )
@@ -418,39 +420,35 @@ wrong("wrong-result", "x.astype(np.uint32) are whole numbers")(
     {"x.view(np.uint32).astype(np.uint64)": "np.abs(x).astype(np.int64)"},
     {"np.isnan(x), 0x7FC0, bits": "np.isnan(x), 0, bits"},
 )
-wrong("wrong-result", "You cut the lower 16 bits off")(
+wrong("wrong-result", "Take the bits as uint32, add 0x7fff")(
     "return (x.view(np.uint32) >> 16).astype(np.uint16)"
 )
 wrong("wrong-result", "add .astype(np.uint16)")("return x.view(np.uint32) >> 16")
 wrong("wrong-result", "not float32 numbers")(
     "return (x.view(np.uint32) & 0xFFFF0000).view(np.float32)"
 )
-wrong("wrong-result", "Half-way you always round up", "x[0] is 1.00390625")(
-    {rounding: "bits + 0x8000 >> 16"}
-)
-wrong("wrong-result", "Half-way you always round down")({rounding: "bits + 0x7FFF >> 16"})
-wrong("wrong-result", "Half-way you always round down")({"(bits >> 16 & 1)": "(bits & 1)"})
-wrong("wrong-result", "Half-way you always round up")({"(bits >> 16 & 1)": "(bits >> 15 & 1)"})
-wrong("wrong-result", "Half-way you take the odd one")({"+ (bits": "+ 1 - (bits"})
-wrong("wrong-result", "You round up always")({rounding: "bits + 0xFFFF >> 16"})
-wrong("wrong-result", "not 0x7fff")({rounding: "(bits >> 16) + (bits >> 16 & 1)"})
+wrong("wrong-result", "Line 3 decides", "x[0] is 1.00390625")({rounding: "bits + 0x8000 >> 16"})
+wrong("wrong-result", "Line 3 decides")({rounding: "bits + 0x7FFF >> 16"})
+wrong("wrong-result", "Line 3 decides")({"(bits >> 16 & 1)": "(bits & 1)"})
+wrong("wrong-result", "Line 3 decides")({"(bits >> 16 & 1)": "(bits >> 15 & 1)"})
+wrong("wrong-result", "Line 3 decides")({"+ (bits": "+ 1 - (bits"})
+wrong("wrong-result", "Line 3 decides")({rounding: "bits + 0xFFFF >> 16"})
+wrong("wrong-result", "Line 3 decides")({rounding: "(bits >> 16) + (bits >> 16 & 1)"})
 wrong("wrong-result", "NaN must stay NaN", "such as 0x7fc0")(
     {"np.where(np.isnan(x), 0x7FC0, bits)": "bits"}
 )
 wrong("wrong-result", "NaN must stay NaN", "inf")({"0x7FC0": "0x7F80"})
 wrong("wrong-result", "NaN must stay NaN")({"0x7FC0": "0x7FC00000"})
-wrong("wrong-result", "Infinity is a number that stays as it is")(
-    {"np.isnan(x)": "~np.isfinite(x)"}
-)
-wrong("wrong-result", "the nearest is infinity")(
+wrong("wrong-result", "Line 4 decides")({"np.isnan(x)": "~np.isfinite(x)"})
+wrong("wrong-result", "Line 4 decides")(
     {"bits).astype": "bits - (np.isfinite(x) & (bits == 0x7F80))).astype"}
 )
-wrong("wrong-result", "The sign is lost")({"x.view(": "np.abs(x).view("})
-wrong("wrong-result", "The sign of -0 is lost")({"bits).astype": "np.where(x, bits, 0)).astype"})
-wrong("wrong-result", "Only numbers below 2^-126 are wrong")(
+wrong("wrong-result", "Line 2 decides")({"x.view(": "np.abs(x).view("})
+wrong("wrong-result", "Line 4 decides")({"bits).astype": "np.where(x, bits, 0)).astype"})
+wrong("wrong-result", "Line 4 decides")(
     {"bits).astype": "np.where(np.abs(x) > 1e-37, bits, bits & 0x8000)).astype"}
 )
-wrong("wrong-result", "Only numbers below 2^-126 are wrong")(
+wrong("wrong-result", "Line 2 decides")(
     "m, e = np.frexp(x.astype(np.float64))\n"
     "near = np.ldexp(np.rint(m * 256), e - 8).astype(np.float32)\n"
     "return (near.view(np.uint32) >> 16).astype(np.uint16)"
