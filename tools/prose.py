@@ -41,10 +41,7 @@ _WHAT = re.compile(r"What (?!(is|are|was|were|does|do|did|has|have|if)\b)[^?]*\b
 _END = re.compile(r"(?<=[.!?:])[\"*_)’”]*\s+(?=[\"*_(“\[]*[A-Z0-9`])")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 #: Findings of each lesson.
-LEFT = {
-    "00": 4,
-    "06": 5,
-}
+LEFT = {}
 
 
 class Finding(NamedTuple):

@@ -309,7 +309,7 @@ def _free(least):
 FunctionExercise.declare(
     name="free-pitch",
     lesson=6,
-    title="A pitch without conflicts",
+    title="A row stride without conflicts",
     reference=_free,
     cases=[told(least=least) for least in (128, 100, 102)],
     drawer=lambda rng: told(least=int(rng.integers(1, 600))),

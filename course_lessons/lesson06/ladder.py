@@ -184,6 +184,14 @@ def recorded(step: str, metric: str = "time", gpu: str = "H200") -> Figure | Non
     return found[0] if found else None
 
 
+def card_of(step: str) -> str:
+    """The GPU on which a step is recorded at `SHAPE`: the H200 where it is, or where none is."""
+    shape = "x".join(map(str, SHAPE))
+    names = [its.gpu for its in find("reconstruct", variant=step, shape=shape)]
+    cards = [card for card in gpus.GPUS for name in names if card in name]
+    return "H200" if "H200" in cards or not cards else cards[0]
+
+
 def counter(step: str, metric: str, gpu: str = "H200") -> float:
     """A counter of the GPU itself, recorded of a step's whole launch at `SHAPE`, see lesson 07.
 
@@ -229,11 +237,11 @@ class Table:
         for name in self.steps:
             figure = recorded(name, gpu=self.gpu)
             if figure is None:
-                lines.append(f"{name:16}{'not recorded':>20}")
+                lines.append(f"{name:16}  not recorded: `beside` times it on a GPU")
                 continue
             lines.append(
                 f"{name:16}{time_text(figure.median):>10}{figure.teraflops:10.3g}"
-                f"{of_peer(figure, self.gpu):11.1%}{facts(name).registers:11}"
+                f"{of_peer(figure, self.gpu):11.1%}{_registers(name, self.gpu):>11}"
             )
         for name, figure in (("CuPy", peer), ("cuBLAS alone", recorded(PRODUCT, gpu=self.gpu))):
             if figure is not None:
@@ -244,6 +252,14 @@ class Table:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _registers(step: str, gpu: str) -> str:
+    """Of a thread, by the compilers; of the reader's last rung those recorded with its time."""
+    if step != OWN:
+        return str(facts(step).registers)
+    figure = recorded(step, "registers", gpu)
+    return f"{figure.median:.0f}" if figure else ""
 
 
 def faster(step: str, than: str, gpu: str = "H200") -> float:

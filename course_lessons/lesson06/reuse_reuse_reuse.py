@@ -2,70 +2,57 @@
 # # 06 Reuse, reuse, reuse
 #
 # Once a number is in a register, use it as often as you can. With that one idea, rung by rung, your
-# kernels climb from a sixth of the library's speed. The last rung is yours: its loop is in the
-# order that you give it. You can say of each rung why it is faster.
+# kernels climb from a sixth of a library's speed. The last rung is yours.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Let each thread compute 8, then 64 pixels; read, fill in, write, and put in order.
-# - Predict each rung from counts, and compare with recorded times.
-# - To go deeper: padding that `load4` allows, double buffers, the last 5 to 10%.
-#
+# - Give each thread a square of pixels, and each warp a compact tile.
+# - Order the main loop of a kernel as fast as a library's.
+
+# %% [markdown]
 # ## What you will learn
 #
-# - Which limits a kernel has whose data is near: shared memory, and instructions.
+# - Why it is not the bytes that hold the tiled kernel back.
+# - How to find the lowest of several roofs by counting.
 
 # %% [markdown]
 # ## What you need
 #
 # Lessons [02](02_an_image_from_its_svd.ipynb), [04](04_warps_and_coalescing.ipynb) and
-# [05](05_shared_memory.ipynb): the reconstruction, sectors, tiles, barriers, banks. The deepening
-# uses theoretical occupancy ([lesson 03](03_measuring_honestly.ipynb), section 15). No GPU is
-# needed: all times were recorded on one. If you have one, you measure yours beside them.
-#
+# [05](05_shared_memory.ipynb); for the deepening [03](03_measuring_honestly.ipynb), too.
+
+# %% [markdown]
 # ## How long it takes
 #
-# About 3 and a half hours with the eight exercises. After section 5 is a good place for a break.
+# Eight exercises. Take a break after section 5.
 
 # %% [markdown]
 # ## 1 How far is it to the top?
 #
 # <kbd>core</kbd>
 #
-# The kernels so far are rungs of a **ladder**. The project's **original** came first, then its sum
-# in **float32**, x on the columns (**naive**), and tiles in shared memory (**tiled**). Beside them
-# stands CuPy, which computes `(u[:, :k] * s[:k]) @ vt[:k]`: a kernel that scales u, and a product
-# by NVIDIA's library cuBLAS, which experts have tuned for years. An image of 4096×4096 pixels, k =
-# 1024, on an H200: how fast was the tiled kernel, in percent of CuPy's speed?
+# The kernels so far are rungs of a **ladder**: the project's **original**, its sum in **float32**,
+# x on the columns (**naive**), tiles (**tiled**). Beside them stands CuPy, which computes `(u[:,
+# :k] * s[:k]) @ vt[:k]`: a kernel that scales u, and a product by NVIDIA's library cuBLAS, tuned
+# for years. For 4096×4096 pixels, k = 1024, on an H200: how fast was the tiled kernel, in percent
+# of CuPy's speed?
 
-# %% tags=["long"]
+# %%
+from course import predict
+
+predict("the tiled kernel, % of CuPy", 50, within=1.5)
+
+# %%
 from functools import cache
 
 import numpy as np
 from numba import float32
 
-from course import (
-    beside,
-    bound,
-    check,
-    cuda,
-    images,
-    mine,
-    plots,
-    predict,
-    progress,
-    recorded,
-    recorded_roofs,
-    trace,
-)
+from course import beside, bound, check, cuda, images, mine, plots, progress, recorded_roofs, trace
 from course.kernels.reconstruct import LADDER
 from course_lessons.lesson06 import ladder, pictures
-from warpsim.ptx import load, load4, store, store4
 
-predict("the tiled kernel, % of CuPy", 50, within=1.5)
-
-# %%
 climbed = ["original", "float32", "naive", "tiled"]
 print(ladder.Table(climbed))
 share = 100 * ladder.of_peer(ladder.recorded("tiled"))
@@ -301,6 +288,8 @@ for name in ("tiled", "column"):
 # </details>
 
 # %%
+from warpsim.ptx import load, load4, store, store4
+
 BLOCK, SIDE, THREADS = 128, 8, 256  # pixels of a block's side, of a thread's, threads of a block
 ACROSS = BLOCK // SIDE  # threads side by side
 predict("wavefronts for an FMA, square", 0.25, exact=True)
@@ -718,15 +707,15 @@ beside("last-rung", reconstruct_mine)
 # nothing orders the stores of one warp and the reads of another.
 #
 # How fast is it? The compiler makes of the main loop 580 instructions for 512 FMA, in 128
-# registers, and an eighth of a wavefront goes with each FMA. "Not recorded" waits for a card; on a
-# GPU of your own `beside` has told you already.
+# registers, and an eighth of a wavefront goes with each FMA.
 
 # %%
-peak = ladder.shared_roof(0.25)
-allowed = min(ladder.issue_roof(ladder.OWN_LOOP.per_product), ladder.shared_roof(0.125))
-library = ladder.recorded(ladder.PEER).teraflops
+card = ladder.card_of(ladder.OWN)
+peak = ladder.shared_roof(0.25, card)
+allowed = min(ladder.issue_roof(ladder.OWN_LOOP.per_product, card), ladder.shared_roof(0.125, card))
+library = ladder.recorded(ladder.PEER, gpu=card).teraflops
 print(f"your counts allow {allowed / peak:.0%} of the peak; CuPy, recorded: {library / peak:.0%}\n")
-print(ladder.Table([*climbed, ladder.OWN, "warp tiles"]))
+print(ladder.Table([*climbed, ladder.OWN, "warp tiles"], card))
 
 # %% [markdown]
 # Nothing that is counted holds your kernel below what the library reaches. `warp tiles` is the
@@ -760,8 +749,8 @@ points["CuPy"] = ladder.recorded(ladder.PEER)
 plots.roofline(recorded_roofs("H200"), points, ladder=steps)
 
 # %% [markdown]
-# The job is far to the right: arithmetic should bind. Why it
-# did not for most rungs, your counts tell: under the roof are other roofs. For another problem:
+# The job is far to the right: arithmetic should bind. Your counts tell why it did not for most
+# rungs: under the roof are other roofs. For another problem:
 #
 # 1. Count what each useful operation needs: bytes, sectors, wavefronts, instructions.
 # 2. Find the bottleneck. Change that, and only that.
@@ -866,7 +855,7 @@ print(ladder.facts("square").occupancy())
 predict.answer("registers of a thread, square", ladder.facts("square").registers, how="counted")
 
 # %% [markdown]
-# ## 11 A pitch without conflicts
+# ## 11 A row stride without conflicts
 #
 # <kbd>deepening</kbd>
 #
@@ -891,19 +880,19 @@ predict.answer(question, banks.max(), how="computed")
 
 # %% [markdown]
 # Rows 0 and 4 begin in the same bank, so even and odd lanes meet. Padding helps, as for the
-# transpose. But how much? The number of elements from one row to the next is the row's stride, here
-# called **pitch**. One more, 129, will not do: rows must begin at multiples of four, or `load4` is
-# misaligned.
+# transpose. But how much? The number of elements from one row to the next is the **row stride**,
+# `pitch` in the code. One more, 129, will not do: rows must begin at multiples of four, or `load4`
+# is misaligned.
 #
-# ### Exercise: a pitch without conflicts
+# ### Exercise: a row stride without conflicts
 #
-# Return the smallest pitch from `least` on, a multiple of 4, with which the 32 words above lie in
-# 32 banks.
+# Return the smallest row stride from `least` on, a multiple of 4, with which the 32 words above lie
+# in 32 banks.
 #
 # <details><summary>Hint</summary>
 #
 # `turned_stores(pitch)` gives the words. `np.bincount(words % 32).max()` is 1 when no two meet. Try
-# one pitch after the other.
+# one row stride after the other.
 #
 # </details>
 
@@ -1150,6 +1139,8 @@ predict.answer("warp tiles, % of CuPy", round(share, 1))
 # which one nothing? (In brackets the shortest and the longest of the three times.)
 
 # %%
+from course import recorded
+
 times = {}
 for figure in recorded("ablation", metric="time", gpu="H200"):
     if figure.shape.startswith("8192x8192x2048"):
@@ -1256,8 +1247,8 @@ progress(6)
 # ## Common misconceptions
 #
 # - *"More threads are faster."* `wide` has one thread for 64 pixels, `naive` one for each.
-# - *"Full occupancy is the goal."* The fastest kernels here fill a quarter of an SM or less. Enough
-#   work in each thread hides waiting, too.
+# - *"A full SM is the goal."* The fastest kernels here fill a quarter of an SM or less. Enough work
+#   in each thread hides waiting, too.
 # - *"A local array is slow memory."* Not if the compiler can keep it in registers.
 # - *"The image is right, so the order is."* The trace tells.
 
@@ -1268,8 +1259,7 @@ progress(6)
 #   a ladder in CUDA C++, with other pictures.
 # - NVIDIA, [CUTLASS: fast linear algebra in CUDA
 #   C++](https://developer.nvidia.com/blog/cutlass-linear-algebra-cuda/): the same three floors.
-# - V. Volkov, [Better performance at lower
-#   occupancy](https://www.nvidia.com/content/GTC-2010/pdfs/2238_GTC2010.pdf), 2010: why registers
-#   beat threads.
+# - V. Volkov's [talk of 2010](https://www.nvidia.com/content/GTC-2010/pdfs/2238_GTC2010.pdf): why
+#   registers beat threads.
 # - Next in the course: [lesson 07](07_reading_a_profiler.ipynb), Reading a profiler.
 #   [Lesson 17](17_tensor_cores.ipynb) goes on from here, to tensor cores.

@@ -5,6 +5,7 @@ time: the claims stand here, so that new figures which contradict the words show
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,33 @@ def test_the_table_shows_the_recorded_figures():
     *_, expression, product = text.splitlines()
     assert expression.startswith("CuPy") and "100.0%" in expression
     assert product.startswith("cuBLAS alone")
+
+
+def test_the_last_rung_is_shown_on_the_card_that_it_was_recorded_on(monkeypatch):
+    wide = ladder.recorded("wide")
+
+    def figure(gpu, variant, median, metric="time"):
+        shape, operations = "4096x4096x1024", 2 * 4096 * 4096 * 1024
+        what = {"gpu": gpu, "variant": variant, "median": median, "metric": metric}
+        return replace(wide, **what, shape=shape, operations=operations)
+
+    h200, h100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
+    known = [figure(h200, "cupy", 0.7), figure(h100, "cupy", 0.8), figure(h100, "yours", 1.0),
+             figure(h100, "yours", 126, "registers")]  # fmt: skip
+
+    def find(subject, variant, shape, metric="time", gpu=""):
+        wanted = variant, shape, metric
+        return [its for its in known
+                if gpu in its.gpu and (its.variant, its.shape, its.metric) == wanted]  # fmt: skip
+
+    monkeypatch.setattr(ladder, "find", find)
+    assert ladder.card_of("yours") == "H100"
+    text = str(ladder.Table(["yours"], ladder.card_of("yours")))
+    assert h100 in text and re.search(r"yours .*34\.4 +80\.0% +126$", text, re.MULTILINE)
+    known.append(figure(h200, "yours", 0.9))
+    assert ladder.card_of("yours") == "H200"
+    assert re.search(r"yours .*77\.8%", str(ladder.Table(["yours"])))
+    assert ladder.card_of("nobody's") == "H200"
 
 
 def test_the_roofs_follow_from_the_peak():
