@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 00 Your picture, your kernel
 #
-# In half an hour your photograph goes through kernels of yours, on a GPU or a simulator.
+# In half an hour your photograph goes through your kernels, on a GPU or a simulator.
 
 # %% [markdown]
 # ## What you need
@@ -16,7 +16,7 @@
 #
 # <kbd>core</kbd>
 #
-# Name your file, or take the cat.
+# Name your file.
 
 # %%
 from numba import float32
@@ -28,8 +28,8 @@ photo = images.mine("chelsea")  # or "me.jpg", or "upload" in Colab
 plots.image_grid([photo], cell=3)
 
 # %% [markdown]
-# A **kernel**, marked by `@cuda.jit`, is a function that a GPU runs many times at once. Each run is
-# a **thread**. It computes one pixel, and stores it in `out`. `cuda.grid(2)` tells it which.
+# A **kernel**, marked by `@cuda.jit`, is a function that a GPU runs many times at once. Each run, a
+# **thread**, computes one pixel and stores it in `out`. `cuda.grid(2)` tells it which.
 
 
 # %%
@@ -37,7 +37,7 @@ plots.image_grid([photo], cell=3)
 def negative(photo, out):
     column, row = cuda.grid(2)  # which pixel is mine?
     if row < out.shape[0] and column < out.shape[1]:  # is it in the photograph?
-        out[row, column] = float32(1) - photo[row, column]
+        out[row, column] = float32(1) - photo[row, column]  # 1 alone would make 64 bits
 
 
 # %% [markdown]
@@ -79,7 +79,7 @@ plots.image_grid([out], cell=3)
 #
 # <kbd>core</kbd>
 #
-# The `if` is the **guard**. Without it, a GPU's picture looks the same. Is the program right?
+# The `if` is the **guard**. Without it, a GPU gives the same picture. Right?
 
 
 # %%
@@ -115,13 +115,14 @@ def glow(photo, out):
 
 
 # %% [markdown]
-# A **request** to memory serves a **warp**, 32 threads, and moves **sectors** of 32 bytes.
+# A GPU runs 32 threads together, a **warp**. One **request** loads or stores for all of them, in
+# **sectors** of 32 bytes.
 
 # %%
 predict("times fewer requests with 32 threads instead of 1", 32, exact=True)
 
 # %% [markdown]
-# Run this. Then change `1, 1` to `1, 32`, `1, 256`, `256, 256`. *Steps* are the busiest thread's
+# Run it. Then change `1, 1` to `1, 32`, `1, 256`, `256, 256`. *Steps* are the busiest thread's
 # pixels.
 
 # %%
@@ -134,21 +135,21 @@ predict.answer("times fewer requests with 32 threads instead of 1", few / many, 
 bars.first_launches_picture()
 
 # %% [markdown]
-# More warps save no requests. The time still falls: on each SM (multiprocessor) some threads go
-# on while others wait.
+# More warps save no requests, but time: on each SM (multiprocessor) some threads go on while others
+# wait.
 
 # %% [markdown]
 # ## 4 The course's program
 #
 # <kbd>core</kbd>
 #
-# A photograph is a sum of layers (its SVD). At a pixel, layer `i` is the product of `u[row, i]`,
-# `s[i]` and `vt[i, column]`.
+# A photograph is a sum of layers (its SVD). Layer `i` is column `i` of `u` times row `i` of `vt`,
+# times a strength: at a pixel the product of `u[row, i]`, `s[i]` and `vt[i, column]`.
 
 # %% [markdown]
 # ### Exercise: rebuild it
 #
-# Two blanks: the guard, and what layer `i` adds.
+# Two blanks: guard, and what layer `i` adds.
 
 
 # %% tags=["exercise"]
@@ -182,20 +183,20 @@ for k in (5, 20, 80):
 plots.image_grid(rebuilt, ["5 layers", "20 layers", "80 layers"])
 
 # %% [markdown]
-# You will write each step:
+# You write each step:
 
 # %%
 bars.course_picture()
 
 # %% [markdown]
-# Looking back: run this, then write letters for `?`.
+# Run this, then write letters for `?`.
 
 # %%
 looking_back(pixel="?", guard="?", thousands="?")
 
 # %% [markdown]
 # Next: [lesson 01](01_threads_blocks_grids.ipynb). Bored?
-# [Lesson 04](04_warps_and_coalescing.ipynb). Teaching? `INSTRUCTORS.md`.
+# [Lesson 04](04_warps_and_coalescing.ipynb).
 
 # %% [markdown]
 # ## 5 Which machine is this?
