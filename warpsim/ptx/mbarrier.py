@@ -142,7 +142,7 @@ class MBarriers:
                     f"initialises {name}, which is initialised already: one thread does it, once",
                     site, self.one_lane(),
                 )  # fmt: skip
-            step = int(self.its.clocks.now[self.number])
+            step = self.its.clocks.advance(self.number)
             made = MBarrier(name, number, self._agent("a TMA copy"), self.number, step, number)
             self.its.mbarriers[address] = made
 

@@ -56,9 +56,14 @@ class Clocks:
     def release(self, warp: int) -> ndarray:
         """What a warp hands on when it arrives somewhere; its later steps are new ones."""
         handed = self.handed(warp)
+        self.advance(warp)
+        return handed
+
+    def advance(self, warp: int) -> int:
+        """Begin a step of a warp, so that a fence from before does not cover what is in it."""
         self.now[warp] += 1
         self.seen[warp, warp] = self.now[warp]
-        return handed
+        return int(self.now[warp])
 
     def acquire(self, warp: int, handed: ndarray) -> None:
         """What a warp learns when it has waited."""

@@ -143,6 +143,9 @@ FAULTS = {
         [("wait_stores(0)", "pass", 1)], "race", "tma_store"),
     "no_fence_after_the_barriers_are_made": (
         [("fence_mbarriers()", "pass")], "race", "tma_load"),
+    "a_fence_before_the_barriers_are_made": (
+        [("fence_mbarriers()", "pass"),
+         ("if t == 0:", "if t == 0:\n        fence_mbarriers()")], "race", "tma_load"),
     "no_barrier_after_the_barriers_are_made": (
         [("cuda.syncthreads()", "pass")], "race", "mbarrier_wait(full"),
     "barrier_that_nobody_made": (
