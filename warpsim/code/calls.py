@@ -224,7 +224,7 @@ def _count(emitter: Emitter, function, kind: types.Type) -> None:
 
 def _device(emitter: Emitter, node: ast.Call) -> str:
     function, arguments = emitter.typing.callees[node]
-    program = emitter.program_of(function, arguments, emitter.traced)
+    program = emitter.program_of(function, arguments, emitter.traced, emitter.costs)
     name = program.name
     emitter.count(f"call {function.py_func.__name__}")
     codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]

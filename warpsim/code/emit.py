@@ -15,6 +15,7 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -54,10 +55,17 @@ class Emitter(Accesses, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
     def __init__(
-        self, typing: Typing, device: bool, traced: bool, program_of, checked: bool = False
+        self,
+        typing: Typing,
+        device: bool,
+        traced: bool,
+        program_of: Callable,
+        checked: bool = False,
+        costs: bool = True,
     ):
         self.typing, self.source = typing, typing.source
         self.device, self.traced, self.program_of = device, traced, program_of
+        self.costs = traced and costs  # operations and branches are counted
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
@@ -180,7 +188,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.counts.append(Counter())
         code = make()
         counts = self.counts.pop()
-        if not self.traced or not counts:
+        if not self.costs or not counts:
             return code
         return self.operation("counted", self.counted_site(node, counts), dict(counts), code)
 

@@ -71,7 +71,7 @@ class Program:
         self._guesses: dict[Signature, Any] = {}  # results of what calls itself, while it is typed
         self._recursive: set[Signature] = set()
         self._writing: set[tuple] = set()
-        self._programs: dict[tuple[Signature, bool, bool, bool], LaneProgram] = {}
+        self._programs: dict[tuple[Signature, bool, bool, bool, bool], LaneProgram] = {}
 
     def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
         """The types of all variables for some argument types."""
@@ -174,18 +174,24 @@ class Program:
         return self._stored
 
     def lane_program(
-        self, signature: Signature, traced: bool, device: bool, checked: bool = False
+        self,
+        signature: Signature,
+        traced: bool,
+        device: bool,
+        checked: bool = False,
+        costs: bool = True,
     ) -> LaneProgram:
-        """The translation for some argument types, with or without counting.
+        """The translation for some argument types.
 
-        If it is ``checked``, a division by zero is an error, as under ``debug=True``.
+        If it is ``traced``, it looks for errors, and counts ``costs``. If it is ``checked``, a
+        division by zero is an error, as under ``debug=True``.
         """
-        key = (signature, traced, device, checked)
+        key = (signature, traced, device, checked, traced and costs)
         return self._programs.get(key) or self._written(key)
 
     @one_at_a_time
-    def _written(self, key: tuple[Signature, bool, bool, bool]) -> LaneProgram:
-        signature, traced, device, checked = key
+    def _written(self, key: tuple[Signature, bool, bool, bool, bool]) -> LaneProgram:
+        signature, traced, device, *more = key
         found = self._programs.get(key)
         if found is None and key in self._writing:  # it calls itself
             return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
@@ -198,7 +204,7 @@ class Program:
         if found is None:
             self._writing.add(key)
             try:
-                writer = Writer(self.typing(signature), device, traced, _device_program, checked)
+                writer = Writer(self.typing(signature), device, traced, _device_program, *more)
                 found = self._programs[key] = writer.program()
             finally:
                 self._writing.discard(key)
@@ -210,8 +216,8 @@ def _stored_positions(function: Any) -> list[int]:
     return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
 
 
-def _device_program(function: Any, signature: Signature, traced: bool) -> LaneProgram:
-    return program_of(function).lane_program(signature, traced, device=True)
+def _device_program(function: Any, signature: Signature, traced: bool, costs: bool) -> LaneProgram:
+    return program_of(function).lane_program(signature, traced, device=True, costs=costs)
 
 
 # ---------------------------------------------------------------------- functions as arguments

@@ -139,7 +139,7 @@ class Writer(Emitter):
         getattr(self, f"write_{type(node).__name__}")(node)
         self.here = around
         counts = self.counts.pop()
-        if self.traced and counts:
+        if self.costs and counts:
             text = self.operation("count", self.counted_site(node, counts), dict(counts))
             self._insert(place, text, node)
         if node.lineno not in self.lines[place:] and _is_covered():
@@ -240,7 +240,7 @@ class Writer(Emitter):
         then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
         self.line(f"{outer} = {self.mask}")
         condition = bare(self.condition(node.test))
-        if self.traced:
+        if self.costs:
             site = self.site(node, code=f"if {ast.unparse(node.test)}:")
             condition = f"{condition}, {site}" + ("" if node.orelse else ", sides=1")
         self.line(f"{then}, {other} = {self.operation('split', condition)}")

@@ -35,7 +35,7 @@ class Array:
     __slots__ = (
         "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
         "pitch", "place", "ragged", "root", "rows", "shadow", "shape", "simple", "space",
-        "strides", "written",
+        "strides", "written", "whole",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
@@ -54,6 +54,7 @@ class Array:
         self.shadow = None  # traced and watched for races: warpsim.watch.access_history.Shadow
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
+        self.whole: set[int] = set()  # traced local arrays: elements that all threads have set
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
         self.rows = None  # local, of numbers: a row of all lanes for each element
 

@@ -148,6 +148,7 @@ class Launch:
     spans: list[Span] = field(default_factory=list)  # memory that is watched for races
     passes: int = 0  # of loops that have ended
     program: Program | None = None
+    one_thread: bool = False  # nothing can race
 
     def is_settled(self, site: Site) -> bool:
         """Whether what a place stores unordered is the same on any data, as the source says."""
@@ -160,7 +161,8 @@ class Launch:
 
     def watch(self, names: frozenset[str], arguments: dict[str, Any]) -> None:
         """Look for races in the arrays that the kernel may change; what is set in any of them."""
-        watch(self.spans, names, arguments)
+        if not self.one_thread:
+            watch(self.spans, names, arguments)
         for _, array in (pair for own in arguments.items() for pair in spread(*own)):
             array.written = never_set_elements(array.flat)
         self.shadows.update((id(span.shadow), span.shadow) for span in self.spans)
@@ -494,9 +496,11 @@ def run_kernel(
     taken = taken_by(kernel, arguments)
     kinds = tuple(taken.types)
     checked = debug and not getattr(kernel, "targetoptions", {}).get("fastmath")
-    lanes = program.lane_program(kinds, counters is not None, device=False, checked=checked)
+    costs = counters is not None and counters.costs
+    lanes = program.lane_program(kinds, counters is not None, False, checked, costs)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
     launch.signature, launch.program = kinds, program
+    launch.one_thread = math.prod(grid) * math.prod(block) == 1
     launch.disputes.thorough = program.loads_unordered
     padded = -(-math.prod(block) // 32) * 32
     blocks, chunk = math.prod(grid), max(1, CHUNK_LANES // padded)

@@ -32,6 +32,7 @@ class Memory:
 
     def __init__(self, state: State, observer: Observer):
         self.state, self.observer = state, observer
+        self.one_thread = state.root.count == 1  # the first lane is one, the others are none
         self.dynamic_shared: int = state.launch.dynamic_shared
         self.shared_bytes = self.dynamic_shared
         self._highest: dict = {}
@@ -164,8 +165,8 @@ class Memory:
         if array.rows is not None:
             place = array.row(index)
             if place is not None:
-                if self.state.counters is None:
-                    return array.rows[place].copy()
+                if self._is_free(array, place):
+                    return self._of_each(array.rows[place])
                 return self.load_at(array, place, None, None, site)
         uniform, varying, bad = self.locate(array, index, site, "load")
         return self.load_at(array, uniform, varying, bad, site)
@@ -187,12 +188,21 @@ class Memory:
             return np.where(bad, poison(array.dtype), value).astype(array.dtype)
         return value
 
+    def _is_free(self, array: Array, place: int) -> bool:
+        """Whether nothing is asked of an access to an element of each thread's own array."""
+        counters = self.state.counters
+        return counters is None or (not counters.costs and place in array.root.whole)
+
+    def _of_each(self, row: ndarray):
+        """An element of each thread's own array; of a thread alone it is a number."""
+        return item(row[0]) if self.one_thread and row.dtype.names is None else row.copy()
+
     def _load_inside(self, array: Array, uniform, varying):
         """A load from shared or local memory."""
         state, flat = self.state, array.flat
         if array.space == "local":
             if varying is None:
-                return flat.reshape(-1, state.lanes)[uniform].copy()
+                return self._of_each(flat.reshape(-1, state.lanes)[uniform])
             return flat.take((varying + uniform) * state.lanes + state.lane, mode=self.outside)
         if varying is None:
             if state.blocks == 1:
@@ -211,7 +221,8 @@ class Memory:
         elif array.rows is not None:
             place = array.row(index)
             if place is not None:
-                if state.counters is None and state.mask.count == state.lanes:
+                whole = state.mask.count == state.lanes or (self.one_thread and state.mask)
+                if whole and self._is_free(array, place):
                     array.rows[place] = value
                 else:
                     self.store_at(array, place, None, None, value, site)

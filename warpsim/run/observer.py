@@ -83,7 +83,7 @@ class Observer(Counting, Races, Unwritten):
         if root.written is None and root.shadow is None:
             return
         if varying is None and array.space == "local" and root.shadow is None:
-            if self.is_written(root.written, uniform, mask, op):
+            if self.is_written(root, uniform, mask, op):
                 return
         if op == "load" and root.shadow is not None:
             if self.defer_load(array, uniform, varying, mask):

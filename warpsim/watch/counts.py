@@ -175,7 +175,7 @@ class Counting:
         mask = self.state.active_part(bad)
         if not mask or array.space == "constant":
             return
-        if not self.counted_apart:
+        if self.state.counters.costs and not self.counted_apart:
             self.count_access(array, uniform, varying, bad, site, op)
         self.watch(array, uniform, varying, mask, site, op, value)
 

@@ -40,7 +40,7 @@ class Races:
 
     def track(self, array: Array, size: int) -> None:
         """Watch an array for races from now on."""
-        if self.state.counters is not None:
+        if self.state.counters is not None and not self.state.launch.one_thread:
             array.shadow = Shadow(size)
 
     def defer_load(self, array, uniform, varying, mask) -> bool:

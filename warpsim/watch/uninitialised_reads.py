@@ -87,13 +87,19 @@ class Unwritten:
                 )
         self._now_written(written, chosen, op)
 
-    def is_written(self, written: ndarray, number: int, mask, op: str) -> bool:
+    def is_written(self, root: Array, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
-        own = written[number * self.state.lanes : (number + 1) * self.state.lanes]
+        if number in root.whole:
+            return op != "atomic"
+        state = self.state
+        own = root.written[number * state.lanes : (number + 1) * state.lanes]
         if op == "store":
             own |= mask.active
-            return True
-        return op == "load" and bool(_all(own) or _all(own[mask.active]))
+        elif op != "load" or not _all(own[mask.active]):
+            return False
+        if mask.count == state.root.count:
+            root.whole.add(number)
+        return True
 
     @staticmethod
     def _now_written(written: ndarray, elements: ndarray, op: str) -> None:
