@@ -412,9 +412,8 @@ def of_value(value: Any) -> types.Type | None:
         memory = device_memory(value)  # a device array from outside, by its address
         return None if memory is None else of_value(memory)
     if isinstance(value, np.ndarray):
-        element = of_dtype(value.dtype)
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
-        return None if element is None else types.Array(element, value.ndim, layout)
+        return _array_type(value.dtype, value.ndim, layout)
     if isinstance(value, tuple):
         parts = [of_value(part) for part in value]
         return None if None in parts else tuple_type(value, parts)
@@ -423,6 +422,12 @@ def of_value(value: Any) -> types.Type | None:
         whole = isinstance(kind, types.Number | types.BaseTuple)
         return types.EnumMember(type(value), kind) if whole else None
     return None
+
+
+@cache
+def _array_type(dtype: np.dtype, ndim: int, layout: str) -> types.Array | None:
+    element = of_dtype(dtype)
+    return None if element is None else types.Array(element, ndim, layout)
 
 
 def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
