@@ -1,8 +1,8 @@
 """How long a lesson takes: one rule, of which all minutes in the repository are made.
 
-Adults read plain texts at 238 words a minute (Brysbaert 2019); half that with code between the lines.
-The other figures are estimates. They are fitted anew from times that readers send, never from one
-reviewer's. Who knows CUDA already takes `FAST` of it.
+Adults read plain texts at 238 words a minute (Brysbaert 2019); half that with code between the
+lines. The other figures are estimates. They are fitted anew from times that readers send, never
+from one reviewer's. Who knows CUDA already takes `FAST` of it.
 """
 
 import re
@@ -137,7 +137,9 @@ def _of_exercise(source: str) -> float:
     lines = lines_to_write(source)
     if not lines:
         return FILL
-    return next((time for most, time in WRITE if lines <= most), WRITE[-1][1] + lines - WRITE[-1][0])
+    return next(
+        (time for most, time in WRITE if lines <= most), WRITE[-1][1] + lines - WRITE[-1][0]
+    )
 
 
 def _says(cell: Cell) -> bool:

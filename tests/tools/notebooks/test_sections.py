@@ -135,8 +135,12 @@ def test_a_whole_time_is_said_as_the_readme_reads_it(minutes, said):
 
 
 def test_notebooks_have_the_rules_minutes_and_no_older_ones(lesson):
-    older = with_deepening().replace("</kbd>", "</kbd> 45 minutes").replace(
-        "# A break is not needed.", "# About 3 hours.\n#\n# Core: all sections, 7 minutes."
+    older = (
+        with_deepening()
+        .replace("</kbd>", "</kbd> 45 minutes")
+        .replace(
+            "# A break is not needed.", "# About 3 hours.\n#\n# Core: all sections, 7 minutes."
+        )
     )
     made = [
         [cell.source for cell in sections.with_minutes(cells.parse(text))]
@@ -257,7 +261,9 @@ def test_a_comprehensions_names_are_its_own_in_every_python(made):
 
 
 def test_a_later_deepening_section_may_use_an_earlier_one(lesson):
-    text = with_deepening("print(cube(3))").replace("More\n#\n# <kbd>core", "More\n#\n# <kbd>deepening")
+    text = with_deepening("print(cube(3))").replace(
+        "More\n#\n# <kbd>core", "More\n#\n# <kbd>deepening"
+    )
     assert found_in(lesson, text) == []
 
 
