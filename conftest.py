@@ -9,6 +9,7 @@ import gc
 import os
 import shutil
 import tempfile
+import zlib
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -84,9 +85,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # a student's notebook repeats its solution but for the answers: make test-all runs both
     for item in items:
-        if _notebook_folder(item) == "notebooks":
+        # a student's notebook repeats its solution but for the answers: make test-all runs both
+        if _notebook_folder(item) == "notebooks" or not _is_drawn(item):
             item.add_marker("slow")
 
     def turn(item: pytest.Item) -> int:
@@ -97,6 +98,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # with -n
         # the longest first, and last what comes in small parts: no worker is busy alone for long
         items.sort(key=turn)
+
+
+def _is_drawn(item: pytest.Item) -> bool:
+    """Whether `make test` runs it: with ``mark.drawn(n)`` one parameter in n, by the test's name."""
+    mark = item.get_closest_marker("drawn")
+    return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0
 
 
 def pytest_collection_finish() -> None:

@@ -37,6 +37,7 @@ ALIKE = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("name", "sentence", "edit"), [*declared()])
 def test_a_mistake_is_refused_and_named(name, sentence, edit):
     """The answer is the edited solution, as if a student had written it."""

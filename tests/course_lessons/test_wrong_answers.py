@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def names(answers):
     return [f"{answer.exercise}/{answer.name}" for answer in answers]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("answer", WRONG, ids=names(WRONG))
 def test_a_wrong_answer_gets_its_verdict(answer):
     try:
@@ -75,3 +77,9 @@ def test_the_script_prints_percentages_of_100():
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"reason: {len(wrong)} of {len(wrong)}, 100.0%" in done.stdout
     assert f"finding: {len(right)} of {len(right)}, 100.0%" in done.stdout
+
+
+def test_a_third_of_the_wrong_answers_are_drawn_and_the_others_are_slow(request):
+    tests = [it for it in request.session.items if "gets_its_verdict[" in it.name]
+    drawn = [it for it in tests if zlib.crc32(it.name.encode()) % 3 == 0]
+    assert [it for it in tests if it.get_closest_marker("slow") is None] == drawn

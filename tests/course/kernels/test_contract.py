@@ -25,7 +25,10 @@ WORKING = [  # steps whose work is said
     for method in case.ladder
     if case.work and case.ladder[method].work
 ]
-SEEDS = range(int(os.environ.get("COURSE_DRAWS", "2")))
+SEEDS = [
+    pytest.param(seed, marks=pytest.mark.slow if seed else (), id=f"seed {seed}")
+    for seed in range(int(os.environ.get("COURSE_DRAWS", "2")))
+]
 TRIES = 8  # of a call that a step refuses, with other inputs
 simulated = pytest.mark.skipif(backend.gpu() is not None, reason="counts simulated launches")
 pytestmark = pytest.mark.usefixtures("h200")
@@ -42,7 +45,7 @@ def test_every_ladder_has_a_case():
     assert found == CASES.keys()
 
 
-@pytest.mark.parametrize("seed", SEEDS, ids="seed {}".format)
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("name", "method"), STEPS)
 def test_drawn_calls_are_right_or_refused(name, method, seed):
     case, done = CASES[name], 0

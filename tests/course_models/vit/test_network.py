@@ -87,6 +87,7 @@ def pairs():
 WHOLE = [pytest.param(its, marks=pytest.mark.slow) for its in sum(map(combinations, GROUPS), [])]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("given", pairs() + WHOLE, ids=str)
 def test_every_combination_gives_float64s_scores(given):
     found = ViT(TOY, WEIGHTS, Flags(**given))(IMAGES)
