@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from course import cuda
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import extent, fixed, table
 from course_lessons.edits import LessonKernel
-from course_lessons.lesson17 import hopper, judges, steps
+from course_lessons.lesson17 import hopper, judges
+from warpsim.ptx import TensorMap
 
 AMPERE = "A100"  # the oldest GPU that has m16n8k16
 
@@ -403,17 +405,35 @@ LessonKernel.declare(
 
 
 def _box(rows):
-    return fixed(f"a box of {rows} rows of 64 halves", rows=rows)
+    def arguments(rng):
+        there = cuda.to_device(rng.standard_normal((rows, 64)).astype(np.float16))
+        return {"box": TensorMap(there, rows, 64), "out": np.empty((rows, 64), np.float16)}
+
+    return Case(f"a box of {rows} rows", arguments, block=128, grid=1, shared=128 * rows)
 
 
-FunctionExercise.declare(
-    name="box-by-tma",
+LessonKernel.declare(
+    name="one-box",
     lesson=17,
-    title="A box by TMA: six steps in order, and its bytes",
-    judge=judges.box,
+    title="A box by TMA: its bytes, and six steps in order",
+    outputs=("out",),
+    reference=lambda box: box.array.copy_to_host(),
     cases=[_box(64), _box(8), _box(256)],
     drawer=lambda rng: _box(extent(rng, 1, 256)),
-    hints={"raised": f"Return two things: a list of {', '.join(steps.STEPS)}, and the bytes."},
+    statements=(
+        "if t == 0:\n    mbarrier_init(arrived, 0, 1)",
+        "fence_mbarriers()",
+        "cuda.syncthreads()",
+        "if t == 0:\n    mbarrier_expect(arrived, 0, size)",
+        "if t == 0:\n    tma_load(tile, 0, box, (0, 0), arrived, 0)",
+        "mbarrier_wait(arrived, 0, 0)",
+    ),
+    gpu="H200",
+    hints={
+        "deadlock": "Initialise first, wait last; size is in bytes, of all elements of out.",
+        "race": "After mbarrier_init comes fence_mbarriers(), before TMA uses it, and "
+        "cuda.syncthreads(), before other threads do.",
+    },
 )
 
 # --- a ring of stages -----------------------------------------------------------------------------
@@ -443,5 +463,53 @@ FunctionExercise.declare(
         "wrong-shape": "Return three numbers: stage, parity of full, parity of empty.",
         "wrong-result": "A ring of n stages: step % n. The round is step // n; its parity, 0 or 1, "
         "is what consumers wait for. The producer waits for the round before.",
+    },
+)
+
+# --- roles ----------------------------------------------------------------------------------------
+
+
+def _by_roles(steps):
+    def arguments(rng):
+        made = (rng.standard_normal((64, 64 * steps)).astype(np.float16) for _ in range(2))
+        a, b = (TensorMap(cuda.to_device(each), 64, 64) for each in made)
+        return {"a": a, "b": b, "out": np.empty((64, 64), np.float32), "steps": np.int32(steps)}
+
+    return Case(
+        f"64 x 64 sums of {64 * steps} products",
+        arguments,
+        block=256,
+        grid=1,
+        shared=4 * 2 * 64 * 64,
+    )
+
+
+def _of_maps(a, b, change=np.asarray):
+    a, b = (change(its.array.copy_to_host().astype(np.float64)) for its in (a, b))
+    return a @ b.T
+
+
+LessonKernel.declare(
+    name="by-roles",
+    lesson=17,
+    title="Who waits for whom",
+    outputs=("out",),
+    reference=_of_maps,
+    cases=[_by_roles(steps) for steps in (1, 2, 5)],
+    drawer=lambda rng: _by_roles(extent(rng, 1, 9)),
+    tolerance=Tolerance(
+        512,
+        "up to 576 products are added, and sums are cut",
+        lambda a, b: _of_maps(a, b, np.abs),
+    ),
+    counted=[Counted("mma", lambda steps: 128 * steps, "One wgmma a step multiplies both tiles.")],
+    gpu="H200",
+    hints={
+        "deadlock": "Each wait needs its arrivals. Thread 0 waits for empty, of the round before: "
+        "parity ^ 1. Four warps wait for full, of this round, and one thread of each arrives at "
+        "empty.",
+        "race": "Nobody refills a stage before all four warps have arrived at its empty, and "
+        "nobody reads it before its full is over.",
+        "uninitialised-read": "The product reads what TMA brings: wait for full first.",
     },
 )

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from course.checks.verdicts import brief
-from course_lessons.lesson17 import steps
 
 
 def split(answer, x):
@@ -68,17 +67,3 @@ def descriptor(answer: Any, address: int, leading: int, stride: int, swizzle: in
                 f"{right[name]}{unit}."
             )
     return f"Bits of no field are set: {left:#x} is left over." if left else None
-
-
-def box(answer: Any, rows: int) -> str | None:
-    """Judge six steps in order, by a trace of a kernel that takes them so, and a box's bytes."""
-    try:
-        order, size = answer
-        order = list(order)
-    except (TypeError, ValueError):
-        return f"Return two things, a list of steps and the bytes; got {brief(answer)}."
-    if sorted(map(str, order)) != sorted(steps.STEPS):
-        return f"Each of {', '.join(steps.STEPS)} stands once in the list; got {brief(order)}."
-    if not isinstance(size, int | np.integer) or not 0 < size < 2**20:
-        return f"The bytes are a whole number below 2**20; got {brief(size)}."
-    return steps.try_box(order, int(size), rows)

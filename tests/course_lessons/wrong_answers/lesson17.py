@@ -293,23 +293,27 @@ wrong("race", "sums may be read after wgmma_sums")(
 wrong("statements", "stands nowhere in your order")({FENCE: ""})
 right({BARRIER: "", FENCE: BARRIER + FENCE})
 
-# --- box-by-tma ------------------------------------------------------------------------------
+# --- one-box ---------------------------------------------------------------------------------
 
-wrong, right = answers_to("box-by-tma")
-wrong("wrong-result", "bytes were announced")({" * 2": ""})
-wrong("wrong-result", "bytes were announced")({"rows * 64 * 2": "rows * 64 * 4"})
-wrong("wrong-result", "that has been initialised before it")({'"init", "fence"': '"fence", "init"'})
-wrong("wrong-result", "arrived[0], which nobody has")(
-    {'"init", ': "", '"wait"]': '"wait", "init"]', '"fence", ': "", '"init"]': '"init", "fence"]'}
-)
-wrong("wrong-result", "which warp 0 initialises")(
-    {'"barrier", ': "", '"wait"]': '"wait", "barrier"]'}
-)
-wrong("wrong-result", "waits for ever")({'"load", "wait"': '"wait", "load"'})
-wrong("wrong-result", "stands once in the list")({'"fence", ': ""})
-wrong("wrong-result", "Return two things")({", rows * 64 * 2": ""})
-right({'"expect", "load"': '"load", "expect"'})
-right({'"barrier", "expect"': '"expect", "barrier"'})
+wrong, right = answers_to("one-box")
+SIZE = "    size = 2 * out.size\n"
+INIT = "    if t == 0:\n        mbarrier_init(arrived, 0, 1)\n"
+SEEN = "    fence_mbarriers()\n"
+MEET = "    cuda.syncthreads()\n"
+EXPECT = "    if t == 0:\n        mbarrier_expect(arrived, 0, size)\n"
+LOAD = "    if t == 0:\n        tma_load(tile, 0, box, (0, 0), arrived, 0)\n"
+WAIT = "    mbarrier_wait(arrived, 0, 0)\n"
+wrong("deadlock", "bytes were announced")({"2 * out.size": "out.size"})
+wrong("deadlock", "bytes were announced")({"2 * out.size": "8192"})
+wrong("race", "before TMA uses it")({INIT + SEEN: SEEN + INIT})
+wrong("race", "before TMA uses it")({SEEN: "", WAIT: SEEN + WAIT})
+wrong("deadlock", "waits for ever")({INIT: "", WAIT: WAIT + INIT})
+wrong("race", "a barrier between")({MEET: "", WAIT: WAIT + MEET})
+wrong("deadlock", "waits for ever", "Initialise first, wait last")({LOAD + WAIT: WAIT + LOAD})
+wrong("statements", "stands nowhere in your order")({SEEN: ""})
+right({EXPECT + LOAD: LOAD + EXPECT})
+right({SEEN + MEET + EXPECT: EXPECT + SEEN + MEET})
+right({"2 * out.size": "out.nbytes"})
 
 # --- ring-place ------------------------------------------------------------------------------
 
@@ -321,3 +325,20 @@ wrong("wrong-result", "take the round % 2|round is step // n")(
 wrong("wrong-result", "step % n")({"return step % stages": "return step // stages"})
 wrong("wrong-shape", "stage, parity of full, parity of empty")({", 1 - parity": ""})
 right("round, stage = divmod(step, stages)\nreturn stage, round & 1, round & 1 ^ 1")
+
+# --- by-roles --------------------------------------------------------------------------------
+
+wrong, right = answers_to("by-roles")
+FULL, EMPTY = "mbarrier_wait(full, stage, parity)", "mbarrier_wait(empty, stage, parity ^ 1)"
+ARRIVE = "mbarrier_arrive(empty, stage)"
+wrong("race", "all four warps have arrived at its empty")({FULL: "pass"})
+wrong("deadlock", "Each wait needs its arrivals")({ARRIVE: "pass"})
+wrong("deadlock", "Thread 0 waits for empty")({EMPTY: "pass"})
+wrong("deadlock", "Each wait needs its")({EMPTY: "mbarrier_wait(empty, stage, parity)"})
+wrong("deadlock|uninitialised-read|race")({FULL: "mbarrier_wait(full, stage, parity ^ 1)"})
+wrong("deadlock|barrier-divergence")({ARRIVE: "mbarrier_arrive(full, stage)"})
+wrong("race|deadlock")({"(empty, s, 4)": "(empty, s, 1)"})
+wrong("deadlock", "were announced")({"4 * TILE": "TILE"})
+wrong("race|deadlock")({"4 * TILE": "2 * TILE"})
+right({EMPTY: "mbarrier_wait(empty, stage, 1 - parity)"})
+right({ARRIVE: "cuda.syncwarp()\n" + " " * 16 + ARRIVE})
