@@ -39,6 +39,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--parts", metavar="PART", nargs="+", default=(),
         help="measure these parts of one SUBJECT alone; the other rows of its file stay",
     )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=frame.SEED, help="of inputs, and of the shapes of `drawn`"
+    )
     parser.add_argument("--list", action="store_true", help="say which subjects there are, and end")
 
 
@@ -65,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = arguments.out or own_folder()
     with alone_in(own):
         files, failures = frame.measure_subjects(
-            chosen, own, parts=list(dict.fromkeys(arguments.parts))
+            chosen, own, parts=list(dict.fromkeys(arguments.parts)), seed=arguments.seed
         )
     for path in files:
         text = beside(subject_of(path), path.parent)

@@ -55,6 +55,8 @@ class Bench:
         What a stopped run has measured.
     only : collection of str, optional
         The parts that are measured; without it all.
+    seed : int
+        Of inputs, and of shapes that are drawn.
 
     Attributes
     ----------
@@ -72,12 +74,12 @@ class Bench:
     def __init__(
         self, subject: str, roofs: Roofs, say: Callable[[str], None] = print,
         folder: Path | None = None, unfinished: Unfinished | None = None,
-        only: Collection[str] = (),
+        only: Collection[str] = (), seed: int = SEED,
     ):  # fmt: skip
         self.subject, self.roofs, self.say, self.folder = subject, roofs, say, folder
         self.unfinished = unfinished or Unfinished()
         self.cuda = backend.cuda
-        self.rng = np.random.default_rng(SEED)
+        self.seed, self.rng = seed, np.random.default_rng(seed)
         self.rows: list[Figure] = []
         self.failures: list[str] = []
         self.notes: list[str] = []
@@ -342,6 +344,7 @@ def measure_subjects(
     folder: Path,
     say: Callable[[str], None] = print,
     parts: Collection[str] = (),
+    seed: int = SEED,
 ) -> tuple[list[Path], list[str]]:
     """Measure subjects, one after the other; each file is written as soon as it is done.
 
@@ -367,7 +370,7 @@ def measure_subjects(
     files, failures = [], []
     for subject in chosen:
         say(subject)
-        command = f"python -m course bench {subject}"
+        command = f"python -m course bench {subject}" + (f" --seed {seed}" if seed != SEED else "")
         path = folder / recorded.file_name(gpu, subject)
         facts = recorded.header(gpu, None, command)
         lasting = {key: value for key, value in facts.items() if key != "date"}
@@ -377,7 +380,7 @@ def measure_subjects(
             others = recorded.read(path)
         elif not parts:
             unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
-        bench = Bench(subject, roofs, say, folder, unfinished, parts)
+        bench = Bench(subject, roofs, say, folder, unfinished, parts, seed)
         module = importlib.import_module(f"course_recording.subjects.{subject}")
         module.run(bench)
         for name in parts:

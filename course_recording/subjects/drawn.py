@@ -1,0 +1,424 @@
+"""Public functions on drawn shapes, beside their peers: geometric mean and worst of each.
+
+A part of this subject is a function with its peers. Its shapes, layouts and types are drawn by the
+seed: sides are log-uniform, half of them multiples of 8, a quarter odd; at most 2 GB and 10^13
+operations. Calls are interleaved. "time" is the GPU's, the data where the call before left them;
+"whole call" the host's for one call until its work is done. A result is compared with float64, on
+at most 64 rows of the first matrix or head.
+
+Rows "best peer / ours" of the shape "all" are over all shapes that the function takes: above 1 it
+is faster than the best of its peers. A shape that it refuses has a row "refused".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course.backend import one_line
+from course.kernels.activation import activation
+from course.kernels.attention import attention
+from course.kernels.gemm.half import gemm
+from course.kernels.norm import layer_norm
+from course.kernels.reconstruct import reconstruct
+from course.kernels.reduce import reduction
+from course.kernels.softmax import softmax
+from course.kernels.svd import rank_k, svd
+from course.kernels.transpose import transpose
+from course.measure import event_clock
+from course.measure.timing import timing_of
+from course_recording.frame import WrongResult
+
+SHAPES = 64
+MOST_BYTES, MOST_OPERATIONS = 2e9, 1e13
+ROUNDS, WALLS = 7, 7
+SLOW = 20.0  # times the fastest first call: such a peer is timed no further
+LIMITS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+HALVES, FLOATS = ("float16", "bfloat16"), ("float32", "float16", "bfloat16")
+OURS, BEST = "ours", "best peer / ours"
+
+Call = Callable[[], Any]
+
+
+class Drawn(NamedTuple):
+    """A drawn problem: its calls, ours and the peers', and the relative error of ours' result."""
+
+    shape: str
+    dtype: str
+    ours: Call
+    peers: dict[str, Call]
+    error: Callable[[Any], float]
+    limit: float
+
+
+def run(bench):
+    """Time each function on its drawn shapes, then say geometric mean and worst."""
+    torch = bench.peer("torch")
+    if not torch:
+        return
+    for name in bench.parts(FUNCTIONS):
+        rng = np.random.default_rng([bench.seed, zlib.crc32(name.encode())])
+        torch.manual_seed(bench.seed)
+        ratios: dict[str, list[tuple[float, str]]] = {"time": [], "whole call": []}
+        for problem in itertools.islice(FUNCTIONS[name](rng, bench, torch), SHAPES):
+            for metric, ratio in _measured(bench, name, problem).items():
+                ratios[metric].append((ratio, problem.shape))
+            torch.cuda.empty_cache()
+        for metric, found in ratios.items():
+            _summed_up(bench, name, metric, found)
+
+
+def _summed_up(bench, name, metric, found):
+    if not found:
+        return
+    mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in found))
+    worst, where = min(found)
+    bench.figure(name, BEST, "all", "", f"geometric mean, {metric}", "x", mean)
+    bench.figure(name, BEST, where, "", f"worst, {metric}", "x", worst)
+    bench.say(f"  {name}, {metric}: mean {mean:.3f}, worst {worst:.3f} ({where}), {len(found)}")
+
+
+def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
+    """Check and time a problem; by metric, the best peer's time over ours. Empty if refused."""
+    clock, shape, dtype = event_clock.clock(), problem.shape, problem.dtype
+    try:
+        error = problem.error(problem.ours())
+    except (TypeError, ValueError) as refused:
+        bench.figure(name, OURS, shape, dtype, "refused", "x", 1)
+        bench.say(f"  {name} {shape} {dtype}: refused, {one_line(refused)}")
+        return {}
+    except Exception as problem_here:  # whatever a kernel raises, the other shapes are measured
+        bench.failures.append(f"{name} {shape} {dtype}: {one_line(problem_here, 300)}")
+        return {}
+    if not error <= problem.limit:
+        wrong = WrongResult(f"the relative error is {error:.3g}; {problem.limit:.3g} is allowed")
+        bench.failures.append(f"{name} {shape} {dtype}: {wrong}")
+        return {}
+    calls = {OURS: problem.ours}
+    firsts = {OURS: _second(clock, problem.ours)}
+    for peer, call in problem.peers.items():
+        try:
+            call()
+            firsts[peer] = _second(clock, call)
+        except Exception as cannot:  # a backend that does not take the shape is no peer of it
+            bench.say(f"  {name} {shape} {dtype}: without {peer}, {one_line(cannot, 80)}")
+            continue
+        calls[peer] = call
+    fastest = min(firsts.values())
+    slow = {peer for peer in calls if firsts[peer] > SLOW * fastest and peer != OURS}
+    times = {each: [firsts[each]] if each in slow else [] for each in calls}
+    walls = {each: list(times[each]) for each in calls}
+    costs = {
+        each: clock.launch_cost(itertools.repeat(call), 4, 0.01)
+        for each, call in calls.items()
+        if each not in slow
+    }
+    for _ in range(ROUNDS):
+        for each, cost in costs.items():
+            times[each] += clock.samples(itertools.repeat(calls[each]), 1, cost, seconds=0.02)[0]
+    for _ in range(WALLS):
+        for each in costs:
+            walls[each].append(clock.wall(calls[each]))
+    ratios = {}
+    for metric, found in (("time", times), ("whole call", walls)):
+        for each, samples in found.items():
+            bench.row(name, each, shape, dtype, timing_of(samples), metric)
+        medians = {each: statistics.median(samples) for each, samples in found.items()}
+        if len(medians) > 1:
+            ours = medians.pop(OURS)
+            ratios[metric] = min(medians.values()) / ours
+    return ratios
+
+
+def _second(clock: event_clock.EventClock, call: Call) -> float:
+    call()
+    return clock.wall(call)
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def side(rng: np.random.Generator, least: int, most: int) -> int:
+    """A log-uniform whole number: half are multiples of 8, a quarter odd."""
+    drawn = round(math.exp(rng.uniform(math.log(least), math.log(most))))
+    kind = rng.integers(4)
+    if kind < 2 and most >= 8:
+        drawn = min(max(round(drawn / 8), -(-least // 8)), most // 8) * 8
+    elif kind == 2:
+        drawn = drawn | 1 if drawn < most else drawn
+    return max(drawn, least)
+
+
+def _random(torch: Any, *shape: int, dtype: str = "float32") -> Any:
+    return torch.rand(shape, device="cuda", dtype=torch.float32).sub_(0.5).to(getattr(torch, dtype))
+
+
+def _relative(torch: Any, given: Any, right: Any) -> float:
+    difference = torch.linalg.vector_norm(given.double() - right)
+    return float(difference / torch.linalg.vector_norm(right).clamp_min(1e-30))
+
+
+def _products(rng, bench, torch, extra=False) -> Iterator[Drawn]:
+    while True:
+        m, n = side(rng, 1, 16384), side(rng, 1, 16384)
+        k, layout = side(rng, 16, 100_000), str(rng.choice(["nn", "nt", "tn"]))
+        dtype, function = str(rng.choice(HALVES)), str(rng.choice(["", "gelu", "gelu tanh"]))
+        if 2 * (m * k + k * n + m * n) > MOST_BYTES or 2 * m * n * k > MOST_OPERATIONS:
+            continue
+        a = _random(torch, *((k, m) if layout == "tn" else (m, k)), dtype=dtype)
+        b = _random(torch, *((n, k) if layout == "nt" else (k, n)), dtype=dtype)
+        left, right = (a.t() if layout == "tn" else a), (b.t() if layout == "nt" else b)
+        bias = _random(torch, n, dtype=dtype) if extra else None
+        act = torch.nn.functional.gelu
+        how = {"approximate": "tanh" if function == "gelu tanh" else "none"}
+
+        def right_rows(left=left, right=right, bias=bias, function=function, act=act, how=how):
+            sums = left[:64].double() @ right.double()
+            sums = sums if bias is None else sums + bias.double()
+            return act(sums, **how) if function and bias is not None else sums
+
+        if extra:
+
+            def ours(a=a, b=b, layout=layout, bias=bias, function=function):
+                return gemm(a, b, layout, bias, function)
+
+            def linear(left=left, right=right, bias=bias, function=function, act=act, how=how):
+                sums = torch.addmm(bias, left, right)
+                return act(sums, **how) if function else sums
+
+            peers = {"addmm, activation": linear}
+            if function == "gelu tanh":
+                peers["_addmm_activation"] = lambda left=left, right=right, bias=bias: (
+                    torch._addmm_activation(bias, left, right, use_gelu=True)
+                )
+        else:
+            peers = {"torch.matmul": lambda left=left, right=right: torch.matmul(left, right)}
+
+            def ours(a=a, b=b, layout=layout):
+                return gemm(a, b, layout)
+
+        name = f"{m}x{n}x{k} {layout} {function if extra else ''}".strip()
+        yield Drawn(
+            name, dtype, ours, peers,
+            lambda out, right=right_rows: _relative(torch, out[:64], right()), LIMITS[dtype],
+        )  # fmt: skip
+
+
+def _epilogues(rng, bench, torch) -> Iterator[Drawn]:
+    return _products(rng, bench, torch, extra=True)
+
+
+def _attention(rng, bench, torch, most) -> Iterator[Drawn]:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION,
+                "efficient": SDPBackend.EFFICIENT_ATTENTION}  # fmt: skip
+    while True:
+        batch, heads = side(rng, 1, 64), side(rng, 1, 32)
+        tokens, size = side(rng, 16, most), int(rng.choice([32, 64, 80, 96, 128]))
+        dtype = str(rng.choice(HALVES))
+        if 8 * batch * heads * tokens * size > MOST_BYTES:
+            continue
+        if 4 * batch * heads * tokens**2 * size > MOST_OPERATIONS:
+            continue
+        q, k, v = (_random(torch, batch, tokens, heads, size, dtype=dtype) for _ in range(3))
+
+        def peer(backend, q=q, k=k, v=v):
+            with sdpa_kernel(backend):
+                return torch.nn.functional.scaled_dot_product_attention(
+                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+                )
+
+        def error(out, q=q, k=k, v=v, size=size):
+            rows = q[0, :64, 0].double() @ k[0, :, 0].double().t() * size**-0.5
+            right = torch.softmax(rows, 1) @ v[0, :, 0].double()
+            return _relative(torch, out[0, :64, :size], right)
+
+        yield Drawn(
+            f"{batch}x{tokens}x{heads}x{size}", dtype, lambda q=q, k=k, v=v: attention(q, k, v),
+            {n: lambda b=b, peer=peer: peer(b) for n, b in backends.items()}, error,
+            4 * LIMITS[dtype],
+        )  # fmt: skip
+
+
+def _images(rng, bench, torch, stacked=False) -> Iterator[Drawn]:
+    cupy = bench.peer("cupy")
+    while True:
+        images = side(rng, 2, 4096) if stacked else 1
+        m, n = side(rng, 8, 512 if stacked else 8192), side(rng, 8, 512 if stacked else 8192)
+        r = min(m, n)
+        k = side(rng, 1, r)
+        if 4 * images * (m * r + r * n + m * n) > MOST_BYTES:
+            continue
+        shape = (images,) if stacked else ()
+        u, s, vt = (_random(torch, *shape, *its) for its in ((m, r), (r,), (r, n)))
+        peers = {}
+        if cupy:
+            there = tuple(map(cupy.asarray, (u, s, vt)))
+            peers["CuPy"] = lambda t=there, k=k: (
+                (t[0][..., :k] * t[1][..., None, :k]) @ t[2][..., :k, :]
+            )
+        if stacked:
+            peers["torch.bmm"] = lambda u=u, s=s, vt=vt, k=k: torch.bmm(
+                u[..., :k] * s[:, None, :k], vt[:, :k]
+            )
+
+        def error(out, u=u, s=s, vt=vt, k=k):
+            rows = u[..., :64, :k].double() * s[..., None, :k].double()
+            return _relative(torch, out[..., :64, :], rows @ vt[..., :k, :].double())
+
+        name = f"{f'{images}x' if stacked else ''}{m}x{n}x{k}"
+        yield Drawn(
+            name, "float32", lambda u=u, s=s, vt=vt, k=k: reconstruct(u, s, vt, k), peers, error,
+            LIMITS["float32"],
+        )  # fmt: skip
+
+
+def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn]:
+    functional, plain = torch.nn.functional, None
+    if bench.peer("triton"):
+        from course_recording.peers import triton as plain
+
+    def one(x, gamma, beta, gelu):
+        y = functional.layer_norm(x, x.shape[-1:], gamma, beta) if norm else torch.softmax(x, 1)
+        return functional.gelu(y) if gelu else y
+
+    compiled = torch.compile(one)
+    while True:
+        rows, columns = side(rng, 1, 200_000), side(rng, 8, 131_072)
+        dtype, gelu = str(rng.choice(FLOATS)), norm and bool(rng.integers(2))
+        if 2 * rows * columns * (4 if dtype == "float32" else 2) > MOST_BYTES / 2:
+            continue
+        x = _random(torch, rows, columns, dtype=dtype)
+        gamma, beta = (_random(torch, columns, dtype=dtype) for _ in range(2))
+        given, out = (x, gamma, beta, gelu), torch.empty_like(x)
+        peers = {"eager": lambda g=given: one(*g), "compiled": lambda g=given: compiled(*g)}
+        if plain and norm:
+            peers["Triton"] = lambda g=given, out=out: plain.layer_norm(*g[:3], 1e-5, out, g[3])
+        elif plain:
+            peers["Triton"] = lambda x=x, out=out: plain.softmax(x, out)
+
+        def ours(x=x, gamma=gamma, beta=beta, gelu=gelu):
+            if norm:
+                return layer_norm(x, gamma, beta, activation="gelu" if gelu else None)
+            return softmax(x)
+
+        def error(out, given=given):
+            rows, *parameters = (each.double() for each in (given[0][:64], *given[1:3]))
+            return _relative(torch, out[:64], one(rows, *parameters, given[3]))
+
+        yield Drawn(
+            f"{rows}x{columns}{' gelu' if gelu else ''}", dtype, ours, peers, error, LIMITS[dtype]
+        )
+
+
+def _norms(rng, bench, torch) -> Iterator[Drawn]:
+    return _rows(rng, bench, torch, norm=True)
+
+
+def _elements(rng, bench, torch, what) -> Iterator[Drawn]:
+    cupy, functional = bench.peer("cupy"), torch.nn.functional
+    functions = {"gelu": functional.gelu, "silu": functional.silu, "relu": functional.relu}
+    while True:
+        size, dtype = side(rng, 1, 250_000_000), str(rng.choice(FLOATS))
+        x = _random(torch, size, dtype=dtype)
+        shape, result = str(size), torch.empty(1, device="cuda")
+        there = cupy.asarray(x) if cupy and dtype != "bfloat16" else None
+        limit, peers = LIMITS[dtype], {}
+        if what == "activation":
+            name = str(rng.choice(list(functions)))
+            shape = f"{size} {name}"
+            peers["PyTorch"] = lambda x=x, f=functions[name]: f(x)
+
+            def ours(x=x, name=name):
+                return activation(x, name)
+
+            def error(out, x=x, f=functions[name]):
+                return _relative(torch, out[:65536], f(x[:65536].double()))
+        else:
+            named = {"sum": "sum", "max": "amax"}[what]
+            peers["PyTorch"] = lambda x=x, named=named: getattr(x, named)()
+            if there is not None:
+                peers["CuPy"] = lambda x=there, named=named: getattr(x, named.strip("a"))()
+
+            def ours(x=x, out=result):
+                return reduction(x, what, out=out)
+
+            def error(out, x=x, named=named):
+                right = getattr(x.double(), named)()
+                least = x.double().abs().sum() if what == "sum" else right.abs()
+                return float((out.double() - right).abs().max() / least.clamp_min(1e-30))
+
+            limit = LIMITS["float32"]
+        yield Drawn(shape, dtype, ours, peers, error, limit)
+
+
+def _transposes(rng, bench, torch) -> Iterator[Drawn]:
+    cupy = bench.peer("cupy")
+    while True:
+        m, n = side(rng, 1, 32_768), side(rng, 1, 32_768)
+        if 8 * m * n > MOST_BYTES:
+            continue
+        x = _random(torch, m, n)
+        peers = {"PyTorch": lambda x=x: x.t().contiguous()}
+        if cupy:
+            there = cupy.asarray(x)
+            peers["CuPy"] = lambda x=there: cupy.ascontiguousarray(x.T)
+        yield Drawn(
+            f"{m}x{n}", "float32", lambda x=x: transpose(x), peers,
+            lambda out, x=x: float((out != x.t()).sum()), 0.0,
+        )  # fmt: skip
+
+
+def _decompositions(rng, bench, torch, ranks=False) -> Iterator[Drawn]:
+    while True:
+        batch, m, n = side(rng, 1, 4096), side(rng, 8, 1024), side(rng, 8, 1024)
+        k = side(rng, 1, min(m, n) // 4)
+        if batch * m * n > 30_000_000 or batch * max(m, n) * min(m, n) ** 2 > 1e11:
+            continue
+        a = _random(torch, batch, m, n)
+        peers = {
+            driver: lambda a=a, d=driver: torch.linalg.svd(a, full_matrices=False, driver=d)
+            for driver in ("gesvda", "gesvdj", "gesvd")
+        }
+        if ranks:
+            peers["svd_lowrank"] = lambda a=a, k=k: torch.svd_lowrank(a, k, niter=2)
+
+        def error(found, a=a, k=k):
+            u, s, vt = (each[0].double() for each in found)
+            if not ranks:
+                return _relative(torch, (u * s) @ vt, a[0].double())
+            left = torch.linalg.vector_norm(a[0].double() - (u * s) @ vt)
+            least = torch.linalg.svdvals(a[0].double())[k:].square().sum().sqrt()
+            return float(left / least.clamp_min(1e-30)) - 1
+
+        yield Drawn(
+            f"{batch}x{m}x{n}{f' k={k}' if ranks else ''}", "float32",
+            (lambda a=a, k=k: rank_k(a, k)) if ranks else (lambda a=a: svd(a)), peers, error,
+            0.1 if ranks else 5e-6,
+        )  # fmt: skip
+
+
+#: Drawn problems without end, by the name of a part.
+FUNCTIONS = {
+    "product": _products,
+    "product with bias": _epilogues,
+    "attention to 1,024": lambda *given: _attention(*given, 1024),
+    "attention to 8,192": lambda *given: _attention(*given, 8192),
+    "reconstruct": _images,
+    "reconstruct stacks": lambda *given: _images(*given, stacked=True),
+    "layer_norm": _norms,
+    "softmax": _rows,
+    "sum": lambda *given: _elements(*given, "sum"),
+    "max": lambda *given: _elements(*given, "max"),
+    "activation": lambda *given: _elements(*given, "activation"),
+    "transpose": _transposes,
+    "svd": _decompositions,
+    "rank_k": lambda *given: _decompositions(*given, ranks=True),
+}

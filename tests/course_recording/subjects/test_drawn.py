@@ -1,0 +1,40 @@
+"""What `bench drawn` draws, and how it sums up."""
+
+import math
+
+import numpy as np
+import pytest
+
+from course_recording.subjects import drawn
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("least", "most"), [(1, 3), (1, 16384), (16, 100_000), (8, 1024)])
+def test_sides_are_within_their_bounds_and_half_are_multiples_of_8(seed, least, most):
+    rng = np.random.default_rng(seed)
+    sides = np.array([drawn.side(rng, least, most) for _ in range(2000)])
+    assert sides.min() >= least and sides.max() <= most
+    if most >= 1024:
+        assert 0.48 < np.mean(sides % 8 == 0) < 0.62
+        assert np.mean(sides % 2) > 0.25
+        assert np.mean(np.log(sides) < math.log(least * most) / 2) == pytest.approx(0.5, abs=0.06)
+
+
+class Bench:
+    """Keeps what is said and the figures."""
+
+    def __init__(self):
+        self.said, self.figures = [], {}
+        self.say = self.said.append
+
+    def figure(self, kernel, variant, shape, dtype, metric, unit, value):
+        self.figures[metric] = shape, value
+
+
+def test_mean_and_worst_are_of_all_ratios():
+    bench = Bench()
+    drawn._summed_up(bench, "sum", "time", [(2.0, "8"), (0.5, "9"), (8.0, "10")])
+    assert bench.figures["geometric mean, time"] == ("all", pytest.approx(2.0))
+    assert bench.figures["worst, time"] == ("9", 0.5)
+    drawn._summed_up(bench, "max", "time", [])
+    assert len(bench.said) == 1
