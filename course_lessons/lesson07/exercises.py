@@ -60,22 +60,10 @@ FunctionExercise.declare(
         "ms then.",
     },
     mistakes=edits("""
-        you leave out a span that overlaps an earlier one; a part of it may be new
-            max(0.0, end - max(start, until)) -> (end - start) * (start >= until)
-            = max(until, end) -> = end if start >= until else until
-        you count negative time for a span that lies inside another
-            max(0.0, end - max(start, until)) -> end - max(start, until)
         you add the lengths, so that what overlaps counts twice
             return sum(end - start for start, end in spans)
         you take the time from the first start to the last end, gaps included
             first: spans = spans and [(min(spans)[0], max(end for _, end in spans))]
-        you compare each span with the one before it; what counts is the latest end of all
-        before it
-            max(until, end) -> end
-        you take the spans as they come; sort them first
-            sorted(spans) -> spans
-        you take the first span alone, as if `return` stood inside the loop
-            first: spans = spans[:1]
     """)
     | {"you subtract what each two spans share: what three share goes more than once": _by_pairs},
 )
@@ -108,20 +96,8 @@ FunctionExercise.declare(
         "wrong-shape": "One number: add up what each pair of spans shares.",
     },
     mistakes=edits("""
-        you count a span of the second row only if it begins inside one of the first; it may
-        have begun before
-            max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
-            -> (min(a[1], b[1]) - b[0]) * (a[0] <= b[0] < a[1])
         you take each row for one span, from first start to last end; there are gaps
             first: first, second = ([(r[0][0], r[-1][1])] if r else [] for r in (first, second))
-        you count negative times, where two spans do not meet
-            max(0.0, min(a[1], b[1]) - max(a[0], b[0])) -> min(a[1], b[1]) - max(a[0], b[0])
-        you compare the first span with the first, the second with the second; compare each with
-        each
-            for a in first: -> for a, b in zip(first, second):
-            for b in second: -> if True:
-        you take the earlier start and the later end; it is the other way round
-            min(a[1], b[1]) - max(a[0], b[0]) -> max(a[1], b[1]) - min(a[0], b[0])
     """),
 )
 
@@ -149,23 +125,6 @@ FunctionExercise.declare(
         "many different lines do the 32 lanes name?",
         "wrong-shape": "Return how many lines they are, not the lines.",
     },
-    mistakes=edits("""
-        you count sectors of 32 bytes; a line has four of them
-            32 -> 8
-        you count banks, elements % 32; the line is elements // 32
-            // -> %
-        you count how often the line changes from lane to lane; a line that comes again is no
-        new one
-            return 1 + np.count_nonzero(np.diff(elements // 32))
-        you count from the first element; lines begin at multiples of 32
-            elements // -> (elements - elements[0]) //
-        you count different numbers, not lines
-            // 32 ->
-        you count every line between the first and the last, whether it is touched or not
-            return int(elements.max() // 32 - elements.min() // 32) + 1
-        you count one for each lane; lanes that name the same line share it
-            return len(elements)
-    """),
 )
 
 # --- what binds a kernel --------------------------------------------------------------------------
@@ -281,18 +240,6 @@ def _judge_stall(answer, clocks):
         return f"The second thing must be a number, the share; got {brief(share)}."
     if math.isclose(given, right_share, abs_tol=1e-4):  # four digits will do
         return None
-    waiting = sum(amount for name, amount in clocks.items() if name not in NOT_WAITING)
-    for wrong, why in (
-        (clocks[right], "Those are its cycles: divide them by the sum of all."),
-        (100 * right_share, "That is in percent: a share is a number between 0 and 1."),
-        (clocks[right] / waiting, "That is its share of the waiting alone: take it of all cycles."),
-        (clocks[right] / (sum(clocks.values()) - clocks.get("selected", 0)),
-         "You left 'selected' out of the sum: the share is of all cycles."),
-    ):  # fmt: skip
-        if math.isclose(given, wrong, rel_tol=1e-9):
-            return f"{right!r} is right, its share is not. {why}"
-    if math.isclose(given, right_share, abs_tol=0.005):
-        return f"{right!r} is right, and {given} is its share, rounded: return it as it comes."
     return f"{right!r} is right, its share is {right_share:.4g}; got {given:.4g}."
 
 

@@ -105,7 +105,7 @@ wrong("wrong-result", "or it could")(
     "worst = max(waiting, key=waiting.get)\n"
     "return worst, waiting[worst] / sum(clocks.values())"
 )
-wrong("wrong-result", "of the waiting alone")(
+wrong("wrong-result", "Line 4 decides")(
     'waiting = {state: v for state, v in clocks.items() if state not in ("selected", '
     '"not_selected")}\n'
     "worst = max(waiting, key=waiting.get)\n"
@@ -118,7 +118,7 @@ def by_sorting(clocks):
     return ordered[-1][1], ordered[-1][0] / sum(clocks.values())
 
 
-wrong("wrong-result", "between 0 and 1")(
+wrong("wrong-result", "Line 3 decides")(
     "worst, share = by_sorting(clocks)\nreturn worst, 100 * share"
 )
 wrong("wrong-result", "Return two things")("return by_sorting(clocks)[0]")
@@ -132,7 +132,7 @@ wrong("raised", "changed size during iteration")(
     "        del clocks[worst]\nreturn by_sorting(clocks)"
 )
 wrong("wrong-result", "other way round")("return by_sorting(clocks)[::-1]")
-wrong("wrong-result", "rounded: return it as it comes")(
+wrong("wrong-result", "Line 3 decides")(
     "worst, share = by_sorting(clocks)\nreturn worst, round(share, 2)"
 )
 wrong("wrong-result", "It waits most for")(
