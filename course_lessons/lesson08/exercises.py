@@ -66,19 +66,8 @@ FunctionExercise.declare(
         "wrong-shape": "Return one whole number.",
     },
     mistakes=edits("""
-        you round to the nearest number; 2.25 streams are 3
-            return round((copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out))
-        you round down; 2.625 streams are 3
-            return (copy_in + kernel + copy_out) // max(copy_in, kernel, copy_out)
-        you do not round up to a whole stream
-            return (copy_in + kernel + copy_out) / max(copy_in, kernel, copy_out)
         you count the engines that have something to do
             return (copy_in > 0) + (kernel > 0) + (copy_out > 0)
-        you compare the busiest engine with the two others: its own time belongs to the image's,
-        too
-            return {} - 1
-        you divide by the kernel's time; it need not be the longest
-            max(copy_in, kernel, copy_out) -> (kernel or 100)
     """),
 )
 
@@ -174,24 +163,6 @@ FunctionExercise.declare(
         "wrong-shape": "One fraction for each number of workers but the first.",
         "raised": "With one worker the formula divides by 0: begin at the second.",
     },
-    mistakes=edits("""
-        you compare each time with the one before it, not with the first
-            milliseconds[0] -> milliseconds[len(found)]
-        you count the workers yourself, 1, 2, 3; how many they are stands in `workers`
-            first: workers = range(1, len(milliseconds) + 1)
-        only 1 / workers is divided; put brackets around 1 / speedup - 1 / workers
-            (1 / speedup - 1 / count) -> 1 / speedup - 1 / count
-        you cut off what is above 1; that is a slow-down, and worth knowing
-            return [min(max(part, 0), 1) for part in {}]
-        the speed-up is upside down; it is old time / new time
-            1 / speedup -> speedup
-        you do not divide by 1 - 1 / workers
-            / (1 - 1 / count) ->
-        you return the speed-up itself
-            (1 / speedup - 1 / count) / (1 - 1 / count) -> speedup
-        you return percent
-            return [100 * part for part in {}]
-    """),
 )
 
 # --- when a graph pays --------------------------------------------------------------------------
@@ -236,23 +207,6 @@ FunctionExercise.declare(
         "wrong-shape": "Return one whole number.",
         "raised": "Does a division by what a run saves meet a 0? Then the graph never pays.",
     },
-    mistakes=edits(r"""
-        with so many runs both cost the same; it must cost less
-            int(capture // saved) + 1 -> -int(-capture // saved)
-        replay is left out: it costs the host something each time
-            replay + ->
-        node is left out: each kernel in the graph still costs a little
-            + kernels * node ->
-        node is counted once, not for each kernel
-            kernels * node -> node
-        you do not round up: half a run saves nothing
-            saved <= 0 -> saved == 0
-            int(capture // saved) + 1 -> capture / saved
-        you round down, so the graph has not quite paid yet
-            return max({} - 1, 0)
-        you divide by what a run saves though it saves nothing; then the graph never pays
-            <= 0:\n        return 0 -> == 0:\n        return 1
-    """),
 )
 
 # --- outputs that are stale ---------------------------------------------------------------------
