@@ -513,7 +513,7 @@ def _of_statement(node: ast.stmt, new: str, line: str) -> tuple[str, str]:
         more = new.removeprefix(f"{own}\n").split("\n")[0]
         return f"{line}` and, below it, `{more}", "With one more line after it"
     if textwrap.dedent("\n".join(lines[1:])) == own:
-        return lines[0], "Below a condition"
+        return f"{lines[0]}` and, inside it, `{line}", "Below a condition"
     if isinstance(node, ast.Assign) and new.startswith(f"{unparse(node.targets[0])} += "):
         return lines[0], "With what was there before added,"
     return lines[0], "With another statement there"

@@ -153,10 +153,13 @@ def _exchanged(failure: Failure, exercise: KernelExercise, text: Text, right: Te
         grids = [n for n in right.own(ast.Assign) if ast.unparse(n.value) == "cuda.grid(2)"]
         theirs = {tuple(ast.unparse(e) for e in n.targets[0].elts) for n in grids}
         if (x, y) in mine and theirs and not theirs & wanted:
+            advice = f"Neighbours in x belong to one row: {y}, {x} = cuda.grid(2)."
+            if (x, y) in theirs:
+                advice = f"An array has the row first: [{y}, {x}]."
             return (
                 f"cuda.grid(2) gives x first, so `{x}` in line {node.lineno} counts along x, and "
                 "it is taken for the row.",
-                f"Neighbours in x belong to one row: {y}, {x} = cuda.grid(2).",
+                advice,
             )
     return None
 

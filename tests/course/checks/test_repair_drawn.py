@@ -40,6 +40,15 @@ def test_drawn_slips_are_named_and_what_is_said_to_be_right_is(name, seed):
     assert named >= failed - 1, f"{named} of {failed}"
 
 
+def test_a_line_that_is_right_below_a_condition_is_shown_inside_it():
+    of = subject("reverse-blocks")
+    text = of.text.replace("    if t < count:\n        x[i]", "    x[i]")
+    said = judge(
+        find_exercise("reverse-blocks"), of.define(text, "unguarded"), repairs=True
+    ).message
+    assert "as `if t < count:` and, inside it, `x[i] = buffer[count - 1 - t]`" in said
+
+
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_right_answer_is_never_changed(name):
     of = subject(name)

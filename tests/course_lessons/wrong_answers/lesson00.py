@@ -18,7 +18,9 @@ wrong("wrong-result|out-of-bounds", "Line 5 decides")({"(row, column, out)": "(c
 wrong("wrong-result", "Line 5 decides")({"* light": "+ light"})
 wrong("wrong-result")({"* light": "/ light"})
 wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
-wrong("out-of-bounds", "out[")({"out[row, column] = photo": "out[column, row] = photo"})
+wrong("out-of-bounds", "out[", "the row first: [row, column]")(
+    {"out[row, column] = photo": "out[column, row] = photo"}
+)
 wrong("input-modified", "photo is an input")(
     {"out[row, column] = photo": "photo[row, column] = photo"}
 )
