@@ -56,10 +56,8 @@ def factors(image: np.ndarray, u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: 
         picture.text(left, (top + bottom) / 2, sign, fontsize=18, ha="center", va="center")
     return picture.described(
         f"An image of {image.shape[0]} × {image.shape[1]} pixels is about U times s times V "
-        "transposed. "
-        f"Framed: the first {k} columns of U, the first {k} of {size} numbers on the diagonal of "
-        "s, the "
-        f"first {k} rows of V transposed."
+        f"transposed. Framed: the first {k} columns of U, the first {k} of {size} numbers on the "
+        f"diagonal of s, the first {k} rows of V transposed."
     )
 
 
@@ -91,10 +89,8 @@ def way_of_an_image(size: int = 256, k: int = 50) -> Picture:
     pen.text(81.5, 17, f"copy_to_host: image\n{up:,} bytes", ha="left")
     return pen.picture.described(
         f"The way of an image: on the CPU it is read and its SVD taken; {down:,} bytes of u, s "
-        "and vt go "
-        f"to the GPU, whose kernel has {size * size:,} threads, one for each pixel; {up:,} bytes "
-        "of image "
-        "come back, for a picture and its error."
+        f"and vt go to the GPU, whose kernel has {size * size:,} threads, one for each pixel; "
+        f"{up:,} bytes of image come back, for a picture and its error."
     )
 
 
@@ -133,7 +129,6 @@ def warp_on_image(block: tuple[int, int] = (16, 16), size: int = 16) -> Picture:
         counts.append(len(sectors))
     return picture.described(
         f"Which pixels of an image the {WARP} threads of a warp touch, with the sectors around "
-        "them: "
-        f"{counts[0]} sectors where x walks down the rows, {counts[1]} where it walks along the "
-        "columns."
+        f"them: {counts[0]} sectors where x walks down the rows, {counts[1]} where it walks along "
+        "the columns."
     )

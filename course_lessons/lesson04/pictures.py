@@ -168,8 +168,7 @@ def transpose_sides(size: int = 16, lanes: int = 8) -> Picture:
         axes.set_title(f"{name}\n{lanes} lanes, {len(sectors)} {noun}")
     return picture.described(
         f"A transpose: {lanes} lanes of a warp read {lanes} neighbours in a row of the image, in "
-        "1 sector, "
-        f"and write them into a column of out, in {lanes} sectors."
+        f"1 sector, and write them into a column of out, in {lanes} sectors."
     )
 
 
@@ -211,6 +210,5 @@ def records_in_memory(fields: Sequence[str] = "xyz", records: int = 8) -> Pictur
         pen.text(cells, top - 0.5, text, color=VERMILLION, ha="right")
     return pen.picture.described(
         f"{records} records of {listed(fields)} in memory. Record after record, {records} lanes "
-        "that read "
-        f"{fields[0]} touch {counts[0]} sectors; field after field, {counts[1]}."
+        f"that read {fields[0]} touch {counts[0]} sectors; field after field, {counts[1]}."
     )

@@ -83,8 +83,7 @@ def tile_turn(side: int = 4) -> Picture:
             pen.text(start + gap / 2 - 0.08, middle - 0.3, text, TINY)
     return pen.picture.described(
         f"A tile of {side} × {side} turns: a row of the image is loaded and fills a row of the "
-        "tile; a "
-        "column of the tile is read and stored as a row of out."
+        "tile; a column of the tile is read and stored as a row of out."
     )
 
 
@@ -119,8 +118,7 @@ def barrier_timelines() -> Picture:
         pen.text(left + 1.4, 1.92, "time", TINY, FAINT)
     return pen.picture.described(
         "Two warps in time, which fill and then read. Without a barrier warp 0 may read before "
-        "warp 1 has "
-        "filled; with cuda.syncthreads() warp 0 waits until both have."
+        "warp 1 has filled; with cuda.syncthreads() warp 0 waits until both have."
     )
 
 
@@ -164,8 +162,7 @@ def halo(block: int = 8, radius: int = 2, number: int = 1, size: int = 22) -> Pi
         pen.text(left + (start + end) / 2 * side, y, text, TINY)
     return pen.picture.described(
         f"The tile of block {number} holds {block + 2 * radius} elements of x: one for each of "
-        f"its {block} "
-        f"threads, and a halo of {radius} on either side."
+        f"its {block} threads, and a halo of {radius} on either side."
     )
 
 

@@ -86,12 +86,12 @@ pictures.tile_rounds(1)
 # | **shared** | **one block** | **64 KiB an SM** | **the block** |
 # | global | all threads | 15 GiB | you keep it |
 #
-# Shared memory sits inside the SM: `cuda.shared.array(shape, dtype)`.
+# Shared memory sits inside the SM. `cuda.shared.array(shape, dtype)` asks for it.
 
 # %% [markdown]
-# Each thread puts a number into a buffer, and takes its right neighbour's out of it, the last
-# thread the first one's. (Section 3 explains the middle line.) Two blocks of 64 threads both
-# fill `buffer[0]`, and `x` is 0, 1, 2, … 127. Which number does the last thread get?
+# Each thread puts a number into a buffer, and takes its right neighbour's out, the last thread the
+# first one's. (Section 3 explains `syncthreads`.) Two blocks of 64 threads both fill `buffer[0]`,
+# and `x` is 0, 1, 2, … 127. Which number does the last thread get?
 
 
 # %%
@@ -214,8 +214,7 @@ BLOCK = 64  # threads of a block, from here on
 #
 # <details><summary>Hint</summary>
 #
-# Wait first, all of you. The partner of thread `t` has its number in the buffer at
-# `count - 1 - t`.
+# First all threads wait. Thread `t` takes the number at `count - 1 - t` of the buffer.
 #
 # </details>
 #

@@ -315,7 +315,7 @@ FunctionExercise.declare(
     drawer=lambda rng: told(least=int(rng.integers(1, 600))),
     drawn=6,
     hints={
-        "wrong-result": "Lane l writes word l % 2 * 4 * pitch + l // 2. Try the pitches from "
+        "wrong-result": "Lane l writes word l % 2 * 4 * pitch + l // 2. Try the row strides from "
         "`least` on that are multiples of 4, until no two different words of the 32 are in one "
         "bank."
     },

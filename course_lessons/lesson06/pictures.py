@@ -70,8 +70,7 @@ def column_tile(rows: int = 64, columns: int = 64, depth: int = 8, results: int 
     pen.text(beside, top + high * 0.72, text, TINY, ha="left")
     return pen.picture.described(
         f"A block of {rows} × {columns} pixels with its tiles: u_tile, {rows} × {depth}, on its "
-        "left, vt_tile, "
-        f"{depth} × {columns}, above; one thread makes {results} pixels of a column."
+        f"left, vt_tile, {depth} × {columns}, above; one thread makes {results} pixels of a column."
     )
 
 
@@ -146,9 +145,8 @@ def quarters(size: int = 128, lane: int = 5) -> Picture:
                 pen.tint(left + place * scale, 0.45 + y * scale, part, part, colour, line=0.3)
     pen.text(2.62, 1.6, f"{size} × {size}\npixels", ha="left", size=TINY)
     return pen.picture.described(
-        f"A thread's 8 × 8 pixels in a block of {size} × {size}: in `square` one square, in `wide` "
-        "four "
-        "squares of 4 × 4, half a tile apart."
+        f"A thread's 8 × 8 pixels in a block of {size} × {size}: in `square` one square, in "
+        "`wide` four squares of 4 × 4, half a tile apart."
     )
 
 
@@ -166,7 +164,7 @@ def turned_banks(pitches: tuple[int, ...] = (128, 132)) -> Picture:
         top = 0.95 * number + 0.2
         banks = turned_words(pitch) % BANKS
         most = int(np.bincount(banks).max())
-        text = f"pitch {pitch}: {most} wavefront{'s' * (most > 1)} (banks 0 to 31; numbers: lanes)"
+        text = f"row stride {pitch}: {most} wavefront{'s' * (most > 1)} (numbers: lanes)"
         pen.text(0.2, top, text, ha="left")
         for bank in range(BANKS):
             x = 0.2 + bank * side
@@ -178,7 +176,7 @@ def turned_banks(pitches: tuple[int, ...] = (128, 132)) -> Picture:
     return pen.picture.described(
         "How many words of a warp's store into the turned tile meet in a bank: "
         + listed(
-            f"pitch {pitch}, up to {np.bincount(turned_words(pitch) % BANKS).max()}"
+            f"row stride {pitch}, up to {np.bincount(turned_words(pitch) % BANKS).max()}"
             for pitch in pitches
         )
         + "."
@@ -225,8 +223,7 @@ def buffers() -> Picture:
     pen.text(4.6, 1.4, "thick lines: barriers", size=TINY, color=FAINT, ha="left")
     return pen.picture.described(
         "The rounds of a block in time. With one buffer: load, put, barrier, multiply, barrier. "
-        "With two: "
-        "while a tile is multiplied the next one is loaded; one barrier a round."
+        "With two: while a tile is multiplied the next one is loaded; one barrier a round."
     )
 
 
@@ -258,6 +255,5 @@ def warp_tile() -> Picture:
     pen.arrow((2.63, 0.75), (left - 0.04, 0.75), FAINT, head=10)
     return pen.picture.described(
         "A block of 128 × 128 pixels has 8 warps, two columns of four; each has 32 × 64 pixels, "
-        "its lanes "
-        "stand 4 down and 8 across, and each lane has four squares of 4 × 4 pixels."
+        "its lanes stand 4 down and 8 across, and each lane has four squares of 4 × 4 pixels."
     )

@@ -64,6 +64,6 @@ def test_turned_banks_count_the_wavefronts_of_a_store(pitch, wavefronts):
 
     report = trace(store_turned, 1, 32, np.zeros(32, np.float32))
     assert report.total("shared", "store").wavefronts == wavefronts
-    assert f"pitch {pitch}: {wavefronts} wavefront" in "\n".join(
+    assert f"row stride {pitch}: {wavefronts} wavefront" in "\n".join(
         picture_texts(pictures.turned_banks((pitch,)))
     )
