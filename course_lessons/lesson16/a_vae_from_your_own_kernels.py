@@ -192,7 +192,7 @@ beside("bce-of-logits", bce_of_logits)
 #
 # <kbd>core</kbd>
 #
-# The way back: a layer y = v W' + b is given d_y, the loss's derivatives by y. It makes
+# Backward a layer y = v W' + b is given d_y, the loss's derivatives by y. It makes
 #
 # ```text
 # d_v = d_y W                             for the layer below
