@@ -161,8 +161,8 @@ def outcome_of(text, guess, truth):
         ("wavefronts of a fragment's register, rows of 128 bytes", 4, 8),  # "four words"
         ("share of the time at work: 128 x 256, 128 x 192", (1, 1), (0.75, 1.0)),
         ("strips of a wave: row by row, bands of 8", (132, 132), (37, 25)),
-        ("clocks of shared memory for one of tensor cores, 64 x 64", 0.5, 1.0),  # "a alone"
-        ("share of the clocks, wgmma of 64 x 256", 1, 0.625),  # "nothing changes"
+        ("cycles of shared memory for one of tensor cores, 64 x 64", 0.5, 1.0),  # "a alone"
+        ("share of the cycles, wgmma of 64 x 256", 1, 0.625),  # "nothing changes"
         ("stages of 128 x 64 and 64 x 256 halves", 2, 4),  # "four bytes a number"
         ("4,000 ones, added in float16", 4000, 2048),  # "it only loses digits"
         ("768 squares near 3,600, summed in float16", "65504", "inf"),  # "it stays at the largest"
