@@ -960,8 +960,8 @@ for side in (1, 16, 64, 128):
     print(f"device memory allows {min(rate, measured.rates['float32']):4.1f} TFLOP/s")
 
 # %% [markdown]
-# So 16×16 would be too small if no cache helped. It does: blocks that run at the same time want
-# the same rows and columns, and find them in L2. Tiles of 128 do not depend on such luck.
+# So 16×16 would be too small if L2 did not help: blocks that run at once want the same rows and
+# columns. Tiles of 128 need no such luck.
 
 # %% [markdown]
 # ## 13 Two buffers
@@ -969,15 +969,9 @@ for side in (1, 16, 64, 128):
 # <kbd>deepening</kbd>
 #
 # A round of `wide`: load a tile, wait for memory, write it, **barrier**, multiply, **barrier**.
-# While a block waits for its tile, it multiplies nothing. With two tiles of each kind, the next one
-# can be on its way while this one is used.
-#
-# Nobody fills what is being read, so one barrier a round is enough. Is it? Try it on the kernel of
-# [lesson 05](05_shared_memory.ipynb), with tiles of 16×16. The picture shows the plan.
-# The device function behind it fills one of two buffers, `stage` 0 or 1.
-
-# %%
-pictures.buffers()
+# While a block waits, it multiplies nothing. With two tiles of each kind, the next one can be on
+# its way while this one is used. Is one barrier a round enough? Try it on the kernel of [lesson
+# 05](05_shared_memory.ipynb). This fills one of two buffers, `stage` 0 or 1:
 
 # %%
 TILE = 16
@@ -994,6 +988,9 @@ def fill(u_tile, vt_tile, stage, u, s, vt, k, start, row, col):
     if start + y < k and col < vt.shape[1]:
         vt_tile[stage, y, x] = vt[start + y, col]
 
+
+# %%
+pictures.buffers()
 
 # %% [markdown]
 # Here is a round without any barrier but the first. Two buffers, so nobody should meet. What does

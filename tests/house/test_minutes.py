@@ -17,7 +17,7 @@ CORES_YET = {
 }
 #: Stretches of more than two minutes of reading without an output.
 SILENT_YET = {
-    "06": 5,  # whole kernels, in one cell each
+    "06": 4,  # whole kernels, in one cell each
     "08": 5,
     "09": 8,
     "10": 2,
