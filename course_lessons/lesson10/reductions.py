@@ -153,22 +153,13 @@ pictures.tree(8)
 # %%
 predict("tree: atomic additions", 256, exact=True)
 
+
 # %%
-SUM = reduce.KINDS["sum"]  # how two numbers are combined, and what changes nothing: 0
-SHAPE = reduce.CONFIGS["sm_90"]  # threads of a block and numbers of a thread, chosen for an H200
-
-
 def traced_sum(name):
-    """Trace a step of the package's ladder on x."""
-    step, out = reduce.LADDER[name], np.zeros(1, np.float32)
-    if step.shaped:  # it has a shape: several numbers for each thread
-        kernel, threads, tile = step.make(SUM, SHAPE, True), SHAPE.threads, SHAPE.tile
-    else:
-        kernel, threads, tile = step.make(SUM), reduce.THREADS, reduce.THREADS
-    blocks = -(-x.size // tile)
-    # Only the last step needs room for the blocks' sums, and a counter: section 6.
-    room = () if step.fills else (np.zeros(blocks, np.float32), np.zeros(1, np.uint32))
-    return trace(kernel, blocks, threads, x, *room, out, gpu="H200")
+    """Trace what a step of the package's ladder launches for x."""
+    there, out = cuda.to_device(x), cuda.to_device(np.zeros(1, np.float32))
+    *_, launch = reduce.LADDER.launches(there, out, kind="sum", method=name)  # after out = 0
+    return trace(launch.kernel, launch.grid, launch.block, *launch.arguments, gpu="H200")
 
 
 tree = traced_sum("tree")
@@ -395,8 +386,9 @@ predict.answer("shuffles, times as fast as the tree", answer)
 predict("several: ms", 0.06, within=1.25)
 
 # %%
-blocks = BIG // SHAPE.tile
-print(f"{SHAPE.threads} threads a block, {SHAPE.tile // SHAPE.threads} numbers a thread")
+config = reduce.CONFIGS["sm_90"]  # chosen for an H200
+blocks = BIG // config.tile
+print(f"{config.threads} threads a block, {config.tile // config.threads} numbers a thread")
 several = h200("reduce", "sum", "several", str(BIG))
 print(f"additions {blocks * each * 1e-6:.3f} ms, reading {reading:.3f} ms")
 predict.answer("several: ms", round(several, 3), unit="ms")
@@ -429,7 +421,7 @@ predict.answer("several: ms", round(several, 3), unit="ms")
 
 # %%
 # Two device functions that the package's kernels use: the sum of a warp's lanes, and of a block's.
-warp_sum, block_sum = reduce.combiners(SUM, warps=8)
+warp_sum, block_sum = reduce.combiners(reduce.KINDS["sum"], warps=8)
 
 
 # %% tags=["exercise"]

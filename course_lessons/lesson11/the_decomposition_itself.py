@@ -420,25 +420,18 @@ predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))), ho
 #
 # `w` is (batch, n, columns); block b has matrix b. `pairs` is (n / 2, 2): warp p of each block
 # rotates rows `pairs[p, 0]` (x) and `pairs[p, 1]` (y), in place. There are as many warps as pairs.
-# Columns may be any number. Where g is 0, nothing is to be done.
+# Columns may be any number. Given are the zeros and the sums over the warp. You write what each
+# lane adds before, and the rotation after. Where g is 0, nothing is to be done.
 #
 # <details><summary>Hint 1</summary>
 #
-# `warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32`. A lane has the columns `range(lane,
-# w.shape[2], 32)`.
+# A lane has the columns `range(lane, w.shape[2], 32)`, in both loops.
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# A sum over the warp, in each lane: `for step in range(5): a += cuda.shfl_xor_sync(0xFFFFFFFF, a,
-# 1 << step)`. All 32 lanes make it, also those without a column.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# Sums begin with `float32(0)`. And both new numbers come from the old x and y: read both first.
+# Both new numbers come from the old x and y: read both first.
 #
 # </details>
 
@@ -447,19 +440,21 @@ predict.answer("cos(0.0002) in float32", float(np.float32(math.cos(0.0002))), ho
 @cuda.jit
 def rotate_pairs(w, pairs):
     """Rotate the pairs of a round: a block a matrix, a warp a pair."""
-    ### BEGIN SOLUTION
     matrix, warp, lane = cuda.blockIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
     i, j = pairs[warp, 0], pairs[warp, 1]
     a, b, g = float32(0), float32(0), float32(0)
+    ### BEGIN SOLUTION
     for column in range(lane, w.shape[2], 32):
         x, y = w[matrix, i, column], w[matrix, j, column]
         a += x * x
         b += y * y
         g += x * y
+    ### END SOLUTION
     for step in range(5):
         a += cuda.shfl_xor_sync(0xFFFFFFFF, a, 1 << step)
         b += cuda.shfl_xor_sync(0xFFFFFFFF, b, 1 << step)
         g += cuda.shfl_xor_sync(0xFFFFFFFF, g, 1 << step)
+    ### BEGIN SOLUTION
     if g != float32(0):
         s, d = rotate.rotation(a, b, g)
         for column in range(lane, w.shape[2], 32):
@@ -1082,12 +1077,11 @@ for size in (64, 128, 256):
 #
 # Blocks take off more than two fifths even there. For 256×256 they are 6.5 times as fast as pair by
 # pair. They move fewer bytes, and multiply matrices in place of many short sums. Tensor cores take
-# off another fifth of that. They speed up the products only; the Gram matrix's own 63 rounds stay
-# what they were.
+# off another fifth of that, of the products only: the Gram matrix still has its 63 rounds.
 
 # %% [markdown]
-# All of this was one batch. Other sizes and batches of random numbers, `auto` beside `gesvda`.
-# Above 1 the course's program is faster:
+# All of this was one batch. Now other sizes and batches, `auto` beside `gesvda`. Above 1 the
+# course's program is faster:
 
 # %%
 BATCHES = (1, 8, 64, 256, 1024)

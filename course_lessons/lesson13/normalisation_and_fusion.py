@@ -478,14 +478,14 @@ predict.answer("LayerNorm + GELU: times fewer bytes, fused", least[0] / least[1]
 # ### Exercise: LayerNorm and GELU in one kernel
 #
 # A warp a row, as in [lesson 10](10_reductions.ipynb), rows of at most 256 numbers, so each lane
-# has at most eight: `values[n]` is column `lane + 32 * n`. Read x **once**. Mean, then the squared
-# differences from it, then each number normalised, times gamma, plus beta, through `gelu`, and out.
-# `gelu` is given, and so is `warp_sum(value)`: the butterfly's sum, in all lanes.
+# has at most eight: `values[n]` is column `lane + 32 * n`. They are loaded for you; do not read x
+# **again**. Mean, then the squared differences from it, then each number normalised, times gamma,
+# plus beta, through `gelu`, and out. `gelu` is given, and so is `warp_sum(value)`: the butterfly's
+# sum, in all lanes.
 #
 # <details><summary>Hint 1: beyond the row's end</summary>
 #
-# `values[n] = float32(0)` where there is no column, then it may be added to the sum. But in the
-# squares it would count as (0 − mean)². Guard those, and the stores.
+# There `values[n]` is 0. In the squares it would count as (0 − mean)². Guard those, and the stores.
 #
 # </details>
 #
@@ -510,13 +510,13 @@ def layer_norm_gelu(x, gamma, beta, eps, out):
     t = cuda.threadIdx.x
     row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
     columns = float32(x.shape[1])
-    ### BEGIN SOLUTION
     if row < x.shape[0]:
         total = float32(0)
         for n in range(PARTS):
             column = lane + 32 * n
             values[n] = x[row, column] if column < x.shape[1] else float32(0)
             total += values[n]
+        ### BEGIN SOLUTION
         mean = warp_sum(total) / columns
         squares = float32(0)
         for n in range(PARTS):
@@ -528,7 +528,7 @@ def layer_norm_gelu(x, gamma, beta, eps, out):
             if column < x.shape[1]:
                 y = (values[n] - mean) * scale
                 out[row, column] = gelu(y * gamma[column] + beta[column])
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 # %% tags=["check"]
@@ -841,13 +841,14 @@ for length in LENGTHS:
     print(f"{length:13,}{rate:8,.0f}{rate / COPY:14.0%}{theirs:16,.0f}  {step}")
 
 # %% [markdown]
-# In registers alone: 88% of a copy and more. Longer rows, of a length that four divides, 79% to
-# 89%. There a block walks over rows. Where it has written a result, it begins to bring the next
-# row's number to the same place. But it can write no result before the sums of the row are known.
-# Until then all its threads wait for each other. Other blocks could work meanwhile. But each block
-# needs so much shared memory that only one or two fit on an SM.
+# Rows that fit in registers reach 88% of a copy and more. Longer rows, of a length that four
+# divides, reach 79% to 89%. Two things hold them back:
 #
-# Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows, and 132 SMs take one each: 10
+# - A block can write no result before it knows the row's sums. Until then its threads wait.
+# - Other blocks could work meanwhile. But each needs so much shared memory that only one or two fit
+#   on an SM.
+#
+# Why is 50,000 the lowest of them? 2²⁶ numbers are 1,342 such rows. 132 SMs take one each: 10
 # rounds, and an eleventh for the last 22 rows.
 
 # %% [markdown]
@@ -855,15 +856,15 @@ for length in LENGTHS:
 # 4,099, in registers, that costs 8%.
 
 # %% [markdown]
-# What does the package do with longer odd rows? It takes single numbers up to the first address
-# that is a multiple of 256 bytes. From there on it takes four at a time: all but at most 66 numbers
-# of a row. But that address comes after 5 numbers in one row, and after 40 in another. The fours of
-# gamma and beta must begin at the same number as those of the row. So a small kernel first makes
-# four copies of gamma and beta, each one shifted by one number more. Then one of them always fits.
-# 79% to 85% of a copy remain. `torch.compile` keeps less than half.
-
-# %% [markdown]
-# The rates are measured. The reasons follow from the kernel's code; no counter confirmed them.
+# For longer odd rows the package does three things:
+#
+# 1. Up to the first multiple of 256 bytes it takes single numbers.
+# 2. From there on it takes four at a time, all but at most 66 numbers of a row.
+# 3. Those fours begin elsewhere in each row, and so must the fours of gamma and beta. So a small
+#    kernel first makes four copies of both, each shifted by one number more. One always fits.
+#
+# 79% to 85% of a copy remain. `torch.compile` keeps less than half. (The rates are measured. The
+# reasons follow from the kernel's code; no counter confirmed them.)
 
 # %% [markdown]
 # For LayerNorm alone `registers` and `torch.compile` are level (section 3). Both read x once from
@@ -933,15 +934,16 @@ predict.answer("fused kernel: SM, % of peak", round(sm), unit="%")
 # it is enough if the loads in flight fill memory's time. (101%? That is a quotient of two counters,
 # probably read in two runs of the kernel.)
 #
-# But it can be too low. The last row is LayerNorm's way back, which training needs. It reads two
-# arrays and holds a row of each in registers. So few warps fit that memory is idle for a good part
-# of the time: probably too few loads are under way. Against PyTorch it wins, against the roof not.
+# But it can be too low. The last row is LayerNorm's backward pass, which training needs. It reads
+# two arrays and holds a row of each in registers. So few warps fit that memory is idle for a good
+# part of the time: probably too few loads are in flight. Against PyTorch it wins, against the roof
+# not.
 
 # %%
 backward = h200("norm", "layer norm backward", "registers", LONG_ROWS)
 torch_backward = h200("norm", "layer norm backward", "torch", LONG_ROWS)
 least_time = 3 / 2 * copies[LONG_ROWS]  # two arrays in, one out; a copy has one and one
-print(f"LayerNorm's way back: {torch_backward / backward:.2f} times as fast as PyTorch's")
+print(f"LayerNorm's backward pass: {torch_backward / backward:.2f} times as fast as PyTorch's")
 print(f"at the roof it would be {backward / least_time:.2f} times as fast as it is")
 
 # %% [markdown]

@@ -183,26 +183,15 @@ predict("times the bytes, ten launches against one, batch 32", 10, within=1.25)
 
 # %% [markdown]
 # The trace notes every byte that a kernel touches. First the ten kernels, then the package's fused
-# one. `unique_bytes` counts each byte once for each launch. (`spectral.FusedShape` says how much
+# one. `unique_bytes` counts each byte once for each launch. (`spectral.FusedConfig` says how much
 # work a thread and a block get: section 13.)
 
 # %%
-shape = spectral.FusedShape(samples=4, columns=8)
+from course_lessons.lesson14.own_network import traced
 
-
-def traced(shape, x, blocks=1):
-    """Trace the fused kernel; returns the report, the rebuilt spectra and their errors."""
-    y, errors = np.empty_like(x), np.empty(len(x), np.float32)
-    packed = weights.packed(shape.folded)
-    report = trace(
-        spectral.kernel_of(shape), blocks, shape.threads, x, packed, y, errors,
-        dynamic_shared=shape.dynamic_shared, gpu="H200",
-    )  # fmt: skip
-    return report, y, errors
-
-
+shape = spectral.FusedConfig(samples=4, columns=8)
 ten = [trace(kernel, *how, *arguments, gpu="H200") for _, kernel, how, arguments in steps]
-one, rebuilt, found = traced(shape, x)
+one, rebuilt = traced(shape, x, weights)
 total = sum(report.unique_bytes for report in ten)
 print(f"traced: {total:,} bytes against {one.unique_bytes:,}")
 print("fused, error below 1e-5:", bool(relative_error(rebuilt, expected) < 1e-5))
@@ -321,7 +310,7 @@ for name in ("layers", "layers, graph", "fused", "fused, graph"):
 # each lane. Marked are those of one lane.
 
 # %%
-pictures.warps(spectral.FusedShape(samples=1, columns=2))
+pictures.warps(spectral.FusedConfig(samples=1, columns=2))
 
 # %% [markdown]
 # A warp knows its frame alone, from the spectrum to the end of the first GELU. So there is nobody
@@ -362,8 +351,8 @@ pictures.warps(spectral.FusedShape(samples=1, columns=2))
 @cuda.jit
 def normalise_frames(x, out):
     """LayerNorm of each frame of 64 numbers: a warp a frame, a block a spectrum."""
-    ### BEGIN SOLUTION
     row, lane = cuda.blockIdx.x, cuda.threadIdx.x % 32
+    ### BEGIN SOLUTION
     column = cuda.threadIdx.x // 32 * 64 + lane
     a, b = x[row, column], x[row, column + 32]
     total = a + b
@@ -422,15 +411,13 @@ predict.answer(
 # ### Exercise: a Linear and GELU, weights read once a block
 #
 # `z` (rows, 64) are normalised frames, `weight` (64, 64) is (inputs, outputs), `bias` has 64
-# numbers. Write `gelu(z @ weight + bias)` to `out`. First all threads copy the weights to shared
-# memory. Then each **warp** takes rows: its own number in the grid, then in steps of all warps of
-# the grid. Blocks may have 2 or 4 warps, a grid 1 to 3 blocks. `gelu` was imported in the first
-# cell.
+# numbers. Write `gelu(z @ weight + bias)` to `out`; `gelu` is there. First all threads copy the
+# weights to shared memory. Then each **warp** takes rows: its own index in the grid, then in steps
+# of all warps of the grid. Blocks may have 2 or 4 warps, a grid 1 to 3 blocks.
 #
 # <details><summary>Hint 1</summary>
 #
-# `cuda.shared.array((64, 64), float32)`, and `for n in range(cuda.threadIdx.x, 4096,
-# cuda.blockDim.x)` for the copying.
+# `for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x)` for the copying.
 #
 # </details>
 #
@@ -452,8 +439,8 @@ predict.answer(
 @cuda.jit
 def staged_weights(z, weight, bias, out):
     """Linear 64 -> 64 and GELU: a warp a row, all weights in shared memory."""
-    ### BEGIN SOLUTION
     shared = cuda.shared.array((64, 64), float32)
+    ### BEGIN SOLUTION
     for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):
         shared[n // 64, n % 64] = weight[n // 64, n % 64]
     cuda.syncthreads()
@@ -853,9 +840,9 @@ predict("wavefronts a spectrum, 4 x 8 results a lane", 650, within=2)
 # %%
 four_groups = spectral.CONFIGS[-1]
 print("results groups spectra a block shared memory wavefronts a spectrum blocks for 32")
-for form in (spectral.FusedShape(1, 2), spectral.FusedShape(2, 4), shape, four_groups):
+for form in (spectral.FusedConfig(1, 2), spectral.FusedConfig(2, 4), shape, four_groups):
     held = form.tile * form.groups
-    report, *_ = traced(form, spectral.spectra(held, seed=3))
+    report, _ = traced(form, spectral.spectra(held, seed=3), weights)
     needed = report.total("shared", "load").wavefronts / held
     print(f"{form.samples} x {form.columns}{form.groups:9}{held:16}", end="")
     print(f"{form.shared_bytes / 1024:10.0f} KiB{needed:22,.0f}{form.blocks(32, 132):14}")
@@ -941,19 +928,18 @@ predict.answer("round of four groups against round of one, times", round(ratio, 
 # Four times the work in 2.4 times the time. A spectrum still needs the same products and
 # wavefronts. Only the time spent **waiting** can be less. (What for was not recorded.) While a warp
 # waits, its SM goes on with another one, if it has another ([lesson
-# 03](03_measuring_honestly.ipynb)). Five warps are one or two in each of its four quarters, twenty
-# are five.
+# 03](03_measuring_honestly.ipynb)). Each of an SM's four quarters has one or two of five warps, or
+# five of twenty.
 
 # %% [markdown]
-# That has a price. 65,536 registers for 640 threads are 102 each, and a thread gets a multiple of
-# 8: 96. The compiler would take 127. So it leaves 16 bytes of each thread in **local memory**,
-# which is device memory behind a cache (section 15). None of them is read in an innermost loop of
-# its machine code, which is what [lesson 06](06_reuse_reuse_reuse.ipynb) warns of. Here more warps
-# are worth more than registers.
+# That has a price. 640 threads share 65,536 registers: 102 each, and in multiples of 8 that is 96.
+# The compiler would take 127. So it puts 16 bytes of each thread into **local memory** (section
+# 15). Its machine code reads none of them in an innermost loop, of which [lesson
+# 06](06_reuse_reuse_reuse.ipynb) warns. Here more warps are worth more than registers.
 #
-# And why not for 4,096? With four groups they are only 64 blocks: 68 SMs stand idle, and the others
-# need 36 µs. With two groups they are 128 blocks, and 22 µs. First comes work for every SM, then
-# more warps in each.
+# Why not for 4,096 spectra? Four groups need only 64 blocks: 68 SMs stand idle, and a batch takes
+# 36 µs. Two groups need 128 blocks, and 22 µs. First comes work for every SM, then more warps in
+# each.
 
 # %% [markdown]
 # ## 14 Banks and barriers
@@ -1013,18 +999,18 @@ print(f"{stores.wavefronts:,} wavefronts of stores, {stores.conflicts} of them c
 # %%
 predict("barriers a tile, weights resident", 3, exact=True)
 
-# %%
-import re
 
-source = getsource(spectral.fused.fused).partition("def spectral_resident")[2]
-barriers = {}
-for name, text in zip(("resident", "fetched"), source.split("def spectral_fetched")):
-    loop = text.partition("while start < tiles:")[2]  # its lines stand 12 columns in
-    alone = len(re.findall(r"^ {12}cuda\.syncthreads\(", loop, re.MULTILINE))
-    fetches = len(re.findall(r"^ {12}fetch\(", loop, re.MULTILINE))
-    barriers[name] = alone + 2 * fetches
-    print(f"{name:9} {fetches} fetches, {alone} other barriers: {barriers[name]} a tile")
-predict.answer("barriers a tile, weights resident", barriers["resident"], how="counted")
+# %%
+def barriers(tiles, resident):
+    """Count the barriers of a block that rebuilds so many tiles."""
+    form = spectral.FusedConfig(samples=2, columns=4, resident=resident)
+    return traced(form, spectral.spectra(tiles * form.tile, seed=3), weights)[0].barriers
+
+
+for name, resident in (("fetched", False), ("resident", True)):
+    a_tile = barriers(2, resident) - barriers(1, resident)
+    print(f"{name:9} {a_tile} barriers a tile")
+predict.answer("barriers a tile, weights resident", a_tile, how="counted")
 
 # %% [markdown]
 # Two, and both are needed. A code is a sum over five frames, so five warps must have written their

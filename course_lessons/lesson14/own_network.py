@@ -1,7 +1,8 @@
-"""The exercise of lesson 14's end: the whole autoencoder in one kernel, a spectrum a block."""
+"""The whole autoencoder in one kernel: the package's, traced, and lesson 14's last exercise."""
 
 import numpy as np
 
+from course import trace
 from course.checks.beside import Launch, Rivals
 from course.checks.exercises import Case, Limit, Tolerance
 from course_models import spectral
@@ -42,6 +43,16 @@ def arguments_of(x, weights):
         "errors": np.empty(len(x), np.float32),
     }
     return {"x": x, **layers_of(weights), **results}
+
+
+def traced(shape, x, weights):
+    """The fused kernel in a shape, traced in one block: the report, and the rebuilt spectra."""
+    y, errors = np.empty_like(x), np.empty(len(x), np.float32)
+    report = trace(
+        spectral.kernel_of(shape), 1, shape.threads, x, weights.packed(shape.folded), y, errors,
+        dynamic_shared=shape.dynamic_shared, gpu="H200",
+    )  # fmt: skip
+    return report, y
 
 
 # --- the network in NumPy -------------------------------------------------------------------------

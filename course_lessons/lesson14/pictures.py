@@ -174,7 +174,7 @@ def warps(shape: FusedConfig, lane: tuple[int, int] = (1, 2)) -> Picture:
 
     Parameters
     ----------
-    shape : FusedShape
+    shape : FusedConfig
     lane : (int, int)
         Row and column of the lane whose results are marked.
     """
