@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = face(
     __name__,
     {
         # the ways
-        "course_lessons.lesson08.pinned": "PinnedPool",
+        "course_lessons.lesson08.pinned": "PinnedPool packed",
         "course_lessons.lesson08.batches": "WAYS rebuild_stack",
         # the model of what overlaps, and the laws
         "course_lessons.lesson08.overlap": (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -193,6 +193,15 @@ def untimed(*_: Any) -> AbstractContextManager[None]:
 
 ALIGNED = 64  # float32: allocations on a GPU start on 256 bytes
 Shape = tuple[int, int, int]  # rows, columns, and how many columns of u and rows of vt
+
+
+def packed(
+    u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, take: Callable[[int], np.ndarray]
+) -> np.ndarray:
+    """What k layers need of the factors, one after the other in a buffer that `take(n)` lends."""
+    parts = [part.ravel() for part in (u[:, :k], s[:k], vt[:k])]
+    size = sum(part.size for part in parts)
+    return np.concatenate(parts, out=take(size)[:size], casting="same_kind")
 
 
 def floats(size: int, shape: Shape) -> int:

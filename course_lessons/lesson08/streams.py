@@ -25,7 +25,8 @@
 # ## What you need
 #
 # Lessons [02](02_an_image_from_its_svd.ipynb) and [03](03_measuring_honestly.ipynb): the
-# reconstruction, queues, transfers, honest times.
+# reconstruction, queues, transfers, honest times. Section 5 runs your kernel of [lesson
+# 06](06_reuse_reuse_reuse.ipynb), if you have one.
 #
 # **Without a GPU** you see two things: a **model** of the overlap, computed from recorded
 # bandwidths, and timelines **recorded** on an NVIDIA H200. Programs with streams run in the
@@ -109,8 +110,7 @@ plots.gantt(six, "a model: 1, 1.5 and 2 ms", marks={"bound": streams.least_lengt
 #
 # So **the bound is the busiest engine**: its time for one image, times the images. No order and no
 # number of streams goes below. To be faster still, you must give that engine less to do.
-
-# %% [markdown]
+#
 # The same timeline, drawn by streams. A **stream** is a queue: it does its work in the order in
 # which you queued it. Different streams know nothing of each other.
 
@@ -483,6 +483,38 @@ plots.gantts(
 print(f"original to pinned      {h200('original') / h200('pinned'):5.1f} times faster")
 print(f"pinned to 2 streams     {h200('pinned') / h200('2 streams'):5.1f} times faster")
 print(f"2 streams to the bound  {h200('2 streams') / h200('2 streams', 'bound'):5.2f} times")
+
+# %% [markdown]
+# Now your own kernel: the last rung of [lesson 06](06_reuse_reuse_reuse.ipynb), if it has passed.
+# Your photograph is rebuilt three times, from 8, 24 and 64 layers. Each has a stream, one copy in
+# and one copy out:
+
+# %%
+from course import cuda, images, mine
+from course import plots as pictures
+from course.kernels.reconstruct import LADDER
+
+MINE = mine("last-rung", LADDER["warp tiles"].kernel)
+pack_own = mine("pack-factors", streams.packed)
+photo = images.mine()
+rows, columns = photo.shape[0], photo.shape[1] // 4 * 4  # your kernel takes fours
+factors, grid = images.svd(photo[:, :columns]), (-(-columns // 128), -(-rows // 128))
+print(f"{rows} x {columns}, in a grid of {grid}")
+
+# %%
+rebuilt = {}
+for layers in [k for k in (8, 24, 64) if k <= len(factors[1])]:
+    stream = cuda.stream()
+    on_gpu = cuda.to_device(pack_own(*factors, layers, pool.take), stream=stream)
+    end_u, end_s = rows * layers, (rows + 1) * layers
+    own_u = on_gpu[:end_u].reshape(rows, layers)
+    own_vt = on_gpu[end_s:].reshape(layers, columns)
+    out_on_gpu = cuda.device_array((rows, columns), np.float32)
+    MINE[grid, 256, stream](own_u, on_gpu[end_u:end_s], own_vt, layers, out_on_gpu)
+    rebuilt[f"{layers} layers"] = pool.take((rows, columns))
+    out_on_gpu.copy_to_host(rebuilt[f"{layers} layers"], stream=stream)
+cuda.synchronize()
+pictures.image_grid(list(rebuilt.values()), list(rebuilt))
 
 # %% [markdown]
 # ## 6 How many streams are enough?

@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course import recorded_roofs
+from course import cuda, recorded_roofs, trace
 from course.kernels.reconstruct import warp_tiles
 from course.kernels.reconstruct.ladder import LADDER
 from course.measure.recorded import recorded
+from course_lessons.edits import solution
 from course_lessons.lesson06 import ladder
 from course_lessons.lesson09 import pictures, stage_rates
 from course_lessons.lesson09.exercises import Arrivals, Workshop, judge_order
 from course_lessons.lesson09.killed_writes import kill_everywhere
 from course_lessons.lesson09.toy_pipeline import Stage, play_pipeline
 from tests.pictures import assert_drawn
-from tools.notebooks import lessons
+from tools.notebooks import cells, lessons
 from warpsim.host import gpus
 
 STACK = "1024x256x256x50"
@@ -225,3 +226,23 @@ def test_the_gpus_part_of_a_thousand_images_is_a_few_ms_and_the_link_lets_few_en
         copies += 1024 * size / copy.gigabytes_per_second * 1e-6
     assert kernel < copies  # "its link, which is slower"
     assert kernel + copies < 10
+
+
+# --- the reader's kernel --------------------------------------------------------------------------
+
+
+def test_a_last_rung_that_has_passed_takes_a_stack(tmp_path):
+    lesson = lessons.ROOT / "course_lessons/lesson09/a_thousand_images.py"
+    (cell,) = (c.source for c in cells.read(lesson) if "def rebuild_stack" in c.source)
+    path = tmp_path / "stack.py"  # the simulator reads a kernel's text
+    path.write_text(cell)
+    own = solution("last-rung")
+    names = {"mine": lambda *_: own.define(own.source, "last-rung"), "cuda": cuda, "LADDER": LADDER}
+    exec(compile(cell, str(path), "exec"), names)
+    rng = np.random.default_rng(9)
+    shapes = (3, 130, 16), (3, 16), (3, 16, 132)
+    u, s, vt = (rng.random(shape, dtype=np.float32) for shape in shapes)
+    out = np.zeros((3, 130, 132), np.float32)
+    report = trace(names["rebuild_stack"], (2, 2, 3), 256, u, s, vt, 16, out)
+    assert not [finding for finding in report.findings if finding.is_error]
+    assert np.allclose(out, (u * s[:, None, :]) @ vt, rtol=1e-5)
