@@ -11,9 +11,6 @@ PATHS = {cells.name(path)[:2]: path for path in cells.paths()}
 CORE = {"00": 30, "01": 75, "02": 75}
 LAB = 110  # minutes of any other core
 LONGEST_EXERCISE = 12  # lines that a core asks for
-#: Minutes of cores.
-CORES_YET = {
-}
 #: Stretches of more than two minutes of reading without an output.
 SILENT_YET = {
     "06": 4,  # whole kernels, in one cell each
@@ -29,8 +26,6 @@ SILENT_YET = {
     "18": 5,
     "19": 5,
 }
-#: Lines of the longest exercise of a core.
-EXERCISES_YET: dict[str, int] = {}
 
 
 @pytest.fixture(params=PATHS)
@@ -40,7 +35,7 @@ def lesson(request):
 
 def test_a_core_fits_its_minutes(lesson):
     number, read = lesson
-    most = max(CORE.get(number, LAB), CORES_YET.get(number, 0))
+    most = CORE.get(number, LAB)
     assert sections.times(read).core <= most, "print(tools.notebooks.sections.table()) has them all"
 
 
@@ -58,4 +53,4 @@ def test_no_exercise_of_a_core_asks_for_more_than_twelve_lines(lesson):
         for cell in read
         if "exercise" in cell.tags and cell not in deep
     ]
-    assert max(lines, default=0) <= max(LONGEST_EXERCISE, EXERCISES_YET.get(number, 0))
+    assert max(lines, default=0) <= LONGEST_EXERCISE
