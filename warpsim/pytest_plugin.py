@@ -15,7 +15,7 @@ where this package is not installed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             raise pytest.UsageError(f"--warpsim-{name} {file}: there is no such folder")
     stack = ExitStack()
     early_config.add_cleanup(stack.close)
-    _say_simulated(stack)
+    say_simulated = _simulated_for(stack)
     from warpsim.host import gpus
     from warpsim.redirect import redirected
     from warpsim.run import kernel
@@ -92,6 +92,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         raise pytest.UsageError(f"--warpsim-baseline: {error}") from None
     looking = Looking(suite, options, asked[0] if asked and not options.warpsim else "--warpsim")
     stack.enter_context(redirected())
+    say_simulated()
     kernel.onlookers.append(looking.look)
     stack.callback(kernel.onlookers.remove, looking.look)
     if not options.warpsim_all:
@@ -100,17 +101,25 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.pluginmanager.register(looking, _NAME)
 
 
-def _say_simulated(stack: ExitStack) -> None:
-    """Let the environment say what it says under Numba's own simulator, which is not used."""
+def _simulated_for(stack: ExitStack) -> Callable[[], None]:
+    """What lets the environment say what it says under Numba's own simulator, which is not used.
+
+    Until then it says the contrary: the typing rules are those of Numba-CUDA itself.
+    """
     name = "NUMBA_ENABLE_CUDASIM"
     before = os.environ.pop(name, None)
+    restore = (os.environ.__setitem__, name, before) if before else (os.environ.pop, name, None)
     from numba.core import config
 
     stack.callback(setattr, config, "ENABLE_CUDASIM", config.ENABLE_CUDASIM)
-    config.ENABLE_CUDASIM = 1
-    os.environ[name] = "1"
-    restore = (os.environ.__setitem__, name, before) if before else (os.environ.pop, name, None)
-    stack.callback(*restore)
+    config.ENABLE_CUDASIM = 0
+
+    def say() -> None:
+        config.ENABLE_CUDASIM = 1
+        os.environ[name] = "1"
+        stack.callback(*restore)
+
+    return say
 
 
 class Looking:

@@ -224,6 +224,12 @@ def test_all_say_simulated():
     assert cuda.cudadrv.devices.gpus.current.name.endswith("(simulated)")
     assert isinstance(cuda.to_device([1]), FakeCUDAArray) and same is FakeCUDAArray
     assert cuda.jit(device=True)(lambda x: x)._device
+
+
+def test_the_rules_are_numba_cudas_own():
+    from warpsim.front import numba_typing as rules
+
+    assert rules._context()[1] is not rules.nullcontext or not rules.has_numba_cuda()
 """
 
 
