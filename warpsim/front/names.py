@@ -312,7 +312,7 @@ FOLDED = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)
 _LITERAL = (*FOLDED, ast.Constant, ast.Tuple, ast.Subscript, ast.Slice, ast.Compare)
 #: Python's instructions for starred targets, imports, global names that are set, del, and with.
 _UNREAD = {
-    dis.opmap[name]
+    dis.opmap.get(name, -1)
     for name in ("UNPACK_EX", "IMPORT_NAME", "STORE_GLOBAL", "DELETE_FAST", "BEFORE_WITH")
 }
 _LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
