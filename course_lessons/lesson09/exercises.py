@@ -14,7 +14,7 @@ from course.checks.answers import looks_like_a_stub, plain_function
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import brief
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson03.judges import judge_pair
 from course_lessons.lesson09.judges import judge_remaining, judge_saved
 from course_lessons.lesson09.killed_writes import kill_everywhere
@@ -89,22 +89,6 @@ LessonKernel.declare(
         "race": "Two threads write one pixel. Is the image an index of out?",
         "typing": "The arrays have three axes, s has two: u[image, row, i], s[image, i].",
     },
-    mistakes=edits(r"""
-        every image is made from the factors of the first
-            u[image -> u[0
-             s[image -> s[0
-            vt[image -> vt[0
-        every image takes the s of the first: s[0, i] instead of s[image, i]
-            s[image -> s[0
-        all singular values are used, not the first k
-            range(k) -> range(s.shape[1])
-        s is left out
-            s[image, i] * ->
-        the sum goes on from one image to the next
-            for i in range(k): -> for n in range(k + k * image):
-            u[image, row, i] * s[image, i] * vt[image, i, col]
-            -> u[n // k, row, n % k] * s[n // k, n % k] * vt[n // k, n % k, col]
-    """),
 )
 
 # --- the slowest stage ----------------------------------------------------------------------------

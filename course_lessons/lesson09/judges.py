@@ -82,7 +82,7 @@ def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
     if isinstance(answer, str) or not hasattr(answer, "__iter__"):
         return f"Return a list of names; got {brief(answer)}."
     given = list(answer)
-    *whole, piece = journal.split("\n")
+    whole = journal.split("\n")[:-1]
     right = [name for name in names if name not in whole]
     if given == right:
         return None
@@ -90,23 +90,6 @@ def judge_remaining(answer: Any, names: list[str], journal: str) -> str | None:
     told = f"The journal is {brief(journal, 160)}. {lists}"
     if sorted(map(str, given)) == sorted(right):
         return f"{told} The names are right; keep the order of names."
-    if given == [name for name in names if name in whole]:
-        return f"{told} These are the images that are done."
-    if given == names:
-        return f"{told} Nothing was taken away: a line of the journal ends in a newline."
-    if piece and given == [name for name in names if name not in (*whole, piece)]:
-        return (
-            f"{told} {piece!r} stands in the last line, but that line has no newline: it was being "
-            "written when the program was killed. It may be the beginning of another name."
-        )
-    if given == [name for name in names if name not in "\n".join(whole).split()]:
-        return f"{told} split() cuts at blanks, too, and a name may have one: split at '\\n'."
-    if given == [name for name in names if name not in journal]:
-        return f"{told} You look for the name anywhere in the text; '1' is in '12', too."
-    if given == [name for name in names if name + "\n" not in journal]:
-        return f"{told} You look for the name and a newline anywhere; '2\\n' is in '12\\n', too."
-    if given == [name for name in names if name not in whole[:-1]]:
-        return f"{told} The last whole line is left out: it ends in a newline, so it counts."
     if given == names[len(whole) :]:
         return (
             f"{told} You count lines; but images do not finish in their order. Look for the names."

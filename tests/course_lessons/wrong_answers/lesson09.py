@@ -272,17 +272,17 @@ def saved_by_mkstemp(path, data):
 # --- left-to-do ------------------------------------------------------------------------------
 
 wrong, right = answers_to("left-to-do")
-wrong("wrong-result", "has no newline")({"done]": "journal.splitlines()]"})
-wrong("wrong-result", "anywhere in the text|has no newline")({"done]": "journal]"})
-wrong("wrong-result", "is in '12")({"not in done": '+ "\\n" not in journal'})
+wrong("wrong-result", "Line 3 decides")({"done]": "journal.splitlines()]"})
+wrong("wrong-result", "Line 3 decides")({"done]": "journal]"})
+wrong("wrong-result", "Line 3 decides")({"not in done": '+ "\\n" not in journal'})
 wrong("wrong-result", "do not finish in their order")('return names[journal.count("\\n") :]')
 wrong("wrong-result", "keep the order")(
     'return sorted(set(names) - set(journal.split("\\n")[:-1]), reverse=True)'
 )
-wrong("wrong-result", "the images that are done")(
+wrong("wrong-result", "Line 2 decides")(
     'return [name for name in names if name in journal.split("\\n")[:-1]]'
 )
-wrong("wrong-result", "cuts at blanks")(
+wrong("wrong-result", "Line 2 decides")(
     {'set(journal.split("\\n")[:-1]': 'journal[: journal.rfind("\\n") + 1].split('}
 )
 right(
