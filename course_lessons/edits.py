@@ -27,8 +27,7 @@ import linecache
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -127,11 +126,6 @@ class Edit:
         if isinstance(value, BaseException):
             raise NoValue(f"{exercise.name}, {self}") from value
         return value
-
-    def called(self, exercise: str, arguments: Mapping[str, Any]) -> Any:
-        """What comes out for these arguments, for a judge; None where the edited solution fails."""
-        value = _tried(lambda: self.answer(exercise)(*deepcopy([*arguments.values()])))
-        return None if isinstance(value, BaseException) else value
 
 
 def _tried(function: Callable[[], Any]) -> Any:

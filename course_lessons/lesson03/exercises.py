@@ -219,8 +219,11 @@ FunctionExercise.declare(
     drawer=_some_figures,
     drawn=16,
     hints={
+        "wrong-result": "Look at every figure, and return behind the loop. One roof is enough: a "
+        "time is impossible below the least for the bytes, or below that for the operations. "
+        "GB are 10⁹ bytes.",
         "raised": "Each of the figures is a tuple: `for name, bytes, operations, milliseconds "
-        "in figures:`. And least_time returns two values: the time is `least_time(...)[0]`."
+        "in figures:`. And least_time returns two values: the time is `least_time(...)[0]`.",
     },
 )
 

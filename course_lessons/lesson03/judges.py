@@ -12,7 +12,6 @@ import numpy as np
 from course.checks.verdicts import brief
 from course.measure.occupancy import occupancy
 from course.measure.roofline import time_text
-from course_lessons.edits import edits
 from course_lessons.lesson03.toy_gpu import JITTER
 
 FEWEST = 5  # samples whose work was over when the clock was read
@@ -151,17 +150,6 @@ def _shown(pair: Any) -> str:
 # --- impossible figures -------------------------------------------------------------------------
 
 
-_FIGURES_MISTAKEN = edits("""
-    you add the two times, but they overlap
-        max(bytes / bandwidth * 1e-6, operations / rate * 1e-9)
-        -> bytes / bandwidth * 1e-6 + operations / rate * 1e-9
-    `return` stands in the loop, so that the first one is all: put it behind the loop
-        found.append(name) -> return [name]
-    the bandwidth is taken for GiB/s, of 2³⁰ bytes; GB are 10⁹
-        bandwidth * 1e-6 -> bandwidth * 1e3 / 2**30
-""")
-
-
 def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> str | None:
     """Judge which reported figures are above a roof."""
     is_list = hasattr(answer, "__iter__") and not isinstance(answer, str | Mapping)
@@ -188,20 +176,9 @@ def judge_figures(answer: Any, figures: Any, bandwidth: float, rate: float) -> s
         if operations:
             what += f" and computes {of_rate * rate:.3g} TFLOP/s"
         roofs = f"the roofs are {bandwidth:,.0f} GB/s and {rate:g} TFLOP/s"
-        why = _why_these(given, figures, bandwidth, rate)
         verdict = "impossible, and not" if above else "possible, but"
-        return f"{what}; {roofs}. It is {verdict} in your list.{why}"
+        return f"{what}; {roofs}. It is {verdict} in your list."
     return None
-
-
-def _why_these(given: list[str], figures: Any, bandwidth: float, rate: float) -> str:
-    """The mistake that gives this list, where one does."""
-    arguments = {"figures": figures, "bandwidth": bandwidth, "rate": rate}
-    for sentence, edit in _FIGURES_MISTAKEN.items():
-        mistaken = edit.called("impossible-figures", arguments)
-        if mistaken is not None and set(given) == set(mistaken):
-            return f" Your list is what you get when {sentence}."
-    return ""
 
 
 # --- a block that fills the multiprocessor ------------------------------------------------------

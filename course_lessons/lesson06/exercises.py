@@ -4,7 +4,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course_lessons.cases import drawn, empty, extent, factors, sides, told
-from course_lessons.edits import LessonKernel, edits
+from course_lessons.edits import LessonKernel
 from course_lessons.lesson06 import lanes, rivals
 
 # --- the rungs square, wide and the reader's own --------------------------------------------------
@@ -319,12 +319,6 @@ FunctionExercise.declare(
         "`least` on that are multiples of 4, until no two different words of the 32 are in one "
         "bank."
     },
-    mistakes=edits("""
-        you take the next multiple of 4, and do not look at the banks
-            return -(-least // 4) * 4
-        you add one, as for the transpose; but then most rows begin at no multiple of 4
-            return least + 1
-    """),
 )
 
 FunctionExercise.declare(**lanes.EXERCISE)

@@ -7,7 +7,6 @@ import numpy as np
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.checks.verdicts import brief
 from course_lessons.cases import places, table, told
-from course_lessons.edits import edits
 from course_lessons.lesson07 import suspects
 
 # --- a row of the timeline ------------------------------------------------------------------------
@@ -28,12 +27,6 @@ def _any_spans(rng, apart=False):
     if apart:
         times = np.sort(times, axis=None).reshape(-1, 2)
     return [tuple(span) for span in rng.permutation(np.sort(times)).tolist()]
-
-
-def _by_pairs(spans):
-    pairs = ((a, b) for n, a in enumerate(spans) for b in spans[:n])
-    shared = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
-    return sum(end - start for start, end in spans) - shared
 
 
 MILLISECONDS = Tolerance(64, "a few sums and differences of times")
@@ -59,13 +52,6 @@ FunctionExercise.declare(
         "raised": "If it fails at the last case only: the row may be empty, and was busy for 0 "
         "ms then.",
     },
-    mistakes=edits("""
-        you add the lengths, so that what overlaps counts twice
-            return sum(end - start for start, end in spans)
-        you take the time from the first start to the last end, gaps included
-            first: spans = spans and [(min(spans)[0], max(end for _, end in spans))]
-    """)
-    | {"you subtract what each two spans share: what three share goes more than once": _by_pairs},
 )
 
 # --- two rows of the timeline ---------------------------------------------------------------------
@@ -95,10 +81,6 @@ FunctionExercise.declare(
         "raised": "A row may be empty, and the two may have different numbers of spans.",
         "wrong-shape": "One number: add up what each pair of spans shares.",
     },
-    mistakes=edits("""
-        you take each row for one span, from first start to last end; there are gaps
-            first: first, second = ([(r[0][0], r[-1][1])] if r else [] for r in (first, second))
-    """),
 )
 
 # --- what a load costs in L1 ----------------------------------------------------------------------

@@ -6,7 +6,6 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course_lessons.cases import extent, fixed, table
-from course_lessons.edits import edits
 from course_lessons.lesson08.judges import Shelf, judge_packing, judge_queue, judge_stale, printed
 from course_lessons.lesson08.overlap import serial_fraction
 from warpsim.core.words import count
@@ -65,10 +64,6 @@ FunctionExercise.declare(
         "way, rounded up.",
         "wrong-shape": "Return one whole number.",
     },
-    mistakes=edits("""
-        you count the engines that have something to do
-            return (copy_in > 0) + (kernel > 0) + (copy_out > 0)
-    """),
 )
 
 # --- pack the factors ---------------------------------------------------------------------------

@@ -13,27 +13,19 @@ from course.checks.judging import judge
 from course.checks.simulating import by_name
 from course_lessons import cases
 from course_lessons.edits import Edit, edited, edits, solution
-from course_lessons.lesson03 import judges as of_lesson03
-
-JUDGED = {"impossible-figures": [of_lesson03._FIGURES_MISTAKEN]}
 
 
 def declared():
-    """Every edit, with its exercise and sentence; those of judges, too."""
+    """Every edit, with its exercise and sentence."""
     for name, exercise in exercises().items():
-        judge = getattr(exercise, "judge", None)
-        closed_over = [cell.cell_contents for cell in getattr(judge, "__closure__", None) or ()]
-        tables = [table for table in closed_over if isinstance(table, dict)]
-        for table in (exercise.mistakes, *tables, *JUDGED.get(name, ())):
-            for sentence, mistake in table.items():
-                if isinstance(mistake, Edit):
-                    yield pytest.param(name, sentence, mistake, id=f"{name}/{sentence[:40]}")
+        for sentence, mistake in exercise.mistakes.items():
+            if isinstance(mistake, Edit):
+                yield pytest.param(name, sentence, mistake, id=f"{name}/{sentence[:40]}")
 
 
 #: Two mistakes that no value of these exercises tells apart: another sentence is said.
 ALIKE = {
-    "shared-reads", "largest-square", "serial-fractions", "merge-softmax", "network-bytes",
-    "last-batch", "count-transfers", "time-of-launches",
+    "merge-softmax", "network-bytes", "last-batch", "count-transfers", "time-of-launches",
 }  # fmt: skip
 
 

@@ -176,7 +176,7 @@ wrong("wrong-result", "none of the names")(
     "return [name for name, (_, operations, milliseconds, found) in "
     "enumerate(figures) if operations / found / 1e6 > bandwidth]"
 )
-wrong("wrong-result", "'image of 16 layers'", "but they overlap")(
+wrong("wrong-result", "'image of 16 layers'", "One roof is enough")(
     "return [name for name, bytes, operations, milliseconds in figures if "
     "milliseconds < bytes / bandwidth / 1e6 + operations / rate / 1e9]"
 )
@@ -190,7 +190,7 @@ wrong("wrong-result", "'fast image' is 2 times in your list")(
     "return found + [name for name, operations, f, milliseconds in figures if f / "
     "milliseconds / 1e9 > rate]"
 )
-wrong("wrong-result", "'fast copy'", "not in your list", "`return` stands in the loop")(
+wrong("wrong-result", "'fast copy'", "not in your list", "return behind the loop")(
     {"found.append(name)": "return [name]"}
 )
 

@@ -47,6 +47,8 @@ right("return int((registers - other + 1) ** 0.5 - 1)")
 # --- free-pitch ------------------------------------------------------------------------------
 
 wrong, right = answers_to("free-pitch")
+wrong("wrong-result", "result is 128, right is 132", "until no two")("return -(-least // 4) * 4")
+wrong("wrong-result", "result is 129, right is 132", "multiples of 4")("return least + 1")
 right("pitch = -(-least // 4)\nreturn 4 * (pitch if pitch % 2 else pitch + 1)")
 
 

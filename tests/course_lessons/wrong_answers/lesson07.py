@@ -5,7 +5,7 @@ from tests.course_lessons.wrong_answers import answers_to
 # --- busy-time -------------------------------------------------------------------------------
 
 wrong, right = answers_to("busy-time")
-wrong("wrong-result", "what three share")(
+wrong("wrong-result", "only what lies behind it is new")(
     "overlap = 0.0\nfor n, (start, end) in enumerate(spans):\n"
     "    for other, until in spans[:n]:\n"
     "        overlap += max(0.0, min(end, until) - max(start, other))\n"
