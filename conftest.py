@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_drawn(item: pytest.Item) -> bool:
-    """Whether `make test` runs it: with ``mark.drawn(n)`` one parameter in n, by the test's name."""
+    """Whether `make test` runs it: of ``mark.drawn(n)`` one parameter in n, by the test's name."""
     mark = item.get_closest_marker("drawn")
     return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0
 
