@@ -36,7 +36,8 @@ CAUSE = re.compile(
     "the square roots of|Shifted by one|Only the first block's|Only the square part|on the border|"
     "unchanged|Every element is 0|rounding explains|changed too little|one too large|guard it with|"
     "exchanged|swapped|ends without|has no `return`|had not ended|does not end|"
-    r"the same whatever is given|Line \d+(?: of `\w+`)? decides: "
+    "the same whatever is given|That is the last batch alone|Nothing was added|"
+    r"Line \d+(?: of `\w+`)? decides: "
 )
 
 
@@ -57,11 +58,12 @@ def named(answer: Answer, message: str, kind: str) -> str:
     judged = getattr(exercise, "judge", None) is not None and kind == "wrong-result"
     if judged and not all(map(COMPARED.match, message.split("\n"))):
         return "cause"
-    old = set(subject(answer.exercise).text.split("\n"))
-    changed = " ".join(each.rpartition(" = ")[2] for each in old - set(answer.text.split("\n")))
+    ends = kind in ("typing", "raised", "endless-loop")  # by a name that was set, or read, there
+    old = set(subject(answer.exercise).text.split("\n")) - set(answer.text.split("\n"))
+    changed = " ".join(each if ends else each.rpartition(" = ")[2] for each in old)
     names = set(re.findall(r"[a-z_]\w*", re.sub(r"\b(cuda|np|math)[.\w]*", "", changed)))
     names -= {"float32", "for", "if", "in", "range", "return", "def", "elif", "else", "while"}
-    if kind in ("typing", "raised", "endless-loop"):
+    if ends:
         return "cause" if any(re.search(rf"\b{name}\b", message) for name in names) else ""
     said = set(re.findall(r"[a-z_]\w*", message))
     return "cause" if names and names <= said else ""
