@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.exercises import Case, LargeSizes
+from course.checks.exercises import Case, Drawing
 
 #: What is said where only those elements are wrong whose mean is large beside their spread.
 CANCELS = (
@@ -102,7 +102,7 @@ def extent(rng: np.random.Generator, low: int, high: int) -> int:
     A third are one below, at or above a multiple of a warp or a power of two, where there is one.
     Large sizes are those of the upper half.
     """
-    if isinstance(rng, LargeSizes):
+    if turn(rng) == 0:
         low = max(low, high // 2)
     size = round(float(np.exp(rng.uniform(np.log(low), np.log(high + 1)))))
     if rng.random() < 1 / 3:
@@ -132,3 +132,8 @@ def sides(rng: np.random.Generator, *most: int) -> list[int]:
     """Rows and columns up to these, for a drawn case: one of any extent, others of a half on."""
     free = rng.integers(len(most))
     return [extent(rng, 1 if side == free else -(-m // 2), m) for side, m in enumerate(most)]
+
+
+def turn(rng: np.random.Generator) -> int:
+    """Which of three drawn cases in a row it is, from 0, that each may be of another kind."""
+    return rng.turn if isinstance(rng, Drawing) else 2

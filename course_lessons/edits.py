@@ -37,7 +37,12 @@ from typing import Any
 import numpy as np
 
 from course.checks.comparing import NoValue
-from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
+from course.checks.exercises import (
+    Exercise,
+    FunctionExercise,
+    KernelExercise,
+    refuse_answers,
+)
 from course.checks.functions import OutOfTime, time_limit, value_of
 from course.checks.simulating import values_of
 
@@ -241,7 +246,6 @@ def _model(exercise: str) -> Any:
     return found.define(found.source, exercise)
 
 
-@cache
 def solution(exercise: str) -> Solution:
     """The solution in the lesson that checks this exercise; found by the exercise's name.
 
@@ -249,7 +253,15 @@ def solution(exercise: str) -> Solution:
     ------
     LookupError
         When no lesson checks it.
+    Failure
+        When it is an answer that asks.
     """
+    refuse_answers()
+    return _found(exercise)
+
+
+@cache
+def _found(exercise: str) -> Solution:
     for path in sorted(FOLDER.glob("lesson[0-9][0-9]/*.py")):
         text = path.read_text(encoding="utf-8")
         if text.startswith("# %%") and f'check("{exercise}", ' in text:

@@ -255,7 +255,7 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
     """
     function = plain_function(answer)
     known = (exercise.reference, getattr(exercise, "judge", None), *exercise.solved_by)
-    solutions = {_code(each) for each in known if each is not None}
+    solutions = {_code(inspect.unwrap(each)) for each in known if each is not None}
     left, seen = [("Your answer", answer)], set()
     while left:
         name, value = left.pop()

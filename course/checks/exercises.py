@@ -6,19 +6,21 @@ judged stands in `course/checks/judging.py`; what is said about it in `course/ch
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
 import pkgutil
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from course.checks.verdicts import COSTS, FAILURES
+from course.checks.verdicts import COSTS, FAILURES, Failure
 
 Dimensions = int | tuple[int, ...]
 
@@ -57,11 +59,14 @@ class Case:
     seed: int | None = None
 
 
-class LargeSizes(np.random.Generator):
-    """What draws the case of every third seed: `course_lessons.cases.extent` takes large sizes.
+class Drawing(np.random.Generator):
+    """What draws the case of a seed; `turn` is the seed's remainder by 3.
 
-    So one of three drawn cases is beyond what would do for small ones.
+    So of three cases in a row each may be of another kind: `course_lessons.cases.extent` takes
+    large sizes where it is 0.
     """
+
+    turn = 2
 
 
 @dataclass(frozen=True)
@@ -174,8 +179,10 @@ class Exercise:
 
     An answer is tried in the `cases` that are listed, then in `drawn` more by the `drawer`, which
     takes a `numpy.random.Generator` and returns a `Case` of other sizes and values each time. The
-    seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them. `anew`:
-    the same cases have other random values, which shows what an answer kept of an earlier call.
+    seeds are `first_seed`, `first_seed` + 1 and so on. `exercise.cases` has all of them. Each is
+    chosen of so many `candidates`: of three in a row one goes above the numbers and lengths of the
+    listed cases, one below, one either way, in as many arguments as can be had. `anew`: the same
+    cases have other random values, which shows what an answer kept of an earlier call.
     `statements` are given, to be put in order: the text of each (`course.checks.ordering`).
     """
 
@@ -191,11 +198,15 @@ class Exercise:
     solved_by: Sequence[Callable[..., Any]] = ()
     drawer: Callable[[np.random.Generator], Case] | None = None
     drawn: int = 3
+    candidates: int = 1
     first_seed: int = 0
     anew: bool = False
     statements: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        for name in ("reference", "judge"):
+            if getattr(self, name, None) is not None:
+                object.__setattr__(self, name, _kept_from_answers(getattr(self, name)))
         object.__setattr__(self, "cases", self._with_drawn())
         if not self.cases:
             raise ValueError(f"exercise {self.name!r} has no cases; give at least one Case")
@@ -211,13 +222,26 @@ class Exercise:
         listed = [case for case in self.cases if case.seed is None]
         if self.drawer is None:
             return listed
+        known = [_extents(self._made(case, number)) for number, case in enumerate(listed)]
         seeds = range(self.first_seed, self.first_seed + self.drawn)
-        return listed + [self._drawn_case(seed) for seed in seeds]
+        return listed + [self._drawn_case(seed, known) for seed in seeds]
 
-    def _drawn_case(self, seed: int) -> Case:
+    def _drawn_case(self, seed: int, known: list[np.ndarray]) -> Case:
         bits = np.random.PCG64([zlib.crc32(self.name.encode()), seed, 0])
-        case = self.drawer(LargeSizes(bits) if seed % 3 == 0 else np.random.Generator(bits))
-        return replace(case, name=f"{case.name}, drawn by seed {seed}", seed=seed)
+        rng = Drawing(bits)
+        rng.turn = seed % 3
+        cases = [self.drawer(rng) for _ in range(self.candidates)]
+        if self.candidates > 1 and known:
+            least, most = np.min(known, 0), np.max(known, 0)
+            up, down = rng.turn != 1, rng.turn != 0
+
+            def beyond(case: Case) -> int:
+                own = _extents(self._made(case, seed, 1))
+                return np.sum(up & (own > most) | down & (own < least))
+
+            cases.sort(key=beyond)
+        name = f"{cases[-1].name}, drawn by seed {seed}"
+        return replace(cases[-1], name=name, seed=seed)
 
     def seeded(self, first_seed: int, drawn: int | None = None) -> Exercise:
         """The same exercise with other drawn cases.
@@ -255,8 +279,10 @@ class Exercise:
         """Arguments of case `number`; the same values on every call and machine."""
         case = self.cases[number]
         stream = [number] if case.seed is None else [case.seed, 1]
-        seed = [zlib.crc32(self.name.encode()), *stream, *[2] * self.anew]
-        return case.arguments(np.random.default_rng(seed))
+        return self._made(case, *stream, *[2] * self.anew)
+
+    def _made(self, case: Case, *stream: int) -> dict[str, Any]:
+        return case.arguments(np.random.default_rng([zlib.crc32(self.name.encode()), *stream]))
 
     def given(self) -> str:
         """Return the text of the cell that a student begins with; "" where it is not known."""
@@ -382,6 +408,7 @@ class FunctionExercise(Exercise):
     dtype: Any = None
     caller: Callable[[Callable[..., Any], tuple[Any, ...]], Any] | None = None
     runs: str = ""
+    candidates: int = 16
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -389,6 +416,55 @@ class FunctionExercise(Exercise):
             raise ValueError(f"exercise {self.name!r}: runs is 'gpu-ufunc' or ''")
         if (self.reference is None) == (self.judge is None):
             raise ValueError(f"exercise {self.name!r} needs a reference or a judge, not both")
+
+
+_at_work: list[str] = []  # exercises whose answers are being called
+
+
+@contextlib.contextmanager
+def answer_at_work(name: str) -> Iterator[None]:
+    """While an answer to that exercise is called, no exercise's reference or judge may be."""
+    _at_work.append(name)
+    try:
+        yield
+    finally:
+        _at_work.pop()
+
+
+def refuse_answers() -> None:
+    """Raise Failure("borrowed") where it is an answer that calls."""
+    if _at_work:
+        said = (
+            "Your answer calls part of what judges it: write what the exercise asks for yourself."
+        )
+        raise Failure("borrowed", said)
+
+
+def _kept_from_answers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference or judge that refuses whoever finds it in a frame, a module or the collector."""
+
+    @functools.wraps(function)
+    def kept(*given: Any, **named: Any) -> Any:
+        refuse_answers()
+        return function(*given, **named)
+
+    if hasattr(function, "kept_from_answers"):
+        return function
+    kept.kept_from_answers = True
+    return kept
+
+
+def _extents(arguments: Mapping[str, Any]) -> np.ndarray:
+    """Two numbers of each argument: its value twice, or the lengths of its first and last axis."""
+    found = []
+    for value in arguments.values():
+        if isinstance(value, int | float):
+            found += [value, value]
+        else:
+            sized = [len(value)] if isinstance(value, list | tuple | dict | str) else ()
+            shape = getattr(value, "shape", sized)
+            found += [shape[0], shape[-1]] if len(shape) else [np.nan] * 2
+    return np.array(found, dtype=float)
 
 
 def call_with_named(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 from course import backend
 from course.checks import answers, trials
 from course.checks.comparing import NoValue, compare, is_wholly, wrong_elements
-from course.checks.exercises import FunctionExercise, call_with_named
+from course.checks.exercises import FunctionExercise, answer_at_work, call_with_named
 from course.checks.simulating import simulated_twin
 from course.checks.trials import (
     all_cases,
@@ -251,7 +251,7 @@ def _allowed(exercise: FunctionExercise, arguments: Mapping[str, Any], right: np
 def _called(
     exercise: FunctionExercise, answer: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> Any:
-    with trials.unprinted(MOST_STEPS):
+    with trials.unprinted(MOST_STEPS), answer_at_work(exercise.name):
         if exercise.caller is None:
             return answer(*arguments.values())
         return exercise.caller(answer, tuple(arguments.values()))

@@ -68,7 +68,7 @@ def _layers(rows, columns, values, k, block=(16, 16)):
 
 
 def _some_layers(rng):
-    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 40)
+    rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 140)
     return _layers(rows, columns, values, extent(rng, 1, values), block=block_of_two(rng))
 
 
@@ -81,8 +81,8 @@ LessonKernel.declare(
     cases=[_layers(16, 16, 16, 5), _layers(13, 37, 9, 5), _layers(37, 13, 13, 13)],
     drawer=_some_layers,
     tolerance=Tolerance(
-        48,
-        "two products and a sum for each of up to 40 layers",
+        160,
+        "two products and a sum for each of up to 140 layers",
         magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
     ),
     hints={

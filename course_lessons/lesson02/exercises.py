@@ -3,7 +3,16 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import block_of_two, covering, drawn, empty, extent, factors, of_values
+from course_lessons.cases import (
+    block_of_two,
+    covering,
+    drawn,
+    empty,
+    extent,
+    factors,
+    of_values,
+    turn,
+)  # fmt: skip
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson02.judges import judge_factors
 
@@ -52,7 +61,7 @@ _shape = of_values("rows columns", "{rows} x {columns}")
 
 def _some_shape(rng):
     """Every other image has as many numbers as k layers, or one more."""
-    k = extent(rng, 1, 1000)
+    k = extent(rng, 1, 20000)
     exact = k + 1, k * (k + 2) + rng.integers(2)
     return _shape(
         *rng.permutation(exact if rng.random() < 0.5 else rng.integers(1, 20000, 2)).tolist()
@@ -97,8 +106,8 @@ def _some_spectrum(rng):
     energy = np.append(0, np.unique(np.cumsum(values**2)))
     between = rng.integers(len(energy) - 1) + rng.choice([0.25, 0.75])
     share = np.interp(between, np.arange(len(energy)), energy) / energy[-1]
-    share = float(share) if rng.random() < 0.7 else 1.0
-    return _spectrum(values / rng.choice([1, 64]), share)
+    share = 1.0 if turn(rng) == 0 and rng.random() < 0.5 else float(share)
+    return _spectrum(values / [1, 64, 64][turn(rng)], share)
 
 
 FunctionExercise.declare(
@@ -167,8 +176,8 @@ def _reconstruction(u, s, vt, k):
 
 
 _ROUNDING = Tolerance(
-    48,
-    "two products and a sum for each of up to 40 singular values",
+    160,
+    "two products and a sum for each of up to 140 singular values",
     magnitude=lambda u, s, vt, k: (np.abs(u[:, :k]) * s[:k]) @ np.abs(vt[:k]),
 )
 
@@ -181,7 +190,7 @@ def _some(case, **others):
     """A drawer of such cases: images and numbers of values of any size, and any k."""
 
     def drawer(rng):
-        rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), int(rng.integers(1, 41))
+        rows, columns, values = extent(rng, 1, 70), extent(rng, 1, 70), extent(rng, 1, 140)
         made = {name: make(rng) for name, make in others.items()}
         return case(rows, columns, values, extent(rng, 1, values), **made)
 

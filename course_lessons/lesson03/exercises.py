@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise
-from course_lessons.cases import extent, of_values
+from course_lessons.cases import extent, of_values, turn
 from course_lessons.lesson03 import judges
 from course_lessons.lesson03.toy_gpu import ToyGPU
 
@@ -102,7 +102,7 @@ _report = of_values("rows columns k milliseconds", "{rows} x {columns}, k = {k},
 
 
 def _some_report(rng):
-    rows, columns = extent(rng, 1, 20000), extent(rng, 1, 20000)
+    rows, columns = extent(rng, 1, 100_000), extent(rng, 1, 100_000)
     k = extent(rng, 1, min(rows, columns))
     return _report(rows, columns, k, float(f"{10 ** rng.uniform(-3, 2):.3g}"))
 
@@ -144,10 +144,10 @@ def _some_gpu(rng):
 
 
 def _some_work(rng, bandwidth, rate):
-    """Bytes and operations that take about equally long, a few times as long, or no operations."""
-    moved = extent(rng, 20, 2**36)
-    ridge = rate * 1e3 / bandwidth
-    return moved, int(moved * ridge * 4 ** rng.uniform(-1, 1)) * bool(rng.integers(3))
+    """Bytes and operations that take equally long but for a thousandth, or not, or none at all."""
+    moved = extent(rng, 20, 2**20 if turn(rng) == 1 else 2**36)
+    apart = rng.choice([1.001, 0.999, 4 ** rng.uniform(-1, 1), 0], p=[0.4, 0.4, 0.1, 0.1])
+    return moved, int(moved * rate * 1e3 / bandwidth * apart)
 
 
 def _some_kernel(rng):
@@ -200,9 +200,9 @@ _figures = of_values(
 
 def _some_figures(rng):
     gpu, figures = _some_gpu(rng), []
-    for number in range(rng.integers(24)):
+    for number in range(rng.integers(8, 24)):
         work = _some_work(rng, *gpu)
-        milliseconds = _least(*work, *gpu)[0] * np.exp(0.5 * rng.normal())
+        milliseconds = _least(*work, *gpu)[0] * np.exp(rng.choice([0.03, 0.5]) * rng.normal())
         figures.append((f"kernel {number}", *work, float(milliseconds)))
     return _figures(figures, *gpu)
 
@@ -234,16 +234,22 @@ _of_a_thread = of_values(
 )
 
 
+def _some_thread(rng):
+    """Shared memory decides which sizes are the fullest, or the registers, or either."""
+    few, many, little, much = [(16, 64, 700, 900), (170, 256, 300, 400), (16, 256, 0, 900)][
+        turn(rng)
+    ]
+    return _of_a_thread(int(rng.integers(few, many)), int(rng.integers(little, much)))
+
+
 FunctionExercise.declare(
     name="fullest-block",
     lesson=3,
     title="Choose a block by occupancy",
     judge=judges.judge_block,
     cases=[_of_a_thread(*asked) for asked in ((44, 0), (70, 0), (24, 200), (32, 113))],
-    drawer=lambda rng: _of_a_thread(
-        int(rng.integers(16, 256)),
-        int(rng.choice([0, rng.integers(4, 200), rng.integers(200, 900)])),
-    ),
+    drawer=_some_thread,
+    candidates=1,
     drawn=24,
     hints={
         "raised": 'occupancy("H200", block, registers, shared_bytes) takes the bytes of a '
@@ -284,7 +290,8 @@ def _some_sizes(rng):
     gpu = round(cpu * 10 ** rng.uniform(0.2, 2), 1)
     operations, copied = _work_of(n)
     gained = operations / (cpu * 1e6) - operations / (gpu * 1e6)
-    start = round(gained * rng.uniform(0.1, 0.9), 4)
+    copying = copied / gained * 1e-6 / 10 ** rng.uniform(0, 2.5)
+    start = round(gained * (1 - copying if 0.1 < copying < 0.9 else rng.uniform(0.1, 0.9)), 4)
     link = copied / (gained - start) * 1e-6 * (1 + rng.choice([-1e-6, 1e-6]))
     before = min(int(rng.integers(1, 30)), (n - 8) // step)
     sizes = range(n - step * before, n + step * int(rng.integers(1, 30)), step)

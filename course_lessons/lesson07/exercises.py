@@ -170,6 +170,7 @@ FunctionExercise.declare(
         ("the first just enough", 60.0, 8.0),
     ),
     drawer=_any_light,
+    candidates=1,
     drawn=10,
     hints={
         "wrong-result": "First ask whether either is at least 60: if neither is, the kernel is "

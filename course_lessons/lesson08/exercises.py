@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Tolerance
-from course_lessons.cases import extent, fixed, table
+from course_lessons.cases import extent, fixed, table, turn
 from course_lessons.lesson08.judges import Shelf, judge_packing, judge_queue, judge_stale, printed
 from course_lessons.lesson08.overlap import serial_fraction
 from warpsim.core.words import count
@@ -24,8 +24,13 @@ FunctionExercise.declare(
     title="Fill the queues so that engines overlap",
     judge=judge_queue,
     cases=[_images(6, 3), _images(7, 2), _images(2, 5)],
-    drawer=lambda rng: _images(extent(rng, 1, 70), extent(rng, 1, 9)),
-    drawn=8,
+    drawer=lambda rng: [
+        _images(extent(rng, 8, 70), extent(rng, 6, 9)),
+        _images(extent(rng, 2, 70), 1),
+        _images(1, extent(rng, 1, 9)),
+    ][turn(rng)],
+    candidates=1,
+    drawn=9,
     hints={
         "raised": "Start with an empty list, and append((step, image, stream)) for each image "
         "and each step."
@@ -87,7 +92,8 @@ def _packing(rows, columns, k, dtype=np.float32):
 
 def _drawn_packing(rng):
     rows, columns = extent(rng, 1, 90), extent(rng, 9, 90)
-    k = int(rng.choice([1, rng.integers(1, min(rows, columns) + 1), min(rows, columns)]))
+    least = min(rows, columns)
+    k = int([least, 1, rng.integers(1, least + 1)][turn(rng)])
     return _packing(rows, columns, k, rng.choice([np.float32, np.float64]))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.kernels.reduce import KINDS, combiners
-from course_lessons.cases import drawn, empty, extent, fixed, normal, table, zeros
+from course_lessons.cases import drawn, empty, extent, fixed, normal, table, turn, zeros
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson10 import rivals
 
@@ -157,7 +157,7 @@ LOWEST = -3.4028234663852886e38  # float32's
 
 def _parts(rng):
     """Two parts of a softmax, either one above; some are empty, or have the same largest number."""
-    largest = rng.normal(0, 10 ** rng.uniform(0, 4.5), 2)
+    largest = rng.uniform(-1, 1, 2) * [2000, 10 ** rng.uniform(0, 3.3)][turn(rng) > 0]
     largest[rng.integers(2)] = rng.choice([*largest, LOWEST], p=[0.4, 0.4, 0.2])
     given = {}
     for which, one in zip(("", "other_"), largest.tolist(), strict=True):
@@ -186,7 +186,7 @@ FunctionExercise.declare(
     drawer=_parts,
     drawn=30,
     tolerance=Tolerance(
-        1024, "two exponentials, and a total's logarithm if it is added to a largest of up to 900"
+        4096, "two exponentials, and a total's logarithm if it is added to a largest of up to 2000"
     ),
     hints={
         "wrong-result": "Both totals must become relative to the same largest number: multiply "

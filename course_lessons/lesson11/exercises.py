@@ -217,10 +217,10 @@ def _in_rounds(w):
 
 
 def _drawn_sweep(rng):
-    pairs = extent(rng, 1, 16)
-    return _to_sweep(
-        extent(rng, 1, 4), 2 * pairs, extent(rng, 1, 32), extent(rng, -(-pairs // 4), 16)
-    )
+    """No more rows than columns: more turn into noise, whose angles may be any."""
+    rows = 2 * extent(rng, 1, 16)
+    columns, warps = extent(rng, rows, 32), extent(rng, -(-rows // 8), 16)
+    return _to_sweep(extent(rng, 1, 4), rows, columns, warps)
 
 
 LessonKernel.declare(

@@ -4,7 +4,7 @@ import numpy as np
 
 from course import cuda
 from course.checks.exercises import Case, Counted, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import extent, fixed, table
+from course_lessons.cases import extent, fixed, table, turn
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson17 import hopper, judges
 from warpsim.ptx import TensorMap
@@ -291,7 +291,9 @@ LessonKernel.declare(
 def _any_tile(rng):
     down, across = (int(rng.choice([extent(rng, 1, 9), rng.integers(200)])) + 1 for _ in range(2))
     number, band = int(rng.integers(down * across)), extent(rng, 1, down + 9)
-    if rng.random() < 0.5:  # in the last band, or near it
+    if turn(rng) == 1 and rng.random() < 0.3:
+        number = 0
+    elif rng.random() < 0.5:  # in the last band, or near it
         number = down * across - 1 - number % (band + 1)
     return fixed(
         f"tile {number:,} of {down} x {across}, bands of {band}",

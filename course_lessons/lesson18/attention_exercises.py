@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
-from course_lessons.cases import drawn, empty, extent
+from course_lessons.cases import drawn, empty, extent, turn
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson18 import judges
 from course_lessons.lesson18.token_exercises import halves
@@ -112,7 +112,7 @@ def _dwarfed(name, half):
 def _any_heads(rng):
     tokens, heads = extent(rng, 1, 70), int(rng.integers(1, 4))
     name = f"{tokens} tokens, heads: {heads}"
-    spread, scale = rng.choice([0.5, 1, 8]), rng.choice([0.2, 0.5, 1])
+    spread, scale = 8 if turn(rng) == 0 else rng.choice([0.5, 1, 8]), rng.choice([0.2, 0.5, 1])
     return _heads(name, int(rng.integers(1, 3)), tokens, heads, spread=spread, scale=scale)
 
 

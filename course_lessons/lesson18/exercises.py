@@ -104,7 +104,7 @@ _SIZES = {"x": 100, "normed": 100, "qkv": 300, "heads": 100, "middle": 100, "nor
 def _any_buffers(rng):
     """Of different sizes: which of two alike comes first would change how much is needed."""
     steps = []
-    for number in range(extent(rng, 1, 14)):
+    for number in range(extent(rng, 1, 30)):
         reads = rng.choice(number, min(number, rng.integers(0, 3)), replace=False)
         steps.append(tuple(f"buffer {n}" for n in (*reads, number)))
     sizes = rng.permutation(np.arange(1, 60))[: len(steps)]

@@ -7,6 +7,7 @@ import pytest
 
 from course import cuda
 from course.checks import check, exercises
+from course.checks.exercises import Case, FunctionExercise
 from course_lessons.cases import extent
 from tests.course.checks.sample_exercises import SQUARE, _square_case, samples  # noqa: F401
 
@@ -54,6 +55,24 @@ def test_seeds_give_the_same_cases_each_time_and_others_other_ones(drawn):
     sizes = [[len(drawn.seeded(s).arguments(n)["x"]) for n in range(8)] for s in (0, 0, 3)]
     assert sizes[0] == sizes[1] and sizes[0][:5] == sizes[2][:5]
     assert sizes[0][5:] != sizes[2][5:]
+
+
+def test_of_three_cases_in_a_row_one_goes_above_the_listed_ones_and_one_below():
+    def case(n):
+        return Case(f"{n}", lambda rng: {"n": n})
+
+    exercise = FunctionExercise(
+        name="double",
+        lesson=0,
+        title="Double",
+        reference=lambda n: 2 * n,
+        cases=[case(40), case(60)],
+        drawer=lambda rng: case(int(rng.integers(100))),
+        drawn=30,
+    )
+    drawn = [exercise.arguments(2 + seed)["n"] for seed in range(30)]
+    assert min(drawn[0::3]) > 60 and max(drawn[1::3]) < 40
+    assert all(n < 40 or n > 60 for n in drawn[2::3]) and len(set(drawn)) > 15
 
 
 def test_extents_are_within_their_limits_and_meet_what_is_beside_multiples():
