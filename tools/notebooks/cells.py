@@ -140,9 +140,9 @@ def with_space(cell: Cell) -> Cell:
 def stub(source: str) -> str:
     """Take out of a cell's code what a student writes.
 
-    Each solution block becomes ``# your code here`` and ``pass``, the statements to be ordered stand
-    in another, and the guess of each ``predict("question", 4, exact=True)``, which
-    is the solution's sample, becomes ``...``.
+    Each solution block becomes ``# your code here`` and ``pass``, the statements to be ordered
+    stand in another, and the guess of each ``predict("question", 4, exact=True)``, which is the
+    solution's sample, becomes ``...``.
     """
     kept: list[str] = []
     inside = False
