@@ -67,7 +67,9 @@ def judge(exercise: Exercise, answer: Any, *, repairs: bool = False) -> Verdict:
         if failure.kind == "out-of-bounds":
             hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
             failure.message = agreeing(failure.message, hint, cases)
-        if repairs:
+        if repairs and exercise.statements:
+            failure.repair = ordering.decides(exercise, answer)
+        elif repairs:
             failure.repair = repair(exercise, answer, failure)
         return failed(exercise.name, failure, dict(exercise.hints))
     return Verdict(exercise.name, "passed", "passed", passed)

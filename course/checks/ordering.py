@@ -1,7 +1,7 @@
 """Exercises in which given statements are put in order, by moving lines of the cell.
 
 The answer is judged as any other, so that each right order passes. Here is what is special: each
-statement stands once in the answer, and of which two of them a finding speaks.
+statement stands once in the answer, of which two of them a finding speaks, and which two decide.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from course.checks.answers import plain_function
 from course.checks.exercises import Exercise
+from course.checks.repair import Trial, quiet
 from course.checks.verdicts import Failure, NotStarted
 from course.checks.written import function_node
 
@@ -35,7 +37,7 @@ def look_at(exercise: Exercise, answer: Any) -> None:
     Failure
         Of kind "statements", when one is missing or stands twice.
     """
-    block, _ = _ordered(exercise, answer)
+    block, _ = _ordered(exercise, function_node(answer))
     found = [ast.unparse(node) for node in block]
     given = as_given(exercise.statements)
     if not found:
@@ -60,7 +62,7 @@ def name_two(failure: Failure, exercise: Exercise, answer: Any) -> None:
     Two statements race over one array if no others use it, or no others without a barrier between.
     Memory is read too early if all that could set it comes later.
     """
-    block, loops = _ordered(exercise, answer)
+    block, loops = _ordered(exercise, function_node(answer))
     finding = next((f for f in failure.findings if f.kind == failure.kind), None)
     if finding is None:
         return
@@ -94,9 +96,57 @@ def _around(barrier: int, one: int, other: int) -> bool:
     return not min(one, other) < barrier < max(one, other)
 
 
-def _ordered(exercise: Exercise, answer: Any) -> tuple[list[ast.stmt], bool]:
-    """The given statements as the answer has them, below each other, and whether in a loop."""
-    whole, given = function_node(answer), set(map(_shape, exercise.statements))
+def decides(exercise: Exercise, answer: Any) -> list[str]:
+    """Which two statements stand the wrong way round, where all else is right; [] if none do.
+
+    The answer's own statements are put in the solution's order, and then two of them the other way
+    round, those that must stay before or behind one of them with them. Where that is wrong, the two
+    matter: neighbours are tried first, and what follows from pairs that are known is not.
+    """
+    with quiet(exercise, answer) as trial:
+        return _pair(exercise, trial) if trial.cases else []
+
+
+def _pair(exercise: Exercise, trial: Trial) -> list[str]:
+    whole = trial.source.of.whole
+    block, _ = _ordered(exercise, whole)
+    wanted, own = [_shape(text) for text in exercise.statements], []
+    for node in block:
+        shape = _shape(ast.unparse(node))
+        own.append(next((n for n, w in enumerate(wanted) if w == shape and n not in own), -1))
+
+    def is_right(order: Iterable[int]) -> bool:
+        texts = [ast.unparse(block[own.index(n)]) for n in order]
+        return trial.is_right(zip(block, texts, strict=True), 1)
+
+    total = len(wanted)
+    if sorted(own) != [*range(total)] or not is_right(range(total)):
+        return []
+    behind: list[set[int]] = [set() for _ in own]  # what must stand behind a statement
+    for distance, a in product(range(1, total), range(total)):
+        b = a + distance
+        if b >= total or b in behind[a]:
+            continue
+        early = [n for n in range(a + 1, b) if b in behind[n]]
+        late = [n for n in range(a + 1, b) if n not in early]
+        if is_right([*range(a), *early, b, a, *late, *range(b + 1, total)]):
+            continue
+        if own.index(b) < own.index(a):
+            one, other = block[own.index(b)], block[own.index(a)]
+            line = one.lineno - whole.lineno + 1
+            return [
+                f"Line {line} decides: `{_short(ast.unparse(one))}`. In the lesson's solution it "
+                f"stands behind `{_short(ast.unparse(other))}`, and that matters."
+            ]
+        for n in range(a + 1):
+            if n == a or a in behind[n]:
+                behind[n] |= {b} | behind[b]
+    return []
+
+
+def _ordered(exercise: Exercise, whole: ast.AST | None) -> tuple[list[ast.stmt], bool]:
+    """The given statements as a function has them, below each other, and whether in a loop."""
+    given = set(map(_shape, exercise.statements))
     best: list[ast.stmt] = []
     loops = False
     for node in ast.walk(whole) if whole is not None else ():
@@ -136,14 +186,9 @@ def _normal(text: str) -> str:
 
 
 def _shape(text: str) -> str:
-    """A statement without the names of its variables, which a student may change."""
+    """A statement without the names of its variables, which a student may change: `_.append(_)`."""
     tree = ast.parse(text)
-    kept = {
-        id(name)
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call)
-        for name in ast.walk(call.func)
-    }
+    kept = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and id(node) not in kept:
             node.id = "_"

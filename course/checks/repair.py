@@ -72,7 +72,7 @@ class Source:
     def __init__(self, exercise: Exercise, answer: Any) -> None:
         self.function = plain_function(answer)
         self.starts: dict[str, int] = {}  # the line of each `def` in the whole text
-        self.text = ""
+        self.text, self._number = "", 0
         if not self._has_text():
             return
         of = Text(self.text, self.function.__name__, isinstance(exercise, KernelExercise))
@@ -81,7 +81,6 @@ class Source:
         names = [argument.arg for argument in of.whole.args.args]
         of.given = dict(zip(names, exercise.arguments(0).values(), strict=False))
         self.starts = {n.name: n.lineno for n in of.tree.body if isinstance(n, ast.FunctionDef)}
-        self._number = 0
 
     def _has_text(self) -> bool:
         """Whether the text is there and is that of functions alone; sets it."""
@@ -92,7 +91,7 @@ class Source:
         while left:
             for name, value in names_in_reach(left.pop()).items():
                 own = plain_function(value)
-                beside = own is not None and own.__code__.co_filename == self._file
+                beside = own is not None and own.__code__.co_filename == self.file
                 if beside and own.__name__ == name and name not in found:
                     found[name] = own
                     left.append(own)
@@ -105,7 +104,8 @@ class Source:
         return [getattr(node, "name", "") for node in tree.body] == [*reversed(found)]
 
     @property
-    def _file(self) -> str:
+    def file(self) -> str:
+        """Where the answer is defined."""
         return self.function.__code__.co_filename
 
     def define(self, text: str) -> Any:
@@ -139,54 +139,75 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
         return []
     if getattr(exercise, "caller", None) is not None and exercise.reference is None:
         return []  # it is judged by what it does: threads, files
-    source = Source(exercise, answer)
-    if not source.starts:
-        return []
-    bare = replace(exercise, mistakes={})
-    try:
-        with _quiet():
-            return _search(bare, source, answer)
-    finally:
-        source.forget()
+    with quiet(replace(exercise, mistakes={}), answer) as trial:
+        return _search(trial) if trial.cases else []
 
 
-def _search(exercise: Exercise, source: Source, answer: Any) -> list[str]:
-    sizes = [_size(exercise, number) for number in range(len(exercise.cases))]
-    order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    for number in order:
-        ran = _Lines(source.function.__code__.co_filename)
-        if not _is_right(exercise, number, answer, ran):
-            break
-    else:
-        return []
-    if isinstance(exercise, KernelExercise):
-        nodes = sum(1 for _ in ast.walk(source.of.tree))
-        tries = MOST_NODES // (nodes * (1 + sizes[number] // 4096))
-    else:
-        tries = MOST_WORK // max(ran.count, 100)
+class Trial:
+    """Changes of an answer that fails, tried in the cases of its exercise.
 
-    def is_right(edits: list[Edit]) -> bool:
+    Attributes
+    ----------
+    source : Source
+    cases : list of int
+        The smallest that fails, then the others; [] where none fails, or there is no text.
+    size : int
+        Of that case.
+    ran : _Lines
+        Of the answer in that case.
+    """
+
+    def __init__(self, exercise: Exercise, answer: Any) -> None:
+        self.exercise, self.source, self.cases = exercise, Source(exercise, answer), []
+        sizes = [_size(exercise, number) for number in range(len(exercise.cases))]
+        order = sorted(range(len(sizes)), key=sizes.__getitem__)
+        for number in order if self.source.starts else []:
+            self.ran, self.size = _Lines(self.source.file), sizes[number]
+            if not _is_right(exercise, number, answer, self.ran):
+                self.cases = [number, *(other for other in order if other != number)]
+                return
+
+    def is_right(self, edits: Iterable[Edit], most: int | None = None) -> bool:
+        """Whether the answer with these changes is right in so many cases, the failing one first.
+
+        That is all that is looked at; `passes` judges it as an answer.
+        """
         try:
-            changed = source.define(source.of.edited(edits))
+            changed = self.source.define(self.source.of.edited(edits))
         except (Exception, SystemExit):  # a decorator may raise anything
             return False
         lines = _Lines(plain_function(changed).__code__.co_filename)
-        return all(_is_right(exercise, n, changed, lines) for n in cases)
+        return all(_is_right(self.exercise, n, changed, lines) for n in self.cases[:most])
 
-    def passes(edits: list[Edit]) -> bool:
-        return is_right(edits) and _passes(exercise, source.define(source.of.edited(edits)))
+    def passes(self, edits: list[Edit]) -> bool:
+        """Whether the answer with these changes passes."""
+        if not self.is_right(edits):
+            return False
+        judge = judge_kernel if isinstance(self.exercise, KernelExercise) else judge_function
+        try:
+            judge(self.exercise, self.source.define(self.source.of.edited(edits)))
+        except (Failure, NotStarted):
+            return False
+        return True
 
-    cases = [number, *(other for other in order if other != number)]
-    for change in _some(_changes(exercise, source, ran), min(tries, MOST_TRIES)):
-        if passes([change]):
+
+def _search(trial: Trial) -> list[str]:
+    exercise, source = trial.exercise, trial.source
+    if isinstance(exercise, KernelExercise):
+        nodes = sum(1 for _ in ast.walk(source.of.tree))
+        tries = MOST_NODES // (nodes * (1 + trial.size // 4096))
+    else:
+        tries = MOST_WORK // max(trial.ran.count, 100)
+    for change in _some(_changes(exercise, source, trial.ran), min(tries, MOST_TRIES)):
+        if trial.passes([change]):
             return _in_words([_described(source, change)])
     edits = _all_differences(exercise, source)
-    if not edits or not is_right(edits):
+    if not edits or not trial.is_right(edits):
         return []
     for edit in [*edits]:
         fewer = [each for each in edits if each is not edit]
-        edits = fewer if is_right(fewer) else edits
-    if len(edits) > MOST_PLACES or not passes(edits):
+        edits = fewer if trial.is_right(fewer) else edits
+    if len(edits) > MOST_PLACES or not trial.passes(edits):
         return []
     return _in_words([_described(source, edit) for edit in edits])
 
@@ -212,11 +233,16 @@ def _some(changes: Iterable[Edit], most: int) -> Iterator[Edit]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet(exercise: Exercise, answer: Any) -> Iterator[Trial]:
+    """Changes of an answer, tried without warnings or prints, and forgotten at the end."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         with contextlib.redirect_stdout(io.StringIO()), limited_steps(MOST_PASSES):
-            yield
+            trial = Trial(exercise, answer)
+            try:
+                yield trial
+            finally:
+                trial.source.forget()
 
 
 class _Lines:
@@ -258,15 +284,6 @@ def _is_right(exercise: Exercise, number: int, answer: Any, lines: _Lines) -> bo
             with lines:
                 call_once(exercise, number, twin or answer, causes=False)
     except (Exception, SystemExit, OutOfTime):
-        return False
-    return True
-
-
-def _passes(exercise: Exercise, answer: Any) -> bool:
-    judge = judge_kernel if isinstance(exercise, KernelExercise) else judge_function
-    try:
-        judge(exercise, answer)
-    except (Failure, NotStarted):
         return False
     return True
 

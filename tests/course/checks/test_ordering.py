@@ -132,6 +132,43 @@ def test_the_verdict_names_the_two_of_which_the_finding_speaks(order, said):
     assert said in verdict.message, str(verdict)
 
 
+SUMS = """\
+def sums(x):
+    found, total = [], 0
+    for one in x:
+        {}
+    return found
+"""
+SUM = ("one *= one", "total += one", "total *= 2", "found.append(total)")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(SUM)), ids=_stand_together)
+def test_each_wrong_order_is_told_by_two_statements_that_matter(order):
+    solution = _defined(SUMS.format("\n        ".join(SUM)), "sums")
+    exercise = FunctionExercise(
+        name="sample-sums",
+        lesson=99,
+        title="Sums of squares, doubled",
+        reference=lambda x: tuple(solution(x)),
+        cases=[Case("1, 2, 3", lambda rng: {"x": [1, 2, 3]})],
+        statements=SUM,
+    )
+    answer = _defined(SUMS.format("\n        ".join(order)), "sums")
+    verdict = judge(exercise, answer, repairs=True)
+    if verdict or verdict.kind == "not-started":
+        return
+    line, early, late = re.search(
+        r"Line (\d+) decides: `(.*?)`\. In .* stands behind `(.*?)`, and that matters",
+        verdict.message,
+    ).groups()
+    assert order[int(line) - 4] == early and order.index(early) < order.index(late)
+    assert SUM.index(late) < SUM.index(early)
+    other = list(SUM)
+    other.remove(early)
+    other.insert(other.index(late), early)
+    assert not judge(exercise, _defined(SUMS.format("\n        ".join(other)), "sums"))
+
+
 @pytest.mark.parametrize(
     ("order", "said"),
     [
