@@ -1,22 +1,4 @@
-r"""A mistake as an edit of the lesson's own solution: text that stands in it once, and other text.
-
-An exercise lists them, below what it says to whoever writes that::
-
-    y is left out
-        + y[i] ->
-    a scales y instead of x
-        a * x[i] -> x[i]
-        y[i] -> a * y[i]
-    you return percent
-        return 100 * {}
-    the second half is taken, too
-        first: n = 2 * n
-
-A line that begins with ``->`` goes on with the one above it; ``\n`` is the end of a line.
-``return`` says what is returned, ``{}`` being what the solution returns; ``first:`` what is done
-before all else. What comes out is computed when an answer is wrong: the solution is taken from the
-lesson's text, edited and run in the case that failed.
-"""
+"""The solution of an exercise, found in the lesson that checks it; and such a text edited."""
 
 from __future__ import annotations
 
@@ -25,122 +7,18 @@ import builtins
 import dis
 import linecache
 import re
-import textwrap
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import numpy as np
-
-from course.checks.comparing import NoValue
-from course.checks.exercises import (
-    Exercise,
-    FunctionExercise,
-    KernelExercise,
-    refuse_answers,
-)
-from course.checks.functions import OutOfTime, time_limit, value_of
-from course.checks.simulating import values_of
+from course.checks.exercises import FunctionExercise, KernelExercise, refuse_answers
 
 FOLDER = Path(__file__).resolve().parent
 MARKERS = tuple(f"### {end} {what}" for what in ("SOLUTION", "ORDER") for end in ("BEGIN", "END"))
 READING = ("LOAD_GLOBAL", "LOAD_NAME")
-MOST_SECONDS = 2.0  # of an edited solution in a case
-
-
-def edits(table: str) -> dict[str, Edit]:
-    """Mistakes by what is said of them, from a table as above.
-
-    A line that is not indented belongs to a sentence, the indented ones below it are its edits.
-
-    Raises
-    ------
-    ValueError
-        When a line says nothing of these, or a sentence has no edit.
-    """
-    found: dict[str, list[str]] = {}
-    sentence = ""
-    for line in textwrap.dedent(table).strip("\n").split("\n"):
-        if line.startswith(" ") and line.strip().startswith("-> "):
-            found[sentence][-1] += f" {line.strip()}"
-        elif line.startswith(" "):
-            found.setdefault(sentence, []).append(line.strip())
-        else:
-            open_still = sentence and sentence not in found
-            sentence = f"{sentence} {line.strip()}" if open_still else line.strip()
-    if sentence not in found:
-        raise ValueError(f"{sentence!r} has no edit: an indented line below it says old -> new")
-    return {sentence: Edit(*lines) for sentence, lines in found.items()}
-
-
-class Edit:
-    """A mistake: what the lesson's solution gives when texts in it are others.
-
-    Parameters
-    ----------
-    lines : str
-        ``old -> new``, where `old` stands once in what the edits before have left and ``\\n`` is
-        the end of a line; ``return ...``; ``first: ...``.
-    """
-
-    def __init__(self, *lines: str) -> None:
-        self.lines = lines
-        self.texts, self.first, self.returned = [], "", "{}"
-        for line in lines:
-            old, arrow, new = line.replace("\\n", "\n").partition(" ->")
-            if line.startswith("first: "):
-                self.first = line.removeprefix("first: ")
-            elif arrow:
-                self.texts.append((old, new.removeprefix(" ")))
-            elif line.startswith("return "):
-                self.returned = line.removeprefix("return ")
-            else:
-                raise ValueError(f"{line!r}: an edit is `old -> new`, `return ...`, `first: ...`")
-        self._answers: dict[str, Any] = {}
-        self._values: dict[tuple[str, int, int | None], Any] = {}
-
-    def __repr__(self) -> str:
-        return "; ".join(self.lines)
-
-    def answer(self, exercise: str) -> Any:
-        """The edited solution of an exercise, one for all cases: a kernel is compiled once."""
-        if exercise not in self._answers:
-            found = solution(exercise)
-            text = edited(found.source, self.texts, exercise)
-            text = _wrapped(text, found.function, self.first, self.returned)
-            self._answers[exercise] = found.define(text, f"{exercise}, {self}")
-        return self._answers[exercise]
-
-    def in_case(self, exercise: Exercise, number: int) -> Any:
-        """What comes out in a case: an answer's value, or by name what a kernel stores.
-
-        Raises
-        ------
-        NoValue
-            When the edited solution fails: nobody has its values then.
-        """
-        key = exercise.name, number, exercise.cases[number].seed
-        if key not in self._values:
-            run = values_of if isinstance(exercise, KernelExercise) else value_of
-            self._values[key] = _tried(lambda: run(exercise, number, self.answer(exercise.name)))
-        value = self._values[key]
-        if isinstance(value, BaseException):
-            raise NoValue(f"{exercise.name}, {self}") from value
-        return value
-
-
-def _tried(function: Callable[[], Any]) -> Any:
-    """What a function returns; the error where it fails or takes too long."""
-    try:
-        with time_limit(MOST_SECONDS), warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            return function()
-    except (Exception, SystemExit, OutOfTime) as error:
-        return error
 
 
 def edited(text: str, edits: Iterable[tuple[str, str]], where: str) -> str:
@@ -156,22 +34,6 @@ def edited(text: str, edits: Iterable[tuple[str, str]], where: str) -> str:
             raise ValueError(f"{where}: {old!r} stands {text.count(old)} times in\n{text}")
         text = text.replace(old, new)
     return text
-
-
-def _wrapped(text: str, function: str, first: str, returned: str) -> str:
-    """The text with a statement before all others of the function, and with other values."""
-    tree = ast.parse(text)
-    whole = next(node for node in tree.body if getattr(node, "name", None) == function)
-    lines = text.split("\n")
-    if returned != "{}":
-        found = [node for node in ast.walk(whole) if isinstance(node, ast.Return)]
-        for node in sorted(found, key=lambda node: -node.lineno):
-            value = returned.replace("{}", f"({ast.unparse(node.value)})")
-            indented = " " * node.col_offset + f"return {value}"
-            lines[node.lineno - 1 : node.end_lineno] = [indented]
-    if first:
-        lines.insert(whole.body[0].lineno - 1, f"    {first}")
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,6 @@ LOOKS_LIKE_ROUNDING = 4
 FINITE_POISON = 12_345  # fits float16; no exercise computes it
 
 
-class NoValue(Exception):
-    """A mistake gives nothing in this case: no answer's values come from it."""
-
-
 def poison(expected: np.ndarray, dtype: np.dtype, *, finite: bool = False) -> np.ndarray:
     """An array that no right answer leaves as it is.
 
@@ -136,13 +132,10 @@ def compare(
     expected: np.ndarray,
     allowed: np.ndarray | float,
     *,
-    mistakes: Mapping[str, Callable[[], Any]] | None = None,
     inputs: dict[str, Any] | None = None,
     threads: int | None = None,
     before: np.ndarray | None = None,
-    atomics: bool = False,
     tolerance_reason: str = "",
-    is_cause: Callable[[str], bool] = lambda sentence: True,
     others: Callable[[], Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]] = lambda: (),
     cancels: Mapping[str, Any] | None = None,
 ) -> None:
@@ -155,21 +148,14 @@ def compare(
     got, expected : arrays of one shape
     allowed : float or array
         Largest absolute error for each element.
-    mistakes : mapping of sentence -> callable
-        Each computes what a known mistake would have given; called only where `got` is wrong.
     inputs : dict of name -> value
         The arguments, to recognise an input returned unchanged.
     threads : int, optional
         Threads of a block, to recognise that only the first block is right.
     before : array, optional
         What an array that is changed in place held at first.
-    atomics : bool
-        Whether the kernel used atomics.
     tolerance_reason : str
         Why that much error is allowed.
-    is_cause : callable
-        Asked about the sentence of a mistake that gives these values: whether it gives those of the
-        other cases, too.
     others : callable
         Returns (got, expected, wrong) of the other cases that fail: what is said of how the values
         look must hold there, too.
@@ -187,10 +173,8 @@ def compare(
         got,
         expected,
         wrong,
-        mistakes=mistakes or {},
         inputs=inputs or {},
         threads=threads,
-        is_cause=is_cause,
         others=others,
     )
     if diagnosis is None:
@@ -198,7 +182,7 @@ def compare(
             (s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None
         )
     if diagnosis is None and before is not None:
-        diagnosis = _not_enough_changed(got, wrong, before, atomics)
+        diagnosis = _not_changed(got, wrong, before)
     if diagnosis is None:
         diagnosis = _looks_like_rounding(got, expected, allowed, tolerance_reason)
     if diagnosis:
@@ -211,23 +195,11 @@ def explain(
     expected: np.ndarray,
     wrong: np.ndarray,
     *,
-    mistakes: Mapping[str, Callable[[], Any]],
     inputs: dict[str, Any],
     threads: int | None = None,
-    is_cause: Callable[[str], bool] = lambda sentence: True,
     others: Callable[[], Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]] = lambda: (),
 ) -> str | None:
     """What the wrong array looks like, in a sentence, or None."""
-    for sentence, mistake in mistakes.items():
-        try:
-            candidate = np.asarray(mistake())
-        except NoValue:
-            continue
-        if candidate.shape != expected.shape:
-            continue
-        alike = np.array_equal(got, candidate) or _same(got, candidate, expected)
-        if alike and is_cause(sentence):
-            return f"That is what you get when {sentence}."
     for input_name, value in inputs.items():
         if got.size > 1 and isinstance(value, np.ndarray) and _same(got, value, expected):
             return f"It holds {input_name}, unchanged."
@@ -269,16 +241,16 @@ def _looks(
     return _partly_right(wrong, threads)
 
 
-def _not_enough_changed(
-    got: np.ndarray, wrong: np.ndarray, before: np.ndarray, atomics: bool
-) -> str | None:
-    """What happened to an array that is changed in place, or None."""
+def _not_changed(got: np.ndarray, wrong: np.ndarray, before: np.ndarray) -> str | None:
+    """Whether what is wrong in an array that is changed in place is as it was, in words."""
     if got.dtype.kind == "c" or not np.all(np.isfinite(got)):
         return None
-    visited = "Is every value visited, also where there are more values than threads?"
-    if not np.any((got.astype(np.float64) - before)[wrong]):
-        return f"What is wrong is as it was before: no thread has changed it. {visited}"
-    return visited if atomics else None
+    if np.any((got.astype(np.float64) - before)[wrong]):
+        return None
+    return (
+        "What is wrong is as it was before: no thread has changed it. Is every value visited, also "
+        "where there are more values than threads?"
+    )
 
 
 def _same(got: np.ndarray, candidate: np.ndarray, expected: np.ndarray) -> bool:
@@ -295,27 +267,6 @@ def _near(got: np.ndarray, candidate: np.ndarray) -> bool:
     wide = np.complex128 if "c" in got.dtype.kind + candidate.dtype.kind else np.float64
     scale = float(np.max(np.abs(candidate.astype(wide)), initial=0.0))
     return not np.any(np.abs(got.astype(wide) - candidate) > DIAGNOSIS_TOLERANCE * scale)
-
-
-def is_wholly(got: Any, candidate: Any) -> bool:
-    """Whether an answer of several values is, in each, what a mistake would have given."""
-    if isinstance(candidate, dict):
-        return (
-            isinstance(got, dict)
-            and set(got) == set(candidate)
-            and all(is_wholly(got[key], value) for key, value in candidate.items())
-        )
-    if isinstance(candidate, (tuple, list)):
-        several = isinstance(got, (tuple, list)) or np.ndim(got) > 0
-        return several and len(got) == len(candidate) and all(map(is_wholly, got, candidate))
-    if isinstance(candidate, str) or candidate is None:
-        return type(got) is type(candidate) and got == candidate
-    try:
-        mine, given = np.asarray(got), np.asarray(candidate)
-        floats = mine.dtype.kind in "fc" and given.dtype.kind in "fc"
-        return _near(mine, given) or np.array_equal(mine, given, equal_nan=floats)
-    except ValueError:  # lists of unequal lengths, a number beside an array
-        return False
 
 
 def _transformed(expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

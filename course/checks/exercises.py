@@ -172,8 +172,6 @@ class Counted:
 class Exercise:
     """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`.
 
-    `mistakes` tell a learner where wrong values come from, by sentences that end "That is what you
-    get when ...": each computes what a typical slip gives (`mistaken` says in which two forms).
     `points` are what it is worth in a class (`course.checks.grading`). What an answer may not call,
     being a solution that the course has, are the `reference` and the functions of `solved_by`.
 
@@ -193,7 +191,6 @@ class Exercise:
     reference: Callable[..., Any] | None = None
     tolerance: Tolerance = FEW_ROUNDINGS
     hints: Mapping[str, str] = field(default_factory=dict)
-    mistakes: Mapping[str, Any] = field(default_factory=dict)
     points: int = 2
     solved_by: Sequence[Callable[..., Any]] = ()
     drawer: Callable[[np.random.Generator], Case] | None = None
@@ -287,16 +284,6 @@ class Exercise:
     def given(self) -> str:
         """Return the text of the cell that a student begins with; "" where it is not known."""
         return ""
-
-    def mistaken(self, mistake: Any, number: int) -> Any:
-        """What a mistake gives in case `number`, in the form of a reference's value.
-
-        A mistake is a callable that takes the arguments it names, as a reference is, or has
-        ``in_case(exercise, number)``, as an edit of the solution has (`course_lessons.edits`).
-        """
-        if hasattr(mistake, "in_case"):
-            return mistake.in_case(self, number)
-        return call_with_named(mistake, self.arguments(number))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ import numpy as np
 
 from course import backend
 from course.checks import answers, trials
-from course.checks.comparing import NoValue, compare, is_wholly, wrong_elements
+from course.checks.comparing import compare, wrong_elements
 from course.checks.exercises import FunctionExercise, answer_at_work, call_with_named
 from course.checks.simulating import simulated_twin
 from course.checks.trials import (
@@ -140,26 +140,9 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
             raise Failure("wrong-result", sentence)
         return
     expected = call_with_named(exercise.reference, before)
-    mistaken = {
-        sentence: partial(exercise.mistaken, mistake, number)
-        for sentence, mistake in exercise.mistakes.items()
-    }
-    got = _on_host(result)
-    others = _OtherCases(exercise, answer)
-    is_cause = partial(_is_cause, exercise, number, others)
-    elsewhere = partial(_wrong_elsewhere, exercise, number, others) if causes else _nowhere
-    compared = partial(_compare_values, exercise, "the result", got, expected, before)
-    try:
-        compared(mistaken, is_cause, elsewhere)
-    except Failure as failure:
-        if failure.kind != "wrong-result" or not isinstance(expected, (tuple, list, dict)):
-            raise
-        # Of several mistakes that give this value, the one that gives the others, too.
-        likely = {said: wrong for said, wrong in mistaken.items() if _gives_all(wrong, got)}
-        if not likely:
-            raise
-        order = likely | mistaken
-        compared(order, is_cause, elsewhere)
+    others = partial(_wrong_elsewhere, exercise, number, _OtherCases(exercise, answer))
+    elsewhere = others if causes else _nowhere
+    _compare_values(exercise, "the result", _on_host(result), expected, before, elsewhere)
 
 
 class _OtherCases:
@@ -187,35 +170,6 @@ class _OtherCases:
         if isinstance(self._values[number], BaseException):
             raise self._values[number]
         return self._values[number]
-
-
-def _is_cause(
-    exercise: FunctionExercise,
-    number: int,
-    others: _OtherCases,
-    sentence: str,
-    keys: tuple[Any, ...] = (),
-) -> bool:
-    """Whether a mistake gives what an answer returns in all other cases, too, right or wrong.
-
-    Of an answer of several values, `keys` say which one; each may have a mistake of its own.
-    """
-    for other in range(len(exercise.cases)):
-        if other == number:
-            continue
-        try:
-            got = others.value(other)
-            given = exercise.mistaken(exercise.mistakes[sentence], other)
-        except (Exception, SystemExit, OutOfTime):
-            continue  # another fault of the answer, or of the mistake
-        try:
-            for key in keys:
-                got, given = got[key], given[key]
-        except (TypeError, LookupError):
-            continue
-        if not is_wholly(got, given):
-            return False
-    return True
 
 
 def _wrong_elsewhere(
@@ -261,14 +215,6 @@ def value_of(exercise: FunctionExercise, number: int, function: Callable[..., An
     """What a function returns in a case; its kernels are simulated."""
     twin = simulated_twin(function) if backend.gpu() is not None else None
     return _on_host(_called(exercise, twin or function, exercise.arguments(number)))
-
-
-def _gives_all(mistake: Callable[[], Any], got: Any) -> bool:
-    """Whether a mistake gives all values of an answer."""
-    try:
-        return is_wholly(got, mistake())
-    except NoValue:
-        return False
 
 
 def _judged(judge: Callable[..., str | None], result: Any, before: Mapping[str, Any]) -> str | None:
@@ -321,16 +267,12 @@ def _compare_values(
     got: Any,
     expected: Any,
     arguments: Mapping[str, Any],
-    mistaken: Mapping[str, Callable[[], Any]],
-    is_cause: Callable[..., bool],
     elsewhere: Callable[..., Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]],
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
-            wrongs = {s: partial(_part, wrong, key) for s, wrong in mistaken.items()}
-            where, of_part = f"{name}[{key!r}]", partial(_of_part, is_cause, key)
             there = partial(_there, elsewhere, key)
-            _compare_values(exercise, where, part, right, arguments, wrongs, of_part, there)
+            _compare_values(exercise, f"{name}[{key!r}]", part, right, arguments, there)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -362,10 +304,8 @@ def _compare_values(
         values,
         right,
         _allowed(exercise, arguments, right),
-        mistakes=mistaken,
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
-        is_cause=is_cause,
         others=elsewhere,
     )
 
@@ -380,20 +320,8 @@ def _rounded(arguments: Mapping[str, Any]) -> np.dtype:
     return min(floats, key=lambda each: each.itemsize)
 
 
-def _of_part(is_cause: Callable[..., bool], key: Any, sentence: str, keys: tuple = ()) -> bool:
-    return is_cause(sentence, (key, *keys))
-
-
 def _there(elsewhere: Callable[..., Any], key: Any, keys: tuple = ()) -> Any:
     return elsewhere((key, *keys))
-
-
-def _part(whole: Callable[[], Any], key: Any) -> Any:
-    value = whole()
-    try:
-        return value[key]
-    except (TypeError, LookupError) as error:  # an edited solution may return something else
-        raise NoValue from error
 
 
 def _parts(name: str, got: Any, expected: tuple | list | dict) -> Iterable[tuple[Any, Any, Any]]:

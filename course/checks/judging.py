@@ -35,6 +35,11 @@ IMPORTS = {
         for name in ("float32", "float64", "int32", "int64", "uint8", "uint32")
     },
 }
+NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
+OF_CUDA = {
+    "threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize", "syncthreads", "shared",
+    "local", "atomic",
+}  # fmt: skip
 SINGLE = "A kernel computes single numbers: x[i] * y[i], or math.sqrt(x[i]) with `import math`."
 LIMIT = re.compile(r"\b(\w+)\.(?:size|shape\[(\d)\])")
 
@@ -61,9 +66,8 @@ def judge(exercise: Exercise, answer: Any, *, repairs: bool = False) -> Verdict:
         named_cause(failure, plain_function(answer), cases[0])
         if exercise.statements:
             ordering.name_two(failure, exercise, answer)
-        if isinstance(exercise, KernelExercise) and "That is what you get" not in failure.message:
-            if not failure.hint:
-                add_slip(failure, exercise, answer)
+        if isinstance(exercise, KernelExercise) and not failure.hint:
+            add_slip(failure, exercise, answer)
         if failure.kind == "out-of-bounds":
             hint = exercise.hints.get("out-of-bounds") if failure.hint is None else failure.hint
             failure.message = agreeing(failure.message, hint, cases)
@@ -93,6 +97,8 @@ def named_cause(
         return
     if failure.kind == "typing":
         _of_typing(failure, whole, arguments)
+    if failure.kind == "raised" and (missing := NOT_DEFINED.search(failure.message)):
+        failure.hint = _missing(missing[1], whole)
     for node in ast.walk(whole):
         if isinstance(node, ast.Compare):
             said = _bound_wrongly(node) or _of_tuples(node, whole)
@@ -187,7 +193,7 @@ def _of_typing(failure: Failure, whole: ast.FunctionDef, arguments: Mapping[str,
             _at(failure, node)
         failure.hint = "Store the value where the exercise wants it, out[i] = ..., without return."
         return
-    missing = re.search(r"name '(\w+)' is not defined", message)
+    missing = NOT_DEFINED.search(message)
     if missing:
         failure.hint = _missing(missing[1], whole)
         return
@@ -208,16 +214,20 @@ def _of_typing(failure: Failure, whole: ast.FunctionDef, arguments: Mapping[str,
 def _missing(name: str, whole: ast.FunctionDef) -> str:
     if name in IMPORTS:
         return f"Run `{IMPORTS[name]}` in a cell above, or put it at the top of this one."
-    known = {node.arg for node in whole.args.args} | {
+    if name in OF_CUDA:
+        return f"Write cuda.{name}: it is a name of `cuda`."
+    given = [node.arg for node in whole.args.args]
+    if name in given:  # Numba looks for a function of that name
+        return f"{name} is no function: an element is taken by square brackets, {name}[...]."
+    known = {
         node.id
         for node in ast.walk(whole)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    }.union(given)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
         return f"Nothing is called {name} here. Do you mean {close[0]}?"
-    given = ", ".join(node.arg for node in whole.args.args)
-    return f"Set {name} before this line. The kernel is given {given}."
+    return f"Set {name} before this line. `{whole.name}` is given {', '.join(given)}."
 
 
 def _whole_arrays(

@@ -15,11 +15,9 @@ from course import backend
 from course.checks import answers
 from course.checks.answers import is_gpu_kernel
 from course.checks.comparing import (
-    NoValue,
     compare,
     extent,
     first,
-    is_wholly,
     place,
     shown,
     told_apart,
@@ -28,7 +26,6 @@ from course.checks.comparing import (
 from course.checks.exercises import KernelExercise, Limit, call_with_named
 from course.checks.simulating import (
     ERRORS,
-    by_name,
     check_signature,
     prepared,
     references,
@@ -142,9 +139,8 @@ def simulate_case(
     if _stored_nothing(report) and answers.looks_like_a_stub(function, given_lines=True):
         raise NotStarted
     _look_at_outputs(exercise, number, answer, before, arguments, expected)
-    used_atomics = report.total("global", "atomic").requests > 0
     known = answer if causes else None
-    _compare_results(exercise, number, arguments, expected, known, atomics=used_atomics)
+    _compare_results(exercise, number, arguments, expected, known)
     return report
 
 
@@ -219,24 +215,6 @@ def _unwritten_message(name: str, mask: np.ndarray) -> str:
     return f"Your kernel leaves elements of {name} unwritten: {extent(mask)}, from {index} on."
 
 
-def _is_cause(
-    exercise: KernelExercise, number: int, stored: Callable | None, name: str, sentence: str
-) -> bool:
-    """Whether a mistake gives an output of an answer in all other cases, too, right or wrong."""
-    for other in range(len(exercise.cases)):
-        if other == number or stored is None:  # wrong on a GPU alone: simulated it is right
-            continue
-        try:
-            got = stored(other)[name]
-            mistake = exercise.mistaken(exercise.mistakes[sentence], other)
-        except (Failure, NoValue):
-            continue  # another fault of the answer, or of the mistake
-        given = by_name(exercise, mistake, exercise.arguments(other))
-        if not is_wholly(got, given[name]):
-            return False
-    return True
-
-
 def _wrong_elsewhere(
     exercise: KernelExercise, number: int, stored: Callable | None, name: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -258,14 +236,8 @@ def _compare_results(
     results: Mapping[str, Any],
     expected: dict[str, np.ndarray],
     answer: Any,
-    *,
-    atomics: bool = False,
 ) -> None:
     arguments = exercise.arguments(number)
-
-    def mistaken(mistake: Any, name: str) -> np.ndarray:
-        return by_name(exercise, exercise.mistaken(mistake, number), arguments)[name]
-
     # what the answer stores in the other cases: simulated where that is asked, and once
     stored = cache(lambda other: values_of(exercise, other, answer)) if answer is not None else None
     block = exercise.cases[number].block
@@ -276,16 +248,10 @@ def _compare_results(
             results[name],
             right,
             exercise.tolerance.allowed(arguments, right, results[name].dtype),
-            mistakes={
-                sentence: partial(mistaken, mistake, name)
-                for sentence, mistake in exercise.mistakes.items()
-            },
             inputs={n: v for n, v in arguments.items() if n not in exercise.outputs},
             threads=threads,
             before=arguments[name] if name in exercise.updated else None,
-            atomics=atomics,
             tolerance_reason=exercise.tolerance.reason,
-            is_cause=partial(_is_cause, exercise, number, stored, name),
             others=partial(_wrong_elsewhere, exercise, number, stored, name),
             cancels={
                 sentence: np.broadcast_to(call_with_named(where, arguments), right.shape)

@@ -21,7 +21,6 @@ import warnings
 from ast import unparse
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import replace
 from itertools import chain, product, zip_longest
 from types import FrameType
 from typing import Any
@@ -139,7 +138,7 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
         return []
     if getattr(exercise, "caller", None) is not None and exercise.reference is None:
         return []  # it is judged by what it does: threads, files
-    with quiet(replace(exercise, mistakes={}), answer) as trial:
+    with quiet(exercise, answer) as trial:
         return _search(trial) if trial.cases else []
 
 

@@ -157,50 +157,6 @@ def test_an_argument_whose_shape_was_changed_is_named():
     assert told.value.kind == "input-modified" and "is now of shape (3, 11)" in told.value.message
 
 
-def pair(reference, **mistakes):
-    """An exercise of several values; the mistakes' names are said with spaces."""
-    return FunctionExercise(
-        name="pair", lesson=99, title="Two values", reference=reference,
-        cases=[Case("two numbers", lambda rng: {"a": 3.0, "b": 5.0})],
-        mistakes={words.replace("_", " "): wrong for words, wrong in mistakes.items()},
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda parts: dict(zip("xy", parts))])
-def test_of_several_mistakes_the_one_that_gives_all_values_is_told(kind):
-    container = dict if isinstance(kind((1, 2)), dict) else tuple
-
-    def several(*parts):
-        return dict(zip("xy", parts, strict=True)) if container is dict else parts
-
-    exercise = pair(
-        lambda a, b: several(a, b),
-        the_two_are_swapped=lambda a, b: several(b, a),
-        the_second_stands_twice=lambda a, b: several(b, b),
-    )
-    for answer, words in (
-        (lambda a, b: kind((b, a)), "the two are swapped"),
-        (lambda a, b: kind((b, b)), "the second stands twice"),
-        (lambda a, b: kind((b, 7.0)), "the two are swapped"),  # this value alone: the first one
-    ):
-        with pytest.raises(Failure, match=f"That is what you get when {words}") as caught:
-            functions.judge_function(exercise, answer)
-        assert caught.value.kind == "wrong-result"
-
-
-def test_a_mistake_of_other_values_is_not_told_of_an_odd_answer():
-    exercise = pair(
-        lambda a, b: (np.ones(2), "up", None),
-        it_is_down=lambda a, b: (2 * np.ones(2), "down", None),
-    )
-    for odd in ([[1, 2], [3]], "text", np.ones(3), None):
-        with pytest.raises(Failure) as caught:
-            functions.judge_function(exercise, lambda a, b, odd=odd: (odd, "down", None))
-        assert "it is down" not in caught.value.message
-    with pytest.raises(Failure, match="when it is down"):
-        functions.judge_function(exercise, lambda a, b: (2 * np.ones(2), "down", None))
-
-
 def test_an_input_rounded_in_place_is_shown_with_the_digits_that_differ():
     def half(x):
         x[:] = x.astype(np.float32)

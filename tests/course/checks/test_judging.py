@@ -173,7 +173,7 @@ def test_other_result_on_the_gpu_is_its_own_kind(pretended_gpu):
             out[i] = x[i] + x[i]
 
     pretended_gpu.on_gpu = other
-    failed(check("sample-square", pretended_gpu), "gpu-result", "Right when simulated", "double x")
+    failed(check("sample-square", pretended_gpu), "gpu-result", "Right when simulated", "out[0] is")
 
 
 def test_failing_launch_on_the_gpu_is_told(pretended_gpu):

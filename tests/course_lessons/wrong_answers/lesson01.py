@@ -265,7 +265,7 @@ wrong("race|wrong-result", "cuda.atomic.add(counts, index, 1)")(
 )
 wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
-wrong("wrong-result", "Is every value visited")({"values.": "counts."})
+wrong("wrong-result", "Line 3 decides")({"values.": "counts."})
 wrong("wrong-result", "Line 4 decides")({"], 1)": "], values[i])"})
 wrong("wrong-result", "Line 3 decides")({"if i < values.size": "for i in range(values.size)"})
 wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})

@@ -31,7 +31,7 @@ wrong("wrong-result", "Line 3 decides")(
     {"cuda.grid(1), cuda.gridsize(1)": "cuda.gridsize(1), cuda.grid(1)"}
 )
 wrong("wrong-result", "Line 3 decides")({"cuda.gridsize(1)": "32"})
-wrong("wrong-result", "more values than threads")(
+wrong("wrong-result", "Each element is added exactly once")(
     "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
 )
 wrong("limit", "add to total once", "128 are enough")({"part += x[i]\n    ": "", "part)": "x[i])"})

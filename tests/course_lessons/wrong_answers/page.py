@@ -52,7 +52,7 @@ def beliefs(path: Path) -> str:
 
 
 def table(exercise: Exercise, answers: list[Answer]) -> str:
-    """Return an exercise's wrong answers, one of each kind, and the mistakes that it names."""
+    """Return an exercise's wrong answers, one of each kind."""
     kinds: dict[str, list[Answer]] = {}
     for answer in answers:
         if answer.kinds[0] not in OF_PYTHON:
@@ -64,9 +64,6 @@ def table(exercise: Exercise, answers: list[Answer]) -> str:
         shown = max(found, key=lambda answer: (len(slip(answer)) <= LONGEST, *_told(answer)))
         said = "; ".join(word.partition("|")[0] for word in shown.words)
         rows.append(f"| {slip(shown)} | {kind} | {_cell(said)} |\n")
-    if exercise.mistakes:
-        named = "; ".join(exercise.mistakes)
-        rows.append(f"\nWrong values are told by their cause, too: {named}.\n")
     return "".join(rows)
 
 
