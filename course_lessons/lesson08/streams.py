@@ -7,19 +7,14 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Draw timelines: what a GPU's engines do when, by a model and as it was recorded.
-# - Queue copies and kernels so that they overlap, and pack what travels into pinned memory.
+# - Draw timelines of a GPU's engines, by a model and as they were recorded.
 # - Fix a program of 32 images, one fault after another, and predict each gain.
-# - Find out when a CUDA graph pays, and what Amdahl's law says of all this.
-# - Catch a notebook whose outputs do not come from its code.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - Streams and engines, and which work must wait for which.
-# - What overlap can give at most, and which engine decides it.
-# - The use of pinned memory, and its cost.
-# - How a launch, a copy and a graph weigh on the host.
+# - What overlap can give at most, and the price of pinned memory.
 
 # %% [markdown]
 # ## What you need
@@ -28,10 +23,9 @@
 # reconstruction, queues, transfers, honest times. Section 5 runs your kernel of [lesson
 # 06](06_reuse_reuse_reuse.ipynb), if you have one.
 #
-# **Without a GPU** you see two things: a **model** of the overlap, computed from recorded
-# bandwidths, and timelines **recorded** on an NVIDIA H200. Programs with streams run in the
-# simulator, which tells whether they are right, but has no time. With a GPU, section 13 draws your
-# own timeline.
+# **Without a GPU** you see a **model** of the overlap, computed from recorded bandwidths, and
+# timelines **recorded** on an NVIDIA H200. The simulator tells whether programs with streams are
+# right, but has no time.
 
 # %% [markdown]
 # ## How long it takes
@@ -39,6 +33,16 @@
 # About 3 hours with the six exercises. After section 5 is a good place for a break.
 #
 # Core: sections 1 to 5, 75 minutes. Deepening: sections 6 to 14, 110 minutes.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import numpy as np
+
+from course import check, gpu, predict, progress, recorded
+from course_lessons import lesson08 as streams
+from course_lessons.lesson08 import plots
+
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
 # %% [markdown]
 # ## 1 Ten images, slower
@@ -54,12 +58,6 @@
 # is a model of six images, 1 ms for each step.
 
 # %%
-import numpy as np
-
-from course import check, gpu, predict, progress, recorded
-from course_lessons import lesson08 as streams
-from course_lessons.lesson08 import plots
-
 equal = streams.Stage(copy_in=1.0, kernel=1.0, copy_out=1.0)
 in_a_row = streams.schedule(equal, images=6, streams=1)
 plots.gantt(in_a_row, "a model: six images, one after the other")
@@ -131,8 +129,8 @@ plots.gantt(six, "the same, a row for each stream", rows="stream")
 #
 # Work without a stream goes to the **default stream**. Such work begins when everything that you
 # queued before it is done, in all streams. And what you queue after it, in any stream, begins when
-# it is done. So a forgotten stream ends all overlap. (CUDA can also make streams that do not wait
-# for the default stream. Those of `cuda.stream()` do wait.)
+# it is done. So a forgotten stream ends all overlap. (CUDA can also make streams that do not wait.
+# Those of `cuda.stream()` do.)
 
 # %% [markdown]
 # ### Exercise: fill the queues
@@ -247,8 +245,7 @@ plots.gantt(waiting, "a model: in turns, three streams, pageable memory")
 # it queue the next. So **pageable memory and overlap do not go together**. The project's order at
 # least overlaps copies in with kernels.
 #
-# The other two faults cost time, whatever the order. So the four are, in the order in which you
-# will fix them:
+# So the four faults are, in the order in which you will fix them:
 #
 # 1. **All** of u and vt travels, where k columns and rows are needed.
 # 2. The memory is pageable.
@@ -729,8 +726,7 @@ predict.answer("batched against 3 streams", answer)
 #
 # (The third chunk came in only after the second was out. That is the wait for another stream's copy
 # out again, which section 5 could not explain.)
-
-# %% [markdown]
+#
 # **What queueing costs.** Each copy and each launch costs the host something, whatever its size.
 # Recorded, through Numba:
 

@@ -8,16 +8,12 @@
 # ## What you will do
 #
 # - Climb a ladder of sums, from two thousand times too slow to the memory's roof.
-# - Watch 32 lanes exchange registers, lane by lane.
-# - See a right kernel lose half of its sum, and a right sum hide a race.
 # - Derive a softmax that reads its row once less, and write it.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - Where partial results can meet, and what each meeting place costs.
-# - How lanes read each other's registers, and why none of them may stay out.
-# - What two parts must know of themselves, so that they can be merged.
 # - Why the order of additions matters: for speed, and for digits.
 
 # %% [markdown]
@@ -25,8 +21,7 @@
 #
 # [Lesson 01](01_threads_blocks_grids.ipynb): atomics. Lessons [03](03_measuring_honestly.ipynb) to
 # [05](05_shared_memory.ipynb): roofs, warps, sectors, the grid-stride loop, shared memory,
-# barriers. No GPU is needed: what is counted runs here, what is timed was recorded on an NVIDIA
-# H200.
+# barriers. No GPU is needed: times were recorded on an NVIDIA H200.
 
 # %% [markdown]
 # ## How long it takes
@@ -34,6 +29,20 @@
 # About 2 and a half hours with the four exercises. After section 4 is a good place for a break.
 #
 # Core: sections 1 to 4 and 8, 80 minutes. Deepening: sections 5 to 7, 60 minutes.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import math
+
+import numpy as np
+from numba import float32, int32
+
+from course import beside, check, cuda, gpu, plots, predict, progress
+from course import recorded, recorded_roofs, trace
+from course.kernels import reduce, softmax
+from course_lessons.lesson10 import pictures
+
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
 # %% [markdown]
 # ## 1 Everybody to one address
@@ -44,16 +53,6 @@
 # obvious kernel lets each thread add its number to that one address. From [lesson
 # 01](01_threads_blocks_grids.ipynb) you know that this must be an atomic addition, or additions get
 # lost.
-
-# %%
-import math
-
-import numpy as np
-from numba import float32, int32
-
-from course import beside, check, cuda, plots, predict, progress, recorded, recorded_roofs, trace
-from course.kernels import reduce, softmax
-from course_lessons.lesson10 import pictures
 
 
 # %%

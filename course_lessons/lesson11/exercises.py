@@ -188,10 +188,9 @@ LessonKernel.declare(
         "lanes share: lane, lane + 32, ...",
         "float64": "Begin the three sums with float32(0): 0.0 is float64, and so is all that "
         "is added to it.",
-        "wrong-result": "Three sums over the columns, each over the warp by five shuffles; "
-        "then s, d = rotate.rotation(a, b, g), unless g is 0 (0 itself, not small); then both "
-        "rows, each number by the old x and y. Is it NaN? Then g was 0, or lanes without a "
-        "column have left too early.",
+        "wrong-result": "Each lane adds x * x, y * y and x * y of its columns; the sums over the "
+        "warp are given. Then s, d = rotate.rotation(a, b, g), unless g is 0 (0 itself, not "
+        "small); then both rows, each number by the old x and y. Is it NaN? Then g was 0.",
     },
 )
 

@@ -1,55 +1,39 @@
 # %% [markdown]
 # # 13 Normalisation and fusion
 #
-# A neural network bends each number and normalises each row. You count the bytes of such steps
-# before you time them, put two kernels into one, and catch formulas that lose digits.
+# A neural network bends each number and normalises each row. You put both into one kernel, and
+# count the bytes.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Count the transfers of GELU and Swish, before and after fusing.
-# - See right formulas give wrong numbers: a variance below zero, a sum in float16.
-# - Merge means and squares of two parts, as [lesson 10](10_reductions.ipynb) merged parts of a
-#   softmax.
-# - Fuse LayerNorm and GELU into one kernel, and take published speed-ups apart, and our own.
-# - Read handwritten digits with a small network, and see what a faster activation brings.
+# - Count the bytes of GELU and Swish, and of LayerNorm with GELU, before and after fusing.
+# - Write them as one kernel, and take speed-ups apart.
 
 # %% [markdown]
 # ## What you will learn
 #
-# - What fusing saves, in bytes, and why it can give no more than that.
-# - How to tell a fused kernel with a slow half.
-# - Which sums may be made in float16, and which must not.
-# - What to ask of a speed-up before you believe it.
+# - What fusing saves, in bytes, and why it can give no more.
+# - Which sums and formulas lose their digits.
 
 # %% [markdown]
 # ## What you need
 #
 # [Lesson 10](10_reductions.ipynb): shuffles and, in its sections 6 and 7, the butterfly and merged
 # sums. Lessons [03](03_measuring_honestly.ipynb) to [05](05_shared_memory.ipynb): roofs, sectors,
-# shared memory, barriers. Local arrays from [lesson 06](06_reuse_reuse_reuse.ipynb); section 6
-# speaks of graphs ([lesson 08](08_streams.ipynb)), section 10 reads the counters of [lesson
-# 07](07_reading_a_profiler.ipynb). No GPU is needed: counts are made here, times were recorded on
-# an NVIDIA H200.
+# shared memory, barriers. [Lesson 06](06_reuse_reuse_reuse.ipynb): local arrays. For sections 6 and
+# 10 graphs ([lesson 08](08_streams.ipynb)) and counters ([lesson
+# 07](07_reading_a_profiler.ipynb)). No GPU is needed.
 
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours with the three exercises. After section 2 is a good place for a break.
+# About 3 hours. After section 2 is a good place for a break.
 #
 # Core: sections 1 to 4, 90 minutes. Deepening: sections 5 to 12, 75 minutes.
 
-# %% [markdown]
-# ## 1 GELU and Swish: count the bytes
-#
-# <kbd>core</kbd> 25 minutes
-#
-# A network has large products, and small steps between them, number by number or row by row. A
-# small step does little for each byte, so memory is its roof ([lesson
-# 03](03_measuring_honestly.ipynb)). First the tools of this lesson: recorded times, and the bytes
-# that a trace counts.
-
 # %%
+# NBVAL_IGNORE_OUTPUT
 import math
 
 import numpy as np
@@ -60,7 +44,18 @@ from course import recorded, recorded_roofs, trace
 from course.kernels import activation, norm, reduce
 from course_lessons.lesson13 import pictures, plots, profile, traces
 
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
+# %% [markdown]
+# ## 1 GELU and Swish: count the bytes
+#
+# <kbd>core</kbd> 25 minutes
+#
+# A network has large products, and small steps between them. A small step does little for each
+# byte, so memory is its roof ([lesson 03](03_measuring_honestly.ipynb)).
+
+
+# %%
 def h200(subject, kernel, variant, shape, metric="time", dtype="float32"):
     """Return what was recorded on an H200; times are in ms."""
     wanted = {"kernel": kernel, "variant": variant, "shape": shape, "metric": metric}
@@ -77,8 +72,8 @@ COPY = recorded_roofs("H200").bandwidth  # GB/s of a copy, reading and writing
 matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32)  # for traces
 
 # %% [markdown]
-# Between its matrix products a network bends each number by an **activation**. The plainest is
-# ReLU, max(x, 0), with a corner at 0. **Swish** (also SiLU) and **GELU** have none:
+# Between products a network bends each number by an **activation**. The plainest is ReLU, max(x,
+# 0), with a corner at 0. **Swish** (also SiLU) and **GELU** have none:
 #
 # ```text
 # Swish(x) = x * sigmoid(x) = x / (1 + exp(-x))
@@ -87,9 +82,8 @@ matrix = np.random.default_rng(5).standard_normal((32, 1024), dtype=np.float32) 
 # ```
 
 # %% [markdown]
-# Each number comes in, is bent, goes out: two transfers, whatever the function. Swish as it is
-# often written for PyTorch, `x * torch.sigmoid(x)`, runs two kernels. How many transfers are that,
-# arrays read and arrays written?
+# Each number comes in, is bent, goes out: two transfers. Swish as `x * torch.sigmoid(x)` runs two
+# kernels. How many transfers are that, arrays read and arrays written?
 
 # %%
 predict("transfers of x * sigmoid(x) in two kernels", 4, exact=True)

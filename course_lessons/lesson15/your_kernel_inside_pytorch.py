@@ -7,29 +7,24 @@
 # %% [markdown]
 # ## What you will do
 #
-# - Launch your softmax on the stream that PyTorch works on.
-# - Write its backward kernel, check the gradient by numbers, and train a network with both.
-# - Take a call apart into its microseconds, and build the plan that saves most of them.
-# - Deepening: find an array's elements by its strides, order two libraries' streams, and register
-#   your kernels as an operator that `torch.compile` knows.
+# - Launch your softmax on PyTorch's stream, and write its backward kernel.
+# - Train a network with both, and see what a call costs the host.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - Why a kernel has to run on the caller's stream.
-# - What autograd needs from a kernel, and how to check that it gets it.
-# - What a call costs the host, and which part of it can be done once.
-# - When to write a kernel at all, and when to leave it to `torch.compile`.
+# - When to write a kernel, and when to leave it to `torch.compile`.
 
 # %% [markdown]
 # ## What you need
 #
 # [Lesson 08](08_streams.ipynb) for streams and graphs, and [lesson 10](10_reductions.ipynb) for
 # softmax and shuffles. One module is [lesson 13](13_normalisation_and_fusion.ipynb)'s LayerNorm. No
-# GPU is needed: kernels run in the simulator, and times were recorded on an NVIDIA H200.
+# GPU is needed: times were recorded on an NVIDIA H200.
 #
-# Some cells use **PyTorch**. Colab has it. Without it (`pip install torch` brings it, some 2 GB)
-# those cells say nothing. The checks need no PyTorch.
+# Some cells use **PyTorch**. Without it (`pip install torch`, some 2 GB) they say nothing. The
+# checks need none.
 
 # %% [markdown]
 # ## How long it takes
@@ -37,6 +32,20 @@
 # About 2 and a half hours.
 #
 # Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 65 minutes.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import functools
+import math
+
+import numpy as np
+from numba import float32
+
+from course import beside, check, cuda, gpu, mine, predict, progress, recorded
+from course_lessons.lesson15 import pictures, toy_torch
+from course_lessons.lesson15.toy_streams import Streams
+
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
 # %% [markdown]
 # ## 1 Current streams, and the wrong one
@@ -49,16 +58,6 @@
 # streams are left:
 
 # %%
-import functools
-import math
-
-import numpy as np
-from numba import float32
-
-from course import beside, check, cuda, mine, predict, progress, recorded
-from course_lessons.lesson15 import pictures, toy_torch
-from course_lessons.lesson15.toy_streams import Streams
-
 ALL = 0xFFFFFFFF
 LOWEST = np.finfo(np.float32).min
 

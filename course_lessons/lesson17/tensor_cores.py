@@ -2,25 +2,18 @@
 # # 17 Tensor cores
 #
 # A GPU has units that multiply small matrices, and are far faster than those you used so far. But
-# they take float16, and each lane must hand over the right ones. You make one product by hand, then
-# a tile, and get float32's digits back.
+# they take float16, and each lane must hand over the right ones.
 
 # %% [markdown]
 # ## What you will do
 #
-# - Make one product of 16×8×16 whose 32 lanes you fill in, and a tile of such products.
-# - Write each float32 number as two float16, and see how many products that takes.
-# - See what careless adding costs, and what a `//` costs.
-# - Trace three kernels of the package that go past cuBLAS.
-# - Swizzle a tile, order tiles by waves, and write Hopper's wgmma and TMA, one instruction at a
-#   time.
+# - Make one product of 16×8×16 whose 32 lanes you fill in, then a tile of them.
+# - Get float32's digits from float16; then write Hopper's wgmma and TMA.
 
 # %% [markdown]
 # ## What you will learn
 #
 # - How a fragment lies in a warp: which lane holds which numbers.
-# - How to get float32 results from units that multiply float16.
-# - Why scaling by a power of two costs no digit, and what TF32 is.
 # - Why there are swizzles, descriptors and waves of tiles.
 
 # %% [markdown]
@@ -28,8 +21,8 @@
 #
 # [Lesson 06](06_reuse_reuse_reuse.ipynb): its ladder, with the deepening sections (two buffers,
 # warp tiles). [Lesson 05](05_shared_memory.ipynb) for banks, [lesson
-# 03](03_measuring_honestly.ipynb) for roofs. No GPU is needed: what is counted runs here, what is
-# timed was recorded on an NVIDIA H200.
+# 03](03_measuring_honestly.ipynb) for roofs. No GPU is needed: times were recorded on an NVIDIA
+# H200.
 
 # %% [markdown]
 # ## How long it takes
@@ -37,6 +30,21 @@
 # About 3 hours with the core's exercises. After section 3 is a good place for a break.
 #
 # Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 80 minutes.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import numpy as np
+from numba import float32, int32, uint32
+
+from course import CompilerMissing, check, compiled, cuda, gpu, plots, predict, progress
+from course import recorded_roofs
+from warpsim.ptx import mma_f16
+from course_lessons.lesson06 import ladder
+from course_lessons.lesson17 import hopper, pictures
+from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_sums
+from course_lessons.lesson17.shares import split_share_of_a, split_share_of_b
+
+print("GPU:", gpu() or "none here, so times are recorded ones")
 
 # %% [markdown]
 # ## 1 Units that multiply halves
@@ -46,18 +54,6 @@
 # An H200 has units that multiply small matrices: **tensor cores**. A warp hands them a piece of
 # 16×16 and one of 16×8, and gets 16×8 sums back. They take **float16**, and are far faster than the
 # units of [lesson 06](06_reuse_reuse_reuse.ipynb). But float16 has 11 bits, and float32 has 24.
-
-# %%
-import numpy as np
-from numba import float32, int32, uint32
-
-from course import CompilerMissing, check, compiled, cuda, plots, predict, progress
-from course import recorded_roofs
-from warpsim.ptx import mma_f16
-from course_lessons.lesson06 import ladder
-from course_lessons.lesson17 import hopper, pictures
-from course_lessons.lesson17.shares import pair, share_of_a, share_of_b, store_sums
-from course_lessons.lesson17.shares import split_share_of_a, split_share_of_b
 
 # %%
 rates = recorded_roofs("H200").rates
