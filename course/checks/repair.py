@@ -361,16 +361,22 @@ class _Aligned:
                 if isinstance(a, ast.Pass):
                     yield a, self.text(b)
                 elif type(a) is type(b):
-                    for node, other in self._smaller(a, b):
-                        if node in placed and not isinstance(node, ast.Slice):
-                            yield node, self.text(other)
-                elif _alike(unparse(a), self.text(b)):
+                    for head, right in zip(_heads(a), _heads(b), strict=True):
+                        for node, other in self._smaller(head, right):
+                            if node in placed and not isinstance(node, ast.Slice):
+                                yield node, self.text(other)
+                elif self._same_bodies(a, b) and _alike(unparse(a), self.text(b)):
                     yield a, self.text(b)
             if tag in ("replace", "insert"):
                 for b in new:
                     yield from self._missing(b)
             for a in old if tag in ("replace", "delete") else ():
                 yield a, _without(a)
+
+    def _same_bodies(self, a: ast.stmt, b: ast.stmt) -> bool:
+        """Whether two statements differ in their first lines alone."""
+        own, theirs = (getattr(its, "body", []) for its in (a, b))
+        return [*map(unparse, own)] == [*map(self.text, theirs)]
 
     def _smaller(self, a: ast.AST, b: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Where two nodes of one kind differ: the smallest place that has all of it first."""
@@ -384,7 +390,7 @@ class _Aligned:
             yield a, b
 
     def _missing(self, b: ast.stmt) -> Iterator[Edit]:
-        """A statement of the solution put where the answer has none: beside its neighbours."""
+        """A statement of the solution where the answer has none: beside its neighbours."""
         text = self.text(b)
         for above in ast.walk(self.right):
             suites = getattr(above, "body", None), getattr(above, "orelse", None)

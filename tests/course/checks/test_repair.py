@@ -89,6 +89,14 @@ def test_a_line_that_is_indented_too_far_and_several_lines_are_named(changes, sa
     )
 
 
+def test_a_line_that_decides_is_all_that_is_changed(monkeypatch):
+    """A condition that is as good as the solution's is no part of it."""
+    monkeypatch.setattr(repair, "lesson_solution", lambda name: (SQUARE, "square"))
+    text = SQUARE.replace("i < out.size", "i < x.size").replace("x[i] * x[i]", "x[i] * x[i] + 1")
+    said = RIGHT.search(explained(text).message)
+    assert (said[1], said[2]) == ("4", "out[i] = x[i] * x[i]")
+
+
 def test_a_hopeless_answer_costs_a_bounded_number_of_runs(monkeypatch):
     runs, judged = [], repair.simulate_case
     monkeypatch.setattr(

@@ -289,7 +289,7 @@ wrong("bank-conflict", "as they come")(
 )
 
 
-@wrong("wrong-result", "Line 7 decides")
+@wrong("wrong-result", "and then gelu")
 @cuda.jit
 def staged_with_tanh(z, weight, bias, out):
     shared = cuda.shared.array((64, 64), float32)
