@@ -136,4 +136,4 @@ def sides(rng: np.random.Generator, *most: int) -> list[int]:
 
 def turn(rng: np.random.Generator) -> int:
     """Which of three drawn cases in a row it is, from 0, that each may be of another kind."""
-    return rng.turn if isinstance(rng, Drawing) else 2
+    return rng.remainder if isinstance(rng, Drawing) else 2

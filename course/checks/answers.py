@@ -330,7 +330,7 @@ def check_parameters(function: Callable[..., Any], expected: tuple[str, ...]) ->
 
 
 def is_numba_error(error: BaseException) -> bool:
-    """Whether Numba raised it; by name, since numba-cuda brings classes of its own."""
+    """Whether Numba raised it; by name, since numba-cuda has classes of its own."""
     return any(base.__name__ == "NumbaError" for base in type(error).__mro__)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from course.checks.verdicts import Failure
 
-# A diagnosis such as "transposed" must fit far better than it could by chance, yet leave room for
+# A diagnosis such as "transposed" must fit far better than it could by chance, yet allow for
 # float32 rounding in a sum; relative to the largest magnitude.
 DIAGNOSIS_TOLERANCE = 1e-4
 # An error this many times the allowed one may still come from rounding, not from a wrong formula.
@@ -115,7 +115,7 @@ def first(mask: np.ndarray) -> tuple[int, ...]:
 def wrong_elements(
     got: np.ndarray, expected: np.ndarray, allowed: np.ndarray | float
 ) -> np.ndarray:
-    """Mask of the elements that are off by more than `allowed`; NaN must meet NaN."""
+    """Mask of the elements that are off by more than `allowed`; NaN is right where NaN is."""
     if expected.dtype.kind in "fc" or got.dtype.kind in "fc":
         wide = np.complex128 if "c" in expected.dtype.kind + got.dtype.kind else np.float64
         got, expected = got.astype(wide), expected.astype(wide)

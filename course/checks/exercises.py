@@ -60,13 +60,13 @@ class Case:
 
 
 class Drawing(np.random.Generator):
-    """What draws the case of a seed; `turn` is the seed's remainder by 3.
+    """What draws the case of a seed; `remainder` is the seed's remainder by 3.
 
     So of three cases in a row each may be of another kind: `course_lessons.cases.extent` takes
     large sizes where it is 0.
     """
 
-    turn = 2
+    remainder = 2
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Exercise:
     chosen of so many `candidates`: of three in a row one goes above the numbers and lengths of the
     listed cases, one below, one either way, in as many arguments as can be had. `anew`: the same
     cases have other random values, which shows what an answer kept of an earlier call.
-    `statements` are given, to be put in order: the text of each (`course.checks.ordering`).
+    `statements` are given, to be ordered: the text of each (`course.checks.ordering`).
     """
 
     name: str
@@ -226,11 +226,11 @@ class Exercise:
     def _drawn_case(self, seed: int, known: list[np.ndarray]) -> Case:
         bits = np.random.PCG64([zlib.crc32(self.name.encode()), seed, 0])
         rng = Drawing(bits)
-        rng.turn = seed % 3
+        rng.remainder = seed % 3
         cases = [self.drawer(rng) for _ in range(self.candidates)]
         if self.candidates > 1 and known:
             least, most = np.min(known, 0), np.max(known, 0)
-            up, down = rng.turn != 1, rng.turn != 0
+            up, down = rng.remainder != 1, rng.remainder != 0
 
             def beyond(case: Case) -> int:
                 own = _extents(self._made(case, seed, 1))

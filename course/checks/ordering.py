@@ -1,4 +1,4 @@
-"""Exercises in which given statements are put in order, by moving lines of the cell.
+"""Exercises in which given statements are ordered, by moving lines of the cell.
 
 The answer is judged as any other, so that each right order passes. Here is what is special: each
 statement stands once in the answer, of which two of them a finding speaks, and which two decide.

@@ -29,8 +29,8 @@ class Prediction(ShownInItsCell):
         terms = f"; {rule.terms}" if rule and rule.terms else ""
         if is_open(self.value):
             asked, example = (rule.asked, rule.example) if rule else ("your guess", "")
-            put = f"Put {asked} in place of the dots{example}{terms}."
-            return f"○ {self.question}: no prediction yet. {put}"
+            invitation = f"Put {asked} in place of the dots{example}{terms}."
+            return f"○ {self.question}: no prediction yet. {invitation}"
         guess = rule.read(self.value, self.question) if rule else self.value
         if guess is None and not (rule and rule.may_have_unit(self.value)):
             return f"○ {self.question}: {misread(self.value, rule)}."
@@ -107,7 +107,7 @@ def misread(guess: Any, rule: Rule) -> str:
 
 
 class Predictor:
-    """`predict(question, guess)` notes a guess; `predict.answer(question, measured)` meets it.
+    """`predict(question, guess)` notes a guess; `predict.answer(question, measured)` judges it.
 
     Both show themselves, wherever in a cell they stand.
     """

@@ -170,7 +170,7 @@ def _first_two(node: ast.Subscript) -> tuple[str, ...]:
 
 
 def _clamped(failure: Failure, exercise: KernelExercise, text: Text, right: Text) -> Slip:
-    """An index that is brought back into the array, where threads beyond it should do nothing."""
+    """A clamped or wrapped index, where threads beyond the array should do nothing."""
     if failure.kind not in ("same-value-race", "race"):
         return None
     known = {ast.unparse(node) for node in right.nodes if isinstance(node, ast.BinOp | ast.Call)}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Folders that are done, but for what is below `LEFT`.
+#: Folders that are done.
 DONE = (
     "course", "course_app", "course_models", "course_recording", "tools", "warpsim",
     "tests/course/compiler", "tests/course/diagnosis", "tests/course/dispatch",
@@ -22,7 +22,6 @@ DONE = (
     "tests/course_app", "tests/course_models", "tests/course_recording", "tests/tools",
     "tests/warpsim/ptx",
 )  # fmt: skip
-LEFT = ("course/checks",)
 #: Old words, as regular expressions, and the term.
 TERMS = {
     r"(?<!bench )doors?|ways? in": "entry point",  # but the bench's subject
@@ -92,24 +91,15 @@ def old_words(source: str) -> list[str]:
     ]
 
 
-def files(place: str) -> list[Path]:
-    """The files of a folder, but for those of `LEFT`."""
-    left = [ROOT / its for its in LEFT]
-    return [
-        path
-        for path in sorted((ROOT / place).rglob("*.py"))
-        if not any(path.is_relative_to(its) for its in left)
-    ]
-
-
 @pytest.mark.parametrize("place", DONE)
 def test_old_words_do_not_come_back(place):
+    files = sorted((ROOT / place).rglob("*.py"))
     said = {
         file.relative_to(ROOT).as_posix(): wrong
-        for file in files(place)
+        for file in files
         if (wrong := old_words(file.read_text(encoding="utf-8")))
     }
-    assert files(place) and not said, f"say {TERMS}: {said}"
+    assert files and not said, f"say {TERMS}: {said}"
 
 
 @pytest.mark.parametrize(
