@@ -27,7 +27,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours with the seven exercises. After section 8 is a good place for a break.
+# After section 8 is a good place for a break.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

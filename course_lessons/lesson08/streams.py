@@ -30,9 +30,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours with the six exercises. After section 5 is a good place for a break.
-#
-# Core: sections 1 to 5, 75 minutes. Deepening: sections 6 to 14, 110 minutes.
+# After section 5 is a good place for a break.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

@@ -27,10 +27,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours, with seven exercises. After section 4 is a good place for a break. The
-# computer needs less than half a minute of it.
-#
-# Core: sections 1 to 4, 55 minutes. Deepening: sections 5 to 11, 120 minutes.
+# After section 4 is a good place for a break. The computer needs less than half a minute of it.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

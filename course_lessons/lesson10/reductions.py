@@ -26,9 +26,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours with the four exercises. After section 4 is a good place for a break.
-#
-# Core: sections 1 to 4 and 8, 80 minutes. Deepening: sections 5 to 7, 60 minutes.
+# After section 4 is a good place for a break.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

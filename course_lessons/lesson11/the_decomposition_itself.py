@@ -28,10 +28,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 and a half hours, with six exercises. After section 5 is a good place for a break. The
-# computer needs less than half a minute of it.
-#
-# Core: sections 1 to 5, 110 minutes. Deepening: sections 6 to 13, 95 minutes.
+# After section 5 is a good place for a break. The computer needs less than half a minute of it.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

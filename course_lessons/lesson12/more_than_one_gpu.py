@@ -29,10 +29,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 2 and a half hours, with five exercises. After section 7 is a good place for a break. The
-# computer needs less than half a minute of it.
-#
-# Core: sections 1 to 7, 60 minutes. Deepening: sections 8 to 15, 95 minutes.
+# After section 7 is a good place for a break. The computer needs less than half a minute of it.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

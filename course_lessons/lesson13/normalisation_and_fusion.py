@@ -28,9 +28,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours. After section 2 is a good place for a break.
-#
-# Core: sections 1 to 4, 90 minutes. Deepening: sections 5 to 12, 75 minutes.
+# After section 2 is a good place for a break.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

@@ -29,10 +29,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 4 hours, with six exercises. After section 8 is a good place for a break. The
-# computer needs less than half a minute of it.
-#
-# Core: sections 1 to 8, 90 minutes. Deepening: sections 9 to 19, 165 minutes.
+# After section 8 is a good place for a break. The computer needs less than half a minute of it.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

@@ -28,10 +28,6 @@
 
 # %% [markdown]
 # ## How long it takes
-#
-# About 2 and a half hours.
-#
-# Core: sections 1 to 7, 80 minutes. Deepening: sections 8 to 13, 65 minutes.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

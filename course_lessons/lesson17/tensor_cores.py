@@ -27,9 +27,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# About 3 hours with the core's exercises. After section 3 is a good place for a break.
-#
-# Core: sections 1 to 8, 95 minutes. Deepening: sections 9 to 12, 80 minutes.
+# After section 3 is a good place for a break.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

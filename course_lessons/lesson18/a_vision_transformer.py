@@ -27,10 +27,6 @@
 
 # %% [markdown]
 # ## How long it takes
-#
-# About 3 hours.
-#
-# Core: sections 1 to 8, 120 minutes. Deepening: sections 9 to 12, 55 minutes.
 
 # %%
 # NBVAL_IGNORE_OUTPUT

@@ -42,8 +42,9 @@ BUDGETS = {
     # insides. 340 came from course with tensor maps and the binding of libcuda
     # 10 more: a trace matches signatures as a launch does, and counts calls. 730 for test suites of
     # others: findings gathered and accepted (440), names of Numba's own simulator (190), loads of
-    # what a thread has stored itself (170)
-    "warpsim": Budget(18_100, 2_636, 22_700),
+    # what a thread has stored itself (170). The ceiling was raised by 300 for the other import
+    # name: types by numba-cuda-mlir's rules (200), lines of kernels' bodies in coverage (40)
+    "warpsim": Budget(18_100, 2_636, 23_000),
     # ladders and launches: 600 lines more in the kernels than planned;
     # 126 of what was added are old names, which go with the next version. 1,270 came with drawn
     # cases: predictions in words (280), cells that failed (183), causes from an answer's text and
@@ -56,10 +57,11 @@ BUDGETS = {
     "course_app": Budget(6_200, 368),
     # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went
     # 1,700 came with lesson 00 anew, the reader's softmax in PyTorch (690), wgmma and TMA step by
-    # step (510), the warm-up (340)
-    "course_lessons": Budget(44_000, 13, 46_400),
-    # 75 of these the command `bench`, which came from course/__main__
-    "course_recording": Budget(10_300, 376, 11_100),
+    # step (510), the warm-up (340); 2,600 went with the mistakes that exercises named
+    "course_lessons": Budget(44_000, 13),
+    # 75 of these the command `bench`, which came from course/__main__; 440 the functions on drawn
+    # shapes, with the peers of each
+    "course_recording": Budget(10_300, 816, 11_500),
     # 395 of these instruments, a fifth of which stood in tests: hashes of PTX with kernels of
     # halves, and lists of test ids compared; 309 the index of kernels
     # 1,500 the mutants of every exercise's solution, 104 the check of a class's work beforehand
@@ -67,8 +69,9 @@ BUDGETS = {
     "tools": Budget(5_700, 2_319, 8_100),
     # 220 of these old names, and what a learner has beside a notebook
     # 1,100 came with drawn cases, predictions, cells and mutants; what mutants are went
-    # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others
-    "tests": Budget(54_500, 5_521, 67_900),
+    # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;
+    # 430 with numba-cuda-mlir's typing, its answers kept
+    "tests": Budget(54_500, 5_521, 68_300),
 }
 SLACK = 500
 

@@ -25,7 +25,6 @@ MOST_CELLS = 150
 GENERATED_CELLS = 2
 
 HOW_LONG = "## How long it takes"
-_ABOUT = re.compile(r"^About \d+(?: and a half)? (?:minute|hour)s?(?: and a half)?", re.MULTILINE)
 #: The closing begins with one of these.
 _CLOSING = {"What you should be able to say now", "Common misconceptions"}
 _HEADING = re.compile(r"## (\d+) .+")
@@ -105,7 +104,6 @@ def with_minutes(cells: list[Cell]) -> list[Cell]:
         elif cell.kind == "markdown" and HOW_LONG in source:
             before, heading, below = source.partition(HOW_LONG)
             rest = _TOP.sub("", below).strip("\n")
-            rest = _ABOUT.sub(about(times(cells).whole), rest)
             source = "\n\n".join(filter(None, (f"{before}{heading}", top_line(cells), rest)))
         made.append(replace(cell, source=source))
     return made
@@ -136,15 +134,6 @@ def _listed(parts: list[Section]) -> str:
         pieces += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
     listed = " and ".join(filter(None, (", ".join(pieces[:-1]), pieces[-1])))
     return f"section{'s' if len(parts) > 1 else ''} {listed}"
-
-
-def about(time: float) -> str:
-    """Return a lesson's whole time in words: "About 45 minutes", "About 2 and a half hours"."""
-    half_hours = round(time / 30)
-    if time < 60 or half_hours == 3:
-        return f"About {90 if half_hours == 3 else minutes.in_fives(time)} minutes"
-    half = " and a half" if half_hours % 2 else ""
-    return f"About {half_hours // 2}{half} hour{'s' if half_hours > 2 else ''}"
 
 
 def problems(cells: list[Cell]) -> list[str]:

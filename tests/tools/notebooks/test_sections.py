@@ -115,43 +115,26 @@ def test_sections_are_listed_in_words(numbers, said):
     assert sections.top_line(cells.parse(text)).startswith(f"Core: {said}, 5 minutes.")
 
 
-@pytest.mark.parametrize(
-    ("minutes", "said"),
-    [
-        (45, "About 45 minutes"),
-        (65, "About 1 hour"),
-        (95, "About 90 minutes"),
-        (130, "About 2 hours"),
-        (140, "About 2 and a half hours"),
-        (230, "About 4 hours"),
-    ],
-)
-def test_a_whole_time_is_said_as_the_readme_reads_it(minutes, said):
-    assert sections.about(minutes) == said
-    for old in (said, "About 7 hours"):
-        top = f"# %% [markdown]\n# ## How long it takes\n#\n# {old} with breaks.\n"
-        assert " with breaks." in sections.with_minutes(cells.parse(top))[0].source
-        assert old not in sections.with_minutes(cells.parse(top))[0].source
-
-
 def test_notebooks_have_the_rules_minutes_and_no_older_ones(lesson):
     older = (
         with_deepening()
         .replace("</kbd>", "</kbd> 45 minutes")
         .replace(
-            "# A break is not needed.", "# About 3 hours.\n#\n# Core: all sections, 7 minutes."
+            "# A break is not needed.",
+            "# Core: all sections, 7 minutes.\n#\n# A break is not needed.",
         )
     )
     made = [
         [cell.source for cell in sections.with_minutes(cells.parse(text))]
-        for text in (older, with_deepening().replace("A break is not needed.", "About 4 hours."))
+        for text in (older, with_deepening())
     ]
     assert made[0] == made[1]
     said = "\n".join(made[0])
     assert "<kbd>core</kbd> 5–10 min\n" in said and "<kbd>deepening</kbd> 5 min\n" in said
     assert (
         "## How long it takes\n\nCore: sections 1 and 3, 5–10 minutes. Deepening: section 2, "
-        "5 minutes. The shorter times are for those who know CUDA.\n\nAbout 15 minutes." in said
+        "5 minutes. The shorter times are for those who know CUDA.\n\nA break is not needed."
+        in said
     )
 
 
