@@ -17,7 +17,7 @@ SEMESTER = (
     (("03",), "figures that hold; hand in 00 to 02"),
     (("04",), "what a warp moves"),
     (("05",), "tiles, barriers, races"),
-    (("06",), "to two thirds of cuBLAS; hand in 03 to 05"),
+    (("06",), "to nine tenths of cuBLAS; hand in 03 to 05"),
     (("07",), "a kernel nobody has seen, diagnosed"),
     (("08",), "the program around the kernel"),
     (("10",), "threads that add up together; hand in 06 to 08"),
