@@ -99,9 +99,9 @@ def _around(barrier: int, one: int, other: int) -> bool:
 def decides(exercise: Exercise, answer: Any) -> list[str]:
     """Which two statements stand the wrong way round, where all else is right; [] if none do.
 
-    The answer's own statements are taken in the solution's order, and then two of them the other way
-    round, those that must stay before or behind one of them with them. Where that is wrong, the two
-    matter: neighbours are tried first, and what follows from pairs that are known is not.
+    The answer's own statements are taken in the solution's order, and then two of them the other
+    way round, those that must stay before or behind one of them with them. Where that is wrong, the
+    two matter: neighbours are tried first, and what follows from pairs that are known is not.
     """
     with quiet(exercise, answer) as trial:
         return _pair(exercise, trial) if trial.cases else []
