@@ -1,5 +1,7 @@
 """Exercises of lesson 03: a launch timed rightly, rates, bounds, occupancy, crossings."""
 
+import math
+
 import numpy as np
 
 from course.checks.exercises import Case, FunctionExercise
@@ -150,9 +152,15 @@ def _some_work(rng, bandwidth, rate):
     return moved, int(moved * rate * 1e3 / bandwidth * apart)
 
 
+def _few_operations(bandwidth, rate):
+    """A byte, and operations that take longer: of nanoseconds no whole number."""
+    return 1, round((math.ceil(1e3 / bandwidth) + 0.9) * rate)
+
+
 def _some_kernel(rng):
     gpu = _some_gpu(rng)
-    return _kernel(*_some_work(rng, *gpu), *gpu)
+    few = turn(rng) == 1 and rng.integers(2)
+    return _kernel(*(_few_operations(*gpu) if few else _some_work(rng, *gpu)), *gpu)
 
 
 FunctionExercise.declare(
@@ -204,6 +212,8 @@ def _some_figures(rng):
         work = _some_work(rng, *gpu)
         milliseconds = _least(*work, *gpu)[0] * np.exp(rng.choice([0.03, 0.5]) * rng.normal())
         figures.append((f"kernel {number}", *work, float(milliseconds)))
+    work = _few_operations(*gpu)
+    figures.insert(rng.integers(len(figures)), ("kernel", *work, _least(*work, *gpu)[0] * 0.99))
     return _figures(figures, *gpu)
 
 

@@ -1,7 +1,8 @@
 """Serial twins: a loop that computes the whole result of a kernel, item by item.
 
 Of kernels whose threads work together; others are gone through as they are, by `tools.mutants`, and
-of those whose products on tensor cores are counted none is done without them.
+of those whose products on tensor cores are counted none is done without them. What a tensor map
+describes is read by TMA alone.
 
 An item is what can be computed alone: an element, a row, a pair of rows. Five answers come of each
 text, by who runs it from where in which steps. All of them are right in what they store.

@@ -15,12 +15,14 @@ from course.checks.simulating import values_of
 from tests.course_lessons.serial_twins import TWINS, WHO, twins
 from tools.mutants.kernels import together
 from tools.mutants.subjects import subject
+from warpsim.ptx import TensorMap
 
 KERNELS = {
     name: each
     for name, each in exercises().items()
     if isinstance(each, KernelExercise) and together(subject(name))
     if all(counted.what != "mma" for counted in each.counted)
+    if not any(isinstance(given, TensorMap) for given in each.arguments(0).values())
 }
 # Where there are fewer items than lanes, a warp or a block is a few threads.
 FEW = r"one of \d+ threads does|one warp does|one of \d+ blocks does|\d+ of \d+ threads do"
