@@ -35,6 +35,7 @@ def slow(name, who=""):
     return pytest.mark.slow if name in LONG and who != "one thread does all" else ()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("name", "who"),
     [pytest.param(name, who, id=f"{name}/{who}", marks=slow(name, who)) for name, who in twins()],

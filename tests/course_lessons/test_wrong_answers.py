@@ -31,6 +31,7 @@ def test_a_wrong_answer_gets_its_verdict(answer):
     assert fault_of_refusal(verdict, answer.kinds, answer.words) is None, verdict
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("answer", RIGHT, ids=names(RIGHT))
 def test_an_unusual_right_answer_passes(answer):
     verdict = answer.judged()

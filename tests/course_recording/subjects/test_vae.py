@@ -102,6 +102,7 @@ def test_operations_are_those_of_the_products(monkeypatch):
     assert vae.operations() == pytest.approx(586e6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_processs_first_epoch_is_that_of_a_process(bench, monkeypatch):
     monkeypatch.setattr(vae, "FIRST", ("fused, float32",))
     vae.first_epochs(bench)
