@@ -171,7 +171,7 @@ EXERCISE = dict(  # noqa: C408 - read as a call of `declare`
     reference=rebuilt,
     cases=[
         _spectra(1, basis=0.003),
-        _spectra(3, level=20.0, common=0.25),
+        _spectra(3, level=60.0, common=0.25),
         _spectra(5, trained=True, measured=True),
     ],
     drawer=_any_spectra,

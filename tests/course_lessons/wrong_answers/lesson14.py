@@ -612,6 +612,20 @@ wrong("uncoalesced|limit", "weight[k, lane]")(
     {"share = float": "column -= lane\n    share = float"},
 )
 wrong("out-of-bounds", "which all frames share")({"encode[k, lane]\n": "encode[first + k, lane]\n"})
+wrong("wrong-result", "near 60", "LayerNorm with (value - mean)²", "Line 16 decides")(
+    {"over_warp(p * p + q * q) / float32(64)": (
+        "over_warp(a * a + b * b) / float32(64) - mean * mean"
+    )}
+)  # fmt: skip
+wrong("wrong-result", "near 60", "LayerNorm with (value - mean)²")(
+    {
+        "number -= over_warp(number) / float32(32)": "mean = over_warp(number) / float32(32)",
+        "number /= math.sqrt(over_warp(number * number) / float32(32)": (
+            "number = (number - mean) / math.sqrt(over_warp(number * number) / float32(32) "
+            "- mean * mean"
+        ),
+    }
+)
 
 
 @right
