@@ -4,9 +4,18 @@ The names below are loaded when they are first used, so that ``import course`` i
 needs no CUDA library.
 """
 
+from importlib.util import find_spec
+from pathlib import Path
+
 from course import old_names
 from course.lazy import face
 
+_simulator = getattr(find_spec("warpsim"), "origin", None)
+if _simulator and not Path(_simulator).with_name("magic.py").exists():
+    raise ImportError(
+        f"{_simulator} hides the course's simulator, which has that name: rename it or its folder, "
+        "restart the kernel"
+    )
 old_names.install()
 
 __version__ = "0.1.0"

@@ -20,16 +20,17 @@ _COLAB = "https://colab.research.google.com"
 # The first line is the title of the folded cell in Colab.
 _FIRST_CELL = """\
 #@title Set-up: in Colab this installs the course; anywhere else it does nothing.
-import os, subprocess, sys
+import importlib.util, os, subprocess, sys
+file = getattr(importlib.util.find_spec("course"), "origin", None)  # found, but not run
+if file and not os.path.exists(os.path.join(os.path.dirname(file), "colab.py")):
+    raise ImportError(f"{{file}} hides the course: rename it or its folder, restart the kernel")
 if "google.colab" in sys.modules:
     source = os.environ.get("COURSE_SOURCE") or "{source}"
-    try:
-        from course.colab import set_up
-    except ImportError:
+    if not file:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", source]
         subprocess.run(pip, check=True)
         sys.modules.pop("course", None)  # an empty folder of that name, if there was one
-        from course.colab import set_up
+    from course.colab import set_up
     set_up(source)"""
 
 

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from course.old_names import MOVED
+from tools import address
 from tools.notebooks import lessons
 
 pytestmark = pytest.mark.slow
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 OWN = (
     "lessons/__init__.py", "lessons.py", "recording/__init__.py", "tools/__init__.py",
     "tests/__init__.py", "notebooks/__init__.py", "data/__init__.py",
+    "course/notes.py", "warpsim/notes.py",
 )  # fmt: skip
 #: A notebook's cells: an exercise is checked, and a module of each package is used.
 CELLS = """
@@ -76,6 +78,19 @@ def test_what_a_learner_has_beside_a_notebook_breaks_nothing(python, tmp_path, o
     (tmp_path / "cells.py").write_text(CELLS)
     python("cells.py")
     assert "transpose" in python("-m", "course", "bench", "--list")
+
+
+@pytest.mark.parametrize("own", ["course.py", "warpsim.py"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_hides_a_package_is_named_and_not_run(python, tmp_path, own, folder):
+    file = tmp_path / (f"{own.removesuffix('.py')}/__init__.py" if folder else own)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("print('this is not the course')\n")
+    (tmp_path / "cells.py").write_text(address.read().first_cell() + CELLS)
+    cells = "try: exec(open('cells.py').read())\nexcept ImportError as error: print(error)"
+    said = python("-c", cells)  # which finds files where a kernel finds them
+    assert said.startswith(f"{file} hides the course")
+    assert said.endswith("rename it or its folder, restart the kernel\n")
 
 
 def test_imports_of_all_lessons_work_by_their_old_names(python):
