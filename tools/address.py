@@ -2,7 +2,8 @@
 
 The address stands in ``pyproject.toml``, ``[tool.course]``, and nowhere else by hand. From it come
 the two cells below every notebook's title and the generated blocks of the README.
-``make badges REPO=owner/name TAG=v1`` changes it and all of them; nothing is executed.
+``make badges REPO=owner/name TAG=v1`` changes it and all of them; nothing is executed. Until a
+repository has done that (``.github/workflows/address.yml`` does), a placeholder stands there.
 """
 
 import re
@@ -15,6 +16,7 @@ from course.files import write_whole
 from tools.notebooks import lessons, minutes, sections
 from tools.publish import readme_picture, syllabus, tracks
 
+PLACEHOLDER = "OWNER" + "/REPOSITORY"  # which stands in pyproject.toml alone
 _COLAB = "https://colab.research.google.com"
 
 # The first line is the title of the folded cell in Colab.
@@ -25,13 +27,19 @@ file = getattr(importlib.util.find_spec("course"), "origin", None)  # found, but
 if file and not os.path.exists(os.path.join(os.path.dirname(file), "colab.py")):
     raise ImportError(f"{{file}} hides the course: rename it or its folder, restart the kernel")
 if "google.colab" in sys.modules:
-    source = os.environ.get("COURSE_SOURCE") or "{source}"
+    source = os.environ.get("COURSE_SOURCE") or "{source}"{guard}
     if not file:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", source]
         subprocess.run(pip, check=True)
         sys.modules.pop("course", None)  # an empty folder of that name, if there was one
     from course.colab import set_up
     set_up(source)"""
+
+_NO_ADDRESS = """
+    if "{placeholder}" in source:
+        sys.exit("This notebook does not know where to get the course: in place of its address "
+                 "stands {placeholder}. In a new cell above run %env COURSE_SOURCE=git+ followed "
+                 "by the address of your copy on GitHub, then run this cell again.")"""
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,13 @@ class Address:
         return f"[![Open in Colab]({_COLAB}/assets/colab-badge.svg)]({target})"
 
     def first_cell(self) -> str:
-        """Return the source of the code cell that every notebook runs first."""
-        return _FIRST_CELL.format(source=self.install_source)
+        """Return the source of the code cell that every notebook runs first.
+
+        Where the address is the placeholder, it says in Colab what is missing and what to do.
+        """
+        unknown = self.repository == PLACEHOLDER
+        guard = _NO_ADDRESS.format(placeholder=PLACEHOLDER) if unknown else ""
+        return _FIRST_CELL.format(source=self.install_source, guard=guard)
 
 
 def read(root: Path = lessons.ROOT) -> Address:
@@ -113,7 +126,7 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's text with its generated blocks made anew."""
     folder = address.repository.split("/")[1]
     blocks = {
-        "clone": f"```bash\ngit clone {address.url}\ncd {folder}\n```",
+        "clone": f"{_placeholder(address)}```bash\ngit clone {address.url}\ncd {folder}\n```",
         "install": f'```bash\npip install "course @ {address.install_source}"\n```',
         "lessons": lesson_table(address, root),
         "tracks": tracks.table(root),
@@ -123,6 +136,17 @@ def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
     for sentence, made in tracks.sentences(root):
         text = sentence.sub(made, text)
     return with_blocks(text, blocks, "README.md")
+
+
+def _placeholder(address: Address) -> str:
+    """Return the README's words about the placeholder, where it stands for the address."""
+    if address.repository != PLACEHOLDER:
+        return ""
+    return (
+        f"`{PLACEHOLDER}` stands for this repository's address. The first push to a copy of your\n"
+        "own on GitHub writes that copy's address here, into the Colab links and into the\n"
+        "notebooks (in a fork allow workflows first: *Actions*).\n\n"
+    )
 
 
 def with_blocks(text: str, blocks: dict[str, str], file: str) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from course import __version__
 from tools import address, build_notebooks
+from tools.address import PLACEHOLDER
 from tools.notebooks import lessons, seals
 
-PLACEHOLDER = "OWNER" + "/REPOSITORY"  # which stands in pyproject.toml alone
 SITE = "build/site/html"
 
 

@@ -50,7 +50,7 @@ def test_what_is_ready_has_no_problem(root):
 
 
 def test_a_placeholder_another_tag_and_an_undated_changelog_are_named(root):
-    address.write(address.Address(release.PLACEHOLDER, "main"), root)
+    address.write(address.Address(address.PLACEHOLDER, "main"), root)
     (root / "CHANGELOG.md").write_text("## 9 (not released)\n")
     placeholder, tag, changes, citation = release.address_problems(root, "9")
     assert placeholder.endswith("make badges REPO=owner/name")
@@ -65,7 +65,7 @@ def test_notebooks_of_another_tag_are_named(root):
 
 
 def test_a_wheel_of_another_version_with_other_notebooks_or_a_placeholder_is_named(root):
-    made = wheel(root, **{"course/x.py": f"see {release.PLACEHOLDER}"})
+    made = wheel(root, **{"course/x.py": f"see {address.PLACEHOLDER}"})
     (other, holder) = release.wheel_problems(root, made, "10")
     assert "is not of version 10" in other and "stands in course/x.py" in holder
     (root / "notebooks/00_sample.ipynb").write_text("{}")

@@ -413,7 +413,9 @@ def of_value(value: Any) -> types.Type | None:
         return None if memory is None else of_value(memory)
     if isinstance(value, np.ndarray):
         layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
-        return _array_type(value.dtype, value.ndim, layout)
+        # records of the same fields are equal as keys, and may be two types
+        kept = _array_type if value.dtype.isbuiltin else _array_type.__wrapped__
+        return kept(value.dtype, value.ndim, layout)
     if isinstance(value, tuple):
         parts = [of_value(part) for part in value]
         return None if None in parts else tuple_type(value, parts)
