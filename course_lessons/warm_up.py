@@ -49,7 +49,7 @@ QUESTIONS = (
     ),
     Question(
         1,
-        "Which index has a thread within all blocks of a 1-D grid?",
+        "What is a thread's index over all blocks of a 1-D grid?",
         (
             "threadIdx.x",
             "blockIdx.x + threadIdx.x",
@@ -74,7 +74,7 @@ QUESTIONS = (
     ),
     Question(
         2,
-        "x is the column. Which index of a thread is next to its neighbour's in memory?",
+        "x is the column. Which index changes between neighbours in memory?",
         ("the row", "the column", "both"),
         "b",
         "Rows lie one behind the other: neighbours in a row are neighbours in memory.",

@@ -135,7 +135,7 @@ def _warm_up(lesson: int) -> list[Cell]:
         return []
     letters = ", ".join(f'"{letter}"' for letter in right_answers(lesson))
     text = (
-        "# Warm-up, 2 minutes: two questions of earlier lessons. Write letters for the dots.\n"
+        "# Warm-up, 2 minutes: two questions of earlier lessons. Write letters, in quotes.\n"
         f"from course_lessons.warm_up import warm_up\n\nwarm_up({lesson}, {letters})"
     )
     return [Cell("code", text, (), 0)]

@@ -284,7 +284,7 @@ def _transformed(expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     for axis in range(expected.ndim):
         if expected.shape[axis] > 1:
             where = "reversed" if expected.ndim == 1 else f"reversed along axis {axis}"
-            yield f"The right values stand in {where} order.", np.flip(expected, axis)
+            yield f"The right values are there, but {where}.", np.flip(expected, axis)
     if expected.dtype.kind == "f":
         yield "The fractions are lost: an integer division or type is at work.", np.trunc(expected)
         yield "The values are rounded to two digits.", np.round(expected, 2)

@@ -537,7 +537,7 @@ def _of_statement(node: ast.stmt, new: str, line: str) -> tuple[str, str]:
     if textwrap.dedent("\n".join(lines[1:])) == own:
         return f"{lines[0]}` and, inside it, `{line}", "Below a condition"
     if isinstance(node, ast.Assign) and new.startswith(f"{unparse(node.targets[0])} += "):
-        return lines[0], "With what was there before added,"
+        return lines[0], "With `+=` in place of `=`,"
     return lines[0], "With another statement there"
 
 
@@ -548,8 +548,10 @@ def _kind(node: ast.AST, new: str) -> str:
     theirs = [unparse(part) for part in ast.iter_child_nodes(other)]
     if isinstance(node, ast.BinOp | ast.Call) and unparse(other) in parts:
         return f"With a part of `{old}` alone"
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return f"With another number in place of `{old}`"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return f"With another condition in place of `{old}`"
     if isinstance(node, ast.Tuple) and sorted(parts) != sorted(theirs):
         return f"With something else in place of `{old}`"
     if isinstance(other, ast.BinOp | ast.Call) and old in theirs:

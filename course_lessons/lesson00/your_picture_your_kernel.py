@@ -16,7 +16,7 @@
 #
 # <kbd>core</kbd>
 #
-# Name your file.
+# Name your file beside it.
 
 # %%
 from numba import float32
@@ -37,7 +37,7 @@ plots.image_grid([photo], cell=3)
 def negative(photo, out):
     column, row = cuda.grid(2)  # which pixel is mine?
     if row < out.shape[0] and column < out.shape[1]:  # is it in the photograph?
-        out[row, column] = float32(1) - photo[row, column]  # 1 alone would make 64 bits
+        out[row, column] = float32(1) - photo[row, column]  # why not 1: lesson 02
 
 
 # %% [markdown]
@@ -104,7 +104,7 @@ check("spotlight", unguarded, wrong_on_purpose=True)
 #
 # <kbd>core</kbd>
 #
-# One thread could do it all. `glow` takes a flat photograph, and `gridsize` counts all threads.
+# One thread could do it all. `glow` takes it as one row; `gridsize` counts all threads.
 
 
 # %%
@@ -178,18 +178,19 @@ check("rebuild", rebuild)
 u, s, vt = images.svd(photo)
 rebuilt = []
 for k in (5, 20, 80):
+    out[:] = 0
     rebuild[blocks, (16, 16)](u, s, vt, k, out)
     rebuilt.append(out.copy())
 plots.image_grid(rebuilt, ["5 layers", "20 layers", "80 layers"])
 
 # %% [markdown]
-# You write each step:
+# You will write each step:
 
 # %%
 bars.course_picture()
 
 # %% [markdown]
-# Run this, then write letters for `?`.
+# Run this, then write letters for `?`, in quotes.
 
 # %%
 looking_back(pixel="?", guard="?", thousands="?")
@@ -266,7 +267,7 @@ print("skipped:", [name for name, reason in loaded.skipped])
 #
 # ### Exercise: guard the rows, too
 #
-# `mirror` turns left and right about. Its guard looks at the column only.
+# `mirror` swaps left and right. Its guard looks at the column only.
 
 
 # %% tags=["exercise"]

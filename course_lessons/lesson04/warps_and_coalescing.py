@@ -24,7 +24,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# Seven exercises. Take a break after section 4.
+# Eight exercises. Take a break after section 4.
 
 # %% [markdown]
 # ## 1 Thirty-two at a time

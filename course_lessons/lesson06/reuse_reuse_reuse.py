@@ -25,7 +25,7 @@
 # %% [markdown]
 # ## How long it takes
 #
-# Eight exercises. Take a break after section 5.
+# Nine exercises. Take a break after section 5.
 
 # %% [markdown]
 # ## 1 How far is it to the top?
@@ -637,9 +637,9 @@ def seven_depths(total, u_tile, vt_tile, stage, row, column, a, b):
 # ### Exercise: the main loop
 #
 # When a round begins, tile `stage` is full, and the numbers of its depth 0 are in side 0. **Put the
-# seven statements in order**: move whole lines. They multiply depths 0 to 6 of this tile, and 7.
-# They load the next tile into registers, store it, and read its depth 0. One changes the stage, one
-# waits. More than one order is right.
+# seven statements in order**: move whole lines. One multiplies depths 0 to 6 of this tile, one
+# depth 7. Others load the next tile into registers, store it, and read its depth 0. One changes the
+# stage, one waits. More than one order is right.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -119,7 +119,8 @@ FunctionExercise.declare(
 
 def _queue(rng):
     """Parts of a ms, whose sums are exact, rising, falling, or with a long one somewhere."""
-    size, workers = extent(rng, 1, 70), 1 if turn(rng) == 1 else extent(rng, 1, 16)
+    size, workers = extent(rng, 2, 70), 1 if turn(rng) == 1 else extent(rng, 1, 16)
+    size = 1 if turn(rng) == 2 and rng.integers(4) == 0 else size
     times = rng.integers(1, 999, size) / 256
     if rng.random() < 0.3:
         times = np.sort(times)[:: rng.choice([-1, 1])]

@@ -23,8 +23,8 @@
 # softmax and shuffles. One module is [lesson 13](13_normalisation_and_fusion.ipynb)'s LayerNorm. No
 # GPU is needed: times were recorded on an NVIDIA H200.
 #
-# Some cells use **PyTorch**. Without it (`pip install torch`, some 2 GB) they say nothing. The
-# checks need none.
+# Some cells use **PyTorch**. Without it (`pip install torch`, some 2 GB) they print nothing; the
+# solution shows what they would. The checks need none.
 
 # %% [markdown]
 # ## How long it takes

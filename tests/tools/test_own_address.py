@@ -91,7 +91,9 @@ def test_the_first_push_of_a_copy_writes_its_address_everywhere_and_the_second_n
     git("pull", "-q", bare, "main", at=mine)
     assert address.read(mine) == address.Address(SOMEBODY, "main")
     assert SOMEBODY in git("log", "-1", "--format=%s", at=mine)
-    changed = {f"{kind}/{path.name}" for kind in seals.KINDS for path in seals.notebooks(ROOT, kind)}
+    changed = {
+        f"{kind}/{path.name}" for kind in seals.KINDS for path in seals.notebooks(ROOT, kind)
+    }
     changed |= {"CITATION.cff", "README.md", "pyproject.toml"}
     assert set(git("diff", "--name-only", "HEAD~1", at=mine).splitlines()) == changed
     for name in changed:

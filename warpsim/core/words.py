@@ -8,8 +8,9 @@ import textwrap
 
 WIDTH = 80  # columns
 ORPHAN = 16  # a last line shorter than this takes words of the one before, where it can
+LONGEST_HELD = 42  # characters
 _TOGETHER = re.compile(
-    r"`[^`\n]{1,40}`"  # code
+    r"`[^`\n]+`"  # code
     r"|\([-\d, ]{1,20}\)"  # an index, a shape
     r"|[✓✗○·→!] (?=\S)"  # a sign and its word
     r"|\S+ [=x×] \S+"  # k = 5, 16 x 16
@@ -35,12 +36,17 @@ def wrapped(text: object, indent: str = "", hanging: str = "  ") -> str:
     )
 
 
+def _held(found: re.Match[str]) -> str:
+    """What stays on one line; not long code, whose quotes would else begin another."""
+    return found[0].replace(" ", _HELD) if len(found[0]) <= LONGEST_HELD else found[0]
+
+
 def _broken(line: str, hanging: str) -> list[str]:
     if len(line) <= WIDTH:
         return [line.rstrip()]
     words = line.lstrip()
     start = line[: len(line) - len(words)]
-    held = _TOGETHER.sub(lambda found: found[0].replace(" ", _HELD), words)
+    held = _TOGETHER.sub(_held, words)
     parts: list[str] = []
     for width in range(WIDTH, WIDTH - ORPHAN, -4):
         narrower = textwrap.wrap(

@@ -34,7 +34,7 @@ def only(index, value=99.0, source=MATRIX):
         (TALL.T.reshape(9, 5), TALL, "transposed order"),
         (-VECTOR, VECTOR, "wrong sign"),
         (np.abs(VECTOR), VECTOR, "signs are lost"),
-        (VECTOR[::-1], VECTOR, "reversed order"),
+        (VECTOR[::-1], VECTOR, "there, but reversed."),
         (TALL[:, ::-1], TALL, "reversed along axis 1"),
         (np.trunc(10 * VECTOR), 10 * VECTOR, "fractions are lost"),
         (VECTOR**2, VECTOR, "squares of the right"),
