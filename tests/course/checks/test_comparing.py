@@ -47,6 +47,7 @@ def only(index, value=99.0, source=MATRIX):
         (0 * VECTOR, VECTOR, "Every element is 0"),
         (np.pad(MATRIX[1:-1, 1:-1], 1), MATRIX, "Only elements on the border"),
         (np.round(VECTOR, 2), VECTOR, "rounded to two digits"),
+        (np.round(100 * VECTOR, 2), 100 * VECTOR, "rounded to two digits"),
         (VECTOR * (1 + 1e-9), VECTOR, "Close: the largest error"),
     ],
 )

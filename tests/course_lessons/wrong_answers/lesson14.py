@@ -80,6 +80,8 @@ wrong("raised", "it may be empty")(
 )
 wrong("input-modified", "leave the list")({"+ work": "+ works.pop(0)"})
 wrong("wrong-shape", "Return one number")({"return": "return now,"})
+wrong("wrong-result", "rounded to two digits")({"return done": "return round(done, 2)"})
+wrong("wrong-result", "The fractions are lost")({"return done": "return int(done)"})
 right(
     "now = [launch * (work + 1) + sum(works[work:]) for work in range(len(works))]\n"
     "return max(now, default=0)"
