@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from course.colab import installed_version
 from course.driver import read_driver
 from warpsim.host import gpus
 
@@ -49,14 +49,6 @@ def version_tuple(text: str) -> tuple[int, ...]:
         if digits != part:
             break
     return tuple(numbers)
-
-
-def installed_version(distribution: str) -> str | None:
-    """Version of an installed distribution such as "numba-cuda", or None."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def numpy_too_new() -> str | None:

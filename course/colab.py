@@ -1,16 +1,29 @@
-"""Set up the course in Colab. Called by the first cell of every notebook, there and nowhere else.
+"""What the course requires and what is here of it; `set_up`, which Colab's first cell calls.
 
 What Colab preinstalls is never touched: the package comes without its dependencies, and only
-those that are missing altogether are installed after it.
+those that are missing altogether are installed after it. Only the standard library is needed.
 """
 
 import importlib
 import json
+import operator
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
+
+#: Extras whose packages the course imports; others are for who grades it or works on it.
+USED = ("", "cuda12", "cuda13", "compare", "cluster", "weights")
+_HOLDS = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def set_up(source: str) -> None:
@@ -37,6 +50,11 @@ def set_up(source: str) -> None:
     if missing := missing_requirements():
         _pip(*missing)
     importlib.invalidate_caches()
+    for here, wanted in outside().items():
+        print(
+            f"course: {here} is here, and was left as it is; the course is made for {wanted}. If a "
+            f'lesson fails: %pip install "{wanted}", then Runtime → Restart session'
+        )
 
 
 def installed_packages() -> set[str]:
@@ -81,18 +99,71 @@ def _normalised(source: str) -> str:
     return source if "://" in source else Path(source).resolve().as_uri()
 
 
+class Requirement(NamedTuple):
+    """A distribution's name, the `text` as pip takes it, and the extra, "" for the core."""
+
+    name: str
+    text: str
+    extra: str
+
+
+def declared() -> list[Requirement]:
+    """All requirements of the installed course.
+
+    Raises
+    ------
+    importlib.metadata.PackageNotFoundError
+        If the course is not installed.
+    """
+    found = []
+    for line in metadata.requires("course") or ():
+        text, _, condition = line.partition(";")
+        extra = re.search(r"extra == ['\"]([\w-]+)", condition)
+        name = re.match(r"[\w.-]+", text)
+        found.append(Requirement(name[0], text.strip(), extra[1] if extra else ""))
+    return found
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of an installed distribution such as "numba-cuda", or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = re.match(r"\d+(\.\d+)*", version)[0].split(".")
+    return (*map(int, numbers), 0, 0, 0)[:4]
+
+
+def holds(text: str, version: str) -> bool:
+    """Whether "numpy<2.5,>=2.1" allows a version; four numbers count, and no pre-release."""
+    have = _numbers(version)
+    for sign, bound in re.findall(r"([=<>!~]+)([\d.]*\d)", text):
+        parts = bound.count(".") + 1 if sign == "==" else 4
+        if not _HOLDS[sign](have[:parts], _numbers(bound)[:parts]):
+            return False
+    return True
+
+
+def outside(version: Callable[[str], str | None] = installed_version) -> dict[str, str]:
+    """What is here and not in the declared range: {"numpy 2.0.2": "numpy<2.5,>=2.1"}.
+
+    Of numba-cuda the range alone is named: which toolkit is wanted depends on the driver.
+    """
+    return {
+        f"{name} {have}": re.sub(r"\[cu\d+\]", "", text)
+        for name, text, extra in declared()
+        if extra in USED and (have := version(name)) and not holds(text, have)
+    }
+
+
 def missing_requirements() -> list[str]:
     """Return the course's core requirements of which no version at all is installed."""
-    missing = []
-    for requirement in metadata.requires("course") or ():
-        name = re.match(r"[\w.-]+", requirement)
-        if name is None or "extra ==" in requirement:
-            continue
-        try:
-            metadata.distribution(name[0])
-        except metadata.PackageNotFoundError:
-            missing.append(requirement)
-    return missing
+    return [
+        text for name, text, extra in declared() if not extra and installed_version(name) is None
+    ]
 
 
 def _pip(*arguments: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from course.backend import version_tuple
+from course.colab import declared
 
 CLONE, COLAB, WHEEL = "clone", "Colab", "pip"
 _ROOT = Path(__file__).resolve().parents[1]
@@ -37,12 +37,7 @@ def install_command(extra: str) -> str:
 
 def requirements(extra: str) -> list[str]:
     """What an extra of the installed course requires, as pip takes it."""
-    found = []
-    for line in metadata.requires("course") or ():
-        requirement, _, condition = line.partition(";")
-        if f"extra == '{extra}'" in condition.replace('"', "'"):
-            found.append(requirement.strip())
-    return found
+    return [each.text for each in declared() if each.extra == extra]
 
 
 # --- the toolkit's wheels -------------------------------------------------------------------------

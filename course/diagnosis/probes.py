@@ -14,19 +14,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 from course import backend, installed
+from course.colab import declared, outside
 from course.driver import Driver, read_driver
 from course.installed import CLONE, COLAB, WHEEL, installed_as
 from warpsim.core.words import count
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_COMPUTE_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # what a toolkit of that generation compiles
-CORE = (
-    "numba", "numpy", "matplotlib", "pandas", "pillow", "scikit-image", "tifffile", "imagecodecs",
-    "threadpoolctl", "tqdm",
-)  # fmt: skip
 SAY_CUDA = "so lessons run on the simulator; that is fine"
 
 
@@ -106,13 +104,27 @@ def probe_platform(facts: Facts) -> Probe:
 
 def probe_packages(facts: Facts) -> Probe:
     """Are the core packages here, and which versions?"""
-    missing = [name for name in CORE if facts.version(name) is None]
-    found = ", ".join(f"{n} {facts.version(n)}" for n in CORE if n not in missing)
+    try:
+        core = [each.name for each in declared() if not each.extra]
+    except metadata.PackageNotFoundError:
+        advice = "In the clone's folder: python -m pip install -e ."
+        return Probe("packages", "problem", "the course itself is not installed", advice)
+    missing = [name for name in core if facts.version(name) is None]
+    found = ", ".join(f"{n} {facts.version(n)}" for n in core if n not in missing)
     if missing:
         return Probe(
             "packages", "problem", f"{found}; missing: {', '.join(missing)}", pip(*missing)
         )
     return Probe("packages", "ok", found)
+
+
+def probe_versions(facts: Facts) -> Probe | None:
+    """Is everything of a version that the course declares?"""
+    wrong = outside(facts.version) if facts.version("course") else {}
+    if not wrong:
+        return None
+    detail = "; ".join(f"{here}, but the course declares {text}" for here, text in wrong.items())
+    return Probe("versions", "problem", detail, pip(*dict.fromkeys(wrong.values())))
 
 
 def probe_driver(facts: Facts) -> Probe:
@@ -232,14 +244,6 @@ def probe_numba_cuda(facts: Facts) -> Probe:
         "not installed, so the GPU is not used",
         pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER,
     )
-
-
-def probe_numpy(facts: Facts) -> Probe | None:
-    """Is NumPy too new for numba-cuda?"""
-    sentence = backend.numpy_too_new()
-    if sentence is None:
-        return None
-    return Probe("NumPy and numba-cuda", "problem", sentence, pip("numpy<2.5"))
 
 
 def probe_toolkit(facts: Facts) -> list[Probe]:
@@ -403,12 +407,12 @@ PROBES: tuple[Callable[[Facts], Probe | list[Probe] | None], ...] = (
     probe_course,
     probe_platform,
     probe_packages,
+    probe_versions,
     probe_driver,
     probe_devices,
     probe_visible_devices,
     probe_cudasim,
     probe_numba_cuda,
-    probe_numpy,
     probe_toolkit,
     probe_old_device,
     probe_kernel,

@@ -21,6 +21,11 @@ from tools.notebooks import lessons
 with (lessons.ROOT / "pyproject.toml").open("rb") as file:
     WHEEL_PACKAGES = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 STAND_IN = "import sys, types; sys.modules['google.colab'] = types.ModuleType('google.colab')\n"
+OLD = (
+    "course: preinstalled 1.0 is here, and was left as it is; the course is made for "
+    'preinstalled>=2. If a lesson fails: %pip install "preinstalled>=2", then Runtime → '
+    "Restart session\n"
+)
 # what is told after the first cell, in the same process
 REPORT = """
 from importlib import metadata
@@ -115,7 +120,7 @@ def test_the_first_cell_installs_the_course_and_what_is_missing_and_touches_noth
         machine.course("1.0"), left_behind, f"{REPORT}import course; print(course.__version__)\n"
     )
     assert bare.returncode == 0, bare.stderr
-    assert bare.stdout == "course 1.0\nabsent 3.0\npreinstalled 1.0\n1.0\n"
+    assert bare.stdout == f"{OLD}course 1.0\nabsent 3.0\npreinstalled 1.0\n1.0\n"
     assert bare.stderr == ""
 
     no_pip = STAND_IN + "import subprocess; subprocess.run = None\n"
@@ -124,8 +129,9 @@ def test_the_first_cell_installs_the_course_and_what_is_missing_and_touches_noth
 
     later = machine.first_cell(machine.course("2.0"))
     assert later.returncode == 0, later.stderr
-    told, *versions = later.stdout.splitlines()
+    told, old, *versions = later.stdout.splitlines()
     assert "1.0" in told and "2.0" in told
+    assert f"{old}\n" == OLD
     assert versions == ["course 2.0", "absent 3.0", "preinstalled 1.0"]
 
     # in one process: what 2.0 has and 1.0 has not, what both have, and what is someone else's
@@ -198,6 +204,7 @@ def test_a_reinstall_drops_the_modules_of_all_packages_old_and_new_and_no_others
     installed = [distribution(*wheel, "old/__init__.py")]
     monkeypatch.setattr(colab.metadata, "distribution", lambda name: installed[-1])
     monkeypatch.setattr(colab, "missing_requirements", list)
+    monkeypatch.setattr(colab, "outside", dict)
     monkeypatch.setattr(colab, "_pip", lambda *_: installed.append(distribution(*wheel, "new.py")))
     packages = [*WHEEL_PACKAGES, "old", "new"]
     dropped = {name for package in packages for name in (package, f"{package}.a", f"{package}.a.b")}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course import __version__, backend, installed
+from course import __version__, backend, colab, installed
 from course import installed as toolkits
 from course.compiler import facts as compile
 from course.compiler import toolchain
@@ -175,13 +175,48 @@ def test_toolkit_one_minor_release_ahead_is_a_warning_unless_a_kernel_ran(monkey
 
 
 def test_numpy_too_new_is_a_problem_with_the_command(monkeypatch):
-    monkeypatch.setattr(backend.np, "__version__", "2.5.1")
-    monkeypatch.setattr(backend, "installed_version", lambda name: "0.30.4")
-    set_machine(monkeypatch, with_gpu(), why="NumPy 2.5.1 is too new for numba-cuda 0.30.4")
-    probe = doctor()["NumPy and numba-cuda"]
+    why = "NumPy 2.5.1 is too new for numba-cuda 0.30.4"
+    set_machine(monkeypatch, with_gpu(), why=why, numba_cuda="0.30.4", numpy="2.5.1")
+    report = doctor()
+    assert report["versions"].detail == "numpy 2.5.1, but the course declares numpy<2.5,>=2.1"
+    assert report["versions"].advice == 'python -m pip install "numpy<2.5,>=2.1"'
+    assert why in report["kernels"].detail
+
+
+def test_versions_outside_the_declared_ranges_are_a_problem_those_of_extras_too(monkeypatch):
+    old = {"numpy": "2.0.2", "numba": "0.60.0", "numba_cuda": "0.11.0", "torch": "2.6.0+cu124"}
+    set_machine(monkeypatch, NO_DRIVER, **old)
+    probe = doctor()["versions"]
     assert probe.status == "problem"
-    assert "2.5.1" in probe.detail
-    assert probe.advice == 'python -m pip install "numpy<2.5"'
+    named = [part.split(",")[0] for part in probe.detail.split("; ")]
+    assert sorted(named) == [
+        "numba 0.60.0",
+        "numba-cuda 0.11.0",
+        "numpy 2.0.2",
+        "torch 2.6.0+cu124",
+    ]
+    for text in ("numba>=0.61.2", "numpy<2.5,>=2.1", "numba-cuda<=0.30.4,>=0.22.2", "torch>=2.7"):
+        assert probe.advice.count(f'"{text}"') == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "held"),
+    [
+        ("a>=2.1,<2.5", "2.1", True), ("a>=2.1,<2.5", "2.4.9", True), ("a>=2.1,<2.5", "2.5", False),
+        ("a>=2.1.0", "2.1", True), ("a<=0.30.4", "0.30.10", False),
+        ("a[b]==13.0.*", "13.0.88", True), ("a==13.0.*", "13.1", False),
+        ("a>=2.7", "2.7.1+cu128", True), ("a>=2.7", "2.7rc1", True),
+    ],
+)  # fmt: skip
+def test_a_range_holds_a_version(text, version, held):
+    assert colab.holds(text, version) == held
+
+
+def test_every_declared_range_is_read():
+    extras = {each.extra for each in colab.declared()}
+    assert set(colab.USED) <= extras
+    for each in colab.declared():
+        assert not colab.holds(each.text, "0") and "~" not in each.text
 
 
 @pytest.mark.parametrize(
