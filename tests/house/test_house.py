@@ -143,6 +143,9 @@ def test_the_readmes_examples_of_the_command_line_are_accepted():
         assert words[:3] == ["python", "-m", "course"]
         parsed = make_parser(words[3:]).parse_args(words[3:])
         assert all(Path(ROOT, image).exists() for image in getattr(parsed, "images", ()))
+        if folder := getattr(parsed, "out", None) or getattr(parsed, "folder", None):
+            ask = ["git", "check-ignore", "-q", f"{folder}/file"]
+            assert subprocess.run(ask, cwd=ROOT, check=False).returncode == 0, folder
 
 
 def test_the_makefile_has_every_target_that_the_readme_names():

@@ -162,6 +162,12 @@ def test_the_title_comes_first_and_the_set_up_is_folded_quiet_and_short(path, ki
 
 
 @EACH_NOTEBOOK
+def test_no_comment_for_formatter_or_linter_stands_on_a_page(path, kind):
+    cells = build_notebooks.notebook(path, kind, address.read()).cells
+    assert not [its.source for its in cells if re.search("# (fmt:|noqa|type: ignore)", its.source)]
+
+
+@EACH_NOTEBOOK
 def test_no_marker_of_nbval_stands_on_a_page(path, kind):
     assert not [cell for cell in stored(path, kind).cells if lessons.IGNORE_OUTPUT in cell.source]
 

@@ -16,6 +16,7 @@ IGNORE_TAG = "nbval-ignore-output"
 
 _CELL = re.compile(r'# %%(?P<markdown> \[markdown\])?(?: tags=\[(?P<tags>"\w+"(?:, "\w+")*)\])?')
 _WARM_UP = re.compile(r"(\bwarm_up\(\d+)(?:, \"[abc]\"){2}\)")
+_FOR_TOOLS = re.compile(r" *# (?:fmt: \w+|noqa\b.*|type: ignore\b.*)$", re.MULTILINE)
 _ROOMY = '<details style="margin-bottom: 1em">'
 
 
@@ -120,7 +121,9 @@ def read(path: Path) -> list[Cell]:
 
 
 def with_nbval_tag(cell: Cell) -> Cell:
-    """Return a cell with nbval's tag in place of its marker, which no reader needs to see."""
+    """Return a cell with nbval's tag in place of its marker, and without marks of a formatter."""
+    if cell.kind == "code":
+        cell = replace(cell, source=_FOR_TOOLS.sub("", cell.source))
     lines = cell.source.split("\n")
     kept = [line for line in lines if line.strip() != IGNORE_OUTPUT]
     if cell.kind != "code" or len(kept) == len(lines):
