@@ -51,8 +51,9 @@ BUDGETS = {
     # results that are kept; `Work` in three families 100. The ceiling was raised for them.
     # 1,400 came with the first half hour: the line that decides, found by changes of the answer
     # (880, of which tools gave 260), statements in order 160, the reader's photograph and kernels
-    # 380; the mistakes that the first makes superfluous have yet to go
-    "course": Budget(25_400, 878, 31_300),
+    # 380; the mistakes that the first makes superfluous have gone, and as
+    # many lines came for up to three lines that decide; 65 are versions compared with their ranges
+    "course": Budget(25_400, 878, 31_400),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went
@@ -66,12 +67,12 @@ BUDGETS = {
     # halves, and lists of test ids compared; 309 the index of kernels
     # 1,500 the mutants of every exercise's solution, 104 the check of a class's work beforehand
     # 320 minutes by one rule and the prose's linter
-    "tools": Budget(5_700, 2_319, 8_100),
+    "tools": Budget(5_700, 2_319, 8_200),
     # 220 of these old names, and what a learner has beside a notebook
     # 1,100 came with drawn cases, predictions, cells and mutants; what mutants are went
     # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;
-    # 430 with numba-cuda-mlir's typing, its answers kept
-    "tests": Budget(54_500, 5_521, 68_300),
+    # 430 with numba-cuda-mlir's typing, its answers kept; 150 with an address that writes itself
+    "tests": Budget(54_500, 5_521, 68_500),
 }
 SLACK = 500
 
