@@ -16,7 +16,7 @@
 #
 # <kbd>core</kbd>
 #
-# Name your file beside it.
+# Name your file.
 
 # %%
 from numba import float32
@@ -178,19 +178,18 @@ check("rebuild", rebuild)
 u, s, vt = images.svd(photo)
 rebuilt = []
 for k in (5, 20, 80):
-    out[:] = 0
     rebuild[blocks, (16, 16)](u, s, vt, k, out)
     rebuilt.append(out.copy())
 plots.image_grid(rebuilt, ["5 layers", "20 layers", "80 layers"])
 
 # %% [markdown]
-# You will write each step:
+# You write each step:
 
 # %%
 bars.course_picture()
 
 # %% [markdown]
-# Run this, then write letters for `?`, in quotes.
+# Run this, then write letters for `?`.
 
 # %%
 looking_back(pixel="?", guard="?", thousands="?")
