@@ -434,7 +434,7 @@ beside("sample-code", sample_code)
 #
 # <kbd>core</kbd>
 #
-# On the way back a weight is read once more, for d_v = d_y W. Then it may change. Both need d_y, so
+# Backward, a weight is read once more, for d_v = d_y W. Then it may change. Both need d_y, so
 # why not do them in one launch? Here the first blocks make d_v, a row each, and the others change
 # W. Each result has one writer. What does the simulator find?
 
