@@ -168,6 +168,25 @@ class Counted:
         return report.calls(self.what)
 
 
+class _Cases(Sequence):
+    """Listed cases, then drawn ones, each drawn when it is first asked for: most never are."""
+
+    def __init__(self, listed: list[Case], seeds: range, draw: Callable[[int], Case]) -> None:
+        self.listed = listed
+        self._seeds, self._draw = seeds, functools.cache(draw)
+
+    def __len__(self) -> int:
+        return len(self.listed) + len(self._seeds)
+
+    def __getitem__(self, number: int | slice) -> Any:
+        if isinstance(number, slice):
+            return [self[n] for n in range(*number.indices(len(self)))]
+        if number < 0:
+            number += len(self)
+        beyond = number - len(self.listed)
+        return self.listed[number] if beyond < 0 else self._draw(self._seeds[beyond])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exercise:
     """What every exercise has; declare a `KernelExercise` or a `FunctionExercise`.
@@ -215,21 +234,26 @@ class Exercise:
                 f"exercise {self.name!r}: hints are for {', '.join(FAILURES)}; got {unknown}"
             )
 
-    def _with_drawn(self) -> list[Case]:
-        listed = [case for case in self.cases if case.seed is None]
+    def _with_drawn(self) -> Sequence[Case]:
+        listed = getattr(self.cases, "listed", self.cases)
+        listed = [case for case in listed if case.seed is None]
         if self.drawer is None:
             return listed
-        known = [_extents(self._made(case, number)) for number, case in enumerate(listed)]
         seeds = range(self.first_seed, self.first_seed + self.drawn)
-        return listed + [self._drawn_case(seed, known) for seed in seeds]
+        return _Cases(listed, seeds, self._drawn_case)
 
-    def _drawn_case(self, seed: int, known: list[np.ndarray]) -> Case:
+    @functools.cached_property
+    def _known(self) -> list[np.ndarray]:
+        """The extents of the listed cases."""
+        return [_extents(self._made(case, n)) for n, case in enumerate(self.cases.listed)]
+
+    def _drawn_case(self, seed: int) -> Case:
         bits = np.random.PCG64([zlib.crc32(self.name.encode()), seed, 0])
         rng = Drawing(bits)
         rng.remainder = seed % 3
         cases = [self.drawer(rng) for _ in range(self.candidates)]
-        if self.candidates > 1 and known:
-            least, most = np.min(known, 0), np.max(known, 0)
+        if self.candidates > 1 and self._known:
+            least, most = np.min(self._known, 0), np.max(self._known, 0)
             up, down = rng.remainder != 1, rng.remainder != 0
 
             def beyond(case: Case) -> int:
