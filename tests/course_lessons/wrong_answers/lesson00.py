@@ -4,19 +4,10 @@ from tests.course_lessons.wrong_answers import answers_to
 
 # --- spotlight -------------------------------------------------------------------------------
 
-GUARD = {"if row < out.shape[0] and column < out.shape[1]": "if True"}
 
 wrong, right = answers_to("spotlight")
-wrong("out-of-bounds", "photo[13, 0]", "13 x 37", "if row < photo.shape[0]")(GUARD)
 wrong("out-of-bounds", "photo[13, 0]", "13 x 37")({"row < out.shape[0] and ": ""})
-wrong("out-of-bounds", "photo[0, 37]")({" and column < out.shape[1]": ""})
-wrong("out-of-bounds", "photo[0, 37]")({"column < out": "column <= out"})
-wrong("out-of-bounds", "photo[13, 0]")({"row < out": "column < out", "column < out.shape[1]": "1"})
-wrong("wrong-result", "Line 5 decides")({" * light(row, column, out)": ""})
 wrong("wrong-result", "Line 5 decides")({"photo[row, column] * ": ""})
-wrong("wrong-result|out-of-bounds", "Line 5 decides")({"(row, column, out)": "(column, row, out)"})
-wrong("wrong-result", "Line 5 decides")({"* light": "+ light"})
-wrong("wrong-result")({"* light": "/ light"})
 wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
 wrong("out-of-bounds", "out[", "the row first: [row, column]")(
     {"out[row, column] = photo": "out[column, row] = photo"}
@@ -28,7 +19,6 @@ wrong("uninitialised-read", "Store the result with `=`")(
     {"= photo[row, column] * light": "*= light"}
 )
 wrong("typing", "`photo` stands for a whole array")({"photo[row, column] *": "photo *"})
-wrong("typing")({"light(row, column, out)": "light(row, column)"})
 wrong("typing", "all that is in brackets")({"light(row, column, out)": "light"})
 wrong("typing", "lite")({"* light(": "* lite("})
 wrong("unwritten-output", "Each thread stores its own pixel")(
@@ -51,15 +41,8 @@ wrong("out-of-bounds", "photo[37, 4]", "Line 5 decides", "37 x 5")(
     {"inside and row < out.shape[0]": "inside"}
 )
 wrong("out-of-bounds", "photo[37, 4]")({"row < out": "row <= out"})
-wrong("out-of-bounds")({"inside and row": "row"})
-wrong("out-of-bounds")({"inside and row": "inside or row"})
 wrong("unwritten-output", "Your guard stops too many threads")(
     {"row < out.shape[0]": "row < out.shape[0] - 1"}
-)
-wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
-wrong("unwritten-output|out-of-bounds")({"row < out": "row > out"})
-wrong("out-of-bounds", "photo[37, 4]")(
-    {"row < out.shape[0]": "column < out.shape[0]"}, {"column < out.shape[0]": "True"}
 )
 right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
 right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        return"})
@@ -69,22 +52,11 @@ right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        r
 wrong, right = answers_to("rebuild")
 wrong("out-of-bounds", "u[13, 0]", "Line 5 decides")({"1] and row < out.shape[0]": "1]"})
 wrong("out-of-bounds", "u[13, 0]")({"row < out.shape[0]": "row <= out.shape[0]"})
-wrong("unwritten-output|out-of-bounds")({"row < out.shape[0]": "row < out.shape[1]"})
 wrong("unwritten-output", "stores its pixel where inside is true")(
     {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
 )
-wrong("wrong-result", "Line 10 decides")({"s[i] * ": ""})
-wrong("wrong-result", "Line 10 decides")({"s[i] * ": "s[i] * s[i] * "})
-wrong("wrong-result", "Line 10 decides")({" * vt[i, column]": ""})
-wrong("wrong-result", "Line 10 decides")({"u[row, i] * ": ""})
-wrong("wrong-result", "Line 10 decides")({"+= u": "= u"})
-wrong("out-of-bounds|wrong-result", "Line 10 decides")({"vt[i, column]": "vt[column, i]"})
-wrong("out-of-bounds|wrong-result", "Line 10 decides")({"u[row, i]": "u[i, row]"})
-wrong("wrong-result", "Line 10 decides")({"i] * s[i] * v": "i] + s[i] + v"})
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
-wrong("typing")({"u[row, i]": "u[row]"})
 wrong("out-of-bounds|wrong-result")({"s[i]": "s[k]"})
-wrong("wrong-result", "Line 10 decides")({"total += u": "total -= u"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
 right(
     {
@@ -124,9 +96,7 @@ wrong("not-parallel", "one of 8 threads does the work")(
 
 wrong, right = answers_to("scale-add")
 wrong("out-of-bounds", "3 elements", "x[3]", "more threads than")({"i < out.size": "True"})
-wrong("wrong-result", "Line 4 decides")({" + y[i]": ""})
 wrong("wrong-result", "Line 4 decides")({"x[i] + y[i]": "(x[i] + y[i])"})
-wrong("wrong-result", "Line 4 decides")({"a * x[i] +": "x[i] + a *"})
 wrong("typing", "a is float32, not an array")({"a * x": "a[i] * x"})
 wrong("typing", "out[i] = a * x + y")({"[i] +": " +"})
 wrong("wrong-arguments", "in that order", "out, a, x, y")({"out, a, x, y": "a, x, y, out"})

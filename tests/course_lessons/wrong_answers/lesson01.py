@@ -20,10 +20,8 @@ wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     {"blockDim": "gridDim"}
 )
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
-wrong("wrong-result", "Line 4 decides")({"] * x": "] + x"})
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
 wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
-wrong("wrong-result", "integer division or type")({"x[i] * x[i]": "int32(x[i] * x[i])"})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
 
@@ -32,13 +30,11 @@ right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.
 
 wrong, right = answers_to("launch-1d")
 wrong("wrong-result", "without a thread", "round up")("return n // 128, 128")
-wrong("wrong-result", "the last block has nothing to do")("return n // 128 + 1, 128")
 wrong("wrong-result", "whole numbers")("return n / 128, 128")
 wrong("wrong-result", "1,024 are allowed")({"(n + threads - 1) // threads, threads": "1, n"})
 wrong("wrong-result", "more than needed", "the grid first")("return 128, (n + 127) // 128")
 wrong("wrong-result", "Return two things, grid and block")({"threads, threads": "128"})
 wrong("wrong-result", "returns None", "return")("print((n + 127) // 128, 128)")
-wrong("wrong-result", "without a thread")("return max(1, round(n / 128)), 128")
 right("return math.ceil(n / 256), 256")
 right("return -(-n // 64), 64")
 right("return ((n + 31) // 32,), (32,)")
@@ -57,12 +53,6 @@ wrong("unwritten-output", "out[0]", "needs a value: 0")(
 wrong("wrong-result", "Line 4 decides")({"0] = 0": "i] = x[0]"})
 wrong("out-of-bounds", "writes out[8]", "Every index needs its own guard")({"] = x": " + 1] = x"})
 wrong("out-of-bounds", "reads x[8]", "Every index needs its own guard")({"i - 1": "i + 1"})
-wrong("wrong-result", "Line 3 decides")(
-    {"== 0:": "== out.size - 1:", "out[0": "out[i", "i - 1": "i + 1"}
-)
-wrong("out-of-bounds", "i for out, i - 1 or i + 1")(
-    {"i - 1]": "i - 1]\n    else:\n        out[i] = 0"}
-)
 right({"] = 0": "] = float32(0)", "elif i < out": "if i + 1 < x", "] = x[i - 1": " + 1] = x[i"})
 right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 else float32(0)"})
 
@@ -70,10 +60,6 @@ right({" == 0:\n        out[0] = 0\n    elif i": "", "i - 1]": "i - 1] if i > 0 
 # --- add-images ------------------------------------------------------------------------------
 
 wrong, right = answers_to("add-images")
-wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
-    {"shape[1": "shape[0", "0] and": "1] and"}
-)
-wrong("out-of-bounds", "13 x 37")({"row < out.shape[0] and column < out.shape[1]": "True"})
 wrong("out-of-bounds", "axis 1 of a has size 37")({" and column < out.shape[1]": ""})
 wrong("unwritten-output", "cuda.grid(2) gives x first, so `row`", "column, row = cuda.grid(2)")(
     {"column, row": "row, column"}
@@ -86,13 +72,7 @@ wrong("uncoalesced", "The result is right; the cost is not", "Let it be the colu
     "        out[row, column] = a[row, column] + b[row, column]"
 )
 wrong("wrong-result", "Line 5 decides")({"] + b": "] - b"})
-wrong("unwritten-output", "all 3 blocks do the same", "cuda.grid(2)")(
-    {"grid(2)": "threadIdx.x, cuda.threadIdx.y"}
-)
 wrong("typing", "cuda.grid(2) gives two numbers")({"column, row": "row"})
-wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")(
-    {"row <": "row >=", "column <": "column >=", "out[row": "return\n    out[row"}
-)
 wrong("out-of-bounds", "13 x 37", "Guard each with its own axis")({"] and": "] or"})
 right(
     {
@@ -107,17 +87,10 @@ right(
 # --- rotate-image ----------------------------------------------------------------------------
 
 wrong, right = answers_to("rotate-image")
-wrong("wrong-result", "Line 4 decides")(
-    {"image.shape[0] - 1 - column,": "column, image.shape[1] - 1 -"}
-)
 wrong("wrong-result", "Line 4 decides")({"image.shape[0] - 1 - column": "column"})
 wrong("negative-index", "counts from the end", "Count from the front")({"image.shape[0] - 1": "-1"})
 wrong("out-of-bounds", "reads image[3, 0]", "image.shape[0] - 1")({"- 1 -": "-"})
-wrong("out-of-bounds", "guard them with out.shape")(
-    {"row < out": "row < image", "column < out": "column < image"}
-)
 wrong("out-of-bounds|wrong-result", "out.shape|A column of out is a row")({"[0] -": "[1] -"})
-wrong("wrong-result", "Line 4 decides")({", row]": ", image.shape[1] - 1 - row]"})
 wrong("unwritten-output", "a thread for each pixel of out")(
     {"out[row": "if row < image.shape[0] and column < image.shape[1]:\n            out[row"}
 )
@@ -155,9 +128,6 @@ wrong("raised", "exact types")(
 wrong("typing", "no index, no x.size")({"return x": "return min(max(x[i], low), high)"})
 wrong("not-a-function", "clip runs in Python", "Write @cuda.vectorize([...])")(
     {'@cuda.vectorize(["float32(float32, float32, float32)"])\n': ""}
-)
-wrong("not-a-function", "runs in Python")(
-    {'@cuda.vectorize(["float32(float32, float32, float32)"])': "@np.vectorize"}
 )
 wrong("not-a-function", "is a kernel or device")(
     {'vectorize(["float32(float32, float32, float32)"])': "jit(device=True)"}
@@ -205,10 +175,6 @@ def grey_in_float64(red, green, blue):
 
 wrong("float64", "The result is right; the cost is not", "float32(0.299)")(
     {"= luminance": "= grey_in_float64"}
-)
-wrong("wrong-result", "Line 4 decides")(
-    {"]\n        out": ", 0] + rgb[row, column, 1] + rgb[row, column, 2]\n        out"},
-    {"luminance(pixel[0], pixel[1], pixel[2]": "pixel / float32(3"},
 )
 wrong("wrong-result", "Line 5 decides")(
     {"pixel[0], pixel[1], pixel[2]": "pixel[2], pixel[1], pixel[0]"}
@@ -260,14 +226,9 @@ right(
 # --- histogram -------------------------------------------------------------------------------
 
 wrong, right = answers_to("histogram")
-wrong("race|wrong-result", "cuda.atomic.add(counts, index, 1)")(
-    {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] += 1"}
-)
 wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
-wrong("wrong-result", "Line 3 decides")({"values.": "counts."})
 wrong("wrong-result", "Line 4 decides")({"], 1)": "], values[i])"})
-wrong("wrong-result", "Line 3 decides")({"if i < values.size": "for i in range(values.size)"})
 wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})
 wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
     {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
@@ -331,8 +292,6 @@ wrong("wrong-result", "4 copies: 1 by to_device, 3 by copy_to_host")(
 )
 wrong("wrong-result", "You return an array on the device", "copy_to_host")({".copy_to_host()": ""})
 wrong("wrong-result", "2 of the 3 launches", "what the last one wrote")({"return b": "return a"})
-wrong("wrong-result", "0 of the 3 launches")({"return b.copy_to_host()": "return photo.copy()"})
-wrong("wrong-result", "1 of the 3 launches")({"contrast(a, b)": "contrast(b, a)"})
 wrong("wrong-result", "nobody stored")(
     {FIRST: "cuda.device_array_like(photo), cuda.to_device(photo)"}
 )

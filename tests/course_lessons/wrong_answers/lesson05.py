@@ -100,13 +100,6 @@ def reverse_in_two_steps_with_syncwarp(x):
 # --- blur-halo -------------------------------------------------------------------------------
 
 wrong, right = answers_to("blur-halo")
-wrong("wrong-result|uninitialised-read", "halo|3 on either side")(
-    {
-        "for place in range(t, WITH_HALO, BLOCK):": (
-            "for place in range(t + RADIUS, t + RADIUS + 1):"
-        )
-    }
-)
 wrong("race", "cuda.syncthreads()")(
     {
         "if 0 <= element < x.size:\n            ": "",
@@ -203,11 +196,6 @@ right({ROUND: WAIT + FILLS + WAIT + ADDS})
 # --- reconstruct-tiled -----------------------------------------------------------------------
 
 wrong, right = answers_to("reconstruct-tiled")
-wrong("race", "Two barriers")(
-    {"vt_tile[y, x] = 0\n        if start + y < k and": "inside ="},
-    {":\n            vt_tile": " and start + y < k\n        vt_tile"},
-    {"col]\n        cuda.syncthreads()": "col] if inside else float32(0)"},
-)
 wrong("barrier-divergence", "Guard the loads and the last store")(
     {
         "        cuda.syncthreads()\n        for i": (
@@ -222,21 +210,6 @@ wrong("barrier-divergence", "32 x 16, k = 1")(
 wrong("uninitialised-read", "Threads without a pixel fill, too")(
     {"total =": "if row >= out.shape[0] or col >= out.shape[1]:\n        return\n    total ="}
 )
-wrong("wrong-result", "filled anew")(
-    {"for start": "u_tile[y, x] = 0\n    vt_tile[y, x] = 0\n    for start"},
-    {"\n        u_tile[y, x] = 0": "", "vt_tile[y, x] = 0\n        ": ""},
-)
-wrong("out-of-bounds", "k = 33")(
-    {
-        "u_tile[y, x] = 0\n        if row < u.shape[0] and start + x < k:\n    ": (
-            "first, second = start + x <= k, start + y < k\n"
-        ),
-        ("\n        vt_tile[y, x] = 0\n        if start + y < k and col < vt.shape[1]:\n    "): (
-            " if row < u.shape[0] and first else float32(0)\n"
-        ),
-        "y, col]": "y, col] if col < vt.shape[1] and second else float32(0)",
-    }
-)
 wrong("wrong-result", "u_tile[y, i] * vt_tile[i, x]")(
     {"y, i] * vt_tile[i, x": "i, y] * vt_tile[x, i"}
 )
@@ -244,17 +217,6 @@ wrong("limit", "the inner loop reads nothing but the two tiles")(
     {" * s[start + x]": "", "range(TILE)": "range(min(TILE, k - start))"},
     {"u_tile[y, i] *": "u_tile[y, i] * s[start + i] *"},
 )
-
-
-@wrong("limit", "only where you fill the tiles")
-@cuda.jit
-def tiled_not_at_all(u, s, vt, k, out):
-    col, row = cuda.grid(2)
-    if row < out.shape[0] and col < out.shape[1]:
-        total = float32(0)
-        for i in range(k):
-            total += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total
 
 
 wrong("bank-conflict", "8.0 wavefronts", "Let x be the last index")(
@@ -269,19 +231,6 @@ wrong("bank-conflict", "Let x be the last index")(
     {"vt_tile[y, x] = 0": "vt_tile[x, y] = 0"},
     {"vt_tile[y, x] = vt": "vt_tile[x, y] = vt", "vt_tile[i, x]": "vt_tile[x, i]"},
 )
-
-
-@wrong("race")
-@cuda.jit
-def tiled_sum_in_one_shared_place(u, s, vt, k, out):
-    total = cuda.shared.array(1, float32)
-    col, row = cuda.grid(2)
-    total[0] = 0
-    cuda.syncthreads()
-    if row < out.shape[0] and col < out.shape[1]:
-        for i in range(k):
-            total[0] += u[row, i] * s[i] * vt[i, col]
-        out[row, col] = total[0]
 
 
 wrong("uninitialised-read", "u_tile[0, 16]", "Every place of both tiles")(
@@ -353,7 +302,6 @@ right(
 
 wrong, right = answers_to("block-sums")
 wrong("barrier-divergence", "outside of the if")({"step]\n": "step]\n    "})
-wrong("race", "only the threads with t < step add")({"< step": "+ step < cuda.blockDim.x"})
 wrong("limit", "Let many threads add at once")(
     {
         (
@@ -556,10 +504,6 @@ wrong("uncoalesced", "32.0 sectors", "What turns is the tile")(
     "column, row = cuda.grid(2)\nif row < image.shape[0] and column < image.shape[1]:\n"
     "    out[column, row] = image[row, column]"
 )
-wrong("uncoalesced", "What turns is the tile")(
-    {"column = cuda.blockIdx.y * SIDE + x": "row, column = column, row"},
-    {"\n    row = cuda.blockIdx.x * SIDE + y": "", "tile[x, y]": "tile[y, x]"},
-)
 wrong("uninitialised-read|unwritten-output", "33 x 70", "guard")(
     {")\n    if": ")\n    inside ="},
     {":\n        tile": "\n    if inside:\n        tile", "row < out": "inside and row < out"},
@@ -589,7 +533,6 @@ wrong, right = answers_to("padded-transpose")
 wrong("limit", "Is the tile float32?")({"PADDED), float32": "PADDED), np.float64"})
 wrong("barrier-divergence", "in neither")({"column]\n    cuda": "column]\n        cuda"})
 wrong("bank-conflict", "32.0 wavefronts", "One more column")({"PADDED": "SIDE"})
-wrong("bank-conflict", "One more column")({"(SIDE, PADDED)": "(PADDED, SIDE)"})
 wrong("typing", "SIDE + 1", "Compute it outside")({"PADDED": "SIDE + 1"})
 right({"SIDE,": "PADDED,"})
 

@@ -14,20 +14,8 @@ SESSION = {}
 # --- fill-the-queues -------------------------------------------------------------------------
 
 wrong, right = answers_to("fill-the-queues")
-wrong("wrong-result", "You use 1 of 3 streams")(
-    "return [(step, image, 0) for image in range(images) for step in STEPS]"
-)
 wrong("wrong-result", "overwrites image 0, which stream 0 has not copied out")(
     "return [(step, image, image % streams) for step in STEPS for image in range(images)]"
-)
-wrong("wrong-result", "overwrites image 0")(
-    {
-        'for step in ("copy in", "kernel", "copy out"):\n            ': "",
-        "step,": '"copy in", image, image % streams))\n        queue.append(("kernel",',
-        "return queue": (
-            'return queue + [("copy out", image, image % streams) for image in range(images)]'
-        ),
-    }
 )
 wrong("wrong-result", "nothing makes it wait")(
     "return [(step, image, place % streams) for image in range(images) for place, "
@@ -53,16 +41,9 @@ wrong("wrong-result", "is queued 2 times")({"return queue": "return queue + queu
 wrong("wrong-result", "there is no image 6")(
     "return [(step, image, image % streams) for image in range(1, images + 1) for step in STEPS]"
 )
-wrong("wrong-result", "You use 2 of 3 streams")(
-    "return [(step, image, image % min(streams, 2)) for image in range(images) for step in STEPS]"
-)
 wrong("wrong-result", "Give the streams an image each in turns|The busiest")(
     "return [(step, image, max(image - images + streams, 0)) for image in "
     "range(images) for step in STEPS]"
-)
-wrong("wrong-result", "The copy in of image 6 is missing")(
-    "return [(step, image * streams + stream, stream) for image in range(images // "
-    "streams) for stream in range(streams) for step in STEPS]"
 )
 wrong("wrong-result", "leave `yield` out")(
     {"queue.append((step": "yield step", "))\n    return queue": ""}
@@ -116,36 +97,16 @@ wrong, right = answers_to("pack-factors")
 wrong("wrong-result", "You never called take()")(
     "return np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()]).astype(np.float32)"
 )
-wrong("wrong-result", "new memory, and that is pageable")(
-    "buffer = take(u.shape[0] * k + k + k * vt.shape[1])\n"
-    "buffer = np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()])\nreturn buffer"
-)
-wrong("wrong-result", "The buffer has the shape (78,), right is (26,)")(
-    {"sum(part.size for part in parts)": "u.size + s.size + vt.size"}
-)
 wrong("wrong-result", "You took 3 buffers")(
     "buffers = []\nfor part in (u[:, :k], s[:k], vt[:k]):\n    buffers.append(take(part.size))\n"
     "    buffers[-1][:] = part.ravel()\nreturn buffers[0]"
 )
-wrong("wrong-result", "Nothing was written to|were never written")(
-    "rows, columns = u.shape[0], vt.shape[1]\nbuffer = take(rows * k + k + k * columns)\n"
-    "buffer[: rows * k] = u[:, :k].ravel()\nbuffer[rows * k + k :] = vt[:k].ravel()\nreturn buffer"
-)
-wrong("wrong-result", "Line 2 decides")({"u[:, :": "vt[:"})
-wrong("wrong-result", "Line 2 decides")({", s[:": ".T, s[:"})
-wrong("wrong-result", "Line 2 decides")({"u[:, :k]": "u[:k]"})
 wrong("wrong-result", "right is (26,)", "Line 3 decides")({"(sum(": "(4 * sum("})
 wrong("wrong-result", "Return the buffer, an array; got tuple")(
     {"return buffer": "return buffer, buffer.size"}
 )
 wrong("wrong-result", "Nothing was written to numbers 0 to 11")(
     {"parts = (u[:, :k], s[:k], vt[:k": "return take(u.shape[0] * k + k + k * vt.shape[1"}
-)
-wrong("wrong-result", "Line 6 decides")({"\n        start += part.size": ""})
-wrong("wrong-result", "right is (26,)", "Line 3 decides")({"size for": "size * 4 for"})
-wrong("wrong-result", "The buffer has the shape (126,)", "Line 3 decides")(
-    "part = np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()])\n"
-    "buffer = take(part.size + 100)\nbuffer[: part.size] = part\nreturn buffer"
 )
 
 
@@ -159,9 +120,6 @@ def pack_part_by_part(u, s, vt, k, take):
     return buffer
 
 
-wrong("wrong-result", "Line 2 decides")(
-    {"parts = (u[:, :k], s[:k], vt[:k]": "return pack_part_by_part(u * s, s[:k], vt, k, take"}
-)
 wrong("wrong-result", "new memory, and that is pageable")(
     "return pack_part_by_part(u, s, vt, k, take).copy()"
 )
@@ -182,21 +140,7 @@ right(
 wrong, right = answers_to("serial-fractions")
 
 
-def by_rule(rule):
-    def answer(workers, milliseconds):
-        return [
-            rule(milliseconds[0] / time, count)
-            for count, time in zip(workers[1:], milliseconds[1:], strict=True)
-        ]
-
-    return answer
-
-
 wrong("wrong-shape|raised", "One fraction for each|begin at the second")({"workers[1:]": "workers"})
-wrong("raised", "begin at the second")(
-    "return [(time / milliseconds[0] - 1 / count) / (1 - 1 / count) for count, time "
-    "in zip(workers, milliseconds, strict=True)]"
-)
 
 
 def fractions_by_the_other_form(workers, milliseconds):
@@ -223,10 +167,6 @@ right(
 wrong, right = answers_to("graph-pays")
 
 
-def saved_by(kernels, launch, replay, node):
-    return kernels * launch - replay - kernels * node
-
-
 wrong("raised", "meet a 0")(
     {"\n    if saved <= 0:\n        return 0": "", ") + 1": ") + 1 if saved >= 0 else 0"}
 )
@@ -242,7 +182,6 @@ right(
 wrong, right = answers_to("stale-outputs")
 wrong("raised", "images")({"names)": "{})"})
 wrong("wrong-result", "Line 3 decides")({"enumerate(cells": "enumerate(cells, 1"})
-wrong("wrong-result", "does not print what is saved")({"names, found = {},": "return"})
 
 
 def printed(source, names):
@@ -251,15 +190,6 @@ def printed(source, names):
     return text.getvalue()
 
 
-wrong("wrong-result", "Run the cells in the order|compare each with its own")(
-    "names = {}\nfor source, _ in cells:\n    printed(source, names)\n"
-    "return [n for n, (source, saved) in enumerate(cells) if printed(source, names) != saved]"
-)
-wrong("wrong-result", "compare each with its own output alone")(
-    'names, everything, found = {}, "", []\nfor place, (source, saved) in enumerate(cells):\n'
-    "    everything += printed(source, names)\n    if everything != saved:\n"
-    "        found.append(place)\nreturn found"
-)
 wrong("wrong-result", "Return a list of places")(
     "names = {}\nreturn sum(printed(source, names) != saved for source, saved in cells)"
 )

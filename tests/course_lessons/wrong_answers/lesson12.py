@@ -61,14 +61,8 @@ wrong("wrong-result", "the order in which they arrive", "float64")(
     {"sorted(arrivals)": "arrivals", "np.float32(0)": "0.0", "+= value": "+= float(value)"},
     {"return total": "return np.float32(total)"},
 )
-wrong("wrong-result", "the order in which they arrive")(
-    "return np.sum(np.array([value for _worker, _worker, value in arrivals], np.float32))"
-)
 wrong("wrong-result", "who did which batch")(
     {"sorted(arrivals": "sorted(arrivals, key=lambda one: (one[1], one[0])"}
-)
-wrong("wrong-result", "the order in which they arrive")(
-    {"_number": "value in {_number: value for _number", "sorted(arrivals": "arrivals}.values("}
 )
 wrong("wrong-result", "That is the mean")(
     "return math.fsum(value for _worker, _worker, value in arrivals) / len(arrivals)"
@@ -85,9 +79,6 @@ wrong("wrong-result", "the first batch alone")({"return": "    return"})
 wrong("input-modified", "sorted(arrivals)")({"total =": "arrivals.sort()\n    total ="})
 wrong("wrong-result", "Return one number")(
     "return [value for _worker, _worker, value in sorted(arrivals)]"
-)
-wrong("wrong-result", "the order in which they arrive")(
-    {"sorted(arrivals": "sorted(arrivals, key=lambda one: abs(one[2])"}
 )
 wrong("wrong-result", "a set drops repetitions")(
     {"_number": "value in sorted({value for _worker", "sorted(arrivals": "arrivals}"}
@@ -107,17 +98,9 @@ wrong("wrong-result", "whole numbers")(
 wrong("wrong-result", "That is the largest of them")(
     "return max(value for _worker, _worker, value in arrivals)"
 )
-wrong("wrong-result", "digits were lost")(
-    {
-        "sorted(arrivals)": "arrivals",
-        "np.float32(0)": "0.0",
-        "+= value": "+= round(float(value), 2)",
-    }
-)
 wrong("raised", "arrivals.sort() returns None")(
     "return sum(value for _worker, _worker, value in list(arrivals).sort())"
 )
-wrong("input-modified", "sorted(arrivals) makes a new one")({"+= value": "+= arrivals.pop(0)[2]"})
 wrong("wrong-result", "The first batch counts twice")({"np.float32(0)": "arrivals[0][2]"})
 right("return math.fsum(value for _worker, _worker, value in arrivals)")
 right(
@@ -193,17 +176,9 @@ wrong, right = answers_to("batch-size")
 wrong("wrong-result", "cost / (cost + n * image)")("return math.ceil(cost / (share * image))")
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
 wrong("wrong-result", "the same whatever is given")({"cost >": "cost <="})
-wrong("wrong-result", "returns None", "give the loop no end")(
-    "for images in range(1, 10_000):\n    if cost <= share * (cost + images * image):\n"
-    "        return images"
-)
 wrong("wrong-shape", "Return one whole number")(
     "return [images for images in range(1, 1000) if cost <= share * (cost + images * image)]"
 )
 wrong("wrong-result", "Solve it for n")("return math.ceil(cost * (1 - share) / share * image)")
-wrong("wrong-result", "give the loop no end")(
-    "for images in range(1, 1000):\n    if cost <= share * (cost + images * image):\n"
-    "        break\nreturn images"
-)
 right("images = 1\nwhile cost > share * (cost + images * image):\n    images += 1\nreturn images")
 right("return np.ceil((cost / share - cost) / image)")

@@ -31,18 +31,6 @@ def bytes_right(launches, of_a_sample, of_weights, results, batch):
     return unfused, sum(map(size, touched)) + sum(map(size, results))
 
 
-@wrong("wrong-result", "reads each name that no launch writes, once")
-def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
-    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
-    size.update({name: 4 * count for name, count in of_weights.items()})
-    made = [written for _, written in launches]
-    unfused = fused = 0
-    for reads, written in launches:
-        unfused += size[written] + sum(size[name] for name in reads)
-        fused += sum(size[name] for name in reads if name not in made)
-    return unfused, fused + sum(size[name] for name in results)
-
-
 wrong("wrong-result", "result[0]", "Line 7 decides")(
     {"return": "unfused = sum(size[name] for name in (*read, *made))\n    return"}
 )
@@ -172,20 +160,6 @@ wrong("not-parallel", "each thread does the work of many", "has one frame")(
 )
 
 
-@wrong("limit", "let shuffles add up")
-@cuda.jit
-def frames_summed_by_each_lane(x, out):
-    row, frame = cuda.blockIdx.x, cuda.threadIdx.x // 32
-    mean = square = float32(0)
-    for n in range(64):
-        mean += x[row, 64 * frame + n] / float32(64)
-    for n in range(64):
-        square += (x[row, 64 * frame + n] - mean) * (x[row, 64 * frame + n] - mean)
-    deviation = math.sqrt(square / float32(64) + float32(1e-5))
-    for column in (64 * frame + cuda.laneid, 64 * frame + cuda.laneid + 32):
-        out[row, column] = (x[row, column] - mean) / deviation
-
-
 @cuda.jit(device=True)
 def over_the_warp(number):
     for apart in (16, 8, 4, 2, 1):
@@ -309,14 +283,6 @@ def staged_with_tanh(z, weight, bias, out):
             out[row, column] = float32(0.5) * a * (float32(1) + t)
 
 
-wrong("uninitialised-read", "also where its warp has no row")(
-    {
-        "for n": (
-            "lane, row = cuda.threadIdx.x % 32, cuda.grid(1) // 32\n"
-            "    if row >= z.shape[0]:\n        return\n    for n"
-        )
-    }
-)
 wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
 wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
     {"gridsize(1)": "blockDim.x"}
@@ -354,22 +320,6 @@ wrong("float64", "GELU too")(
 )
 
 
-@wrong("not-parallel", "Each warp of the grid has rows of its own")
-@cuda.jit
-def staged_with_a_thread_a_row(z, weight, bias, out):
-    shared = cuda.shared.array((64, 64), float32)
-    for n in range(cuda.threadIdx.x, 64 * 64, cuda.blockDim.x):
-        shared[n // 64, n % 64] = weight[n // 64, n % 64]
-    cuda.syncthreads()
-    row = cuda.grid(1)
-    if row < z.shape[0]:
-        for column in range(64):
-            total = bias[column]
-            for k in range(64):
-                total += z[row, k] * shared[k, column]
-            out[row, column] = gelu(total)
-
-
 wrong("out-of-bounds", "The weights are 64 x 64, in shared memory, too")({", 64)": ", 32)"})
 wrong("float64", "let the shared array hold float32")({"float32": "np.float64"})
 wrong("race", "Give each warp its own")(
@@ -384,27 +334,6 @@ wrong("race", "Give each warp its own")(
     {"left += value": "left += value[k]", "right += value": "right += value[k]"},
     {" = gelu(left)\n        out": ", out", "right)": "left), gelu(right)"},
 )
-wrong("float64", "A GELU of your own")(
-    {"gelu(left)": "0.5 * left * (1 + math.erf(left / math.sqrt(2)))"}
-)
-
-
-@wrong("limit", "with all threads of the block")
-@cuda.jit
-def staged_by_one_thread(z, weight, bias, out):
-    shared = cuda.shared.array((64, 64), float32)
-    if cuda.threadIdx.x == 0:
-        for k in range(64):
-            for column in range(64):
-                shared[k, column] = weight[k, column]
-    cuda.syncthreads()
-    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
-    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
-        a, b = bias[lane], bias[lane + 32]
-        for k in range(64):
-            a += z[row, k] * shared[k, lane]
-            b += z[row, k] * shared[k, lane + 32]
-        out[row, lane], out[row, lane + 32] = gelu(a), gelu(b)
 
 
 @right
@@ -531,18 +460,10 @@ def staged_and_shuffled(z, weight, bias, out):
 # --- folded-decoder --------------------------------------------------------------------------
 
 wrong, right = answers_to("folded-decoder")
-wrong("wrong-shape", "for each frame")({"frames =": "return"})
-wrong("raised", "cut its rows into frames")(
-    "return basis @ weight.T if basis.shape[1] == 4 else basis @ weight"
-)
 wrong("raised", "Take the sizes from the arguments")(
     {"frames = basis.reshape(len(basis": "return (basis.reshape(32, 5, 64"}
 )
 wrong("raised", "weight.shape[0] columns for each frame")({" = basis": ", out = basis"})
-wrong("wrong-shape", "for each frame")(
-    "frames = weight.shape[1]\nfor start in range(0, basis.shape[1], frames):\n"
-    "    out = basis[:, start : start + frames] @ weight.T\nreturn out"
-)
 wrong("wrong-shape", "for each frame")({"reshape(len(basis), -1)": "sum(axis=1)"})
 right(
     "frames = basis.shape[1] // weight.shape[1]\n"
@@ -572,15 +493,6 @@ wrong("race", "all of its lanes must have read the old ones")(
 )  # fmt: skip
 wrong("race", "put cuda.syncthreads() between the two", "Other warps: cuda.syncthreads()")(
     {"= share\n    cuda.syncthreads()": "= share"}
-)
-wrong("race", "put cuda.syncthreads() between the two")(
-    {"= share\n    cuda.syncthreads()": "= share\n    cuda.syncwarp()"}
-)
-wrong("race", "put cuda.syncthreads() between the two")(
-    {"codes[lane]\n    cuda.syncthreads()": "codes[lane]"}
-)
-wrong("race", "put cuda.syncthreads() between the two")(
-    {"= square\n    cuda.syncthreads()": "= square"}
 )
 wrong("barrier-divergence", "keep it out of `if warp == 0`")(
     {"codes[lane]\n    cuda.syncthreads()": "codes[lane]\n        cuda.syncthreads()"}
@@ -619,15 +531,6 @@ wrong("wrong-result", "near 60", "LayerNorm with (value - mean)²", "Line 16 dec
         "over_warp(a * a + b * b) / float32(64) - mean * mean"
     )}
 )  # fmt: skip
-wrong("wrong-result", "near 60", "LayerNorm with (value - mean)²")(
-    {
-        "number -= over_warp(number) / float32(32)": "mean = over_warp(number) / float32(32)",
-        "number /= math.sqrt(over_warp(number * number) / float32(32)": (
-            "number = (number - mean) / math.sqrt(over_warp(number * number) / float32(32) "
-            "- mean * mean"
-        ),
-    }
-)
 
 
 @right

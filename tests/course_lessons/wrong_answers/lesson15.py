@@ -15,10 +15,6 @@ wrong, right = answers_to("launch-on-stream")
 wrong("wrong-result", "the default stream, 0", "Nothing orders the two")(
     {"[grid, 128, stream]": "[grid, 128]"}
 )
-wrong("wrong-result", "Nothing orders the two")(
-    {"cuda.external_stream(number) if number else 0": "cuda.stream()"}
-)
-wrong("wrong-result", "the default stream, 0")({"current_stream()": "default_stream()"})
 wrong("raised", "`cuda.external_stream(number)`")(
     {"cuda.external_stream(number) if number else 0": "number"}
 )
@@ -58,7 +54,6 @@ right(
 # --- softmax-gradient ------------------------------------------------------------------------
 
 wrong, right = answers_to("softmax-gradient")
-wrong("wrong-result", "Line 11 decides")({"(dy[row, column] - total)": "dy[row, column]"})
 wrong("wrong-result", "Line 8 decides")({"range(5)": "range(0)"})
 wrong("limit", "y and dy are read twice at most")(
     {
@@ -92,7 +87,6 @@ wrong("wrong-result", "Keep y alone")(
     {"(y,) = ": "y, _ = "},
 )
 wrong("raised", "ctx.save_for_backward(y)")({"ctx.save_for_backward(y)": "pass"})
-wrong("wrong-result", "dy, y and dx, in that order")({"dy, y, dx)": "y, dy, dx)"})
 wrong("wrong-result", "launch `forward_kernel` on x, y")({"run(forward_kernel, x, y)": "pass"})
 wrong("wrong-result", "the gradient of x")({"run(backward_kernel, dy, y, dx)": "dx[...] = y * dy"})
 wrong("wrong-result", "dy is its owner's")({"dy, y, dx)": "dy, y, dy)"})
@@ -115,10 +109,7 @@ wrong("raised", "any number of axes, or none")(
     'return array["data"][0] + (index[0] * array["shape"][1] + index[1]) * size'
 )
 wrong("raised", "f4", 'int(array["typestr"][2:])')({"[2:]": "[1:]"})
-wrong("raised", "int(array[")({'int(array["typestr"][2:])': 'array["typestr"][2:]'})
-wrong("wrong-shape", "Return one number, the address")({"[0] + sum": "[0], sum"})
 wrong("wrong-shape", "Return one number, the address")('return array["data"]')
-wrong("wrong-result", "It has no `return`")({"return array": "address = array"})
 wrong("wrong-result", "returns None", "Some way through it")(
     'if array["strides"]:\n'
     '    return array["data"][0] + sum(i * s for i, s in zip(index, array["strides"]))'
@@ -159,13 +150,9 @@ before += ", other)]\n"
 after = '    for other in others:\n        commands += [("wait", other, "done")]\n'
 wrong("wrong-result", "your list has 0 launches", '("launch", stream)')("return []")
 wrong("wrong-result", "may read numbers that are not written yet")('return [("launch", mine)]')
-wrong("wrong-result", "Nothing orders your kernel behind what CuPy's stream")({before: ""})
 wrong("wrong-result", "may write into its array while your kernel still reads it")({after: ""})
 wrong("wrong-result", "Record an event on 'PyTorch' after the launch")(
     {'("launch", mine), ("record", "done", mine)': '("record", "done", mine), ("launch", mine)'}
-)
-wrong("wrong-result", "let 'PyTorch' wait for it before the launch")(
-    {"commands = []": 'commands = [("launch", mine)]', '("launch", mine), ("rec': '("rec'}
 )
 wrong("wrong-result", "let 'PyTorch' wait for it before the launch")(
     {', ("wait", mine, other)': ""}
@@ -177,24 +164,12 @@ wrong("wrong-result", "Entry 0 waits for the event 'CuPy', which is recorded onl
     {'("record", other, other), ("wait", mine, other)': '("wait", mine, other)'},
     {'+= [("launch"': '+= [("record", other, other) for other in others] + [("launch"'},
 )
-wrong("wrong-result", "there is no stream 'ready'", 'it must be ("wait", stream, event)')(
-    {
-        '("record", other, other), ("wait", mine, other)': '("record", "ready", other), ("wait", '
-        '"ready", mine)'
-    }
-)
 wrong("wrong-result", "Are stream and event turned round?")({"mine, other)": "other, mine)"})
-wrong("wrong-result", "there is no stream 'done'", 'it must be ("record", event, stream)')(
-    {'"record", "done", mine': '"record", mine, "done"'}
-)
 wrong("wrong-result", "recorded on 'CuPy', then on 'Numba'", "an event of its own name")(
     'commands = [("record", "ready", other) for other in others]\n'
     'commands += [("wait", mine, "ready")] * len(others) + [("launch", mine)]\n'
     'commands += [("record", "done", mine)]\n'
     'return commands + [("wait", other, "done") for other in others]'
-)
-wrong("wrong-result", "your list has 2 launches")(
-    {'("wait", mine, other)': '("wait", mine, other), ("launch", mine)', '("launch", mine), (': "("}
 )
 wrong("wrong-result", "launched on CuPy's stream", "launch on 'PyTorch'")(
     {'("launch", mine)': '("launch", others[0] if others else mine)'}
@@ -228,9 +203,6 @@ wrong("wrong-result", "an event is a name", "this one is a dict")(
 wrong("wrong-result", "Entry 0 is None", '("record", event, stream)')("return [None]")
 wrong("wrong-result", "Entry 0 is (array")("return [(np.zeros(2), mine)]")
 wrong("wrong-result", "Entry 0 is ()")("return [()]")
-wrong("wrong-result", "Some way through it|It has no `return`")(
-    {"return commands": "commands.pop()"}
-)
 right(
     {
         'for other in others:\n        commands += [("record"': "for other in {*others} - {mine}:\n"
@@ -279,39 +251,19 @@ for lacking in ("shape", "strides", "dtype", "device"):
     )
 wrong("wrong-result", "The key lacks what the address leaves over 16")({", x.address % 16": ""})
 wrong("wrong-result", "only the address is another", "written with each launch")({" % 16": ""})
-wrong("wrong-result", "only the address is another")({key: "x"})
-wrong("wrong-result", "only the address is another")({key: "str(x)"})
-wrong("wrong-result", "only the address is another")({"% 16": "// 16"})
 wrong("wrong-result", "its address leaves 0 over 16, this one's 8")({"% 16": "% 8"})
 wrong("wrong-result", "both leave 0 over 16")({"% 16": "% 32"})
 wrong("wrong-result", "not of id(x)")({key: "id(x)"})
-wrong("wrong-result", "its shape is (32, 768)")({"x.shape,": "x.shape[0] * x.shape[1],"})
 wrong("wrong-result", "this one's is (64, 384)")({"x.shape,": "x.shape[0],"})
 wrong("wrong-result", "this one's are (4096, 8)")({"x.strides,": "x.strides[0],"})
-wrong("wrong-result", "its strides are (4096, 4), this one's are (4, 4096)")(
-    {"x.strides,": "sum(x.strides),"}
-)
-wrong("wrong-result", "The key lacks the strides")({"x.strides,": "x.strides[1] == 4,"})
-wrong("wrong-result", "The key lacks the shape")({key: '"plan"'})
-wrong("raised", "unhashable", "a tuple, not a list")({key: f"[{key[1:-1]}]"})
 wrong("raised", "unhashable", "a tuple, not a list")({"x.strides,": "list(x.strides),"})
 wrong("raised", "KeyError", "if key not in plans")({"if key not in plans": "if not plans"})
 wrong("raised", "KeyError", "if key not in plans")({"key not in": "key in"})
 wrong("wrong-result", "returned an older one", "call it each time")(
     f"return plans.setdefault({key}, prepare(x))"
 )
-wrong("wrong-result", "never was: keep what `prepare(x)` returns")(
-    f"return plans.get({key}, prepare(x))"
-)
 wrong("wrong-result", "returns None")(f"return plans.get({key})")
-wrong("wrong-result", "never was: keep what `prepare(x)` returns")({"plans[key] = ": "return "})
 wrong("wrong-result", "never was: keep what")("return prepare(x)")
-wrong("wrong-result", "never was: keep what")(
-    {"plans[key] = prepare": "plans = {key: prepare"}, {"(x)\n": "(x)}\n"}
-)
-wrong("wrong-result", "It is no longer in `plans`")(
-    {"plans[key] = prepare": "plans.clear()\n        plans[key] = prepare"}
-)
 wrong("wrong-result", "never was|Was it looked for")(
     "plans[x.shape] = prepare(x)\nreturn plans[x.shape]"
 )
@@ -324,7 +276,6 @@ wrong("wrong-result", "call it, `prepare(x)`")({"prepare(x)": "prepare"})
 wrong("wrong-result", "call 1 got None", "Does each way through")(
     {"\n    return": "\n        return"}
 )
-wrong("wrong-result", "call 0 got None")({"return plans[key]": "plans[key]"})
 wrong("wrong-result", "return plans[key], not all of them")({"return plans[key]": "return plans"})
 wrong("wrong-result", "call 0 got ((64, 768)")({"return plans[key]": "return key"})
 wrong("wrong-result", "got a generator")({"return plans": "yield plans"})
@@ -360,19 +311,12 @@ def plan_found_by_comparing(x, plans, prepare):
 # --- gradient-gap ----------------------------------------------------------------------------
 
 wrong, right = answers_to("gradient-gap")
-wrong("raised", "Sum over all elements before you compare")(
-    {"(moved * dy).sum()": "(moved * dy)", "* direction).sum()": "* direction)"}
-)
 wrong("raised", "Sum over all elements")({"(moved * dy).sum()": "moved.sum() * dy"})
 wrong("raised", "`forward(x)` and `backward(dy, x)` are functions")(
     {"backward(dy, x)": "backward(x)"}
 )
-wrong("raised", "abs and max are for the two numbers")({"max(": "np.max("})
 wrong("wrong-shape", "Return one number, not an array")(
     {"return abs(": "return numbers, ours, abs("}
-)
-wrong("wrong-result", "It has no `return`")(
-    {"return abs(": "print(abs("}, {"abs(ours))\n": "abs(ours)))\n"}
 )
 wrong("wrong-result", "narrower type")({"moved =": "x = x.astype(np.float32)\n    moved ="})
 wrong("input-modified", "x is an input")(
@@ -408,51 +352,20 @@ right(
 wrong, right = answers_to("bfloat16-bits")
 rounding = "(bits + 0x7FFF + (bits >> 16 & 1)) >> 16"
 wrong("wrong-result", "it holds float16", "5 bits of exponent")("return x.astype(np.float16)")
-wrong("wrong-result", "Take the bits as uint32, add 0x7fff")(
-    "return x.astype(np.float16).view(np.uint16)"
-)
 wrong("wrong-result", "You convert the values", "are their bits")(
     "return np.abs(x).astype(np.uint16)"
 )
 wrong("wrong-result", "makes two of each number")("return x.view(np.uint16)")
 wrong("wrong-result", "shift by 16 before .astype")("return x.view(np.uint32).astype(np.uint16)")
-wrong("wrong-result", "x.astype(np.uint32) are whole numbers")(
-    {"x.view(np.uint32).astype(np.uint64)": "np.abs(x).astype(np.int64)"},
-    {"np.isnan(x), 0x7FC0, bits": "np.isnan(x), 0, bits"},
-)
-wrong("wrong-result", "Take the bits as uint32, add 0x7fff")(
-    "return (x.view(np.uint32) >> 16).astype(np.uint16)"
-)
 wrong("wrong-result", "add .astype(np.uint16)")("return x.view(np.uint32) >> 16")
 wrong("wrong-result", "not float32 numbers")(
     "return (x.view(np.uint32) & 0xFFFF0000).view(np.float32)"
 )
 wrong("wrong-result", "Line 3 decides", "x[0] is 1.00390625")({rounding: "bits + 0x8000 >> 16"})
-wrong("wrong-result", "Line 3 decides")({rounding: "bits + 0x7FFF >> 16"})
-wrong("wrong-result", "Line 3 decides")({"(bits >> 16 & 1)": "(bits & 1)"})
-wrong("wrong-result", "Line 3 decides")({"(bits >> 16 & 1)": "(bits >> 15 & 1)"})
-wrong("wrong-result", "Line 3 decides")({"+ (bits": "+ 1 - (bits"})
-wrong("wrong-result", "Line 3 decides")({rounding: "bits + 0xFFFF >> 16"})
-wrong("wrong-result", "Line 3 decides")({rounding: "(bits >> 16) + (bits >> 16 & 1)"})
 wrong("wrong-result", "NaN must stay NaN", "such as 0x7fc0")(
     {"np.where(np.isnan(x), 0x7FC0, bits)": "bits"}
 )
 wrong("wrong-result", "NaN must stay NaN", "inf")({"0x7FC0": "0x7F80"})
-wrong("wrong-result", "NaN must stay NaN")({"0x7FC0": "0x7FC00000"})
-wrong("wrong-result", "Line 4 decides")({"np.isnan(x)": "~np.isfinite(x)"})
-wrong("wrong-result", "Line 4 decides")(
-    {"bits).astype": "bits - (np.isfinite(x) & (bits == 0x7F80))).astype"}
-)
-wrong("wrong-result", "Line 2 decides")({"x.view(": "np.abs(x).view("})
-wrong("wrong-result", "Line 4 decides")({"bits).astype": "np.where(x, bits, 0)).astype"})
-wrong("wrong-result", "Line 4 decides")(
-    {"bits).astype": "np.where(np.abs(x) > 1e-37, bits, bits & 0x8000)).astype"}
-)
-wrong("wrong-result", "Line 2 decides")(
-    "m, e = np.frexp(x.astype(np.float64))\n"
-    "near = np.ldexp(np.rint(m * 256), e - 8).astype(np.float32)\n"
-    "return (near.view(np.uint32) >> 16).astype(np.uint16)"
-)
 wrong("wrong-result", "uint16 cannot hold a sum|shift by 16 before")(
     {rounding: "(bits.astype(np.uint16) + np.uint16(0x7FFF)) >> 16"}
 )

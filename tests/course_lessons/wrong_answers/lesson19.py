@@ -27,12 +27,6 @@ def ratio_by_hand(old, new, old_work, new_work):
 
 wrong, right = answers_to("what-to-mend")
 wrong("wrong-result", "two are worth the same")({"after < least": "after <= least"})
-wrong("wrong-result", "Try each stage alone")(
-    """
-    whole = max if overlapped else sum
-    return min((whole({**now, s: possible[s]}.values()), s) for s in now)
-    """
-)
 wrong("wrong-shape", "the whole time afterwards, and the stage's name")(
     {"least, best\n": "least\n"}
 )
@@ -41,13 +35,6 @@ wrong("wrong-shape", "the whole time afterwards, and the stage's name")(
 @wrong("wrong-result", "Try each stage alone")
 def the_longest_stage(now, possible, overlapped):
     stage = max(now, key=now.get)
-    after = {**now, stage: possible[stage]}
-    return max(after.values()) if overlapped else sum(after.values()), stage
-
-
-@wrong("wrong-result", "Try each stage alone")
-def the_largest_factor(now, possible, overlapped):
-    stage = max(now, key=lambda name: now[name] / possible[name])
     after = {**now, stage: possible[stage]}
     return max(after.values()) if overlapped else sum(after.values()), stage
 
