@@ -183,6 +183,7 @@ GONE_THROUGH = [
 ]  # fmt: skip
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", GONE_THROUGH, ids="{}/".format)
 def test_who_does_the_work_of_others_is_told_so(name):
     """Of kernels whose threads work together that is asked by serial twins."""
@@ -214,7 +215,7 @@ def by_seed(name):
     return pytest.param(name, id=f"{name}/seed{SEED}", marks=marks)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", [by_seed(name) for name in exercises()])
 def test_two_mutants_fail_and_a_rewrite_passes(name, monkeypatch):
     monkeypatch.setattr(judging, "MANY", 20)

@@ -21,6 +21,7 @@ DRAWN = (
 SLIPS = ("constants", "terms", "arithmetic", "comparisons", "ranges", "axes", "running-values")
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("seed", [0, 1], ids="seed {}".format)
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawn_slips_are_named_and_what_is_said_to_be_right_is(name, seed):

@@ -179,6 +179,7 @@ class Killed(BaseException):
     """As kill -9 does it: nothing is caught."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [["--resume"], ["--seed", 5, "--replace"]])
 def test_killed_at_any_moment_a_training_goes_on_or_begins(
     own, tmp_path, capsys, monkeypatch, more

@@ -369,6 +369,7 @@ def test_where_a_gpu_has_no_process_this_one_feeds_it(
     assert here and contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_only_so_many_images_are_in_memory(tmp_path, simulated, begun, monkeypatch):
     """Two buffers of four slots, and one image in each process: the others are not read yet."""
     folder = some_images(tmp_path / "in", 60, side=8)
@@ -397,6 +398,7 @@ def test_an_error_of_the_gpu_ends_all_in_order(folder, tmp_path, simulated, begu
     assert len(begun) == 2 and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, monkeypatch):
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")
     fed, both, lock, real = set(), threading.Barrier(2), threading.Lock(), Scheduler._compute
@@ -414,6 +416,7 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_gpu(folder, tmp_path, simulated, begun, monkeypatch):
     """Its stacks go to all of them, and the results are those of one."""
     rebuild(folder, tmp_path / "one", workers=2, svd="cpu")

@@ -96,6 +96,7 @@ def test_the_last_three_shapes_differ_in_their_groups_and_in_the_registers_that_
     assert most.blocks == 1 and set(most.limited_by) == {"registers", "shared memory"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("shape", network.CONFIGS[-3:], ids=str)
 def test_a_spectrum_needs_428_wavefronts_of_loads_with_any_groups(shape):
     batch = shape.tile * shape.groups

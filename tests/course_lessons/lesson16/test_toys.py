@@ -115,6 +115,7 @@ def test_the_judge_names_who_would_get_the_new_weight(weight):
 # --- bytes ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_launches_touch_less_than_half_of_the_bytes_of_many():
     begun = Training.begun(VAEShape(64, 128, 8), batch=32, seed=1)
     images = data.digits(held_out=False).images

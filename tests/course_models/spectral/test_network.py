@@ -96,6 +96,7 @@ def test_every_method_agrees_with_float64_for_any_batch(method, batch, weights):
     assert_right(x, weights, y, errors)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("shape", (*CONFIGS, FOLDED[3], FOLDED[-1], *FETCHED), ids=str)
 def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_not_full(
     shape, weights
@@ -106,6 +107,7 @@ def test_every_shape_is_right_with_fewer_blocks_than_tiles_and_a_tile_that_is_no
     assert_right(x, weights, y, errors)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("shape", "batch", "blocks"),
     [

@@ -70,11 +70,13 @@ def every_shape():
             yield pytest.param(*shape, precision, marks=() if quick else pytest.mark.slow)
 
 
+@pytest.mark.drawn(11)
 @pytest.mark.parametrize(("shape", "batch", "precision"), every_shape())
 def test_a_step_has_float64s_loss_and_gradients(shape, batch, precision):
     held(Training.begun(shape, batch=batch, seed=5), images_of(shape, 3 * batch + 1), precision)
 
 
+@pytest.mark.slow
 def test_more_rows_than_groups(monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", TURING)  # 40 multiprocessors, 41 times 16 rows
     shape = VAEShape(12, 8, 4)
@@ -95,6 +97,7 @@ def test_steps_follow_those_of_numpy():
         np.testing.assert_allclose(a.weights[name], weights, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_with_the_same_bits(tmp_path):
     shape = VAEShape(16, 12, 4)
     images = enlarged(40, side=12)[:, :16].copy()
@@ -112,6 +115,7 @@ def test_a_training_goes_on_with_the_same_bits(tmp_path):
             assert np.array_equal(its, getattr(rest.training(), which)[name]), (which, name)
 
 
+@pytest.mark.slow
 def test_losses_are_read_before_their_memory_is_full(monkeypatch):
     monkeypatch.setattr(fused, "HISTORY", 4)
     shape = VAEShape(4, 4, 4)
@@ -133,7 +137,7 @@ def test_no_launch_has_a_race():
         assert report.operations["float64"] == 0
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("shape", "batch"), SHAPES)
 def test_all_that_blocks_wait_for_is_written(shape, batch):
     """On a GPU a block waits for each number: for one that nobody writes, for ever."""

@@ -87,7 +87,7 @@ def pairs():
 WHOLE = [pytest.param(its, marks=pytest.mark.slow) for its in sum(map(combinations, GROUPS), [])]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("given", pairs() + WHOLE, ids=str)
 def test_every_combination_gives_float64s_scores(given):
     found = ViT(TOY, WEIGHTS, Flags(**given))(IMAGES)
@@ -96,6 +96,7 @@ def test_every_combination_gives_float64s_scores(given):
     assert error(found, EXACT) < LIMIT * (2 if given.get("gelu") == "gelu tanh" else 1)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("method", ["plain", "roles"])
 @pytest.mark.parametrize("given", [{}, {"mlp": "unfused", "residual": "apart", "patches": "kept"}])
 def test_products_of_any_method_give_float64s_scores(method, given):
@@ -166,6 +167,7 @@ def test_tokens_are_those_of_the_reference():
         ViT(TOY, WEIGHTS, Flags(patches="sorted")).tokens(IMAGES)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("flags", [{"buffers": its} for its in CHOICES["buffers"]] + [
     {"patches": "sorted"}, {"patches": "channels"}], ids=str)  # fmt: skip
 def test_images_of_any_strides_and_none_are_taken(flags):

@@ -48,6 +48,7 @@ def test_vit_base_has_the_names_and_shapes_of_timms():
     assert all(timms(torchvisions(name)) == name for name in shapes)
 
 
+@pytest.mark.drawn(11)
 @pytest.mark.parametrize(
     ("given", "heads"),
     [({"width": 192, "mlp": 768}, 3), ({"width": 384, "mlp": 1536, "image": 384}, 6),

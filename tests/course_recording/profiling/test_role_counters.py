@@ -47,7 +47,7 @@ def zeros(method, rows, columns, depth):
 KNOWN = [case for case in CASES if f"{case[0]} {'x'.join(map(str, case[1:]))}" in RECORDED]
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("case", KNOWN)
 def test_counts_are_those_of_the_hardware(case):
     method, *shape = case

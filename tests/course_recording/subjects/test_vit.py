@@ -36,6 +36,7 @@ def bench(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_the_ways_of_patches_are_timed_and_counted(bench):
     vit.patches(bench, initial(TOY), batch=2)
     assert not bench.failures

@@ -40,6 +40,7 @@ def numbas(function, arguments):
         return None
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "sign",
     [pytest.param(sign, marks=pytest.mark.slow if sign in ALIKE else ()) for sign in OPERATORS],

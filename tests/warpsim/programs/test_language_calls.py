@@ -63,6 +63,7 @@ def test_a_call_that_does_not_fit_says_so(call, words):
 
 
 # ---------------------------------------------------------------------- operator
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "name",
     "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift iadd isub "
@@ -99,6 +100,7 @@ def test_functions_of_operator_are_the_operators(name, dtype):
 SCALARS = "sin cos log tanh arctan2 hypot divide fmax minimum equal logical_and"
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", SCALARS.split())
 @pytest.mark.parametrize(
     "dtypes",

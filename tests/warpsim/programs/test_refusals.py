@@ -109,6 +109,7 @@ def program_of(body: str) -> Program:
     return Program(f"{device}def kernel():\n{lines}", arguments(random.Random(body)))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("body", FOUND.strip().splitlines())
 def test_what_a_draw_found_is_refused_as_numba_refuses_it(body):
     program = program_of(body)

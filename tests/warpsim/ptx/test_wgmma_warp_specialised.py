@@ -180,6 +180,7 @@ def test_a_planted_fault_is_found(name, tmp_path):
     assert any(code in report.source.splitlines()[number - 1] for number in numbers), report
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found_in_any_order(name, tmp_path, in_any_order):
     kernel = planted(tmp_path, f"shuffled_{name}", FAULTS[name][0])

@@ -52,6 +52,7 @@ def of_rows(function, values, dtype):
     return out
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_reduction_is_numpys(name, dtype):

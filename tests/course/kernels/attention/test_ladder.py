@@ -38,6 +38,7 @@ CONFIGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("config", "size"), CONFIGS)
 def test_warpgroups_wait_for_what_they_read(config, size):
     qkv = given(*size, 64)

@@ -15,6 +15,7 @@ ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence"}
 PLAIN = [method for method in LADDER if method not in TENSOR]
 
 
+@pytest.mark.slow
 def test_long_sums_of_equal_numbers_do_not_drift():
     depth = 1 << 14
     a = np.full((1, depth), 0.1, np.float32)

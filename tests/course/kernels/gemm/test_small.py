@@ -90,6 +90,7 @@ def relative(found, exact):
     return np.linalg.norm(found - exact) / np.linalg.norm(exact)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("cut", [Cut((2, 4), 3, 1), Cut((2, 4), 2, 2), Cut((2, 4), 1, 9)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_cut_is_right(hopper, layout, cut):

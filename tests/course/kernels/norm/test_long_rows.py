@@ -85,6 +85,7 @@ def launched(shape, blocks, x, gamma, beta, out, **form):
     return report
 
 
+@pytest.mark.drawn(4)
 @SIMULATED
 @pytest.mark.parametrize("columns", [4, 8, 512, 516, 768, 772, 1200, 1996, 2000])
 @pytest.mark.parametrize("shape", [SMALL, WARPS3])
@@ -96,6 +97,7 @@ def test_rows_agree_with_float64_whatever_is_in_shared_memory(rng, shape, column
         assert_close(out, normalised(x, gamma, beta, activation="gelu"))
 
 
+@pytest.mark.drawn(5)
 @SIMULATED
 @pytest.mark.parametrize(
     "columns",
@@ -165,6 +167,7 @@ def test_out_may_be_x_though_the_next_row_is_in_flight(rng, columns):
     assert_close(x, expected)
 
 
+@pytest.mark.drawn(3)
 @SIMULATED
 @pytest.mark.parametrize("columns", [8193, 16_385, 16_388, 32_769, 32_772, 65_535, 65_536])
 def test_auto_takes_long_rows_into_both_where_they_fit(rng, columns):

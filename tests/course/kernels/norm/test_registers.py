@@ -32,6 +32,7 @@ def best(columns, aligned=True):
     return LADDER.best(NormProblem(1, columns, aligned=aligned, limits=(64 * 1024, False)))
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.usefixtures("h200")
 @pytest.mark.parametrize("columns", LENGTHS)
 def test_rows_of_every_length(rng, columns):

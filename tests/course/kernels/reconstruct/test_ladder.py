@@ -54,6 +54,7 @@ def test_gaps_in_rows_are_refused_by_the_arrays_names_with_what_to_do():
         reconstruct(u, s, vt[:, :, ::2], 2)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("warps_down", [1, 2, 4])
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 24])
@@ -89,6 +90,7 @@ def test_tensor_cores_make_zeros_of_zeros_and_keep_nan():
 
 
 # each k with each height of a block, and with aligned rows at one of the two
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("block_rows", [64, 128])
 @pytest.mark.parametrize(
     ("k", "aligned_rows"),

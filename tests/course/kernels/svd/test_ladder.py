@@ -70,11 +70,13 @@ def method(request, monkeypatch):
 # --- right ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(7)
 def test_matrices_on_which_svds_break(rng, method):
     a = np.stack(list(special(rng, 24).values())).astype(np.float32)
     assert_right(a, svd(a, method=method))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(gpu() is not None, reason="tensor cores themselves cut off there")
 def test_what_tensor_cores_cut_off_does_not_matter(rng, monkeypatch):
     """Each sum of theirs one unit of the last place nearer to zero: theirs are not rounded."""
@@ -237,6 +239,7 @@ def test_the_largest_cosine_falls_quadratically_in_the_end(rng):
 # --- the k largest -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_largest_singular_values_by_a_sketch(rng):
     a = normal(rng, 1, 45, 50)
     k = 6
@@ -270,6 +273,7 @@ def test_a_matrix_of_lower_rank_than_k(rng):
 # --- the parts -----------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("shape", [(2, 6, 4), (1, 40, 36), (1, 300, 20), (1, 600, 68)])
 def test_reflections_are_a_qr_decomposition(rng, shape):
     a = normal(rng, *shape)
