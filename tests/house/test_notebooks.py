@@ -4,6 +4,7 @@ What the generator itself does is tested in test_notebooks_generator.py; that th
 and that a solution's outputs are those that are stored, is tested by `pytest --nbval`.
 """
 
+import functools
 import re
 
 import nbformat
@@ -23,10 +24,16 @@ EACH_NOTEBOOK = pytest.mark.parametrize(
 )
 
 
+@functools.cache
 def stored(path, kind):
     target = lessons.ROOT / kind / f"{lessons.name(path)}.ipynb"
     assert target.exists(), f"{kind}/{target.name} is missing: run `make notebooks`"
     return nbformat.read(target, as_version=4)
+
+
+@functools.cache
+def made(path, kind):
+    return build_notebooks.notebook(path, kind, address.read())
 
 
 def code_cells(node):
@@ -46,8 +53,7 @@ def test_the_lesson_keeps_the_format(path):
 
 @EACH_NOTEBOOK
 def test_the_notebook_matches_its_lesson(path, kind):
-    made = build_notebooks.notebook(path, kind, address.read())
-    difference = build_notebooks.difference(stored(path, kind), made)
+    difference = build_notebooks.difference(stored(path, kind), made(path, kind))
     assert difference is None, f"run `make notebooks`: {difference}"
 
 
@@ -62,9 +68,8 @@ def test_the_notebook_is_valid_and_written_as_the_generator_writes(path, kind):
 
 @EACH_LESSON
 def test_the_student_notebook_is_byte_for_byte_what_the_generator_makes(path):
-    made = build_notebooks.text_of(build_notebooks.notebook(path, "notebooks", address.read()))
     target = lessons.ROOT / "notebooks" / f"{lessons.name(path)}.ipynb"
-    assert target.read_bytes() == made.encode()
+    assert target.read_bytes() == build_notebooks.text_of(made(path, "notebooks")).encode()
 
 
 @EACH_LESSON
@@ -163,7 +168,7 @@ def test_the_title_comes_first_and_the_set_up_is_folded_quiet_and_short(path, ki
 
 @EACH_NOTEBOOK
 def test_no_comment_for_formatter_or_linter_stands_on_a_page(path, kind):
-    cells = build_notebooks.notebook(path, kind, address.read()).cells
+    cells = made(path, kind).cells
     assert not [its.source for its in cells if re.search("# (fmt:|noqa|type: ignore)", its.source)]
 
 
