@@ -29,9 +29,6 @@ wrong("not-parallel|unwritten-output|wrong-result")(
     "        for column in range(out.shape[1]):\n"
     "            out[row, column] = photo[row, column] * light(row, column, out)"
 )
-right(
-    {"photo[row, column] * light(row, column, out)": "light(row, column, out) * photo[row][column]"}
-)
 right({"photo[row, column] * light": "photo[row, column]\n        out[row, column] *= light"})
 
 # --- mirror ----------------------------------------------------------------------------------
@@ -45,7 +42,6 @@ wrong("unwritten-output", "Your guard stops too many threads")(
     {"row < out.shape[0]": "row < out.shape[0] - 1"}
 )
 right({"inside and row < out.shape[0]": "inside & (row < photo.shape[0])"})
-right({"inside = inside and row < out.shape[0]": "if row >= len(out):\n        return"})
 
 # --- rebuild ---------------------------------------------------------------------------------
 
@@ -58,12 +54,6 @@ wrong("unwritten-output", "stores its pixel where inside is true")(
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
 wrong("out-of-bounds|wrong-result")({"s[i]": "s[k]"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
-right(
-    {
-        "total += u[row, i] * s[i] * vt[i, column]": "layer = s[i] * u[row, i] * vt[i, column]\n"
-        "            total = layer + total"
-    }
-)
 right({"and row < out.shape[0]": "and row < u.shape[0]"})
 
 

@@ -47,7 +47,6 @@ wrong, right = answers_to("report-line")
 wrong("wrong-result", "Line 2 decides")({"np.median(samples)": "samples[len(samples) // 2]"})
 wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
 wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
-right("middle = median(samples)\nreturn [middle, least / middle, other / middle]")
 right("return np.array([np.median(samples) ** 2, least, other]) / np.median(samples)")
 
 
@@ -77,11 +76,6 @@ right(
     "moved = k * (rows + 1 + columns) + rows * columns\n"
     "return np.array([moved / (milliseconds * 250_000), k * rows * columns / (2 * "
     "moved)])"
-)
-right(
-    "moved = 4 * (k * (rows + columns + 1) + rows * columns)\n"
-    "return np.array([moved / 1e9 / (milliseconds / 1e3), rows * columns * k * 2 / "
-    "moved]).tolist()"
 )
 
 
@@ -120,11 +114,6 @@ wrong("wrong-result", "'memory' is no number")(
 )
 wrong("wrong-result", "The two have changed places")(
     {" max(memory, arithmetic),": "", '"arithmetic"': '"arithmetic", max(memory, arithmetic)'}
-)
-right(
-    "if operations / bytes > rate * 1e3 / bandwidth:\n"
-    '    return operations / (rate * 1e12) * 1e3, "arithmetic"\n'
-    'return bytes / (bandwidth * 1e9) * 1e3, "memory"'
 )
 right('return max((bytes / bandwidth / 1e6, "memory"), (operations / rate / 1e9, "arithmetic"))')
 

@@ -11,7 +11,6 @@ RADIUS = 3
 WINDOW = 2 * RADIUS + 1
 WITH_HALO = BLOCK + 2 * RADIUS
 SIDE = 32
-PADDED_SIDE = SIDE + 1
 FULL = 0xFFFFFFFF
 ZERO = np.float32(0)
 ONE_SEVENTH = np.float32(1 / WINDOW)
@@ -41,40 +40,8 @@ wrong("out-of-bounds", "192 elements", "min(BLOCK, x.size - first)")(
 )
 
 
-@right
-@cuda.jit
-def reverse_by_swapping(x):
-    first = cuda.blockIdx.x * BLOCK
-    count = min(BLOCK, x.size - first)
-    t = cuda.threadIdx.x
-    if t < count // 2:
-        left, right_one = x[first + t], x[first + count - 1 - t]
-        x[first + t], x[first + count - 1 - t] = right_one, left
-
-
-right(
-    {
-        (
-            "first = cuda.blockIdx.x * BLOCK\n    count = min(BLOCK, x.size - first)\n"
-            "    if t < count"
-        ): "if i >= x.size",
-        "buffer[t": "return\n    buffer[t",
-    },
-    {"if t < count:\n        x": "x", "[count": "[min(BLOCK, x.size - cuda.blockIdx.x * BLOCK)"},
-)
 right(
     {"= buffer[count - 1 - t]": "= buffer[t]", "buffer[t] = x[i]": "buffer[count - 1 - t] = x[i]"}
-)
-right(
-    {
-        (
-            "\n    buffer = cuda.shared.array(BLOCK, float32)\n"
-            "    i, t = cuda.grid(1), cuda.threadIdx.x"
-        ): "",
-        "first)": "first)\n    t = cuda.threadIdx.x\n    buffer = float32(0)",
-        "[t] = x[i": " = x[first + count - 1 - t",
-        "i] = buffer[count - 1 - t]": "first + t] = buffer",
-    }
 )
 
 
@@ -150,25 +117,6 @@ def blur_halo_by_the_outer_threads(out, x):
     for offset in range(-RADIUS, RADIUS + 1):
         total += tile[t + RADIUS + offset]
     out[i] = total * ONE_SEVENTH
-
-
-@right
-@cuda.jit
-def blur_halo_from_global_memory(out, x):
-    tile = cuda.shared.array(BLOCK, float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if i < x.size:
-        tile[t] = x[i]
-    cuda.syncthreads()
-    if i < x.size:
-        total = float32(0)
-        for offset in range(-RADIUS, RADIUS + 1):
-            if 0 <= i + offset < x.size:
-                if 0 <= t + offset < BLOCK:
-                    total += tile[t + offset]
-                else:
-                    total += x[i + offset]
-        out[i] = total / float32(WINDOW)
 
 
 # --- tile-rounds -----------------------------------------------------------------------------
@@ -252,50 +200,6 @@ wrong("race", "vt_tile[0, 0]", "Two barriers")(
 )
 wrong("out-of-bounds", "41 x 17", "start + x < k")({"and start +": "and"})
 right({" * s[start + x]": "", "vt[start + y, col]": "s[start + y] * vt[start + y, col]"})
-right(
-    {"cuda.syncthreads()\n    if": "now = 1 - now\n    if"},
-    {"y, i] * vt_tile[i": "now, 0, y, i] * u_tile[now, 1, i"},
-    {"y, col]": "y, col] if vt_tile else float32(0)"},
-    {":\n            vt_tile[y": " and start + y < k\n        u_tile[now, 1, y"},
-    {"[y, x] = 0\n        if start + y < k and": " ="},
-    {"\n        vt_tile": " if vt_tile else float32(0)\n        vt_tile"},
-    {":\n            u_tile[y": "\n        u_tile[now, 0, y"},
-    {"u_tile[y, x] = 0\n        if": "vt_tile =", "for start": "now = 0\n    for start"},
-    {"TILE, TILE), float32)\n    vt_tile = cuda.shared.array((TILE": "2, 2, TILE"},
-)
-right(
-    {
-        ":\n        u_tile": (
-            ":\n        cuda.syncthreads()\n        u_tile[y, x] = 0\n        vt_tile"
-        ),
-        "vt_tile[y, x] = 0\n        if start + y < k and": "if",
-        ":\n            vt_tile": " and start + y < k:\n            vt_tile",
-        "    cuda.syncthreads()\n    if": "if",
-    }
-)
-right(
-    {"u_tile[y, x] = 0": "depth = min(TILE, k - start)"},
-    {"start + x < k": "x < depth", "vt_tile[y, x] = 0\n        if start + y < k and": "if"},
-    {":\n            vt_tile": " and y < depth:\n            vt_tile"},
-    {"for i": "if row < out.shape[0] and col < out.shape[1]:\n            for i"},
-    {"(TILE):\n": "(depth):\n    "},
-)
-right(
-    {
-        "total =": (
-            "near_row, near_col = min(row, u.shape[0] - 1), min(col, vt.shape[1] - 1)\n    total ="
-        ),
-        "u_tile[y, x] = 0\n        if row < u.shape[0] and start + x < k:\n    ": (
-            "left, above = min(start + x, k - 1), min(start + y, k - 1)\n"
-        ),
-        "row, start + x] * s[start + x": "near_row, left] * s[left",
-        (
-            "0\n        if start + y < k and col < vt.shape[1]:\n"
-            "            vt_tile[y, x] = vt[start + y, col"
-        ): "vt[above, near_col",
-        "(TILE)": "(min(TILE, k - start))",
-    }
-)
 
 
 # --- block-sums ------------------------------------------------------------------------------
@@ -405,15 +309,6 @@ wrong(
     {"min(cuda.blockDim.x, 32) // 2": "16", "FULL,": "4294967295,"},
 )
 right(
-    {"step =": "step = 1\n    while step <", " // 2\n    while step > 0": ""},
-    {"< step": "% (2 * step) == 0", "//= 2": "*= 2"},
-)
-right(
-    {"\n        cuda.syncthreads()": ""},
-    {":\n        if": ":\n        cuda.syncthreads()\n        if"},
-    {"cuda.syncthreads()\n    step": "step"},
-)
-right(
     {
         "step > 0": "step >= 32",
         "== 0:": (
@@ -435,10 +330,6 @@ right(
         ),
         "\n        step //= 2": "",
     },
-)
-right(
-    {"if i < x.size:\n        ": ""},
-    {"\n    else:\n        part[t] = 0": " if i < x.size else float32(0)"},
 )
 wrong("same-value-race", "of several that have one value, one stores it")(
     {"if t == 0:\n        ": ""}
@@ -484,17 +375,6 @@ wrong("not-parallel", "each thread does the work of", "both indices from cuda.gr
     "    for other in range(out.shape[1]):\n        out[row, other] = image[other, row]"
 )
 right({"row < out": "column < image", "column < out": "row < image", ", row]": "][row]"})
-right(
-    {
-        "column, row =": "x, y =",
-        "if row < out.shape[0] and column <": (
-            "width, height = cuda.gridsize(2)\n"
-            "    for number in range(y * width + x, out.size, width * height):\n"
-            "        row, column = number //"
-        ),
-        ":\n        out": ", number % out.shape[1]\n        out",
-    }
-)
 
 
 # --- tiled-transpose -------------------------------------------------------------------------
@@ -540,45 +420,3 @@ right({"SIDE,": "PADDED,"})
 # --- tiled-transpose, padded-transpose -------------------------------------------------------
 
 _, right = answers_to("tiled-transpose", "padded-transpose")
-
-
-@right
-@cuda.jit
-def transpose_turns_while_filling(out, image):
-    tile = cuda.shared.array((SIDE, PADDED_SIDE), float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    column, row = cuda.grid(2)
-    if row < image.shape[0] and column < image.shape[1]:
-        tile[x, y] = image[row, column]
-    cuda.syncthreads()
-    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = tile[y, x]
-
-
-@right
-@cuda.jit
-def transpose_by_shifted_columns(out, image):
-    tile = cuda.shared.array((SIDE, SIDE), float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    column, row = cuda.grid(2)
-    if row < image.shape[0] and column < image.shape[1]:
-        tile[y, (x + y) % SIDE] = image[row, column]
-    cuda.syncthreads()
-    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = tile[x, (x + y) % SIDE]
-
-
-@right
-@cuda.jit
-def transpose_with_two_more_columns_and_a_flat_tile(out, image):
-    tile = cuda.shared.array(1120, float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
-    column, row = cuda.grid(2)
-    if row < image.shape[0] and column < image.shape[1]:
-        tile[35 * y + x] = image[row, column]
-    cuda.syncthreads()
-    column, row = cuda.blockIdx.y * SIDE + x, cuda.blockIdx.x * SIDE + y
-    if row < out.shape[0] and column < out.shape[1]:
-        out[row, column] = tile[35 * x + y]

@@ -42,11 +42,6 @@ right(
         "return total": "return sum(end - start for start, end in until)",
     }
 )
-right(
-    "marks = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])\n"
-    "total, level, last = 0.0, 0, 0.0\nfor time, step in marks:\n"
-    "    total += (time - last) * (level > 0)\n    level, last = level + step, time\nreturn total"
-)
 
 
 # --- together --------------------------------------------------------------------------------
@@ -66,7 +61,6 @@ right(
 wrong, right = answers_to("lines-of-a-load")
 wrong("wrong-shape", "not the lines")({"len(np": "np", "// 32))": "// 32)"})
 right({"len(np.unique(elements // 32))": ("1 + np.count_nonzero(np.diff(np.sort(elements >> 5)))")})
-right({"np.unique(elements // 32)": "{int(e) * 4 >> 7 for e in elements}"})
 
 
 # --- speed-of-light --------------------------------------------------------------------------

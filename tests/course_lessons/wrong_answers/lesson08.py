@@ -56,14 +56,6 @@ wrong("wrong-result", "You use 2 of 3 streams")(
     "return [(step, image, image // streams) for image in range(images) for step in STEPS]"
 )
 right(
-    "queue = -(-images // streams)\n"
-    "return [(step, image, image // queue) for image in range(images) for step in STEPS]"
-)
-right(
-    "return [(step, image, stream) for stream in range(streams) for image in "
-    "range(stream, images, streams) for step in STEPS]"
-)
-right(
     {"image in range(images": "first in range(0, images, streams"},
     {'("copy in", "kernel", "copy out")': "STEPS", ".append((": " += [["},
     {"% streams))": "- first] for image in range(first, min(first + streams, images))]"},
@@ -216,18 +208,6 @@ wrong("wrong-result", "Places are whole numbers")(
     "names = {}\nreturn [source for source, saved in cells if printed(source, names) != saved]"
 )
 wrong("wrong-result", "does not print what is saved")({"return found": "return []"})
-
-
-@right
-def stale_by_running_all_before_anew(cells):
-    found = []
-    for place, (source, saved) in enumerate(cells):
-        names = {}
-        for earlier, _ in cells[:place]:
-            printed(earlier, names)
-        if printed(source, names) != saved:
-            found.append(place)
-    return found
 
 
 right(

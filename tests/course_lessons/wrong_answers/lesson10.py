@@ -65,29 +65,8 @@ wrong("race", "One lane of each warp stores, at out[row]")({"[row]": "[lane]"})
 wrong("barrier-divergence", "a warp needs no cuda.syncthreads()")(
     {"step)": "step)\n            cuda.syncthreads()"}
 )
-right(
-    {"shfl_xor_sync(ALL, total, 16 >> step)": "shfl_down_sync(ALL, total, 1 << step)"},
-    {"lane == 0": "not lane"},
-)
-right({"x.shape[1]": "end", "for column": "end = x.shape[1]\n        for column"})
-right({"shfl_xor_sync": "shfl_down_sync"})
 right({"shfl_xor_sync": "shfl_up_sync", "== 0:": "== 31:"})
 right({"(ALL,": "(-1,"})
-
-
-@right
-@cuda.jit
-def row_by_asking_every_lane(x, out):
-    t = cuda.threadIdx.x
-    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
-    own, total, column = float32(0), float32(0), lane
-    while row < x.shape[0] and column < x.shape[1]:
-        own += x[row, column]
-        column += 32
-    for other in range(32):
-        total += cuda.shfl_sync(ALL, own, other)
-    if row < x.shape[0] and lane == 31:
-        out[row] = total
 
 
 # --- sum-several -----------------------------------------------------------------------------
@@ -146,7 +125,6 @@ sum_of_several_1448 = right(
 wrong("limit", "the lanes of a warp meet first", base=sum_of_several_1448)(
     {"array(1": "array(8", "total = warp_sum(total)\n    if t % 32 == 0:\n        ": ""}
 )
-right({"t == 0": "t < 1"})
 
 
 @wrong("borrowed", "uses `block_sum`, which is a solution of the course")
@@ -163,46 +141,6 @@ def sum_by_the_package(x, out):
 
 
 right({"t == 0": "t == 0 or (lane == 0 and False)"})
-right(
-    {
-        "\n    warp, lane = t // 32, t % 32": "",
-        "total = warp_sum(total": (
-            "for step in range(5):\n        total += cuda.shfl_down_sync(ALL, total, 16 >> step"
-        ),
-        "lane ==": "t % 32 ==",
-        "warp]": "t // 32]",
-        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:": (
-            "if t == 0:\n        for warp in range(1, 8):\n            total += sums[warp]"
-        ),
-    }
-)
-right(
-    {"\n    warp, lane = t // 32, t % 32": "", "lane ==": "t % 32 =="},
-    {
-        "warp]": "t // 32]",
-        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:\n": (
-            "if t < 8:\n        value = sums[t]\n        for step in range(3):\n"
-            "            value += cuda.shfl_down_sync(0xFF, value, 4 >> step)\n"
-            "        if t == 0:\n    "
-        ),
-        ", total": ", value",
-    },
-)
-right({")\n    total": ")\n    value", "if t ==": "total = value\n    if t =="})
-right({"t == 0": "t == 255"})
-right(
-    {"warp, lane = t // 32, t % 32\n    total =": "own, total = float32(0),", "total +=": "own +="},
-    {
-        "total = warp_sum(total": (
-            "for lane in range(32):\n        total += cuda.shfl_sync(ALL, own, lane"
-        ),
-        "lane ==": "t % 32 ==",
-        "warp]": "t // 32]",
-        "total = warp_sum(sums[lane] if lane < 8 else float32(0))\n    if t == 0:": (
-            "if t == 0:\n        for warp in range(1, 8):\n            total += sums[warp]"
-        ),
-    },
-)
 
 
 @cuda.jit(device=True)
@@ -229,21 +167,6 @@ def sum_of_a_part_for_each_block(x, out):
         cuda.atomic.add(out, 0, total)
 
 
-@right
-@cuda.jit
-def sum_of_four_at_a_time(x, out):
-    total, i, step = float32(0), cuda.grid(1), cuda.gridsize(1)
-    while i + 3 * step < x.size:
-        total += x[i] + x[i + step] + x[i + 2 * step] + x[i + 3 * step]
-        i += 4 * step
-    while i < x.size:
-        total += x[i]
-        i += step
-    total = sum_of_a_block(total)
-    if cuda.threadIdx.x == 0:
-        cuda.atomic.add(out, 0, total)
-
-
 # --- merge-softmax ---------------------------------------------------------------------------
 
 wrong, right = answers_to("merge-softmax")
@@ -267,11 +190,6 @@ right(
     "both = np.maximum(largest, other_largest)\n"
     "return [both, total * np.exp(largest - both) + other_total * "
     "np.exp(other_largest - both)]"
-)
-right(
-    "if largest < other_largest:\n"
-    "    largest, total, other_largest, other_total = other_largest, other_total, largest, total\n"
-    "return largest, total + other_total * math.exp(other_largest - largest)"
 )
 
 
@@ -316,22 +234,6 @@ wrong("unwritten-output", "writes all of its columns")(
     {"other - new)": "other - new)\n        if lane == 0:"},
     {"largest = new\n        for column": "for column"},
     {":\n            out": ":\n                out"},
-)
-right(
-    {"value)\n            total = total *": "value)\n            total *="},
-    {" + math": "\n            total += math"},
-)
-right(
-    {
-        "x[row, column] - largest": "value",
-        "out[row": "value = x[row, column] - largest\n            out[row",
-        " + other_total * math.exp(other - new)": "\n            total += other_total",
-        "other)\n            total = total *": (
-            "other)\n            other_total *= math.exp(other - new)\n            total *="
-        ),
-        " + math": "\n            total += math",
-        "value)\n            total = total *": "value)\n            total *=",
-    }
 )
 right(
     {

@@ -71,7 +71,6 @@ right(
     "t = (1 if tau > 0 else -1) / (abs(tau) + np.hypot(1, tau))\n"
     "return 1 / np.sqrt(1 + t**2), t / np.sqrt(1 + t**2)"
 )
-right("c, tau = rotation(a, b, g)\nreturn np.array([-c, -tau])")
 
 
 # --- jacobi-sweep ----------------------------------------------------------------------------

@@ -21,23 +21,6 @@ wrong("raised", "Both parts may be empty")({"max(both, 1)": "both"})
 wrong("wrong-result", "right is 0")(
     {" = count": ", difference = max(count", "\n    difference =": ", 1),"}
 )
-right(
-    "both = count + other_count\nif both == 0:\n    return 0, 0.0, 0.0\n"
-    "new = mean + (other_mean - mean) * (other_count / both)\n"
-    "grown = count * (mean - new) ** 2 + other_count * (other_mean - new) ** 2\n"
-    "return both, new, squares + other_squares + grown"
-)
-
-
-@right
-def moments_by_cases(count, mean, squares, other_count, other_mean, other_squares):
-    if count == 0:
-        return other_count, other_mean, other_squares
-    if other_count == 0:
-        return count, mean, squares
-    both, difference = count + other_count, mean - other_mean
-    grown = squares + other_squares + difference * difference * count * other_count / both
-    return both, (count * mean + other_count * other_mean) / both, grown
 
 
 right(
@@ -66,17 +49,6 @@ right(
     "    made.append(output)\napart = sum(len(set(inputs)) for inputs, _ in steps) + len(steps)\n"
     "return apart, len({name for name in read if name not in made}) + 1"
 )
-
-
-@right
-def transfers_one_by_one(steps):
-    apart, known, fused = 0, set(), 0
-    for inputs, output in steps:
-        new = set(inputs)
-        apart += len(new) + 1
-        fused += len(new - known)
-        known |= new | {output}
-    return apart, fused + 1
 
 
 # --- layer-norm-gelu -------------------------------------------------------------------------
@@ -148,41 +120,6 @@ right({"columns +": "max(columns, float32(1)) +"})
 
 @right
 @cuda.jit
-def fused_from_a_first_number(x, gamma, beta, eps, out):
-    """One pass of squares, relative to the row's first number: nothing large is squared."""
-    values = cuda.local.array(PARTS, float32)
-    t = cuda.threadIdx.x
-    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
-    columns = float32(x.shape[1])
-    if row >= x.shape[0]:
-        return
-    total, squares = float32(0), float32(0)
-    for n in range(PARTS):
-        column = lane + 32 * n
-        values[n] = x[row, column] if column < x.shape[1] else float32(0)
-    first = cuda.shfl_sync(ALL, values[0], 0)
-    for n in range(PARTS):
-        values[n] = values[n] - first if lane + 32 * n < x.shape[1] else float32(0)
-        total += values[n]
-        squares += values[n] * values[n]
-    mean = warp_sum(total) / columns
-    scale = float32(1) / math.sqrt(warp_sum(squares) / columns - mean * mean + eps)
-    for n in range(PARTS):
-        column = lane + 32 * n
-        if column < x.shape[1]:
-            y = (values[n] - mean) * scale
-            out[row, column] = gelu(y * gamma[column] + beta[column])
-
-
-right(
-    {"* (values[n] - mean)": "** 2", "y = (": "place = column\n                y = ("},
-    {"out[row": "y = y * gamma[place] + beta[place]\n                out[row"},
-    {" * gamma[column] + beta[column]": ""},
-)
-
-
-@right
-@cuda.jit
 def fused_by_merging_moments(x, gamma, beta, eps, out):
     values = cuda.local.array(PARTS, float32)
     t = cuda.threadIdx.x
@@ -210,37 +147,3 @@ def fused_by_merging_moments(x, gamma, beta, eps, out):
         if column < x.shape[1]:
             y = (values[n] - mean) / math.sqrt(squares / count + eps)
             out[row, column] = gelu(y * gamma[column] + beta[column])
-
-
-right(
-    {
-        "total) /": "total)\n        mean /=",
-        "float32(1) / math.sqrt(warp_sum(squares) / columns": (
-            "warp_sum(squares)\n        scale /= columns\n        root = math.sqrt(scale"
-        ),
-        "* scale": "/ root\n                place = column",
-        "column] + beta[column": "place] + beta[place",
-    }
-)
-
-
-@right
-@cuda.jit
-def normalised_in_place(x, gamma, beta, eps, out):
-    values = cuda.local.array(PARTS, float32)
-    t = cuda.threadIdx.x
-    row, lane = cuda.blockIdx.x * 4 + t // 32, t % 32
-    columns = float32(x.shape[1])
-    if row < x.shape[0]:
-        total, squares = float32(0), float32(0)
-        for column in range(lane, x.shape[1], 32):
-            values[column // 32] = x[row, column]
-            total += values[column // 32]
-        mean = warp_sum(total) / columns
-        for column in range(lane, x.shape[1], 32):
-            values[column // 32] -= mean
-            squares += values[column // 32] ** 2
-        scale = (warp_sum(squares) / columns + eps) ** float32(-0.5)
-        for column in range(lane, x.shape[1], 32):
-            y = values[column // 32] * scale * gamma[column] + beta[column]
-            out[row, column] = y * float32(0.5) * (float32(1) + math.erf(y * float32(0.70710678)))

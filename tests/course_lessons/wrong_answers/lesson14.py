@@ -336,73 +336,6 @@ wrong("race", "Give each warp its own")(
 )
 
 
-@right
-@cuda.jit
-def staged_in_rounds_of_all_warps(z, weight, bias, out):
-    """Each warp makes as many rounds, so that a barrier may stand in the loop."""
-    shared = cuda.shared.array((64, 64), float32)
-    lane, warp, warps = cuda.threadIdx.x % 32, cuda.threadIdx.x // 32, cuda.blockDim.x // 32
-    for k in range(warp, 64, warps):
-        shared[k, lane], shared[k, lane + 32] = weight[k, lane], weight[k, lane + 32]
-    every = warps * cuda.gridDim.x
-    for turn in range((z.shape[0] + every - 1) // every):
-        cuda.syncthreads()
-        row = turn * every + cuda.blockIdx.x * warps + warp
-        if row < z.shape[0]:
-            a = b = float32(0)
-            for k in range(64):
-                a += z[row, k] * shared[k, lane]
-                b += z[row, k] * shared[k, lane + 32]
-            out[row, lane] = gelu(a + bias[lane])
-            out[row, lane + 32] = gelu(b + bias[lane + 32])
-
-
-right(
-    {", 64)": ", 65)", "4096,": "64 * 64,"},
-    {"// 64, n % 64] =": "% 64, n // 64] =", "lane =": "lane, warp ="},
-    {"\n    for row in range(cuda": ", cuda", "32, z": "32\n    for row in range(warp, z"},
-    {
-        "value = z[row, k]\n            left += value * shared[k, lane": (
-            "left += z[row, k] * shared[lane, k"
-        ),
-        "value * shared[k, lane + 32": "z[row, k] * shared[lane + 32, k",
-    },
-    {" = gelu(left)\n        out": ", out", "right)": "left), gelu(right)"},
-)
-right(
-    {"shared =": "shared, left =", ", 64)": ", 64), float32), cuda.shared.array((4, 64)"},
-    {"4096,": "64 * 64,", "lane =": "lane, own ="},
-    {
-        "x % 32": "x % 32, cuda.threadIdx.x // 32",
-        "left,": (
-            "left[own, lane], left[own, lane + 32] = z[row, lane], z[row, lane + 32]\n"
-            "        cuda.syncwarp()\n        value,"
-        ),
-        "= z[row, k]\n            left += value": "+= left[own, k]",
-        "right += value": "right += left[own, k]",
-        "]\n        out": "]\n        cuda.syncwarp()\n        out",
-    },
-    {" = gelu(left)\n        out": ", out", "right)": "value), gelu(right)"},
-)
-right(
-    {"4096,": "64 * 64,"},
-    {"lane =": "lane, warps, rows =", "x % 32": "x % 32, cuda.gridsize(1) // 32, z.shape[0]"},
-    {", z.shape[0], cuda.gridsize(1) // 32": " * 2, rows, 2 * warps", "left,": "a,"},
-    {"for k": "c, d = a, right\n        other = min(row + 1, rows - 1)\n        for k"},
-    {" = z[row, k]": ", q = z[row, k], z[other, k]", "left += value *": "left, right_ ="},
-    {
-        "\n            right += value *": ",",
-        "]\n        out": (
-            "]\n            a += value * left\n            right += value * right_\n"
-            "            c += q * left\n            d += q * right_\n        out"
-        ),
-        " = gelu(left)\n        out": ", out",
-        "right)": (
-            "a), gelu(right)\n        if row + 1 < rows:\n"
-            "            out[row + 1, lane], out[row + 1, lane + 32] = gelu(c), gelu(d)"
-        ),
-    },
-)
 right(
     {"4096,": "64 * 64,", "lane =": "lane, row ="},
     {
@@ -417,46 +350,6 @@ right(
 )
 
 
-@right
-@cuda.jit
-def staged_simply(z, weight, bias, out):
-    shared = cuda.shared.array((64, 64), float32)
-    for n in range(cuda.threadIdx.x, 4096, cuda.blockDim.x):
-        shared[n // 64, n % 64] = weight[n // 64, n % 64]
-    cuda.syncthreads()
-    lane, warp = cuda.threadIdx.x % 32, cuda.grid(1) // 32
-    for row in range(warp, z.shape[0], cuda.gridsize(1) // 32):
-        for column in (lane, lane + 32):
-            total = bias[column]
-            for k in range(64):
-                total += z[row, k] * shared[k, column]
-            out[row, column] = gelu(total)
-
-
-@right
-@cuda.jit
-def staged_and_shuffled(z, weight, bias, out):
-    """Each lane keeps two numbers of the row and hands them on by shuffles."""
-    shared = cuda.shared.array(4096, float32)
-    n = cuda.threadIdx.x
-    while n < 64 * 64:
-        shared[n] = weight[n // 64, n % 64]
-        n += cuda.blockDim.x
-    lane = cuda.laneid
-    row = cuda.blockIdx.x * (cuda.blockDim.x // 32) + cuda.threadIdx.x // 32
-    cuda.syncthreads()
-    while row < z.shape[0]:
-        first, second = z[row, lane], z[row, lane + 32]
-        a, b = bias[lane], bias[lane + 32]
-        for k in range(32):
-            p, q = cuda.shfl_sync(ALL, first, k), cuda.shfl_sync(ALL, second, k)
-            a += p * shared[64 * k + lane] + q * shared[64 * (k + 32) + lane]
-            b += p * shared[64 * k + lane + 32] + q * shared[64 * (k + 32) + lane + 32]
-        out[row, lane] = gelu(a)
-        out[row, lane + 32] = gelu(b)
-        row += cuda.gridDim.x * (cuda.blockDim.x // 32)
-
-
 # --- folded-decoder --------------------------------------------------------------------------
 
 wrong, right = answers_to("folded-decoder")
@@ -469,7 +362,6 @@ right(
     "frames = basis.shape[1] // weight.shape[1]\n"
     "return basis @ np.kron(np.eye(frames, dtype=np.float32), weight.T)"
 )
-right("return (basis.reshape(-1, weight.shape[1]) @ weight.T).reshape(len(basis), -1)")
 right(
     "outputs, wide = weight.shape\n"
     "out = np.empty((len(basis), basis.shape[1] // wide * outputs), np.float64)\n"

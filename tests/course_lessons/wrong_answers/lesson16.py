@@ -41,12 +41,8 @@ wrong("race", "at its own place")({"values[i] =": "values[0] +="})
 wrong("limit", "Load logit and target once")(
     {"- logit * x": "- logits[i] * targets[i]", "(share - x)": "(share - targets[i])"}
 )
-right({"(float32(1) if logit >= float32(0) else e) / (float32(1) + e)": (
-    "float32(1) / (float32(1) + math.exp(-logit))"
-)})  # fmt: skip
 
 
-right({LOSS: "max(-logit, float32(0)) + logit * (float32(1) - x) + math.log(float32(1) + e)"})
 right({"(float32(1) if logit >= float32(0) else e) / (float32(1) + e)": (
     "float32(0.5) * (float32(1) + math.tanh(float32(0.5) * logit))"
 )})  # fmt: skip
@@ -119,23 +115,6 @@ def sample_from_the_last_group(mean, log_variance, counter, z, noise):
                 z[4 * group + n] = mean[4 * group + n] + e * deviation
 
 
-@right
-@cuda.jit
-def sample_two_at_a_time(mean, log_variance, counter, z, noise):
-    """Groups in blocks that lie together, and the four numbers by name."""
-    each = (z.size + 4 * cuda.gridsize(1) - 1) // (4 * cuda.gridsize(1))
-    seed, step = counter[0], counter[1]
-    for n in range(each):
-        group = cuda.grid(1) * each + n
-        a, b, c, d = normal4(group, step, seed)
-        i = 4 * group
-        for e in (a, b, c, d):
-            if i < z.size:
-                noise[i] = e
-                z[i] = mean[i] + e * math.exp(log_variance[i] * float32(0.5))
-            i += 1
-
-
 # --- adam-step -------------------------------------------------------------------------------
 
 wrong, right = answers_to("adam-step")
@@ -191,25 +170,12 @@ wrong("input-modified", "the gradient stays")({"w[i] -=": "gradient[i] ="})
 right({"m += float32(0.1) * (g - m)": "m = float32(0.9) * m + float32(0.1) * g"})
 
 
-right({"(g * g - v)": "(g * g - v) / float32(1000)", "float32(0.001) * ": ""})
 wrong("wrong-result", "Line 7 decides", "near 1e-07")(
     {"corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))": (
         "corrected[0] / math.sqrt(corrected[1]) * m / (math.sqrt(v) + float32(1e-8))"
     )}
 )  # fmt: skip
 wrong("wrong-result", "near 1e-07")({"+ float32(1e-8)": "+ float32(1e-8) * corrected[1]"})
-
-
-@right
-@cuda.jit
-def adam_in_place(w, gradient, first, second, corrected):
-    """Moments are changed where they are, each thread its own; a loop over the grid."""
-    size, spread = corrected[0], corrected[1]
-    for i in range(cuda.grid(1), w.size, cuda.gridsize(1)):
-        first[i] += float32(0.1) * (gradient[i] - first[i])
-        second[i] += float32(0.001) * (gradient[i] * gradient[i] - second[i])
-        root = math.sqrt(second[i]) * math.sqrt(spread)
-        w[i] = w[i] - size * (first[i] / (root + float32(1e-8)))
 
 
 # --- product-epilogue ------------------------------------------------------------------------
@@ -242,15 +208,7 @@ wrong("race", "put cuda.syncthreads()")(
 wrong("barrier-divergence", "guard the store alone")(
     {"y = total": "cuda.syncthreads()\n        y = total"}
 )
-right({"y if y > float32(0) else float32(0.2) * y": "max(y, float32(0.2) * y)"})
-right(
-    {GUARD: "if row >= out.shape[0] or column >= out.shape[1]:\n        return\n    if True:"},
-)
 right({"y if y > float32(0) else float32(0.2) * y": "float32(0.6) * y + float32(0.4) * abs(y)"})
-right({"range(TILE)": "range(min(TILE, x.shape[1] - start))"})
-right({"w_tile[i, n]\n        cuda.syncthreads()": (
-    "w_tile[i, n]\n        if start + TILE < x.shape[1]:\n            cuda.syncthreads()"
-)})  # fmt: skip
 
 
 # --- order-the-launches ----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Wrong answers to the exercises of lesson 17 as students write them, and unusual right ones."""
 
 import numpy as np
-from numba import float32, int32, uint32
+from numba import float32
 
 from course import cuda
 from course_lessons.lesson17.hopper import tile_of
@@ -197,26 +197,7 @@ wrong("unwritten-output", "Four steps, four registers")(
     {"for step in range(4)": "for step in range(3)"}
 )
 right({"row % 8 * 4)] = a": "(row & 7) << 2)] = a"})
-right(
-    {"lane ^ (row % 8 * 4)": "(lane + row * 4) % 32"},
-    {"word ^ (row % 8 * 4)": "(word + row * 4) % 32"},
-)
 right({"cuda.syncwarp()": "cuda.syncthreads()"})
-
-
-@right
-@cuda.jit
-def tile_of_chunks(a, out):
-    """Chunks and words in them apart; registers by row and half."""
-    tile = cuda.shared.array((16, 8, 4), uint32)
-    t = int32(cuda.threadIdx.x)
-    for row in range(16):
-        tile[row, t // 4 ^ row % 8, t % 4] = a[row, t]
-    cuda.syncwarp()
-    for chunk in range(8):
-        for below in range(2):
-            row = t // 4 + 8 * below
-            out[chunk // 2, 2 * (chunk % 2) + below, t] = tile[row, chunk ^ row % 8, t % 4]
 
 
 # --- tile-order --------------------------------------------------------------------------------
@@ -244,7 +225,6 @@ wrong("wrong-result", "address is", "x 16 bytes in your bits 0 to 13")({"address
 wrong("wrong-result", "leading is 16 x 16 bytes")({"leading >> 4 << 16": "leading << 16"})
 wrong("wrong-result", "swizzle is 0 in your bits 62 to 63")({" | swizzle << 62": ""})
 wrong("wrong-result", "Return one whole number")("return float(address >> 4)")
-right("return address // 16 + leading * 2**12 + stride // 16 * 2**32 + swizzle * 2**62")
 right(
     "return hopper.descriptor(address, leading, stride, list(hopper.SWIZZLES)[0]) + (swizzle << 62)"
 )
@@ -268,15 +248,12 @@ wrong, right = answers_to("one-box")
 INIT = "    if t == 0:\n        mbarrier_init(arrived, 0, 1)\n"
 SEEN = "    fence_mbarriers()\n"
 MEET = "    cuda.syncthreads()\n"
-EXPECT = "    if t == 0:\n        mbarrier_expect(arrived, 0, size)\n"
 LOAD = "    if t == 0:\n        tma_load(tile, 0, box, (0, 0), arrived, 0)\n"
 WAIT = "    mbarrier_wait(arrived, 0, 0)\n"
 wrong("race", "before TMA uses it")({INIT + SEEN: SEEN + INIT})
 wrong("race", "a barrier between")({MEET: "", WAIT: WAIT + MEET})
 wrong("deadlock", "waits for ever", "Initialise first, wait last")({LOAD + WAIT: WAIT + LOAD})
 wrong("statements", "stands nowhere in your order")({SEEN: ""})
-right({EXPECT + LOAD: LOAD + EXPECT})
-right({SEEN + MEET + EXPECT: EXPECT + SEEN + MEET})
 right({"2 * out.size": "out.nbytes"})
 
 # --- ring-place ------------------------------------------------------------------------------
@@ -299,5 +276,4 @@ wrong("race", "all four warps have arrived at its empty")({FULL: "pass"})
 wrong("deadlock", "Thread 0 waits for empty")({EMPTY: "pass"})
 wrong("deadlock", "Each wait needs its")({EMPTY: "mbarrier_wait(empty, stage, parity)"})
 wrong("deadlock", "were announced")({"4 * TILE": "TILE"})
-right({EMPTY: "mbarrier_wait(empty, stage, 1 - parity)"})
 right({ARRIVE: "cuda.syncwarp()\n" + " " * 16 + ARRIVE})

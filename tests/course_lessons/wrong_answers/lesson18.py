@@ -6,7 +6,7 @@ import numpy as np
 from numba import float32, int32
 
 from course import cuda
-from course_lessons.lesson18.parts import KEYS, LOWEST, SIZE, dot_in_tiles, fill_tile, row_sum
+from course_lessons.lesson18.parts import dot_in_tiles, row_sum
 from course_models.vit.buffers import lifetimes
 from tests.course_lessons.wrong_answers import answers_to
 
@@ -35,20 +35,6 @@ wrong("wrong-result", "where total is 0, since largest began above", "scores nea
 )
 wrong("raised", "weights @ values is (size,)")({"weights @ values": "values @ weights"})
 right({"-3e38, 0.0": "-np.inf, 0.0"})
-
-
-@right
-def attend_with_an_average(tiles, size):
-    """Keeps the average, not the sums."""
-    largest, total, average = None, 0.0, np.zeros(size)
-    for scores, values in tiles:
-        new = float(scores.max()) if largest is None else max(largest, float(scores.max()))
-        old = 0.0 if largest is None else total * math.exp(largest - new)
-        weights = np.exp(scores - new)
-        total = old + weights.sum()
-        average = (old * average + weights @ values) / total
-        largest = new
-    return average
 
 
 @right
@@ -93,51 +79,6 @@ wrong("typing", "out[image, query, head * SIZE + e]")({"head * SIZE + e": "head,
 right({"min(KEYS, tokens - first)": "KEYS", "            score = float32(0)": (
     "            if first + n >= tokens:\n                break\n            score = float32(0)"
 )})  # fmt: skip
-
-
-@right
-@cuda.jit
-def attention_by_the_tile(q, k, v, scale, out):
-    """The largest of a tile first, then one correction for the tile."""
-    keys = cuda.shared.array((KEYS, SIZE), float32)
-    values = cuda.shared.array((KEYS, SIZE), float32)
-    scores = cuda.local.array(KEYS, float32)
-    sums = cuda.local.array(SIZE, float32)
-    mine = cuda.local.array(SIZE, float32)
-    head, image, tokens = cuda.blockIdx.y, cuda.blockIdx.z, int32(q.shape[1])
-    query = cuda.grid(1)
-    place = min(query, tokens - 1)
-    for e in range(SIZE):
-        sums[e] = float32(0)
-        mine[e] = float32(q[image, place, head, e])
-    largest, total = LOWEST, float32(0)
-    for first in range(0, tokens, KEYS):
-        fill_tile(keys, k, image, head, first)
-        fill_tile(values, v, image, head, first)
-        cuda.syncthreads()
-        new = largest
-        for n in range(KEYS):
-            scores[n] = LOWEST
-            if first + n < tokens:
-                score = float32(0)
-                for e in range(SIZE):
-                    score += mine[e] * keys[n, e]
-                scores[n] = score * scale
-            new = max(new, scores[n])
-        factor = math.exp(largest - new)
-        total *= factor
-        for e in range(SIZE):
-            sums[e] *= factor
-        for n in range(KEYS):
-            weight = math.exp(scores[n] - new)
-            total += weight
-            for e in range(SIZE):
-                sums[e] += weight * values[n, e]
-        largest = new
-        cuda.syncthreads()
-    if query < tokens:
-        for e in range(SIZE):
-            out[image, query, SIZE * head + e] = sums[e] / total
 
 
 # --- patch-rows --------------------------------------------------------------------------------
