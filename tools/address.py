@@ -101,38 +101,39 @@ def write(address: Address, root: Path = lessons.ROOT) -> None:
 
 
 def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
-    """Return the README's table of lessons, with a badge for each that is there."""
+    """Return the README's table of lessons: below each track those that it is the first for."""
     present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
-    rows = ["| | lesson | core | all | student | solution |", "|---|---|---|---|---|---|"]
-    for number, name in lessons.PLAN:
-        path = present.get(number)
-        if path is None:
-            rows.append(f"| {number} | {name} | planned | | | |")
-            continue
-        cells = lessons.read(path)
-        _, name = lessons.title(cells)
-        badges = [
-            address.badge(f"{kind}/{lessons.name(path)}.ipynb")
-            for kind in ("notebooks", "solutions")
-        ]
-        link = f"[{name}](notebooks/{lessons.name(path)}.ipynb)"
-        taken = sections.times(cells)
-        times = f"{minutes.span(taken.core)} min | {tracks.hours(taken.whole)}"
-        rows.append(f"| {number} | {link} | {times} | {' | '.join(badges)} |")
+    named = dict(lessons.PLAN)
+    rows = ["| no. | lesson | core | all | exercises | filled in |", "|---|---|---|---|---|---|"]
+    for aim, taken, core, whole, first_here in tracks.rows(root):
+        rows.append(f"| | **{aim}**: {taken} | **{core}** | **{whole}** | | |")
+        for number in first_here:
+            path = present.get(number)
+            if path is None:
+                rows.append(f"| {number} | {named[number]} | planned | | | |")
+                continue
+            cells = lessons.read(path)
+            notebook = f"notebooks/{lessons.name(path)}.ipynb"
+            link = f"[{lessons.title(cells)[1]}]({notebook})"
+            times = sections.times(cells)
+            spans = f"{minutes.span(times.core)}&nbsp;min | {tracks.hours(times.whole)}"
+            opened = f"{address.badge(notebook)} | [solution](solutions/{lessons.name(path)}.ipynb)"
+            rows.append(f"| {number} | {link} | {spans} | {opened} |")
     return "\n".join(rows)
 
 
 def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's text with its generated blocks made anew."""
     folder = address.repository.split("/")[1]
+    first = lessons.name(lessons.paths(root)[0])
     blocks = {
-        "clone": f"{_placeholder(address)}```bash\ngit clone {address.url}\ncd {folder}\n```",
+        "picture": readme_picture.block(),
+        "button": address.badge(f"notebooks/{first}.ipynb"),
+        "clone": f"```bash\ngit clone {address.url} && cd {folder}\nmake lab\n```",
+        "placeholder": _placeholder(address),
         "install": f'```bash\npip install "course @ {address.install_source}"\n```',
         "lessons": lesson_table(address, root),
-        "tracks": tracks.table(root),
     }
-    if picture := readme_picture.found(root):
-        blocks["picture"] = readme_picture.block(picture[1])
     for sentence, made in tracks.sentences(root):
         text = sentence.sub(made, text)
     return with_blocks(text, blocks, "README.md")
@@ -145,7 +146,7 @@ def _placeholder(address: Address) -> str:
     return (
         f"`{PLACEHOLDER}` stands for this repository's address. The first push to a copy of your\n"
         "own on GitHub writes that copy's address here, into the Colab links and into the\n"
-        "notebooks (in a fork allow workflows first: *Actions*).\n\n"
+        "notebooks (in a fork allow workflows first: *Actions*)."
     )
 
 
@@ -170,8 +171,7 @@ def with_blocks(text: str, blocks: dict[str, str], file: str) -> str:
 def refresh_readme(address: Address, root: Path = lessons.ROOT) -> None:
     """Make the README's generated blocks anew, and its picture."""
     path = root / "README.md"
-    if picture := readme_picture.found(root):
-        readme_picture.write(root, picture[0])
+    readme_picture.write(root)
     write_whole(path, readme(path.read_text(encoding="utf-8"), address, root))
 
 

@@ -27,6 +27,8 @@ from tools.publish import readme_picture, tracks
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+INSTALL = (ROOT / "site/install.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "site/command_line.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
 
@@ -39,15 +41,8 @@ def command_blocks(text: str) -> list[list[str]]:
     ]
 
 
-def section(heading: str) -> str:
-    """Return what stands in the README below a heading, up to the next of any level."""
-    return re.split(r"^#+ ", README.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[
-        0
-    ]
-
-
 def plain_commands(system: str) -> list[str]:
-    blocks = command_blocks(section("Without make"))
+    blocks = command_blocks(INSTALL.split("## Without make\n")[1])
     return next(block for block in blocks if any(system in line for line in block))
 
 
@@ -82,8 +77,7 @@ def test_dev_has_the_extra_cluster_so_that_its_tests_run():
 
 def test_every_extra_that_is_mentioned_exists():
     extras = set(PROJECT["project"]["optional-dependencies"])
-    files = ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "environment.yml")
-    for file in (*files, ".github/workflows/test.yml"):
+    for file in (*DOCUMENTS, "environment.yml", ".github/workflows/test.yml"):
         text = (ROOT / file).read_text(encoding="utf-8")
         for names in re.findall(r'pip install -e "\.\[([\w,]+)\]"', text):
             assert set(names.split(",")) <= extras, f"{file} mentions {names}"
@@ -116,15 +110,16 @@ def test_python_versions_agree():
 
 
 def test_the_workflow_runs_the_two_commands_of_the_readme():
-    clone, commands = command_blocks(section("Two commands"))
-    assert clone[0].startswith("git clone")
-    assert commands == ["make lab", "make test"]
+    (clone, lab), *_ = command_blocks(README)
+    (test,), *_ = command_blocks(INSTALL)
+    commands = [lab, test]
+    assert clone.startswith("git clone") and commands == ["make lab", "make test"]
     ran = [
         line.removesuffix(" &").replace(" LAB_ARGS=--no-browser", "")
         for line in workflow_commands("make")
     ]
     assert [line for line in ran if line.startswith("make")] == commands
-    assert "LAB_ARGS=--no-browser" in README
+    assert "LAB_ARGS=--no-browser" in INSTALL
     assert {"ubuntu-latest", "macos-latest"} == set(
         WORKFLOW["jobs"]["make"]["strategy"]["matrix"]["os"]
     )
@@ -137,7 +132,7 @@ def test_the_workflow_runs_the_plain_commands_of_the_readme_on_windows():
 
 
 def test_the_readmes_examples_of_the_command_line_are_accepted():
-    (commands,) = command_blocks(section("The same job on the command line"))
+    (commands,) = command_blocks(COMMAND_LINE)
     for command in commands:
         words = command.split()
         assert words[:3] == ["python", "-m", "course"]
@@ -152,7 +147,7 @@ def test_the_makefile_has_every_target_that_the_readme_names():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(?:\.?/?)make ([a-z-]+)", README + contributing))
+    named = set(re.findall(r"`(?:\.?/?)make ([a-z-]+)", README + INSTALL + contributing))
     assert {"lab", "test", "test-all", "setup", "notebooks", "bench", "badges", "lint"} <= targets
     assert named <= targets
 
@@ -175,7 +170,13 @@ def test_the_paths_that_contributing_names_are_there():
             assert any(f"/{name}" in path for path in tracked), name
 
 
-DOCUMENTS = "README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "data/README.md", "warpsim/README.md"
+PAGES = [
+    f"site/{name}.md" for name in
+    ("install", "without_a_gpu", "command_line", "cluster", "functions", "caches", "suites")
+]  # fmt: skip
+DOCUMENTS = (
+    "README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "data/README.md", "warpsim/README.md", *PAGES
+)  # fmt: skip
 
 
 @cuda.jit
@@ -277,7 +278,6 @@ def test_the_verdict_in_the_readme_is_what_the_check_says():
 
 def test_the_hours_in_the_readme_are_those_of_the_lessons():
     count = {17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}[len(lessons.paths())]
-    assert f"{count.capitalize()} lessons are there" in README
     assert re.search(rf"all\s+{count} lessons some \d+ hours", README)
     for sentence, made in tracks.sentences():
         assert [found[0] for found in sentence.finditer(README)] == [made], "run `make notebooks`"
@@ -287,21 +287,25 @@ def test_the_readme_is_up_to_date_with_lessons_and_address():
     assert address.readme(README, address.read()) == README, "run `make notebooks`"
 
 
-def test_the_readmes_picture_is_that_of_the_solution(tmp_path):
-    picture, words = readme_picture.found(ROOT)
-    assert (ROOT / readme_picture.FILE).read_bytes() == picture, "run `make notebooks`"
-    assert readme_picture.block(words) in README and "warp tiles" in words
-    assert readme_picture.found(tmp_path) is None
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / readme_picture.SOLUTION).write_text('{"cells": []}')
-    with pytest.raises(ValueError, match="no cell with plots.roofline"):
-        readme_picture.found(tmp_path)
+def test_the_readmes_picture_is_of_the_recorded_figures_and_its_bars_begin_at_zero():
+    picture = (ROOT / readme_picture.FILE).read_text(encoding="utf-8")
+    assert picture == readme_picture.svg(), "run `make notebooks`"
+    bars = [float(long) for long in re.findall(r'width="([\d.]+)" height="24"', picture)]
+    ratios = readme_picture.times_as_fast().values()
+    assert np.allclose(np.divide(bars, max(bars)), np.divide([*ratios], max(ratios)), atol=1e-3)
+
+
+def test_the_readme_links_to_every_page_and_the_site_lists_it():
+    index = (ROOT / "site/index.md").read_text(encoding="utf-8").split()
+    for page in PAGES:
+        assert f"]({page})" in README and Path(page).stem in index, page
 
 
 def test_every_relative_link_of_the_documents_leads_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md", "LICENSES.md", "data/README.md"):
+    for name in (*DOCUMENTS, "LICENSES.md"):
         path = ROOT / name
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8")):
+        text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
             assert (path.parent / target).exists(), f"{name} links to {target}"
 
 

@@ -11,7 +11,8 @@ TRACKS = (
     ("write a first kernel that is right, and know why GPUs want thousands of threads", GROUND[:3]),
     ("make a kernel fast: measure it, count what it moves, use shared memory", GROUND),
     (
-        "climb from a first kernel to nine tenths of cuBLAS, and say what binds each step",
+        "climb from a first kernel to nine tenths of the speed of NVIDIA's own library, "
+        "and say what holds each step back",
         (*GROUND, "06", "07", "17"),
     ),
     (
@@ -26,19 +27,29 @@ TRACKS = (
 )
 
 
-def table(root: Path = lessons.ROOT) -> str:
-    """Return the README's table of tracks; a lesson that is not there counts nothing."""
+def rows(root: Path = lessons.ROOT) -> list[tuple[str, str, str, str, list[str]]]:
+    """Return for each track its aim, its lessons, hours of cores and in all, and its new lessons.
+
+    A lesson is new in the first track that has it; one that is not there counts nothing.
+    """
     times = times_by_lesson(root)
-    core = {number: time.core for number, time in times.items()}
-    whole = {number: time.whole for number, time in times.items()}
-    rows = ["| you want to | lessons | cores | all of them |", "|---|---|---|---|"]
-    for aim, numbers in TRACKS:
-        minutes = [sum(each.get(number, 0) for number in numbers) for each in (core, whole)]
-        rows.append(f"| {aim} | {listed(numbers)} | {hours(minutes[0])} | {hours(minutes[1])} |")
-    rows.append(
-        f"| do all of it | all | {hours(sum(core.values()))} | {hours(sum(whole.values()))} |"
-    )
-    return "\n".join(rows)
+    everything = tuple(number for number, _ in lessons.PLAN)
+    found, shown = [], set()
+    for aim, numbers in (*TRACKS, ("do all of it", everything)):
+        its = [times[number] for number in numbers if number in times]
+        taken = "all" if numbers == everything else listed(numbers)
+        core, whole = sum(each.core for each in its), sum(each.whole for each in its)
+        new = [number for number in numbers if number not in shown]
+        found.append((aim, taken, hours(core), hours(whole), new))
+        shown.update(new)
+    return found
+
+
+def table(root: Path = lessons.ROOT) -> str:
+    """Return the table of tracks."""
+    made = ["| you want to | lessons | cores | all of them |", "|---|---|---|---|"]
+    made += [f"| {' | '.join(row[:4])} |" for row in rows(root)]
+    return "\n".join(made)
 
 
 def sentences(root: Path = lessons.ROOT) -> list[tuple[re.Pattern[str], str]]:

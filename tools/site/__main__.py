@@ -1,8 +1,9 @@
 """Build the site and check it: ``python -m tools.site`` (``make site``).
 
 The sources are collected in ``build/site/source``: what is in ``site/``, the executed solutions
-as pages, the recorded figures, the index of kernels, a page for each family of them. Sphinx makes
-``build/site/html`` of them, where a warning is an error. Nothing is executed.
+as pages, the simulator's own README, the recorded figures, the index of kernels, a page for each
+family of them. Sphinx makes ``build/site/html`` of them, where a warning is an error. Nothing is
+executed.
 """
 
 import argparse
@@ -33,7 +34,13 @@ def main(arguments: list[str] | None = None) -> None:
     figures.write(ROOT, source)
     interfaces.write(source)
     where = address.read(ROOT)
-    kernels = kernel_index.page(ROOT, f"{where.url}/blob/{where.tag}")
+    files = f"{where.url}/blob/{where.tag}"
+    shutil.copy(ROOT / "warpsim/README.md", source / "simulator.md")
+    for page in source.glob("*.md"):  # what lies outside site/ is on the site, or a file to see
+        text = page.read_text(encoding="utf-8").replace("../warpsim/README.md", "simulator.md")
+        text = text.replace("](../notebooks/", "](lessons/").replace("](../", f"]({files}/")
+        page.write_text(text, encoding="utf-8")
+    kernels = kernel_index.page(ROOT, files)
     (source / "kernels.md").write_text(kernels, encoding="utf-8")
     # one process for each core; all warnings are shown, and any is an error
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-b", "html", "-d", str(out / "doctrees")]

@@ -183,8 +183,8 @@ def test_products_of_halves_are_as_level_with_cublas_as_the_text_says():
         assert statistics.geometric_mean(its.values()) >= mean and min(its.values()) > least
 
 
-def test_readmes_ratios_are_the_recorded_ones():
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+def test_the_pages_ratios_are_the_recorded_ones():
+    readme = (Path(__file__).parents[3] / "site/functions.md").read_text(encoding="utf-8")
     (said,) = re.findall(
         r"(\S+) to (\S+) times cuBLAS's speed for\s+4,096 rows and\s+more, (\S+) to (\S+) for few",
         readme,
