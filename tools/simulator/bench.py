@@ -295,7 +295,7 @@ def read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 def growth_table(rows: list[dict[str, str]]) -> list[str]:
     """The rows as a table: what grows, and the time of a launch, plain and traced."""
-    out = ["| what grows | | plain, ms | traced, ms |", "|---|---:|---:|---:|"]
+    out = ["| what grows | how many | plain, ms | traced, ms |", "|---|---:|---:|---:|"]
     titles = {
         "threads": f"threads, {PASSES} statements each",
         "statements": "statements of each of 65,536 threads",

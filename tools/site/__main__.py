@@ -17,7 +17,7 @@ from sphinx.cmd.build import build_main
 from tools import address
 from tools.notebooks.lessons import ROOT
 from tools.publish import kernel_index
-from tools.site import checking, figures, interfaces, lessons
+from tools.site import accessible, checking, figures, interfaces, lessons
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-b", "html", "-d", str(out / "doctrees")]
     if status := build_main([*options, "-E", str(source), str(html)]):
         sys.exit(status)
+    accessible.mend(html)
     if problems := checking.problems(html):
         sys.exit("\n".join(problems))
     size = sum(file.stat().st_size for file in html.rglob("*") if file.is_file())

@@ -121,7 +121,7 @@ def chart(figures: list[Figure]) -> str:
     """Return bars, in HTML, of one metric at one shape: those that most programs have.
 
     A time goes before any other metric. Of shapes with equally many programs the last is taken,
-    the largest in most files.
+    the largest in most files. Bars begin at zero; each unit has a table of its own.
     """
     metrics = Counter(figure.metric for figure in figures)
     metric = "time" if "time" in metrics else metrics.most_common(1)[0][0]
@@ -129,6 +129,13 @@ def chart(figures: list[Figure]) -> str:
     shapes = Counter((figure.shape, figure.dtype) for figure in its)
     place = max(reversed(list(shapes)), key=lambda shape: shapes[shape])
     its = [figure for figure in its if (figure.shape, figure.dtype) == place][:MOST_BARS]
+    what = ", ".join(part for part in (metric, *place, "medians") if part)
+    units = dict.fromkeys(figure.unit for figure in its)
+    return "\n".join(_bars([f for f in its if f.unit == unit], what) for unit in units)
+
+
+def _bars(its: list[Figure], what: str) -> str:
+    """Return a table of bars, of one unit; the longest fills its place."""
     longest = max(abs(figure.median) for figure in its) or 1
     bars = "\n".join(
         f'<tr><th scope="row">{escape(figure.variant or figure.kernel)}</th>'
@@ -136,7 +143,6 @@ def chart(figures: list[Figure]) -> str:
         f"<td>{escape(figure.amount)}</td></tr>"
         for figure in its
     )
-    what = ", ".join(part for part in (metric, *place, "medians") if part)
     return f'<table class="site-bars"><caption>{escape(what)}</caption>\n{bars}\n</table>'
 
 
@@ -169,10 +175,10 @@ def _timelines(paths: list[Path], folder: Path) -> str:
         title = f"{header['gpu']}, {header['date']}: {header['shape']}"
         marks = {"bound": float(header["bound"])} if "bound" in header else None
         picture = gantt(spans, title, marks=marks)
-        picture.save(folder / f"{path.stem}.png")
+        picture.savefig(folder / f"{path.stem}.svg", metadata={"Date": None})
         parts.append(
             f"## {header['way'].partition(':')[0]}\n\n{header['way'].partition(': ')[2]}.\n\n"
-            f"![{picture.alternative}]({path.stem}.png)\n\n"
+            f"![{picture.alternative}]({path.stem}.svg)\n\n"
             f"{{download}}`{path.name} <{path.name}>`"
         )
     return "\n\n".join(parts) + "\n"

@@ -11,7 +11,7 @@ import yaml
 from course.measure import recorded
 from tools import address
 from tools.notebooks import lessons, minutes, sections
-from tools.site import checking, figures
+from tools.site import accessible, checking, figures
 from tools.site import lessons as pages
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -145,6 +145,20 @@ def test_a_chart_has_a_bar_for_each_program_at_the_shape_that_most_have():
     assert max(widths) == 100 and 5 < len(widths) <= figures.MOST_BARS
 
 
+@pytest.mark.parametrize("subject", ["vit", "vae_micro"])
+def test_a_bar_stands_beside_bars_of_its_own_unit_alone(subject):
+    recording = recorded.read(ROOT / f"data/measurements/h200-{subject}.csv")
+    chart = figures.chart([figure for figure in recording.figures if figure.kernel == "roof"])
+    tables = re.findall(r"<table.*?</table>", chart, re.DOTALL)
+    units = [set(re.findall(r"<td>[\d.e+]+ (\S+)</td>", table)) for table in tables]
+    assert units == [{"GB/s"}, {"TFLOP/s"}]
+    for table in tables:
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", table)]
+        amounts = [float(amount) for amount in re.findall(r"<td>([\d.e+]+) ", table)]
+        longest = max(amounts)
+        assert widths == pytest.approx([100 * amount / longest for amount in amounts], abs=0.1)
+
+
 def test_the_page_of_a_file_says_its_machine_and_date():
     header, table = figures._parts(ROOT / "data/measurements/h200-norm.csv")
     said = figures._said(header)
@@ -154,6 +168,56 @@ def test_the_page_of_a_file_says_its_machine_and_date():
 
 def test_what_a_file_says_is_no_markup():
     assert "<b>" not in figures._said({"notes": "<b>"}) + figures._table([["<b>"], ["<b>"]], "a")
+
+
+# --- what a page lacks ---------------------------------------------------------------------------
+
+TABLE = """<table class="table"><thead>
+<tr class="row-odd"><th class="head text-right"><p></p></th>
+<th class="head"><p>bytes</p></th></tr>
+</thead>
+<tbody><tr><td><p>a warp</p></td>
+<td><p>128</p></td></tr></tbody></table>"""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (
+            '<summary aria-label="Toggle hidden content"><p>Show an answer</p></summary>',
+            "<summary><p>Show an answer</p></summary>",
+        ),
+        (
+            '<button class="btn search-button-field x" title="Search" aria-label="Search" a="b">',
+            '<button class="btn search-button-field x" title="Search" a="b">',
+        ),
+        (
+            TABLE,
+            TABLE.replace('<th class="head text-right"><p></p></th>', "<td></td>").replace(
+                "<td><p>a warp</p></td>", '<th scope="row"><p>a warp</p></th>'
+            ),
+        ),
+        (TABLE.replace("<p></p>", "<p>who</p>"), TABLE.replace("<p></p>", "<p>who</p>")),
+        (
+            '<div class="pst-scrollable-table-container">' * 2,
+            "".join(
+                '<div class="pst-scrollable-table-container" role="region" '
+                f'aria-label="Table {number}">' for number in (1, 2)
+            ),
+        ),
+        (
+            '<img alt="a dot" src="../_images/a.png" />',
+            '<a class="site-picture" href="../_images/a.png">'
+            '<img alt="a dot" src="../_images/a.png" /></a>',
+        ),
+        ('<img class="sd-card-img-top" src="_images/a.png">',) * 2,
+    ],
+    ids=["fold", "search", "corner", "head", "scrolls", "picture", "card"],
+)  # fmt: skip
+def test_a_page_has_what_theme_and_notebooks_leave_out(tmp_path, theirs, ours):
+    (tmp_path / "a.html").write_text(theirs, encoding="utf-8")
+    accessible.mend(tmp_path)
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == ours
 
 
 # --- what came out -------------------------------------------------------------------------------
