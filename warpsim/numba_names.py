@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from numba.core import config, errors, types
+from numba.core.sigutils import is_signature
 
 from warpsim import cuda as host
 from warpsim import ptx
@@ -62,6 +63,19 @@ class _Runtime:
         return True
 
 
+class _Memory:
+    """What counts allocations inside kernels, of which there are none."""
+
+    def __init__(self, *args: Any, **options: Any):
+        pass
+
+    def memsys_enable_stats(self) -> None:
+        pass
+
+    def get_allocation_stats(self) -> None:
+        pass
+
+
 class _Driver:
     """``cudadrv.driver.driver``."""
 
@@ -90,6 +104,10 @@ def _refusing(name: str) -> Callable:
 
     refused.__name__ = name
     return refused
+
+
+def _wrapped(value: Any, default: Callable = host.InOut) -> Any:
+    return value if isinstance(value, host.In.__base__) else default(value)
 
 
 def _require_context(function: Callable) -> Callable:
@@ -124,38 +142,90 @@ def _require(value: Any) -> None:
         raise ValueError("require an cuda ndarray object")
 
 
-DEVICEARRAY = {
-    "DeviceNDArray": DeviceNDArray,
-    "DeviceRecord": device.DeviceRecord,
-    "is_cuda_ndarray": host.is_cuda_array,
-    "require_cuda_ndarray": _require,
-    "verify_cuda_ndarray_interface": _require,
-}
-DRIVER = {name: getattr(device, name) for name in ("Context", "Device", "Event", "Stream")}
-DRIVER |= {"MemoryPointer": device.MemoryPointer}
-DRIVER |= {"CudaAPIError": type("CudaAPIError", (RuntimeError,), {})}
+def _bytes(array: Any, size: int) -> Any:
+    memory = getattr(array, "_memory", array)
+    return memory.reshape(-1, order="A").view("u1")[:size]
 
 
-Dim3 = namedtuple("Dim3", "x y z")
-_MACHINE_CODE = (
-    "compile", "compile_all", "compile_for_current_device", "compile_ptx",
-    "compile_ptx_for_current_device", "declare_device",
-)  # fmt: skip
-_LINKABLE = {
-    name: type(name, (LinkableCode,), {})
-    for name in ("Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "Object", "PTXSource")
-} | {"LinkableCode": LinkableCode}
-_COMPILE = {name: _refusing(name) for name in _MACHINE_CODE}
+def _set_bytes(dst: Any, val: int, size: int, stream: Any = 0) -> None:
+    _bytes(dst, size)[...] = val
+
+
+def _copy_bytes(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
+    _bytes(dst, size)[...] = _bytes(src, size)
+
+
+def _size(obj: Any) -> int:
+    return obj.dtype.itemsize * obj.size
+
+
+def _core(ary: Any) -> Any:
+    """An array without the axes that broadcasting made."""
+    index = tuple(0 if stride == 0 else slice(None) for stride in ary.strides)
+    return ary[index] if ary.strides and ary.size else ary
+
+
+def _is_contiguous(ary: Any) -> bool:
+    return bool(_core(ary).flags["C_CONTIGUOUS"])
+
+
+def _contiguous(ary: Any) -> None:
+    core = _core(ary)
+    if not core.flags["C_CONTIGUOUS"] and not core.flags["F_CONTIGUOUS"]:
+        raise ValueError(device.NOT_CONTIGUOUS)
+
+
+def _compatible(ary1: Any, ary2: Any) -> None:
+    one, other = ary1.squeeze(), ary2.squeeze()
+    if ary1.dtype != ary2.dtype:
+        raise TypeError(f"incompatible dtype: {ary1.dtype} vs. {ary2.dtype}")
+    for name in ("shape", "strides"):
+        if getattr(one, name) != getattr(other, name):
+            both = f"{getattr(ary1, name)} vs. {getattr(ary2, name)}"
+            raise ValueError(f"incompatible {name}: {both}")
+
+
 _ARRAYS = {
     name: getattr(host, name)
     for name in (
         "device_array", "device_array_like", "managed_array", "mapped_array", "pinned",
         "pinned_array", "pinned_array_like", "to_device",
     )
+} | {
+    "DeviceNDArray": DeviceNDArray, "DeviceRecord": device.DeviceRecord,
+    "FakeCUDAArray": DeviceNDArray, "FakeShape": tuple, "array_core": _core,
+    "auto_device": _auto_device, "check_array_compatibility": _compatible,
+    "errmsg_contiguous_buffer": device.NOT_CONTIGUOUS, "from_record_like": None,
+    "is_contiguous": _is_contiguous, "is_cuda_ndarray": host.is_cuda_array,
+    "require_cuda_ndarray": _require, "sentry_contiguous": _contiguous, "types": types,
+    "verify_cuda_ndarray_interface": _require,
 }  # fmt: skip
+_DRIVER = {
+    name: getattr(device, name)
+    for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
+} | {
+    "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": _Driver,
+    "LinkerError": type("LinkerError", (RuntimeError,), {}), "device_memory_size": _size,
+    "device_memset": _set_bytes, "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
+    "driver": _Driver(), "host_to_device": _copy_bytes,
+    "launch_kernel": _refusing("cudadrv.driver.launch_kernel"),
+}  # fmt: skip
+
+
+Dim3 = namedtuple("Dim3", "x y z")
+_MACHINE_CODE = (
+    "compile", "compile_all", "compile_for_current_device", "compile_ptx",
+    "compile_ptx_for_current_device",
+)  # fmt: skip
+_LINKABLE = {
+    name: type(name, (LinkableCode,), {})
+    for name in ("Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "Object", "PTXSource")
+} | {"LinkableCode": LinkableCode}
+_COMPILE = {name: _refusing(name) for name in _MACHINE_CODE}
 _DEVICES = {
-    "gpus": host.gpus, "get_context": host.current_context, "reset": _reset,
-    "require_context": _require_context,
+    "FakeCUDAContext": device.Context, "FakeCUDADevice": device.Device,
+    "FakeDeviceList": type(host.gpus), "get_context": host.current_context, "gpus": host.gpus,
+    "require_context": _require_context, "reset": _reset,
 }  # fmt: skip
 _NVVM = {
     "NVVM": NVVM, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
@@ -176,35 +246,55 @@ _HINTS = {
 
 #: ``numba.cuda`` itself, beside what `warpsim.cuda` has.
 CUDA = _LINKABLE | _COMPILE | _HINTS | {
+    "cuda_error": lambda: None, "declare_device": lambda name, sig, **_: _refusing(name),
+    "implementation": "NVIDIA", "is_signature": is_signature,
     "config": _Config(), "runtime": _Runtime(), "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
     "is_fp8_supported": lambda: False, "is_supported_version": lambda: True,
     "require_context": _require_context, "reset": _reset,
 }  # fmt: skip
+_STATISTICS = {"RTSys": _Memory, "config": CUDA["config"], "rtsys": _Memory()}
 MODULES = {
+    "numba.cuda._internal": {},
+    "numba.cuda._internal.cuda_bf16": {},
     "numba.cuda.api": {},
     "numba.cuda.args": {
         "In": host.In, "InOut": host.InOut, "Out": host.Out, "ArgHint": host.In.__base__,
+        "wrap_arg": _wrapped,
     },
-    "numba.cuda.compiler": _COMPILE,
+    "numba.cuda.bf16": {"bfloat16": None},
+    "numba.cuda.compiler": _COMPILE | {
+        "CompilerBase": type("CompilerBase", (), {}), "PassManager": None,
+        "DefaultPassBuilder": type("DefaultPassBuilder", (), {}),
+        "declare_device_function": _refusing("compiler.declare_device_function"),
+        "run_frontend": _refusing("compiler.run_frontend"),
+    },
     "numba.cuda.dispatcher": {"CUDADispatcher": host.Kernel},
     "numba.cuda.cudadrv": {},
-    "numba.cuda.cudadrv.devicearray": DEVICEARRAY | _ARRAYS | {
-        "FakeCUDAArray": DeviceNDArray, "auto_device": _auto_device, "types": types,
-    },
+    "numba.cuda.cudadrv.devicearray": _ARRAYS,
     "numba.cuda.cudadrv.devices": _DEVICES,
-    "numba.cuda.cudadrv.driver": DRIVER | {"driver": _Driver()} | _ERROR,
+    "numba.cuda.cudadrv.driver": _DRIVER | _ERROR,
     "numba.cuda.cudadrv.drvapi": {},
+    "numba.cuda.cudadrv.dummyarray": {"Array": None},
     "numba.cuda.cudadrv.error": _ERROR,
+    "numba.cuda.cudadrv.libs": {
+        name: _refusing(f"cudadrv.libs.{name}")
+        for name in ("check_static_lib", "get_cuda_include_dir")
+    },
     "numba.cuda.cudadrv.linkable_code": _LINKABLE,
+    "numba.cuda.cudadrv.nvrtc": {"compile": _refusing("cudadrv.nvrtc.compile")},
     "numba.cuda.cudadrv.nvvm": _NVVM,
-    "numba.cuda.cudadrv.runtime": {"runtime": CUDA["runtime"]},
+    "numba.cuda.cudadrv.runtime": {"FakeRuntime": _Runtime, "runtime": CUDA["runtime"]},
+    "numba.cuda.memory_management": {"rtsys": _STATISTICS["rtsys"]},
+    "numba.cuda.memory_management.nrt": _STATISTICS,
+    "numba.cuda.reduction": {"Reduce": host.Reduce, "reduce": host.reduce},
     "numba.cuda.simulator": {},
-    "numba.cuda.simulator.api": {"FakeCUDAKernel": host.Kernel},
-    "numba.cuda.simulator.kernel": {"FakeCUDAKernel": host.Kernel},
-    "numba.cuda.simulator.cudadrv": {},
-    "numba.cuda.simulator.cudadrv.devicearray": DEVICEARRAY | {"FakeCUDAArray": DeviceNDArray},
+    "numba.cuda.simulator.kernel": {"Dim3": Dim3, "FakeCUDAKernel": host.Kernel},
+    "numba.cuda.simulator.kernelapi": {"Dim3": Dim3},
+    "numba.cuda.simulator.vector_types": {
+        "vector_types": {name: value for name, value in vars(host).items() if "32x" in name}
+    },
 }  # fmt: skip
 #: ``numba_cuda_mlir.cuda``, beside that, and which of its modules are Numba's own.
 SUCCESSORS_CUDA = {

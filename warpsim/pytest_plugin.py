@@ -95,9 +95,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     say_simulated()
     kernel.onlookers.append(looking.look)
     stack.callback(kernel.onlookers.remove, looking.look)
-    if not options.warpsim_all:
-        kernel.counts_costs = False
-        stack.callback(setattr, kernel, "counts_costs", True)
+    for name, value in (("counts_costs", options.warpsim_all), ("host_calls_devices", True)):
+        stack.callback(setattr, kernel, name, getattr(kernel, name))
+        setattr(kernel, name, value)
     early_config.pluginmanager.register(looking, _NAME)
 
 

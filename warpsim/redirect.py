@@ -24,6 +24,7 @@ from warpsim import cuda as host
 from warpsim import numba_names
 from warpsim.core import libdevice, settings
 from warpsim.core.executed import noting
+from warpsim.core.number_types import bfloat16
 from warpsim.front.successor import NAME, TYPES, VERSION
 from warpsim.host.device import Event
 
@@ -73,6 +74,7 @@ _WHY = {
     **dict.fromkeys(("float16x", "half"), ": take float16 numbers one by one"),
     **dict.fromkeys(("lowering", "mlir", "_mlir", "linker"), ": it makes no machine code"),
 }
+_INSIDE = ": threads run in step here, not as in Numba's own simulator, one after the other"
 
 
 def _passes(name: str) -> bool:
@@ -82,7 +84,8 @@ def _passes(name: str) -> bool:
 
 def _lacks(name: str) -> str:
     last = name.rpartition(".")[2]
-    reason = next((why for words, why in _WHY.items() if last.startswith(words)), "")
+    own = _INSIDE if name.startswith("numba.cuda.simulator.") else ""
+    reason = next((why for words, why in _WHY.items() if last.startswith(words)), own)
     return f"the simulator has no {name}{reason}"
 
 
@@ -127,7 +130,7 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba.cuda"].Event = _TimelessEvent
     states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
     module("numba.cuda.random", states)
-    made["numba.cuda.types"] = types
+    module("numba.cuda.types", vars(types) | {"bfloat16": bfloat16})
     functions = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
     module("numba.cuda.libdevice", functions)
     for name, names in numba_names.MODULES.items():
@@ -135,7 +138,8 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba.cuda"].__dict__.update(numba_names.CUDA)
     made["numba.cuda"].CudaSupportError = numba_names.CudaSupportError
     made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
-    module("numba.cuda.api", vars(made["numba.cuda"]))
+    for whole in ("api", "simulator_init"):
+        module(f"numba.cuda.{whole}", vars(made["numba.cuda"]))
     module("numba.cuda.np", {})
     support = importlib.import_module(numba.from_dtype.__module__)
     names = ("carray", "farray", "from_dtype", "as_dtype")
@@ -146,12 +150,27 @@ def _stand_ins() -> dict[str, ModuleType]:
     made["numba"] = _Numba("numba")
     made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
     made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
+    made |= _copies(made, "numba.cuda.simulator")
     made |= _of_the_successor(made)
     for name, one in made.items():
         outer, _, last = name.rpartition(".")
         if outer:
             setattr(made[outer], last, one)
+    made["numba.cuda"].devicearray = made["numba.cuda.cudadrv.devicearray"]
     return made
+
+
+def _copies(
+    made: dict[str, ModuleType], place: str, more: dict[str, Any] | None = None
+) -> dict[str, ModuleType]:
+    """``numba.cuda`` and all in it by another name; the first gets some names ``more``."""
+    found = {}
+    for name, one in made.items():
+        inside = name.removeprefix("numba.cuda")
+        if inside != name and not inside.startswith(".simulator"):
+            names = vars(one) if inside else vars(one) | (more or {})
+            found[place + inside] = _module(place + inside, names)
+    return found
 
 
 def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
@@ -161,11 +180,7 @@ def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
     found[NAME].__version__ = VERSION
     found[f"{NAME}.numba_cuda.core"] = _module(f"{NAME}.numba_cuda.core", {})
     for place in (f"{NAME}.cuda", f"{NAME}.numba_cuda"):
-        for name, one in made.items():
-            inside = name.removeprefix("numba.cuda")
-            if inside != name and not inside.startswith(".simulator"):
-                names = vars(one) if inside else arrays | vars(one) | numba_names.SUCCESSORS_CUDA
-                found[place + inside] = _module(place + inside, names)
+        found |= _copies(made, place, arrays | numba_names.SUCCESSORS_CUDA)
         for gone in ("FakeCUDAKernel", "guvectorize", "vectorize"):
             delattr(found[place], gone)
     for place in (NAME, f"{NAME}.cuda", f"{NAME}.numba_cuda"):

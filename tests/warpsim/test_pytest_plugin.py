@@ -223,7 +223,8 @@ def test_all_say_simulated():
     assert numba.config.ENABLE_CUDASIM and cuda.config.ENABLE_CUDASIM
     assert cuda.cudadrv.devices.gpus.current.name.endswith("(simulated)")
     assert isinstance(cuda.to_device([1]), FakeCUDAArray) and same is FakeCUDAArray
-    assert cuda.jit(device=True)(lambda x: x)._device
+    device = cuda.jit(device=True)(lambda x: x + 1)
+    assert device._device and device(2) == 3 and device.fn(2) == 3  # as there, not on a GPU
 
 
 def test_the_rules_are_numba_cudas_own():

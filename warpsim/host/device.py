@@ -404,6 +404,7 @@ class Device:
     """Properties of the simulated device, by the names that ``numba.cuda`` uses."""
 
     id = 0
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
 
     def __enter__(self) -> Device:
         """Make it the current one, as ``with cuda.gpus[0]:`` does; it always is."""
@@ -427,6 +428,15 @@ class Device:
         self.WARP_SIZE = gpu.warp_size
         self.supports_float16 = gpu.compute_capability >= (5, 3)
         self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
+
+    @property
+    def device(self) -> Device:
+        """Itself: in Numba's own simulator ``cuda.gpus`` holds contexts."""
+        return self
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Bytes of the GPU that is simulated; arrays live in the host's memory."""
+        return MemoryInfo(self.gpu.memory, self.gpu.memory)
 
     def reset(self) -> None:
         """Nothing to reset."""
@@ -470,9 +480,10 @@ class Context:
         """Itself: it knows the memory that is to be freed, and how much there is."""
         return self
 
-    def get_memory_info(self) -> MemoryInfo:
-        """Bytes of the GPU that is simulated; arrays live in the host's memory."""
-        return MemoryInfo(self.device.gpu.memory, self.device.gpu.memory)
+    def __getattr__(self, name: str) -> Any:
+        if name in ("device", "memalloc", "memhostalloc"):
+            raise AttributeError(f"the simulator has no {name}: use cuda.device_array")
+        return getattr(self.device, name)
 
     def synchronize(self) -> None:
         """Nothing to wait for."""

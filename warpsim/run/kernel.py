@@ -36,7 +36,8 @@ from warpsim.watch.counts import Counters
 onlookers: list[Callable[[Kernel, Launch], None]] = []
 #: Whether they want costs counted, too, and not errors alone.
 counts_costs = True
-
+#: Whether the host may call device functions, as in Numba's own simulator; a GPU refuses it.
+host_calls_devices = False
 
 #: What ``cuda.jit`` may be told, in numba-cuda 0.30.4.
 OPTIONS = frozenset(
@@ -57,7 +58,7 @@ class Kernel:
         options: dict[str, Any] | None = None,
     ):
         self.py_func, self.device, self.debug = function, device, debug
-        self._device = device  # by this name Numba's own simulator tells device functions
+        self._device, self.fn = device, function  # as Numba's own simulator names them
         self.targetoptions = options or {}  # for the compiler: course.compiler.facts reads them
         self.declared = [] if device else [kinds for kinds, _ in signatures or []]
         self.device_signatures = signatures or [] if device else []
@@ -116,7 +117,12 @@ class Kernel:
     def configure(self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0):
         return Configured(self, griddim, blockdim, stream, sharedmem)
 
-    def __call__(self, *args: Any) -> None:
+    def bind(self) -> None:
+        """Nothing to load."""
+
+    def __call__(self, *args: Any) -> Any:
+        if self.device and host_calls_devices:
+            return self.py_func(*args)
         if self.device:
             raise RuntimeError(
                 f"Cannot compile a device function as a kernel: {self.__name__} is one; call it "
