@@ -78,6 +78,7 @@ def test_a_wrong_program_has_no_time_and_stops_nothing_else(gpu, work, words):
     assert a_case(frame, gpu, doubled) is not None and frame.rows
 
 
+@pytest.mark.slow
 def test_a_figure_above_the_measured_roof_is_no_row(gpu):
     frame = Bench("x", ROOFS, say=lambda _: None)
     assert a_case(frame, gpu, doubled, seconds=1e-6) is None

@@ -137,6 +137,7 @@ def test_an_unknown_assignment_and_a_class_that_handed_in_nothing_are_no_success
     assert precheck.main([str(tmp_path)]) == 1
 
 
+@pytest.mark.slow
 def test_right_wrong_and_untouched_answers_have_nothing_against_grading(hand_in):
     wrong = RIGHT["fill_index"].replace("grid(1)", "threadIdx.x")
     assert hand_in(notebook(fill_index=wrong)) == []

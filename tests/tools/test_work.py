@@ -65,6 +65,7 @@ def test_a_new_clone_gets_all_lessons_and_then_has_nothing_more_to_say(root):
     assert files(root) == before
 
 
+@pytest.mark.slow
 def test_an_answer_stays_byte_for_byte_and_disturbs_neither_tests_nor_generator(root):
     lesson = root / "course_lessons/lesson00/sample.py"
     nbval = nbval_of(lesson)

@@ -123,6 +123,7 @@ def test_the_plugin_finds_a_race(alone, tmp_path):
     assert "test_turn.py:12: race in turn, 1 launch: s[63 - t]" in done.stdout
 
 
+@pytest.mark.slow
 def test_its_tests_need_no_course():
     part = "exchange.py or test_records or number_types or words.py or of_another_module"
     path = os.pathsep.join((str(TESTS.parent / "alone"), os.environ.get("PYTHONPATH", "")))

@@ -170,6 +170,7 @@ def test_an_error_is_accepted_on_its_line_by_a_mark_by_a_baseline(somebodys, tmp
     assert "lists what no test has met: race in turn of test_turn.py" in stale.stdout
 
 
+@pytest.mark.slow
 def test_a_comment_without_a_reason_accepts_nothing(somebodys, tmp_path):
     text = ACCEPTED.replace("ok, one warp was enough before Volta", "ok")
     (tmp_path / "test_turn.py").write_text(text, encoding="utf-8")
@@ -177,6 +178,7 @@ def test_a_comment_without_a_reason_accepts_nothing(somebodys, tmp_path):
     assert run.returncode == 1 and "gives no reason: add one" in " ".join(run.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_broken_baseline_and_a_broken_mark_are_told(somebodys, tmp_path):
     (tmp_path / "known.json").write_text("{", encoding="utf-8")
     run = somebodys("--warpsim", "--warpsim-baseline", "known.json")
@@ -247,6 +249,7 @@ def test_a_variable_does_what_the_option_does(somebodys, tmp_path, monkeypatch, 
     assert f"numba.cuda is simulated, as {said} says" in run.stdout
 
 
+@pytest.mark.slow
 def test_numbas_own_simulator_can_be_had(somebodys, tmp_path, monkeypatch):
     text = (
         "from numba import cuda\n\n\ndef test_whose():\n    assert 'warpsim' not in cuda.__file__"
@@ -258,6 +261,7 @@ def test_numbas_own_simulator_can_be_had(somebodys, tmp_path, monkeypatch):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.slow
 def test_a_gpu_is_chosen_by_name(somebodys):
     unknown = somebodys("--warpsim", "--warpsim-gpu", "Voodoo")
     assert unknown.returncode == 4 and "Voodoo" in unknown.stderr

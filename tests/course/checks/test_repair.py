@@ -97,6 +97,7 @@ def test_a_line_that_decides_is_all_that_is_changed(monkeypatch):
     assert (said[1], said[2]) == ("4", "out[i] = x[i] * x[i]")
 
 
+@pytest.mark.slow
 def test_a_hopeless_answer_costs_a_bounded_number_of_runs(monkeypatch):
     runs, judged = [], repair.simulate_case
     monkeypatch.setattr(

@@ -196,6 +196,7 @@ def test_the_only_worker_is_killed_and_comes_back():
         assert [number for number, _ in slow] == [1, 2, 3]
 
 
+@pytest.mark.slow
 @POSIX
 def test_a_batch_that_ends_its_process_is_named_and_its_neighbours_are_not(group):
     with pytest.raises(BatchError, match="batch 5 ended its worker's process every time") as caught:

@@ -108,6 +108,7 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(own, capsys, monk
     assert tables[0] == tables[1]
 
 
+@pytest.mark.slow
 def test_the_gpus_trainer_is_taken_where_there_is_one(own, capsys, monkeypatch):
     words = ["train", "--data", own, *TINY[:-2], "--epochs", 2]
     call(capsys, *words, "--by", "numpy", "--out", "numpy")

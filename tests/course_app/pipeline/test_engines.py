@@ -297,6 +297,7 @@ def test_bytes_do_not_depend_on_processes(folder, tmp_path, simulated, begun, sv
     assert len(begun) == workers and lines[0].seconds["gpu"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="signals, /proc")
 def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_image(
     folder, tmp_path, simulated, monkeypatch, begun
@@ -331,6 +332,7 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     assert len(rows_of(tmp_path / "out")) == 2 * (COUNT - 1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
@@ -357,6 +359,7 @@ def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(
     assert len(set(used)) == 2 and os.getpid() not in used
 
 
+@pytest.mark.slow
 def test_where_a_gpu_has_no_process_this_one_feeds_it(
     folder, tmp_path, simulated, begun, monkeypatch
 ):

@@ -63,6 +63,7 @@ def at(place, do):
 # --- what comes out -------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_names_order_and_bytes_are_those_of_one_process(folder, tmp_path, whole, begun, count):
     lines = []
@@ -256,6 +257,7 @@ def test_an_error_is_of_the_same_kind_from_another_process(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_an_interruption_ends_all_processes_and_can_be_resumed(
     folder, tmp_path, whole, begun, monkeypatch, error

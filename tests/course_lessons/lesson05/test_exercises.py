@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 from course.checks import judging
 from course.checks.exercises import find_exercise
 from course_lessons.edits import solution
@@ -11,6 +13,7 @@ def _indented(statement):
     return "".join(f"        {line}\n" for line in statement.split("\n"))
 
 
+@pytest.mark.slow
 def test_the_orders_that_pass():
     exercise, found = find_exercise("tile-rounds"), solution("tile-rounds")
     u, vt, wait, adds, _ = exercise.statements

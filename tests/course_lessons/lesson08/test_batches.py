@@ -426,6 +426,7 @@ def small_bench(ticking, monkeypatch, tmp_path):
     return Bench("streams", None, lambda _: None, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_bench_measures_every_way_with_its_bound_and_writes_timelines(small_bench, tmp_path):
     subject.run(small_bench)
     assert small_bench.failures == []

@@ -45,6 +45,7 @@ def rows(bench):
     return found
 
 
+@pytest.mark.slow
 def test_layered_steps_are_right_and_timed(bench, monkeypatch):
     ours = {name: vae.OURS[name] for name in ("naive", "optimised")}
     monkeypatch.setattr(vae, "OURS", ours)
@@ -62,6 +63,7 @@ def test_layered_steps_are_right_and_timed(bench, monkeypatch):
     assert len(found) == 5
 
 
+@pytest.mark.slow
 def test_a_fused_trainer_is_taken_in_each_precision(bench, monkeypatch):
     asked = []
 

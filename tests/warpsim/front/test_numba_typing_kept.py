@@ -88,6 +88,7 @@ def test_a_broken_file_is_no_error(text, afresh):
     assert numba_typing._read(file)[MUL] == ["float32"] * 3
 
 
+@pytest.mark.slow
 def test_answers_of_other_rules_are_kept_apart_or_not_at_all(tmp_path, monkeypatch):
     """With numba-cuda hidden, and under Numba's own simulator, core Numba answers."""
     (tmp_path / "hidden" / "numba_cuda").mkdir(parents=True)

@@ -11,9 +11,10 @@ from tests.warpsim.the_course import needs_course
 
 PROGRAM = Path(__file__).with_name("svd_program.py")
 ROOT = PROGRAM.parents[3]
+COURSE = pytest.param("course", marks=[needs_course, pytest.mark.slow])
 
 
-@pytest.fixture(scope="module", params=["warpsim", pytest.param("course", marks=needs_course)])
+@pytest.fixture(scope="module", params=["warpsim", COURSE])
 def ended(request, tmp_path_factory):
     """The program after its run by either command, and its findings."""
     target = tmp_path_factory.mktemp("svd") / "findings.json"
