@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from course import backend, cuda, trace
-from course.measure import event_clock, recorded
+from course.measure import event_clock
 from course.measure.recorded import Figure
 from course.measure.roofline import Roofs
 from course.measure.timing import timing_of
@@ -23,7 +23,7 @@ from course_lessons.lesson13.digits.network import Network, accuracy, reference
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, Weights, multiplications, shapes
 from course_models import digits
 from course_recording import launch_costs, peers
-from course_recording.frame import Bench, charts_beside
+from course_recording.frame import Bench
 from course_recording.peers.torch import numba_activation, torch_network, triton_activation
 from course_recording.subjects import cnn as subject
 from tests.pictures import assert_described
@@ -678,29 +678,6 @@ def test_without_pytorch_there_is_no_speed_up_and_the_others_are_drawn():
     assert words == ["ours, four kernels"]
     with pytest.raises(ValueError, match="no figures of a network's programs"):
         batch_charts.efficiency_by_batch([])
-
-
-@pytest.mark.slow
-def test_charts_are_written_beside_the_file_whole_or_not_at_all(tmp_path, monkeypatch):
-    file, header = tmp_path / "h200-cnn.csv", {"gpu": "NVIDIA H200", "course": "1", "date": "now"}
-    recorded.write(file, header, figures())
-    paths = charts_beside(file, batch_charts)
-    assert [path.name for path in paths] == [
-        "h200-cnn-latency.png", "h200-cnn-speed-up.png", "h200-cnn-efficiency.png",
-    ]  # fmt: skip
-    for path in paths:
-        Image.open(path).verify()
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-
-    def broken(_):
-        raise RuntimeError("no font")
-
-    monkeypatch.setitem(batch_charts.CHARTS, "efficiency", broken)
-    recorded.write(file, header, figures(("fused",)))
-    with pytest.raises(RuntimeError, match="no font"):
-        charts_beside(file, batch_charts)
-    assert all(path.read_bytes() == before[path] for path in paths)
-    assert set(tmp_path.iterdir()) == set(before)
 
 
 def test_the_networks_functions_are_those_of_the_course():
