@@ -25,7 +25,7 @@ def test_a_drawn_call_is_right_or_refused_in_a_sentence(seed):
 
 @simulated
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 3000, 250))
+@pytest.mark.parametrize("first", range(1000, 2000, 250))
 def test_many_drawn_calls_are_right_or_refused_in_a_sentence(first):
     assert not [told for seed in range(first, first + 250) if (told := problem(seed, long=True))]
 
