@@ -19,7 +19,6 @@ wrong("uninitialised-read", "Store the result with `=`")(
     {"= photo[row, column] * light": "*= light"}
 )
 wrong("typing", "`photo` stands for a whole array")({"photo[row, column] *": "photo *"})
-wrong("typing", "all that is in brackets")({"light(row, column, out)": "light"})
 wrong("typing", "lite")({"* light(": "* lite("})
 wrong("unwritten-output", "Each thread stores its own pixel")(
     {"out[row, column] = photo": "pixel = photo"}

@@ -21,7 +21,6 @@ wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
 )
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
-wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
 
@@ -41,9 +40,6 @@ right({"= 128": "= min(n, 1024)", "(n + threads - 1) // threads": "int(np.ceil(n
 # --- shift-right -----------------------------------------------------------------------------
 
 wrong, right = answers_to("shift-right")
-wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
-    {" == 0:\n        out[0] = 0\n    elif i": ""}
-)
 wrong("unwritten-output", "out[0]", "needs a value: 0")(
     {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
 )
@@ -86,7 +82,6 @@ wrong, right = answers_to("rotate-image")
 wrong("wrong-result", "Line 4 decides")({"image.shape[0] - 1 - column": "column"})
 wrong("negative-index", "counts from the end", "Count from the front")({"image.shape[0] - 1": "-1"})
 wrong("out-of-bounds", "reads image[3, 0]", "image.shape[0] - 1")({"- 1 -": "-"})
-wrong("out-of-bounds|wrong-result", "out.shape|A column of out is a row")({"[0] -": "[1] -"})
 wrong("unwritten-output", "a thread for each pixel of out")(
     {"out[row": "if row < image.shape[0] and column < image.shape[1]:\n            out[row"}
 )
@@ -220,9 +215,6 @@ wrong("typing", "the index is one number, values[i]")({"values[i]": "values"})
 wrong("out-of-bounds", "values[40]", "guard i with values.size")({"i < values.size": "True"})
 wrong("wrong-result", "Line 4 decides")({"], 1)": "], values[i])"})
 wrong("out-of-bounds", "counts[4]", "The index into counts is values[i], not i")({"values[i]": "i"})
-wrong("wrong-result|race", "cuda.atomic.add(counts, index, 1)")(
-    {"cuda.atomic.add(counts, values[i], 1)": "counts[values[i]] = counts[values[i]] + 1"}
-)
 wrong("wrong-result|race", "`counts[i] = 1` in line 4 throws away what counts holds")(
     {"values.": "counts.size:\n        counts[i] = 1\n    if i < values."}
 )

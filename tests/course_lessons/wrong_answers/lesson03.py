@@ -137,10 +137,6 @@ wrong("wrong-result", "'image of 16 layers'", "One roof is enough")(
     "return [name for name, bytes, operations, milliseconds in figures if "
     "milliseconds < bytes / bandwidth / 1e6 + operations / rate / 1e9]"
 )
-wrong("wrong-result", "'better copy'", "not in your list", "GB are 10⁹")(
-    "return [name for name, bytes, operations, milliseconds in figures if bytes / "
-    "milliseconds * 1e3 / 2**30 > bandwidth or operations / milliseconds / 1e9 > rate]"
-)
 wrong("wrong-result", "'fast image' is 2 times in your list")(
     "found = [name for name, bytes, operations, milliseconds in figures if bytes / "
     "milliseconds / 1e6 > bandwidth]\n"

@@ -102,10 +102,6 @@ wrong("limit", "Read the tiles with load4")(
         )
     }
 )
-wrong("race", "Two barriers")(
-    {"four = (four": "store4(vt_tile, (i, x), (four"},
-    {"\n        store4(vt_tile, (i, x), four)\n        cuda.syncthreads(": ""},
-)
 wrong("race", "number e of the four of u goes to")({"u_tile[i + e, y]": "u_tile[i, y + e]"})
 wrong("wrong-result", "second fours lie at row + FAR")({"row + FAR)": "row + 4)"})
 wrong("out-of-bounds", "The tile of u is turned")({"i + e, y": "y, i + e"})
@@ -168,12 +164,6 @@ def ordered(*statements):
 wrong, right = answers_to("last-rung")
 wrong("race", "stores to a buffer and before the reads")(
     ordered(LOAD, SEVEN, CHANGE, STORE, READ, WAIT, MULTIPLY)
-)
-wrong("race", "`stage = 1 - stage` says which")(
-    ordered(LOAD, SEVEN, STORE, CHANGE, WAIT, READ, MULTIPLY)
-)
-wrong("wrong-result", "What is stored was loaded in this round")(
-    ordered(SEVEN, CHANGE, STORE, LOAD, WAIT, READ, MULTIPLY)
 )
 wrong("wrong-result", "`stage` changes behind seven_depths and before read")(
     ordered(LOAD, SEVEN, READ, CHANGE, STORE, WAIT, MULTIPLY)

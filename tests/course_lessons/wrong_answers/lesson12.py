@@ -149,7 +149,6 @@ right(
 # --- batch-size ------------------------------------------------------------------------------
 
 wrong, right = answers_to("batch-size")
-wrong("wrong-result", "cost / (cost + n * image)")("return math.ceil(cost / (share * image))")
 wrong("wrong-result", "returns None")("print(math.ceil(cost * (1 - share) / (share * image)))")
 wrong("wrong-result", "the same whatever is given")({"cost >": "cost <="})
 wrong("wrong-shape", "Return one whole number")(

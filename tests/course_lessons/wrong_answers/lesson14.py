@@ -42,9 +42,6 @@ def sizes_of(of_a_sample, of_weights, batch):
 
 
 wrong("raised", "a tuple of names, and one name")({"written)": "*written)"})
-wrong("raised", "take them from the launches")(
-    {", sum": ', size["x"] + sum', "(read - made)": "of_weights"}
-)
 wrong("wrong-result", "result[1]", "writes the `results`")(
     {"(*(read - made), *results))": "read ^ made)"}
 )
@@ -141,9 +138,6 @@ wrong("race", "Warp f begins at column 64")(
 )
 wrong("barrier-divergence", "All 32 lanes make a shuffle together")(
     {"total +=": "if lane < step:\n            total +="}
-)
-wrong("unwritten-output", "Block b has spectrum b")(
-    {"row, lane = cuda.blockIdx.x,": "row, lane = 0,"}
 )
 wrong("unwritten-output", "begins at column 64 * f")({" cuda.threadIdx.x // 32 * 64 +": ""})
 wrong("not-parallel", "each thread does the work of many", "has one frame")(
@@ -283,7 +277,6 @@ def staged_with_tanh(z, weight, bias, out):
             out[row, column] = float32(0.5) * a * (float32(1) + t)
 
 
-wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
 wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
     {"gridsize(1)": "blockDim.x"}
 )
@@ -314,26 +307,10 @@ wrong("limit", "keep the sum in a variable")(
         ): "out[row, right] = gelu(out[row, right]",
     }
 )
-wrong("float64", "GELU too")(
-    {"left, right = bias[lane], bias[lane + 32]": "left, right = 0.0, 0.0"},
-    {"gelu(left)": "gelu(left + bias[lane])", "gelu(right)": "gelu(right + bias[lane + 32])"},
-)
 
 
 wrong("out-of-bounds", "The weights are 64 x 64, in shared memory, too")({", 64)": ", 32)"})
 wrong("float64", "let the shared array hold float32")({"float32": "np.float64"})
-wrong("race", "Give each warp its own")(
-    {"shared =": "shared, value =", "float32)": "float32), cuda.shared.array(64, float32)"},
-    {
-        "left,": (
-            "value[lane], value[lane + 32] = z[row, lane], z[row, lane + 32]\n"
-            "        cuda.syncwarp()\n        left,"
-        ),
-        "value = z[row, k]\n            ": "",
-    },
-    {"left += value": "left += value[k]", "right += value": "right += value[k]"},
-    {" = gelu(left)\n        out": ", out", "right)": "left), gelu(right)"},
-)
 
 
 right(
@@ -353,9 +330,6 @@ right(
 # --- folded-decoder --------------------------------------------------------------------------
 
 wrong, right = answers_to("folded-decoder")
-wrong("raised", "Take the sizes from the arguments")(
-    {"frames = basis.reshape(len(basis": "return (basis.reshape(32, 5, 64"}
-)
 wrong("raised", "weight.shape[0] columns for each frame")({" = basis": ", out = basis"})
 wrong("wrong-shape", "for each frame")({"reshape(len(basis), -1)": "sum(axis=1)"})
 right(
@@ -376,13 +350,6 @@ right({"(frames @ weight.T": 'np.einsum("rfb,ob->rfo", frames, weight', ", -1)":
 # --- one-kernel ------------------------------------------------------------------------------
 
 wrong, right = answers_to("one-kernel")
-wrong("race", "The same warp: cuda.syncwarp()")(
-    {"scale, q * scale\n    cuda.syncwarp()": "scale, q * scale"}
-)
-wrong("race", "all of its lanes must have read the old ones")(
-    {"    cuda.syncwarp()\n    frames[column], frames[column + 32] = gelu": "    frames[column], "
-     "frames[column + 32] = gelu"}
-)  # fmt: skip
 wrong("race", "put cuda.syncthreads() between the two", "Other warps: cuda.syncthreads()")(
     {"= share\n    cuda.syncthreads()": "= share"}
 )

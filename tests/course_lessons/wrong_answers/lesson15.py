@@ -59,7 +59,6 @@ wrong("limit", "y and dy are read twice at most")(
         " - total)": " - total) + (again - again)",
     }
 )
-wrong("wrong-result|unwritten-output", "sum|column")({"shfl_xor_sync": "shfl_down_sync"})
 wrong("not-parallel", "its 32 lanes share the columns")(
     {"if row < y.shape[0]:": "if row < y.shape[0] and lane == 0:", "range(5)": "range(0)"},
     {"range(lane, y.shape[1], 32):\n            total": "range(y.shape[1]):\n            total"},
@@ -101,10 +100,6 @@ right({"torch.empty_like(y)": "torch.empty_like(dy)"})
 wrong, right = answers_to("element-address")
 wrong("raised", "NoneType", "`strides` is None where elements lie in C order")(
     'return array["data"][0] + sum(i * s for i, s in zip(index, array["strides"]))'
-)
-wrong("raised", "any number of axes, or none")(
-    'size = int(array["typestr"][2:])\n'
-    'return array["data"][0] + (index[0] * array["shape"][1] + index[1]) * size'
 )
 wrong("raised", "f4", 'int(array["typestr"][2:])')({"[2:]": "[1:]"})
 wrong("wrong-shape", "Return one number, the address")('return array["data"]')
@@ -299,9 +294,6 @@ def plan_found_by_comparing(x, plans, prepare):
 
 wrong, right = answers_to("gradient-gap")
 wrong("raised", "Sum over all elements")({"(moved * dy).sum()": "moved.sum() * dy"})
-wrong("raised", "`forward(x)` and `backward(dy, x)` are functions")(
-    {"backward(dy, x)": "backward(x)"}
-)
 wrong("wrong-shape", "Return one number, not an array")(
     {"return abs(": "return numbers, ours, abs("}
 )
@@ -346,10 +338,6 @@ wrong("wrong-result", "NaN must stay NaN", "such as 0x7fc0")(
     {"np.where(np.isnan(x), 0x7FC0, bits)": "bits"}
 )
 wrong("wrong-result", "NaN must stay NaN", "inf")({"0x7FC0": "0x7F80"})
-wrong("wrong-result", "uint16 cannot hold a sum|shift by 16 before")(
-    {rounding: "(bits.astype(np.uint16) + np.uint16(0x7FFF)) >> 16"}
-)
-wrong("wrong-result", "Take the bits as uint32")({">> 16\n": ">> 15\n"})
 wrong("input-modified", "x is an input")(
     {"bits = x.view(np.uint32).astype(np.uint64)": "bits = x.view(np.uint32)"},
     {"bits = (bits +": "bits += 0\n    bits[...] = (bits +"},
