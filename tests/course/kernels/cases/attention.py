@@ -33,7 +33,7 @@ def _right(arrays, scale):
 
 def _some(dtype):
     """Tokens that fill no block."""
-    return Inputs({name: np.full((2, 96, 3, 64), 0.5) for name in "qkv"}, {"scale": None})
+    return Inputs({name: np.full((2, 96, 2, 64), 0.5) for name in "qkv"}, {"scale": None})
 
 
 _X = np.ones((1, 8, 2, 64), np.float16)
