@@ -4,9 +4,12 @@ Nothing here touches `matplotlib.pyplot`, so no figure stays open and none is sh
 settings, so pictures look the same beside figures of another style.
 """
 
+import base64
 import io
+import os
 from collections.abc import Callable, Iterable
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -116,6 +119,17 @@ class Picture(Figure):
         if not self.alternative:
             raise ValueError("say what the picture shows: return picture.described(...)")
         return self.png(), {"alt": self.alternative}
+
+    def _repr_html_(self) -> str | None:
+        """The picture with its words, in a kernel that a Jupyter server started; else None.
+
+        JupyterLab shows a PNG without any words for a screen reader, whatever its metadata says.
+        """
+        if "JPY_SESSION_NAME" not in os.environ:
+            return None
+        png, about = self._repr_png_()
+        data = base64.b64encode(png).decode()
+        return f'<img alt="{escape(about["alt"])}" src="data:image/png;base64,{data}">'
 
 
 def _slimmed(png: io.BytesIO, flat_colours: int | None = None) -> bytes:
