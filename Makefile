@@ -32,7 +32,7 @@ help:
 	@echo "make bench      time the simulator"
 	@echo "make badges     REPO=owner/name TAG=v1: change the public address everywhere"
 	@echo "make lint       check format and lint, and how many lines each package has"
-	@echo "make release    build the wheel, and name what is amiss before a version is published"
+	@echo "make release    build the wheels, and name what is amiss before a version is published"
 	@echo "make clean      remove $(VENV) and caches"
 
 setup: $(READY)
@@ -96,6 +96,7 @@ badges: $(READY)
 	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
 
 release: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[release]"
 	$(BIN)/python -m tools.release
 
 clean:

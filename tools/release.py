@@ -1,8 +1,10 @@
 """What must hold before a version is published: ``make release``.
 
-``python -m tools.release`` builds the wheel into ``dist/`` and names everything that is amiss: a
-placeholder in place of the address, a tag that is not the version's, a changelog without it; a
-wheel, notebooks or a site (where one was built) of another version. Nothing is uploaded.
+``python -m tools.release`` builds both wheels, the course's and the simulator's, into ``dist/`` and
+names everything that is amiss: a placeholder in place of the address, a tag that is not the
+version's, a changelog without it; a wheel, notebooks or a site (where one was built) of another
+version; what twine says of the wheels. Nothing is uploaded: ``.github/workflows/publish.yml`` does
+that on a tag.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import warpsim
 from course import __version__
 from tools import address, build_notebooks
 from tools.address import PLACEHOLDER
@@ -26,6 +29,8 @@ def address_problems(root: Path, version: str = __version__) -> list[str]:
     """List where the public address, its tag or the changelog does not fit the version."""
     where = address.read(root)
     found = []
+    if warpsim.__version__ != version:
+        found.append(f"warpsim is {warpsim.__version__}, the course {version}: the two go together")
     if where.repository == PLACEHOLDER:
         found.append(f"the address is still {PLACEHOLDER}: make badges REPO=owner/name")
     if where.tag != f"v{version}":
@@ -86,12 +91,19 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def build_wheel(root: Path, folder: Path) -> Path:
-    """Build the wheel of a repository into a folder, and return its path."""
+def twine_problems(wheels: list[Path]) -> list[str]:
+    """List what twine says of wheels: whether an index can show their long descriptions."""
+    check = [sys.executable, "-m", "twine", "check", "--strict", *map(str, wheels)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    return [(done.stdout + done.stderr).strip()] if done.returncode else []
+
+
+def build_wheel(source: Path, folder: Path) -> Path:
+    """Build the wheel of a folder with a ``pyproject.toml`` into another, and return its path."""
     with tempfile.TemporaryDirectory() as place:
-        build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "-w", place, str(root)]
+        build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "-w", place, str(source)]
         subprocess.run([sys.executable, *build], check=True)
-        (wheel,) = Path(place).glob("course-*.whl")
+        (wheel,) = Path(place).glob("*.whl")
         folder.mkdir(exist_ok=True)
         return Path(wheel.replace(folder / wheel.name))
 
@@ -102,12 +114,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, default=lessons.ROOT, help=argparse.SUPPRESS)
     root = parser.parse_args(arguments).root
     found = address_problems(root) + notebook_problems(root)
-    wheel = build_wheel(root, root / "dist")
-    found += wheel_problems(root, wheel) + site_problems(root, root / SITE)
+    wheels = [build_wheel(source, root / "dist") for source in (root, root / "warpsim")]
+    found += wheel_problems(root, wheels[0]) + site_problems(root, root / SITE)
+    found += twine_problems(wheels)
     if found:
         sys.exit("not yet:\n" + "\n".join(f"  {problem}" for problem in found))
     site = "with the site" if (root / SITE).is_dir() else "no site was built"
-    print(f"dist/{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, version {__version__}, {site}")
+    for wheel in wheels:
+        print(
+            f"dist/{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, version {__version__}, {site}"
+        )
 
 
 if __name__ == "__main__":

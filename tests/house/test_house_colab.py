@@ -19,7 +19,8 @@ from tools import address
 from tools.notebooks import lessons
 
 with (lessons.ROOT / "pyproject.toml").open("rb") as file:
-    WHEEL_PACKAGES = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    TARGET = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+WHEEL_PACKAGES = [*TARGET["packages"], "warpsim"]  # packed by hatch_build.py
 STAND_IN = "import sys, types; sys.modules['google.colab'] = types.ModuleType('google.colab')\n"
 OLD = (
     "course: preinstalled 1.0 is here, and was left as it is; the course is made for "

@@ -24,8 +24,9 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture
-def root(built, tmp_path):
+def root(built, tmp_path, monkeypatch):
     """A repository with one lesson that is ready to be published as version 9."""
+    monkeypatch.setattr(release.warpsim, "__version__", "9")
     root = shutil.copytree(built, tmp_path / "root")
     (root / "CHANGELOG.md").write_text("# Changes\n\n## 9 (2027-01-31)\n\n- All.\n")
     address.refresh_citation(WHERE, root)
@@ -83,6 +84,32 @@ def test_a_site_of_another_version_or_with_other_notebooks_is_named(root):
     (site / "00_sample.ipynb").write_text("{}")
     version, notebook = release.site_problems(root, site, "9")
     assert "is of version 8: make site" in version and "00_sample.ipynb" in notebook
+
+
+def test_a_simulator_of_another_version_is_named(root, monkeypatch):
+    monkeypatch.setattr(release.warpsim, "__version__", "8")
+    assert release.address_problems(root, "9") == [
+        "warpsim is 8, the course 9: the two go together"
+    ]
+
+
+def test_a_wheel_that_no_index_can_show_is_named(root):
+    pytest.importorskip("twine", reason="the extra release is missing")
+    head = "Metadata-Version: 2.1\nName: course\nVersion: 9\n"
+    described = "Description-Content-Type: text/markdown\n\nA course."
+    info = "course-9.dist-info/METADATA"
+    assert release.twine_problems([wheel(root, **{info: head + described})]) == []
+    (said,) = release.twine_problems([wheel(root, **{info: head})])
+    assert "long_description" in said
+
+
+def test_the_workflow_publishes_what_make_release_has_nothing_against():
+    text = (ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    made = [step.get("run", "").split()[:2] for step in jobs["wheels"]["steps"]]
+    assert ["make", "release"] in made and jobs["publish"]["needs"] == "wheels"
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert "permissions" not in jobs["wheels"] and "secrets." not in text
 
 
 def test_the_citation_is_up_to_date_and_of_the_one_version():
