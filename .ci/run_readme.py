@@ -22,8 +22,9 @@ for name, text in zip(FILES, programs):
 shown = [text.partition("\n") for kind, text in blocks if kind == "text" and text[0] == "$"]
 (_, _, traced), (_, _, tested) = shown[:2]
 
-said = run("double.py")
-if said.split()[1:] != ["[]"]:
+said = run("-W", "ignore", "double.py")  # of arrays that are copied at a launch
+# 1,000 floats in sectors of 8, and the one finding: 2 * x[i] is float64 in Numba
+if not said.startswith("125 (Finding(kind='float64'"):
     sys.exit(f"double.py: {said}")
 if run("-m", "warpsim", "--trace", "turn.py") != traced:
     sys.exit(f"turn.py says something else than README.md:\n{traced}")

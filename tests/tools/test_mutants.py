@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+pytest.importorskip("resource", reason="mutants are judged with a limit of memory, as on POSIX")
+
 from course.checks.exercises import exercises, find_exercise
 from course.checks.verdicts import Verdict
 from tools.mutants import __main__ as command

@@ -384,7 +384,14 @@ def damage_file(draw, file, elsewhere):
         victim.write_bytes(content)
         file.symlink_to(victim)
     elif how == "odd":
-        draw.choice((file.mkdir, lambda: os.mkfifo(file), lambda: None, file.touch))()
+        draw.choice(
+            (
+                file.mkdir,
+                lambda: hasattr(os, "mkfifo") and os.mkfifo(file),
+                lambda: None,
+                file.touch,
+            )
+        )()
     else:
         file.write_bytes(content)
 
