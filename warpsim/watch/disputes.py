@@ -33,7 +33,7 @@ class Disputed:
         self.shadow, self.thorough = shadow, thorough
         self.is_open = np.zeros(shadow.size, bool)
         self.stores: list[tuple[ndarray, ndarray, ndarray, ndarray, ndarray]] = []
-        self.loads: list[tuple[ndarray, ndarray, ndarray, ndarray]] = []
+        self.loads: list[tuple[ndarray, ndarray, ndarray, ndarray, ndarray]] = []
         self.kept = self.time = 0
 
     def add(self, elements: ndarray, threads: ndarray, rows: ndarray, place: int) -> None:
@@ -49,15 +49,21 @@ class Disputed:
         self.stores.append(made)
         self.kept += len(elements)
 
-    def add_loads(self, elements: ndarray, threads: ndarray, place: int) -> None:
-        """Loads at a place of the source, of a thorough search."""
+    def add_loads(self, elements: ndarray, threads: ndarray, place: int, barriers: ndarray) -> None:
+        """Loads at a place of the source, after so many ``barriers``, of a thorough search."""
         self.is_open[elements] = True
         self.time += 1
-        self.loads.append((elements, threads, *self._columns(len(elements), place)))
+        self.loads.append((elements, threads, *self._columns(len(elements), place), barriers))
         self.kept += len(elements)
 
     def _columns(self, size: int, place: int) -> tuple[ndarray, ndarray]:
         return np.full(size, place), np.full(size, self.time)
+
+    def close(self, over: ndarray) -> None:
+        """Some elements are judged, but for the loads that are kept."""
+        self.is_open = self.is_open & ~over
+        for elements, *_ in self.loads:
+            self.is_open[elements] = True
 
     def sorted(self) -> list[ndarray]:
         """All stores by element and thread, and whether they are the last of their thread."""
@@ -68,15 +74,22 @@ class Disputed:
         last[:-1] = (elements[1:] != elements[:-1]) | (threads[1:] != threads[:-1])
         return [elements, threads, rows, places, times, order, last]
 
-    def seen_between(self, over: ndarray) -> set[int]:
+    def seen_between(self, over: ndarray, by: tuple | None = None) -> set[int]:
         """Places of loads of some elements that may see what stays in none, and of the stores.
 
         Harmless is a load of what its thread has stored last, if no other thread stores anything
-        else there.
+        else there. A thread that stores where it has loaded, with no barrier ``by`` then, comes
+        after its own load alone: others may still come in between.
         """
         loads = [np.concatenate(part) for part in zip(*self.loads, strict=True)]
         chosen = over[loads[0]]
-        self.loads = [tuple(column[~chosen] for column in loads)] if not chosen.all() else []
+        kept = ~chosen
+        if by is not None:
+            elements, threads, barriers = by
+            thread, since = np.full(len(over), -1), np.full(len(over), -1)
+            thread[elements], since[elements] = threads, barriers
+            kept |= (thread[loads[0]] == loads[1]) & (since[loads[0]] == loads[4])
+        self.loads = [tuple(column[kept] for column in loads)] if kept.any() else []
         if not chosen.any() or not any(len(elements) for elements, *_ in self.stores):
             return set()
         loads = [column[chosen] for column in loads]
@@ -139,21 +152,25 @@ class Disputes:
         """A store comes to elements that others have loaded, with nothing to order the two."""
         if len(elements):
             self.early.add(place)
-            for loaded, _, places, _ in self.of(shadow).loads:
+            for loaded, _, places, *_ in self.of(shadow).loads:
                 self.early.update(places[np.isin(loaded, elements)].tolist())
 
-    def restart(self, shadow: Shadow, elements: ndarray | None = None) -> None:
-        """What comes now at some elements, or at all, is ordered after the stores so far."""
+    def restart(self, shadow: Shadow, *by: ndarray) -> None:
+        """What comes now at some elements, or at all, is ordered after the stores so far.
+
+        ``by`` are the elements, and of a thorough search the threads that store there now and how
+        many barriers they have passed.
+        """
         disputed = self._of.get(id(shadow))
         if disputed is None or not disputed.kept:
             return
         over = disputed.is_open
-        if elements is not None:
+        if by:
             over = np.zeros_like(over)
-            over[elements] = disputed.is_open[elements]
+            over[by[0]] = disputed.is_open[by[0]]
             if not over.any():
                 return
-        self._judge(disputed, over)
+        self._judge(disputed, over, by if len(by) == 3 else None)
 
     def tidy(self, disputed: Disputed) -> None:
         """Drop what a thread has overwritten itself; if that is little, judge what there is."""
@@ -180,16 +197,16 @@ class Disputes:
         disputed.loads.clear()
         disputed.kept = sum(len(one[0]) for one in disputed.stores)
 
-    def _judge(self, disputed: Disputed, over: ndarray) -> None:
+    def _judge(self, disputed: Disputed, over: ndarray, by: tuple | None = None) -> None:
         if disputed.thorough:
             self.looked_through += disputed.kept
             if self.looked_through > MOST_LOOKED_THROUGH:
                 self._give_up(disputed)
         if disputed.loads:
-            self.early.update(disputed.seen_between(over))
+            self.early.update(disputed.seen_between(over, by))
             disputed.kept = sum(len(one[0]) for one in (*disputed.stores, *disputed.loads))
+        disputed.close(over)
         if not disputed.stores:
-            disputed.is_open = disputed.is_open & ~over
             return
         elements, threads, rows, places, times, order, last = disputed.sorted()
         now, own = over[elements], elements[last]
@@ -208,7 +225,6 @@ class Disputes:
         rest = rest[order[rest].argsort()]
         disputed.stores = [tuple(part[rest] for part in (elements, threads, rows, places, times))]
         disputed.kept = len(rest) + sum(len(one[0]) for one in disputed.loads)
-        disputed.is_open = disputed.is_open & ~over
 
 
 def bytes_of(value: Any, dtype: np.dtype, count: int, rows: int) -> ndarray:

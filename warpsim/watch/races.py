@@ -83,7 +83,8 @@ class Races:
             clash = self._clash(shadow, kinds, clock, elements, threads, clock.acquired)
             shadow.defer(clock, lambda: (elements, threads))
             if disputes.thorough:
-                disputes.of(shadow).add_loads(elements, threads, state.base + site)
+                number, barriers = state.base + site, clock.block[threads // clock.padded]
+                disputes.of(shadow).add_loads(elements, threads, number, barriers)
         elif op == "atomic":
             shadow.flush(clock)
             clash = self._clash(shadow, ("store",), clock, elements, threads)
@@ -132,7 +133,8 @@ class Races:
             if loaded is not None and loaded[2] == "load":
                 met_late = np.intersect1d(loaded[0], ordered)
                 disputes.loaded_before(shadow, elements[met_late], state.base + site)
-            disputes.restart(shadow, elements[ordered])
+            who = threads[ordered]
+            disputes.restart(shadow, elements[ordered], who, clock.block[who // clock.padded])
         else:
             disputes.restart(shadow, elements[fresh])
         met = np.arange(len(elements))[fresh][partner != threads[fresh]]

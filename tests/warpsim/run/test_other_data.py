@@ -17,6 +17,7 @@ from warpsim.run.other_data import OtherControl, OtherData
 from warpsim.run.uniform import alike_on_any_data
 
 PROGRAMS, QUICK = int(os.environ.get("COURSE_DRAWS", "200")), 10
+LOADS_ITS_OWN = 70_166  # before it stores there, and others do
 SIZE = BLOCKS * THREADS
 DATA = {
     "ones": (np.ones(SIZE), 1.0),
@@ -35,7 +36,10 @@ def verdict(kernel, name):
 
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(s, marks=pytest.mark.slow if s >= QUICK else ()) for s in range(PROGRAMS)],
+    [
+        pytest.param(s, marks=pytest.mark.slow if QUICK <= s < PROGRAMS else ())
+        for s in (*range(PROGRAMS), LOADS_ITS_OWN)
+    ],
 )
 def test_the_verdict_is_the_same_whatever_the_data(seed):
     program = Program(seed)
