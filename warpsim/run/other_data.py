@@ -105,15 +105,19 @@ def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
 
 
 def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:
-    """`_on_other_data`; of the launches with such a place for the 1st, 4th, 16th and so on."""
+    """`_on_other_data`; of the launches with such a place for the 1st, 4th, 16th and so on.
+
+    The first gets all draws, each later one a few, and others than the one before it.
+    """
     judged = launch.program.judged
-    due = False
+    due = []
     for site in doubtful:
         times, differs = judged.get(site, (0, False))
         judged[site] = times, differs = times + 1, differs
-        due |= not differs and times.bit_count() == 1 and times.bit_length() % 2 == 1
+        if not differs and times.bit_count() == 1 and times.bit_length() % 2 == 1:
+            due.append(times.bit_length() // 2)
     if due:
-        for site in _on_other_data(launch, run, chunks, doubtful, thorough):
+        for site in _on_other_data(launch, run, chunks, doubtful, thorough, min(due)):
             judged[site] = judged[site][0], True
     return {site for site in doubtful if judged[site][1]}
 
@@ -143,7 +147,7 @@ def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[
     return disputes, {place for kind, place in again.findings if kind in kinds}
 
 
-def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool) -> set[Site]:
+def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool, before: int) -> set[Site]:
     """Places among some at which the order matters, once arguments are drawn anew.
 
     Whole numbers may be addresses and sizes, with which nobody races any more if they are drawn:
@@ -164,6 +168,9 @@ def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool) -> set
     ]
     threads = max(4096, sum(blocks * math.prod(block) for _, block, _, blocks in chunks))
     most = max(LEAST_RUNS, MOST_WORK // (threads * (launch.passes + 1)))
+    if before:
+        first = LEAST_RUNS * before % len(draws)
+        draws, most = draws[first:] + draws[:first], LEAST_RUNS
     differ = alike & {launch.sites[number] for number in launch.disputes.torn}
     for seed, chosen in draws[:most]:
         if differ == alike:
