@@ -19,6 +19,7 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError
 
+from warpsim.code.likeness import likeness
 from warpsim.code.statements import LaneProgram, Writer
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
@@ -287,6 +288,7 @@ def _bind_functions(source: Source) -> None:
 
 
 _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
+_shared: dict[int, Program] = {}  # by what functions that are alike have in common
 
 
 def program_of(kernel: Any) -> Program:
@@ -308,5 +310,9 @@ def _read(kernel: Any, function: Any) -> Program:
         raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")
     found = _programs.get(function)
     if found is None:
-        found = _programs[function] = Program(function)
+        number = likeness(function)
+        found = Program(function) if number is None else _shared.get(number) or Program(function)
+        if number is not None:
+            _shared[number] = found
+        _programs[function] = found
     return found
