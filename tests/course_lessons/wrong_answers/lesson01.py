@@ -1,7 +1,7 @@
 """Wrong answers to the exercises of lesson 01 as students write them, and unusual right ones."""
 
 import numpy as np
-from numba import float32, vectorize
+from numba import float32
 
 from course import cuda
 from tests.course_lessons.wrong_answers import answers_to
@@ -125,10 +125,7 @@ wrong("not-a-function", "is a kernel or device")(
 )
 
 
-@wrong("not-a-function", "clip_of_the_cpu runs on the CPU")
-@vectorize(THREE)
-def clip_of_the_cpu(x, low, high):
-    return min(max(x, low), high)
+wrong("not-a-function", "clip runs on the CPU")({"@cuda.vectorize": "@vectorize"})
 
 
 @wrong("not-a-function", "clip_on_the_host runs in Python, on the host")
