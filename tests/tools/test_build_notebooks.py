@@ -514,6 +514,7 @@ def test_nbval_refuses_a_stub_whose_verdict_is_not_not_started(root, nbval):
     assert "The verdict is not 'not started'" in done.stdout
 
 
+@pytest.mark.slow
 def test_nbval_refuses_a_student_notebook_that_raises(root, nbval):
     edit(root, "notebooks", lambda cells: cells[-2].update(source=["1 / 0"]))
     done = nbval("notebooks")

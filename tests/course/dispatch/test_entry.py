@@ -142,6 +142,7 @@ def test_arrays_of_a_gpu_are_refused_where_the_course_simulates(monkeypatch):
         softmax(x)
 
 
+@pytest.mark.slow
 def test_several_threads_may_factorise_at_once():
     matrices = [random(6, 5, seed=seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:

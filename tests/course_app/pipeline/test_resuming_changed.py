@@ -207,11 +207,9 @@ def test_a_run_that_was_killed_as_it_moved_its_results_is_taken_over(folder, tmp
     assert not left_over & set(contents(out))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
-@pytest.mark.parametrize(
-    "moment",
-    ["half-way", *(pytest.param(moment, marks=pytest.mark.slow) for moment in ("before", "after"))],
-)
+@pytest.mark.parametrize("moment", ["half-way", "before", "after"])
 def test_a_death_while_results_are_taken_over_loses_one_image_at_most(tmp_path, moment):
     folder, out = some_images(tmp_path / "in", 4), tmp_path / "out"
     interrupted(folder, out, after=3)

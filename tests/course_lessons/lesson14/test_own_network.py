@@ -27,6 +27,7 @@ def test_what_the_kernel_takes_and_how_much_a_block_stores():
     assert sum(array.size for array in results) == 2 * STORES
 
 
+@pytest.mark.slow
 def test_what_the_lesson_says_of_yours_beside_the_package_s():
     for batch, spectra_of_a_block in ((32, 1), (4096, 32)):
         shape = spectral.config_for(batch, 132, 227 * 1024, (9, 0))

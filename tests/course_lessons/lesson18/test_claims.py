@@ -106,6 +106,7 @@ def test_gradients_of_the_training_are_those_of_differences():
         assert g[place] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=1e-5, abs=1e-8), name
 
 
+@pytest.mark.slow
 def test_training_learns():
     images, labels = train_vit.pixels(train_vit.digits(True)), train_vit.digits(True).labels
     few = train_vit.train(epochs=4)

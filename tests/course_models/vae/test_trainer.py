@@ -127,6 +127,7 @@ def test_losses_are_read_before_their_memory_is_full(monkeypatch):
         np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_launch_has_a_race():
     shape = VAEShape(20, 40, 7)
     trainer = FusedTrainer(Training.begun(shape, batch=35), images_of(shape, 70))

@@ -81,6 +81,7 @@ def test_a_fused_trainer_is_taken_in_each_precision(bench, monkeypatch):
     assert "time" in found["epoch", "fused, 3xTF32", "float32"]
 
 
+@pytest.mark.slow
 def test_wrong_gradients_and_losses_that_are_not_finite_are_failures(bench, monkeypatch):
     class Wrong(NumpyTrainer):
         def __init__(self, training, images, precision):

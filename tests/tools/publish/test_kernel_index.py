@@ -73,6 +73,7 @@ def test_the_page_has_a_table_for_each_ladder_and_escapes_bars():
     assert all(len(re.findall(r"(?<!\\)\|", row)) == bars for row in rows) and len(rows) > 60
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_rows_that_have_the_words(capsys):
     kernel_index.main(["softmax", "online"])
     out = capsys.readouterr().out.splitlines()

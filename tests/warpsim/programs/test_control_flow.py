@@ -79,6 +79,7 @@ def test_random_programs_do_the_same_on_a_gpu():
         assert np.array_equal(wanted, found), f"program {seed}:\n{source(seed)}"
 
 
+@pytest.mark.slow
 def test_random_programs_do_diverge():
     """The programs above would prove nothing if all threads took the same way."""
     different = 0

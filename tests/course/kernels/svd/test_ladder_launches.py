@@ -47,10 +47,11 @@ def test_the_host_reads_once(rng, reads, shape):
     assert len(reads) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "shape"),
     [
-        pytest.param("blocks", (2, 45, 35), id="blocks", marks=pytest.mark.slow),
+        pytest.param("blocks", (2, 45, 35), id="blocks"),
         pytest.param("shared", (2, 20, 20), id="shared"),
     ],
 )
