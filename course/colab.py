@@ -1,7 +1,8 @@
 """What the course requires and what is here of it; `set_up`, which Colab's first cell calls.
 
 What Colab preinstalls is never touched: the package comes without its dependencies, and only
-those that are missing altogether are installed after it. Only the standard library is needed.
+those that are missing altogether are installed after it, in versions that take what is there. Only
+the standard library is needed.
 """
 
 import importlib
@@ -10,6 +11,7 @@ import operator
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 #: Extras whose packages the course imports; others are for who grades it or works on it.
 USED = ("", "cuda12", "cuda13", "compare", "cluster", "weights")
+_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9.]+)?")
 _HOLDS = {
     "==": operator.eq,
     "<": operator.lt,
@@ -48,7 +51,7 @@ def set_up(source: str) -> None:
         importlib.invalidate_caches()
         _forget(packages | installed_packages())
     if missing := missing_requirements():
-        _pip(*missing)
+        _pip_beside_what_is_here(missing)
     importlib.invalidate_caches()
     for here, wanted in outside().items():
         print(
@@ -164,6 +167,21 @@ def missing_requirements() -> list[str]:
     return [
         text for name, text, extra in declared() if not extra and installed_version(name) is None
     ]
+
+
+def _pip_beside_what_is_here(requirements: list[str]) -> None:
+    """Install requirements without another version of anything that is installed already."""
+    versions: dict[str, str] = {}
+    for one in metadata.distributions():
+        name = re.sub(r"[-_.]+", "-", one.metadata["Name"] or "").lower()
+        # of two with one name the first is imported; a system's own may have no version of pip's
+        if name and _VERSION.fullmatch(one.version or ""):
+            versions.setdefault(name, one.version)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "constraints.txt")
+        text = "".join(f"{name}=={version}\n" for name, version in versions.items())
+        path.write_text(text, encoding="utf-8")
+        _pip("--constraint", str(path), *requirements)
 
 
 def _pip(*arguments: str) -> None:

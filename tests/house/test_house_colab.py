@@ -67,6 +67,8 @@ class Machine:
         self.python = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
         self.index = folder / "index"
         make_wheel(self.index, "absent", "3.0", requires=["preinstalled"])
+        # the newest one would bring another version of what is there
+        make_wheel(self.index, "absent", "4.0", requires=["preinstalled>=2"])
         # older than the course asks for, and not to be touched all the same
         old = make_wheel(folder / "old", "preinstalled", "1.0")
         make_wheel(self.index, "preinstalled", "2.0")
