@@ -35,7 +35,8 @@ def push_files(bare, at):
     """Push this working tree's files to a bare repository's branch main, as a new user would."""
     names = git("ls-files", "--cached", "--others", "--exclude-standard", at=ROOT).splitlines()
     for name in names:
-        if (ROOT / name).is_file() and not name.startswith(("data/", "tests/")):
+        left_out = name.startswith(("data/", "tests/")) and "measurements" not in name
+        if (ROOT / name).is_file() and not left_out:
             (at / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, at / name)
     git("init", "-q", "--initial-branch=main", at=at)
