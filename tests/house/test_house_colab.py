@@ -13,6 +13,7 @@ import zipfile
 from importlib import metadata
 
 import pytest
+import yaml
 
 from course import colab
 from tools import address
@@ -249,3 +250,43 @@ def test_the_first_cell_names_this_repository_at_its_tag():
     assert where.badge("notebooks/00.ipynb").endswith(
         "/github/owner/name/blob/v3/notebooks/00.ipynb)"
     )
+
+
+# --- today's Colab -------------------------------------------------------------------------------
+
+FREEZE = """\
+# Do not modify this file directly
+numba==0.60.0
+Pillow==11.3.0
+scikit_image==0.25.2
+pip==24.1.2
+torch==2.11.0+cu128
+numpy @ file:///somewhere/numpy-2.0.2.tar.gz
+dask==2026.1.1
+pandas==2.2.2
+"""
+
+
+def test_of_colabs_list_what_the_course_needs_is_taken_in_its_versions(tmp_path):
+    (tmp_path / "freeze.txt").write_text(FREEZE)
+    program = [sys.executable, lessons.ROOT / ".ci/colab_packages.py"]
+    done = subprocess.run(
+        [*program, tmp_path / "freeze.txt", tmp_path / "constraints.txt"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["numba", "pandas", "pillow", "scikit-image", "dask"]
+    assert (tmp_path / "constraints.txt").read_text().splitlines() == [
+        "numba==0.60.0", "pillow==11.3.0", "scikit-image==0.25.2", "dask==2026.1.1",
+        "pandas==2.2.2",
+    ]  # fmt: skip
+
+
+def test_the_workflow_hands_colabs_own_list_to_the_script():
+    text = (lessons.ROOT / ".github/workflows/colab.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    steps = workflow["jobs"]["today"]["steps"]
+    (fetched,) = (step["with"]["path"] for step in steps if "repository" in step.get("with", {}))
+    script, freeze, python = steps[-1]["run"].split()
+    assert os.access(lessons.ROOT / script, os.X_OK)
+    assert (freeze, python) == (f"{fetched}/pip-freeze.gpu.txt", "python")
+    assert "schedule" in workflow[True]  # YAML's `on`

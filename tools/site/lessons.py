@@ -16,7 +16,7 @@ from nbformat import NotebookNode, v4
 from tools import address
 from tools.notebooks import lessons, minutes, sections
 from tools.notebooks.lessons import stub
-from tools.publish import tracks
+from tools.publish import readme_picture, tracks
 
 _MARKER = re.compile(r"^ *### (?:BEGIN|END) (?:SOLUTION|ORDER)\n?", re.MULTILINE)
 _GUESS = "· "  # how an output begins that repeats a guess
@@ -80,10 +80,12 @@ def write(root: Path, source: Path) -> None:
         (source / "pictures" / f"{name}.png").write_bytes(lesson.picture)
         shutil.copy(root / "notebooks" / f"{name}.ipynb", source / "downloads")
         nbformat.write(page(solution, lesson, where), source / "lessons" / f"{name}.ipynb")
+    shutil.copy(root / readme_picture.FILE, source)
     index = source / "index.md"
     text = index.read_text(encoding="utf-8")
     for block, made in (
         ("cards", cards(found)),
+        ("picture", f"![{readme_picture.words()}]({Path(readme_picture.FILE).name})"),
         ("tracks", tracks.table(root)),
         ("contents", "\n".join(f"lessons/{lesson.name}" for lesson in found)),
     ):
