@@ -117,7 +117,9 @@ def pytest_collection_finish() -> None:
 def _start_kernels_again() -> None:
     # A kernel's free network ports are chosen before it starts; where many start at a time,
     # another program may take one of them in between, and the kernel dies at once.
-    from nbval import plugin
+    from nbval import kernel, plugin
+
+    kernel.pformat = lambda message: message  # each message's text, for a log that nobody reads
 
     def start(*args, **options):
         with warm_kernels.launching() if warm_kernels else nullcontext():

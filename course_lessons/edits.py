@@ -123,10 +123,17 @@ def solution(exercise: str) -> Solution:
 
 
 @cache
+def _texts() -> dict[Path, str]:
+    """The lessons' texts."""
+    paths = sorted(FOLDER.glob("lesson[0-9][0-9]/*.py"))
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    return {path: text for path, text in texts.items() if text.startswith("# %%")}
+
+
+@cache
 def _found(exercise: str) -> Solution:
-    for path in sorted(FOLDER.glob("lesson[0-9][0-9]/*.py")):
-        text = path.read_text(encoding="utf-8")
-        if text.startswith("# %%") and f'check("{exercise}", ' in text:
+    for path, text in _texts().items():
+        if f'check("{exercise}", ' in text:
             return _solution(path, exercise)
     raise LookupError(f"no lesson has check({exercise!r}, ...)")
 

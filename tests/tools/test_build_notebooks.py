@@ -180,6 +180,7 @@ def test_a_solution_runs_in_an_empty_folder(lesson):
     assert code(load(lesson, "solutions"))[5].outputs[0].text == "[]\n"
 
 
+@pytest.mark.slow
 def test_an_unchanged_lesson_is_not_executed_again(lesson, capsys):
     assert build(lesson) == []
     first = (lesson.parents[2] / "solutions/00_sample.ipynb").read_bytes()
@@ -260,6 +261,7 @@ def test_an_edited_notebook_is_named_and_nothing_is_written(
     assert capsys.readouterr().out == "", "it was executed first"
 
 
+@pytest.mark.slow
 def test_force_writes_over_an_edited_notebook(root, lesson):
     assert build(lesson) == []
     student = (root / "notebooks/00_sample.ipynb").read_bytes()
@@ -522,6 +524,7 @@ def test_nbval_refuses_a_student_notebook_that_raises(root, nbval):
     assert "ZeroDivisionError" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_before_it_starts_is_started_again(root, nbval, monkeypatch):
     (root / "one_death.py").write_text(
         textwrap.dedent("""

@@ -115,6 +115,7 @@ def test_a_program_runs_unchanged(alone, tmp_path):
     assert done.stderr == "warpsim: no findings in 1 launch\n"
 
 
+@pytest.mark.slow
 def test_the_plugin_finds_a_race(alone, tmp_path):
     (tmp_path / "test_turn.py").write_text(TEST.replace("    cuda.syncthreads()\n", ""))
     packages = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py.py")

@@ -513,6 +513,7 @@ def test_what_was_found_before_the_limit_is_told(monkeypatch, capsys):
     assert capsys.readouterr().err == told
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
 def test_a_program_that_takes_too_much_memory_is_told(tmp_path):
     text = "import numpy as np\nnp.ones(1 << 20)\nprint('small')\nnp.ones(1 << 30)\n"

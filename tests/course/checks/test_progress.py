@@ -189,6 +189,7 @@ def test_a_stub_takes_nothing_away_from_what_passed_in_an_earlier_session(home, 
     assert session.progress().passed == 0
 
 
+@pytest.mark.slow
 def test_two_notebooks_write_at_a_time_and_the_later_verdict_counts(home, monkeypatch):
     record(SQUARE, "failed", "race")
     script = (

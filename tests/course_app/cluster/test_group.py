@@ -75,6 +75,7 @@ def test_workers_rebuild_what_one_process_rebuilds(group):
         assert np.linalg.norm(images - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 def test_the_simulated_kernel_runs_on_workers(group):
     batches = factors(2, images=2, rows=9, columns=7)
     for batch, images in zip(batches, group.reconstruct(batches, 3, "simulator"), strict=True):
@@ -462,6 +463,7 @@ def test_gpu_worker_that_is_killed_loses_nothing():
         assert {one.identity for one in again} == {one.identity for one in its.seen}
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @TWO_GPUS
 @pytest.mark.skipif(not cluster_processes.has_dask_cuda(), reason="dask-cuda is not installed")

@@ -340,6 +340,7 @@ def test_samples_a_walk_and_a_plane_are_drawn(tmp_path, capsys):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_sampled_with_and_without_its_digits(own, tmp_path, capsys):
     weights.save("own.npz", VAEShape(16, 5, 1), weights.initial(VAEShape(16, 5, 1)))
     status, out, err = call(capsys, "sample", "--weights", "own.npz", "--out", "alone")

@@ -335,7 +335,7 @@ def test_processes_that_end_before_and_after_the_gpu_cost_nothing_but_a_fatal_im
     assert len(rows_of(tmp_path / "out")) == 2 * (COUNT - 1)
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_process_that_works_for_a_gpu_and_ends_is_replaced_once(

@@ -127,6 +127,7 @@ ENDS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("names", [["fatal"], ["fatal too", "ends"]])
 def test_a_decoder_that_ends_its_process_costs_its_image(
     folder, tmp_path, whole, begun, monkeypatch, names
@@ -145,6 +146,7 @@ def test_a_decoder_that_ends_its_process_costs_its_image(
     assert all(found[name] == whole[name] for name in (*pictures, "quality.csv", "grid.png"))
 
 
+@pytest.mark.slow
 def test_an_image_over_which_the_system_kills_processes_is_named_and_the_others_are_kept(
     folder, tmp_path, begun, monkeypatch
 ):
@@ -170,6 +172,7 @@ def test_where_every_image_ends_its_process_all_are_named(folder, tmp_path, begu
     assert "SIGSEGV" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_processes_that_end_at_once_are_one_clear_error(
     folder, tmp_path, begun, monkeypatch, capfd
 ):
@@ -324,6 +327,7 @@ def test_processes_end_with_their_parent_however_it_ends(folder, tmp_path, begun
 # --- bounded --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_twenty_thousand_images_need_no_more_memory_than_their_list(monkeypatch):
     monkeypatch.setattr(
         stages, "whole", lambda job, task, shown, clock: Done(task.image, [(9.0, 0.5, 0.1)], [7])

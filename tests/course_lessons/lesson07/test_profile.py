@@ -264,6 +264,7 @@ def test_a_tool_runs_the_program_and_its_words_are_shown(monkeypatch):
     assert "ncu failed" in record.counters_here()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="env is a program of Unix")
 def test_a_tool_finds_the_package_from_anywhere(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -382,6 +383,7 @@ def test_sectors_are_predicted_to_the_last_one(step):
     assert profile.predicted(step, "global store sectors") == pytest.approx(stores, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_prediction_and_counter_differ_where_the_compiler_reads_four():
     differ = set()
     for step in profile.steps():

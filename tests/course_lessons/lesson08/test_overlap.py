@@ -179,6 +179,7 @@ def test_the_laws_refuse_what_is_no_fraction():
         overlap.serial_fraction(0.0, 4)
 
 
+@pytest.mark.slow
 def test_the_share_of_the_busiest_engine_is_the_serial_fraction_of_many_streams():
     for stage in random_stages(10):
         serial = overlap.length(overlap.schedule(stage, 400, 1))

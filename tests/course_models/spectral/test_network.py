@@ -142,6 +142,7 @@ def test_traced_there_is_no_error_no_float64_no_conflict_and_half_the_wavefronts
     assert report.total("global", "store").bytes == y.nbytes + errors.nbytes
 
 
+@pytest.mark.slow
 def test_layer_by_layer_moves_several_times_the_bytes(weights):
     batch, shape = 32, FusedConfig(4, 8)
     x = spectra(batch, 1)
@@ -176,6 +177,7 @@ def test_a_constant_frame_is_normalised_to_zero_and_not_divided_by_zero(weights)
     assert_right(x, weights, y, errors)
 
 
+@pytest.mark.slow
 def test_folded_weights_make_a_third_less_work(weights):
     made = {
         folded: launched(FusedConfig(2, 4, folded=folded), spectra(8, 1), weights, 1, trace)[2]
@@ -446,6 +448,7 @@ def test_training_is_the_same_each_time_and_rebuilds_better():
 # --- the bench ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_bench_checks_and_counts_each_of_its_programs(monkeypatch):
     """In the simulator, without times: what is called, with what, and whether it is right."""
     from course_recording import frame

@@ -118,6 +118,7 @@ def test_they_rebuild_digits_that_they_never_saw(vae):
     assert ((rebuilt - x) ** 2).mean() < 0.31 * ((x - x.mean(axis=0)) ** 2).mean()
 
 
+@pytest.mark.slow
 def test_the_tool_makes_the_same_weights_each_time(tmp_path, capsys):
     for name in ("one.npz", "two.npz"):
         train_vae.main(["--epochs", "1", "--out", str(tmp_path / name)])

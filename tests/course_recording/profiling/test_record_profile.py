@@ -31,6 +31,7 @@ def test_layer_norm_reads_gamma_and_beta_again_for_each_row_and_fused_moves_no_m
     assert predicted("layer norm", "DRAM bytes read") == 4 * ELEMENTS
 
 
+@pytest.mark.slow
 def test_a_sum_reads_each_element_once_and_writes_next_to_nothing():
     assert WIDE < predicted("sum", "global load requests") < 1.001 * WIDE
     assert predicted("sum", "global store sectors") < 1e-3 * ELEMENTS / 8

@@ -40,6 +40,7 @@ class Judge(Bench):
         self.rows.append((kernel, variant, said["shape"], said["dtype"]))
 
 
+@pytest.mark.slow
 def test_the_bench_times_right_programs(monkeypatch):
     monkeypatch.setattr(bench_norm, "SHAPES", ((9, 40),))
     monkeypatch.setattr(bench_norm, "ORIGINAL", (3, 1028))

@@ -115,6 +115,7 @@ def test_a_processs_first_epoch_is_that_of_a_process(bench, monkeypatch):
         assert found["epoch", f"fused, float32, {kept}", "float32"]["first"] > 10
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_told(bench, monkeypatch):
     monkeypatch.setattr(vae, "FIRST", ("no such way",))
     vae.first_epochs(bench)

@@ -57,6 +57,7 @@ def bench(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 @simulated
 def test_every_kernel_is_right_in_every_strategy(bench, monkeypatch):
     monkeypatch.setattr(gpus, "_chosen", gpus.find("H200"))

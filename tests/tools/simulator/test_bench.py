@@ -33,6 +33,7 @@ def test_time_grows_with_threads_and_statements_in_proportion_where_there_are_ma
             assert after / before < 1.3 * more / less
 
 
+@pytest.mark.slow
 def test_growth_is_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "FOLDER", tmp_path)
     monkeypatch.setattr(bench.kernels, "of_users", dict)
@@ -48,6 +49,7 @@ def test_growth_is_measured_and_kept(tmp_path, monkeypatch):
     assert plain.startswith("- plain: ") and "µs for a statement of 256 threads" in traced
 
 
+@pytest.mark.slow
 def test_launches_are_timed_in_another_process_and_interleaved(capsys):
     worker = bench.started(bench.ROOT, "--work")
     out, _ = worker.communicate("odd-even sort, plain:1\nnaive, traced:2\n")

@@ -54,6 +54,7 @@ def first(tmp_path_factory):
     return folder / "kept", run(folder / "kept", folder)
 
 
+@pytest.mark.slow
 def test_the_second_process_loads_no_rules(first, tmp_path):
     folder, had_rules = first
     (file,) = folder.iterdir()

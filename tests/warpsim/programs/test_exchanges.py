@@ -66,6 +66,7 @@ def test_correct_exchanges_have_no_error_finding(first):
         assert np.array_equal(out, result(seed, simulated, shuffles=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", batches(150, 50))
 def test_a_barrier_left_out_is_found_or_did_no_harm(first):
     """Of programs with one barrier less, those that race are found; most of them do."""

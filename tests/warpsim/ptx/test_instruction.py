@@ -75,6 +75,7 @@ assert "numba.cuda" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_instructions_work_where_numba_cuda_is_missing(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(WITHOUT_NUMBA_CUDA)

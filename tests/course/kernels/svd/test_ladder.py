@@ -91,6 +91,7 @@ def test_what_tensor_cores_cut_off_does_not_matter(rng, monkeypatch):
     assert_right(a, svd(a, method="tensor cores"))
 
 
+@pytest.mark.slow
 def test_tall_and_wide_matrices_without_full_rank(rng):
     a = normal(rng, 3, 45, 20)
     a[0] = a[0, :, :4] @ a[0, :4]
@@ -216,6 +217,7 @@ def test_wrong_factors_are_named(rng):
         assert_right(a, (u, s, vt))
 
 
+@pytest.mark.slow
 def test_nan_and_infinity_name_the_matrix(rng):
     a = normal(rng, 4, 5, 3)
     for call, bads in ((svd, (np.nan, np.inf, -np.inf)), (lambda a: rank_k(a, 2), (np.inf,))):
@@ -226,6 +228,7 @@ def test_nan_and_infinity_name_the_matrix(rng):
     assert_right(a[:2], svd(a[:2]))
 
 
+@pytest.mark.slow
 def test_the_largest_cosine_falls_quadratically_in_the_end(rng):
     solver = Solver(1, 40, 40, "blocks")
     solver(cuda.to_device(normal(rng, 1, 40, 40)), *factors_of((1, 40, 40)))

@@ -37,7 +37,7 @@ def reads(monkeypatch):
     return read
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 40, 40), (2, 20, 41)])
 def test_the_host_reads_once(rng, reads, shape):
     there = cuda.to_device(without_full_rank(rng, *shape))

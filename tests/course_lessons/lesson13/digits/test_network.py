@@ -629,6 +629,7 @@ def figures(programs=tuple(batch_charts.PROGRAMS), activations=ACTIVATIONS):
     return rows
 
 
+@pytest.mark.slow
 def test_charts_have_a_panel_an_activation_and_way_and_a_line_a_program():
     for draw in batch_charts.CHARTS.values():
         picture = draw(figures())
