@@ -9,6 +9,7 @@ from course_lessons import cases
 from course_lessons.edits import solution
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", exercises(), ids="{}/".format)
 def test_the_reference_fits_the_outputs(name):
     exercise = exercises()[name]

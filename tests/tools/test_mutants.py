@@ -163,6 +163,7 @@ def test_a_verdict_names_the_line_or_the_cause(kind, message, failure, found):
     assert named(mutant, message, failure) == found
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", [n for n in exercises() if n not in EXERCISES], ids="{}/".format)
 def test_every_exercise_has_mutants_of_several_kinds_and_rewrites(name):
     mutants, rewrites = made(name, MUTANTS, 20), made(name, REWRITES, 5)

@@ -143,6 +143,7 @@ def test_a_rival_of_a_lesson_is_recorded_once(name):
         assert len(room.recorded(gpu=room.RECORDED_ON, **wanted)) == 1, who
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "name", [name for name, its in WITH_RIVALS.items() if its.rivals.package is not None]
 )

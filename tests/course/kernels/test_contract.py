@@ -47,6 +47,7 @@ def test_every_ladder_has_a_case():
     assert found == CASES.keys()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("name", "method"), STEPS)
 def test_drawn_calls_are_right_or_refused(name, method, seed):

@@ -46,6 +46,7 @@ def test_requests_sectors_and_steps_are_counted(launch, requests, sectors, steps
     assert watched.image == pytest.approx(np.sqrt(watching._small(PHOTO)))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_warp_makes_32_times_fewer_requests_for_any_photograph(seed):
     rng = np.random.default_rng(seed)

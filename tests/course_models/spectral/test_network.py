@@ -86,6 +86,7 @@ def test_the_reference_is_the_formula_written_out_for_one_spectrum(weights):
     np.testing.assert_allclose(scores[0], np.mean((np.concatenate(y) - x) ** 2), rtol=1e-12)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("batch", [1, 7, 135, pytest.param(277, marks=pytest.mark.slow)])
 def test_every_method_agrees_with_float64_for_any_batch(method, batch, weights):

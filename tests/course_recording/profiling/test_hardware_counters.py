@@ -45,6 +45,7 @@ def differences(name: str) -> dict[str, tuple[int, int]]:
     return {counter: pair for counter, pair in pairs.items() if pair[0] != pair[1]}
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_simulator_counts_what_the_gpu_counted(name):
     found = differences(name)

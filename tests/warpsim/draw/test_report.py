@@ -217,6 +217,7 @@ def test_elements_have_the_indices_of_their_array_whatever_its_order():
 # --- shared memory -------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("kind", "step", "wavefronts", "ideal"),
     [

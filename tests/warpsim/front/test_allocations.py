@@ -59,6 +59,7 @@ def numbas(function):
     return function
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("where", ["shared", "local"])
 @pytest.mark.parametrize(
     "text", [*(f"n = 0\na = cuda.array({one}, float32)" for one in ONES if one),

@@ -165,6 +165,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name, tmp_path):
     faults, kind, code = FAULTS[name]

@@ -217,6 +217,7 @@ def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
     assert relative_error(rebuilt, float64_reference(u, s, vt, 37)) < 1e-6
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("step", [name for name in LADDER if name not in (*FIRST, "warpgroups")])
 def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
     rows, columns, k = 128, 128, 32

@@ -171,6 +171,7 @@ def test_the_documentation_states_the_accuracies(some):
         assert f"{batch_charts.TITLES[activation].split()[0]} {right:.1%}" in text
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("batch", [1, 7, 33])
 def test_every_method_agrees_with_float64_for_any_batch(method, batch, some):
