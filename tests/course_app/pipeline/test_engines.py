@@ -233,13 +233,6 @@ COUNT = 13
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = some_images(tmp_path / "in", COUNT)
-    (folder / "image02.png").write_bytes(b"no image")
-    return folder
-
-
-@pytest.fixture
 def simulated(tmp_path, monkeypatch):
     """The simulator is taken for a GPU, or two of them."""
     customized(tmp_path, monkeypatch, SIMULATED)

@@ -27,13 +27,6 @@ pytestmark = pytest.mark.usefixtures("quick_grid")
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = some_images(tmp_path / "in", COUNT)
-    (folder / "image02.png").write_bytes(b"no image")
-    return folder
-
-
-@pytest.fixture
 def whole(folder, tmp_path):
     """What an undisturbed run leaves."""
     rebuild(folder, tmp_path / "whole")

@@ -17,13 +17,6 @@ COUNT = 14  # more than the grid shows
 pytestmark = pytest.mark.usefixtures("quick_grid")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    folder = some_images(tmp_path / "in", COUNT)
-    (folder / "image02.png").write_bytes(b"no image")
-    return folder
-
-
 def rebuild(inputs, out, ranks=(2, 5), **options):
     given = {"size": 16, "engine": "numpy", "workers": 2, "batch": 2} | options
     inputs = inputs if isinstance(inputs, list) else [inputs]

@@ -17,7 +17,7 @@ from course_app.pipeline.journal import Done
 from course_app.pipeline.scheduler import Scheduler
 from course_app.pipeline.worker import Work
 from course_app.pipeline.workers import Ended, Workers, how_it_ended
-from tests.course_app.pipeline_parts import STAGES, call, contents, in_time, some_images
+from tests.course_app.pipeline_parts import STAGES, call, contents, in_time
 from tests.course_app.worker_parts import FAULTY, SLOWLY, TIMEOUT, all_end, customized, lives
 from tools import kill_test
 
@@ -27,13 +27,6 @@ pytestmark = [
     pytest.mark.usefixtures("quick_grid"),
     pytest.mark.skipif(sys.platform != "linux", reason="signals, /proc"),
 ]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folder = some_images(tmp_path / "in", COUNT)
-    (folder / "image02.png").write_bytes(b"no image")
-    return folder
 
 
 @pytest.fixture
