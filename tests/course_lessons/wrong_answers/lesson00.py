@@ -4,10 +4,11 @@ from tests.course_lessons.wrong_answers import answers_to
 
 # --- spotlight -------------------------------------------------------------------------------
 
+GUARD = {"if row < out.shape[0] and column < out.shape[1]": "if True"}
 
 wrong, right = answers_to("spotlight")
-wrong("out-of-bounds", "photo[13, 0]", "13 x 37")({"row < out.shape[0] and ": ""})
-wrong("wrong-result", "Line 5 decides")({"photo[row, column] * ": ""})
+wrong("out-of-bounds", "photo[13, 0]", "13 x 37", "if row < photo.shape[0]")(GUARD)
+wrong("wrong-result", "Line 5 decides")({"* light": "+ light"})
 wrong("out-of-bounds", "photo[13, 0]|reads photo")({"photo[row, column]": "photo[column, row]"})
 wrong("out-of-bounds", "out[", "the row first: [row, column]")(
     {"out[row, column] = photo": "out[column, row] = photo"}
@@ -50,8 +51,8 @@ wrong("out-of-bounds", "u[13, 0]")({"row < out.shape[0]": "row <= out.shape[0]"}
 wrong("unwritten-output", "stores its pixel where inside is true")(
     {"inside = column < out.shape[1] and row < out.shape[0]": "pass"}
 )
+wrong("wrong-result", "Line 10 decides")({"+= u": "= u"})
 wrong("typing", "take one element of")({"u[row, i] * s[i] * vt[i, column]": "u * s * vt"})
-wrong("out-of-bounds|wrong-result")({"s[i]": "s[k]"})
 wrong("uninitialised-read")({"u[row, i] * s[i] * vt[i, column]": "out[row, column]"})
 right({"and row < out.shape[0]": "and row < u.shape[0]"})
 
@@ -85,7 +86,7 @@ wrong("not-parallel", "one of 8 threads does the work")(
 
 wrong, right = answers_to("scale-add")
 wrong("out-of-bounds", "3 elements", "x[3]", "more threads than")({"i < out.size": "True"})
-wrong("wrong-result", "Line 4 decides")({"x[i] + y[i]": "(x[i] + y[i])"})
+wrong("wrong-result", "Line 4 decides")({" + y[i]": ""})
 wrong("typing", "a is float32, not an array")({"a * x": "a[i] * x"})
 wrong("typing", "out[i] = a * x + y")({"[i] +": " +"})
 wrong("wrong-arguments", "in that order", "out, a, x, y")({"out, a, x, y": "a, x, y, out"})

@@ -21,6 +21,7 @@ wrong("unwritten-output", "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
 )
 wrong("out-of-bounds", "1,031 elements", "x[1031]")({"i < out.size": "True"})
 wrong("wrong-result", "Line 4 decides")({"x[i] * x[i]": "i * i"})
+wrong("wrong-result", "It holds x, unchanged|square roots of the right")({" * x[i]": ""})
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = x[i] ** 2")
 right("i = cuda.grid(1)\nif i < x.size:\n    out[i] = math.pow(float64(x[i]), 2.0)")
 
@@ -40,6 +41,9 @@ right({"= 128": "= min(n, 1024)", "(n + threads - 1) // threads": "int(np.ceil(n
 # --- shift-right -----------------------------------------------------------------------------
 
 wrong, right = answers_to("shift-right")
+wrong("negative-index|wrong-result", "x[i - 1] is x[-1]|x[-1] would be the last element")(
+    {" == 0:\n        out[0] = 0\n    elif i": ""}
+)
 wrong("unwritten-output", "out[0]", "needs a value: 0")(
     {"i == 0:\n        out[0] = 0\n    elif": "0 <"}
 )

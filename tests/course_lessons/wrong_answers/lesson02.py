@@ -24,7 +24,7 @@ right("return -20 * np.log10(np.linalg.norm(image - approximation) / np.sqrt(ima
 # --- break-even ------------------------------------------------------------------------------
 
 wrong, right = answers_to("break-even")
-wrong("wrong-result")({"(rows * columns - 1)": "(rows * columns)", "+ 1 +": "+ 2 +"})
+wrong("wrong-result")({"+ 1 +": "+ 2 +"})
 wrong("wrong-arguments", "rows, columns")({"rows, columns": "shape"})
 right("return math.ceil(rows * columns / (rows + columns + 1)) - 1")
 
@@ -68,13 +68,16 @@ right(
 # --- reconstruct -----------------------------------------------------------------------------
 
 wrong, right = answers_to("reconstruct")
+wrong("out-of-bounds", "Compare row with")({"row < out.shape[0] and col < out.shape[1]": "True"})
 wrong("unwritten-output", "the last 24 columns of 37", "col with out.shape[1]")(
     {"shape[1": "shape[0"}
 )
 wrong("out-of-bounds", "shape")({"shape[1": "shape[0", "0] and": "1] and"})
 wrong("out-of-bounds", "out")({"row <": "row <=", "col <": "col <="})
-wrong("unwritten-output", "cuda.grid(2)")({"grid(2)": "threadIdx.x, cuda.threadIdx.y"})
 wrong("wrong-result", "transpose of the right one")({"row, col]": "col, row]"})
+wrong("uninitialised-read", "do not add to it")(
+    {"total +=": "out[row, col] +=", "\n        out[row, col] = total": ""}
+)
 wrong("input-modified", "u is an input")(
     {"= total": "= total\n        if col == 0:\n            u[row, 0] = total"}
 )

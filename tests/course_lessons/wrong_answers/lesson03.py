@@ -35,7 +35,7 @@ wrong("statements", "`synchronize()` is given twice, and stands once")(
 wrong("statements", "`launch()` is given once, and stands twice")(
     loop(WAIT, LAUNCH, START, LAUNCH, WAIT, KEEP)
 )
-wrong("wrong-result", "Keep the lines around the five")({"np.median": "min"})
+wrong("wrong-result", "Keep the lines around the five", "their median")({"np.median": "np.mean"})
 wrong("wrong-result", "Return one number", "got 21 values")({"np.median(times)": "times"})
 for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEEP)):
     right(loop(*order))
@@ -44,7 +44,7 @@ for order in ((START, LAUNCH, WAIT, KEEP, WAIT), (WAIT, LAUNCH, START, WAIT, KEE
 # --- report-line -----------------------------------------------------------------------------
 
 wrong, right = answers_to("report-line")
-wrong("wrong-result", "Line 2 decides")({"np.median(samples)": "samples[len(samples) // 2]"})
+wrong("wrong-result", "Line 2 decides")({"np.median": "min"})
 wrong("wrong-shape", "return median, share, times")({"median, least": "least"})
 wrong("wrong-result", "not numbers")({"return median": 'return f"{median:.3g} ms"'})
 right("return np.array([np.median(samples) ** 2, least, other]) / np.median(samples)")

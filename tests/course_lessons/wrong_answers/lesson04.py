@@ -22,6 +22,9 @@ wrong("limit", "32 sectors per request", "32 neighbours")(
     {"x.size, step": "min(first + chunk, x.size)"},
 )
 wrong("wrong-result", "Line 3 decides")({"cuda.grid(1)": "cuda.threadIdx.x"})
+wrong("wrong-result", "Each element is added exactly once")(
+    "i = cuda.grid(1)\nif i < x.size:\n    cuda.atomic.add(total, 0, x[i])"
+)
 wrong("limit", "add to total once", "128 are enough")({"part += x[i]\n    ": "", "part)": "x[i])"})
 wrong("race", "cuda.atomic.add(total, 0, part)")(
     {"cuda.atomic.add(total, 0, part)": "total[0] += part"}
@@ -38,11 +41,16 @@ wrong, right = answers_to("strided-scale-add")
 wrong("not-parallel", "each thread does the work of many", "cuda.gridsize(1)")(
     {"cuda.gridsize(1)": "1"}
 )
+wrong("unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"cuda.grid(1)": "cuda.threadIdx.x"}
+)
 wrong("unwritten-output", "out[8]", "cuda.gridsize(1)")(
     "i = cuda.grid(1)\nif i < out.size:\n    out[i] = a * x[i] + y[i]"
 )
+wrong("out-of-bounds|unwritten-output", "reads cuda.threadIdx.x and not cuda.blockIdx.x")(
+    {"grid(1)": "threadIdx.x"}
+)
 wrong("out-of-bounds", "Let range stop at out.size")({"size,": "size + 1,"})
-wrong("unwritten-output", "cuda.gridsize(1)")({"size,": "size - 1,"})
 wrong("uncoalesced", "stride by the whole grid")(
     "length = (out.size + cuda.gridsize(1) - 1) // cuda.gridsize(1)\n"
     "first = cuda.grid(1) * length\n"
@@ -93,7 +101,7 @@ guilty = wrong("limit", "16.5 sectors per request", "swap the two")(
 wrong("limit", "stores need 32 sectors", "Keep x on the columns", base=guilty)(
     {"col, row = cuda": "row, col = cuda"}
 )
-wrong("wrong-result", "Line 6 decides")({"product / length": "length / product"})
+wrong("wrong-result", "Line 5 decides")({"lengths[row]": "lengths[col]"})
 wrong("out-of-bounds", "37 x 37", "Guard the row")({"col < out.shape[1]": "col <= out.shape[1]"})
 right({"product / length": "dots[row, col] / lengths[row]"})
 right({"out.shape[0]": "lengths.size", "out.shape[1]": "lengths.size"})
@@ -112,12 +120,16 @@ jobs_by_lane = wrong("limit", "128 requests per launch", "Give whole warps one j
     },
 )
 wrong("out-of-bounds", "y[", "i - x.size")({"elif i < 2 * x.size": "else", " - x.size])": "])"})
+wrong("out-of-bounds", "Threads from 2 * x.size on have no job")({"elif i < 2 * x.size": "else"})
 wrong("unwritten-output", "roots", "which the roots?")(
     {"\n    elif i < 2 * x.size:\n        roots[i - x.size] = math.sqrt(y[i - x.size])": ""}
 )
 wrong("wrong-result", "Line 6 decides")({"sqrt(y": "sqrt(x"})
 wrong("typing", "math.sqrt(number)")({"[i - x.size])": ")"})
 wrong("unwritten-output", "roots[0]")({"elif i": "if i > x.size and i"})
+wrong("limit", "Give whole warps one job", base=jobs_by_lane)(
+    {"thread // 2": "thread // 32 * 16 + thread % 16", "2 == 0": "32 < 16"}
+)
 right(
     {
         "i = cuda": "warp, lane = cuda",
@@ -169,6 +181,9 @@ right("return [-(-columns // 64), -(-rows // 16)], [64, 16]")
 # --- split-records ---------------------------------------------------------------------------
 
 wrong, right = answers_to("split-records")
+wrong("wrong-result", "still 12 bytes", "a view into the records")(
+    'return points["x"], points["y"], points["z"]'
+)
 wrong("wrong-result", "Return three arrays")('return np.ascontiguousarray(points["x"])')
 wrong("wrong-dtype", "float64")(
     {"points[name]) for": "[float(point[name]) for point in points]) for"}
@@ -176,7 +191,6 @@ wrong("wrong-dtype", "float64")(
 wrong("wrong-result", "must be an array")(
     {"np.ascontiguousarray(points[name])": "[point[name] for point in points]"}
 )
-wrong("wrong-result", "still 12 bytes")({"ascontiguousarray": "asarray"})
 wrong("raised", "points['x']")({"tuple": "points.x.copy"})
 wrong("wrong-result", "x[1] is", "points[1].x")(
     "return tuple(points.view(np.float32).reshape(3, -1))"

@@ -169,10 +169,19 @@ wrong("bank-conflict", "8.0 wavefronts", "Let x be the last index")(
         ),
     }
 )
-wrong("bank-conflict", "Let x be the last index")(
-    {"vt_tile[y, x] = 0": "vt_tile[x, y] = 0"},
-    {"vt_tile[y, x] = vt": "vt_tile[x, y] = vt", "vt_tile[i, x]": "vt_tile[x, i]"},
-)
+
+
+@wrong("race")
+@cuda.jit
+def tiled_sum_in_one_shared_place(u, s, vt, k, out):
+    total = cuda.shared.array(1, float32)
+    col, row = cuda.grid(2)
+    total[0] = 0
+    cuda.syncthreads()
+    if row < out.shape[0] and col < out.shape[1]:
+        for i in range(k):
+            total[0] += u[row, i] * s[i] * vt[i, col]
+        out[row, col] = total[0]
 
 
 wrong("uninitialised-read", "u_tile[0, 16]", "Every place of both tiles")(
@@ -368,6 +377,13 @@ wrong("out-of-bounds", "33 x 70", "the store with out.shape")(
             "    cuda.syncthreads()"
         ),
         "row < out.shape[0] and column < out.shape[1]": "True",
+    }
+)
+wrong("unwritten-output", "33 x 70", "Threads that return in line", "let all threads go on")(
+    {
+        "if row < image.shape[0] and column < image.shape[1]:\n        tile": (
+            "if row >= image.shape[0] or column >= image.shape[1]:\n        return\n    tile"
+        )
     }
 )
 right({"column =": "column, row =", "\n    row =": ","})

@@ -162,11 +162,14 @@ def ordered(*statements):
 
 
 wrong, right = answers_to("last-rung")
+wrong("race", "Between `store_tile(...)` and `read(...)`, there is no barrier")(
+    ordered(LOAD, SEVEN, CHANGE, WAIT, STORE, READ, MULTIPLY)
+)
 wrong("race", "stores to a buffer and before the reads")(
     ordered(LOAD, SEVEN, CHANGE, STORE, READ, WAIT, MULTIPLY)
 )
 wrong("wrong-result", "`stage` changes behind seven_depths and before read")(
-    ordered(LOAD, SEVEN, READ, CHANGE, STORE, WAIT, MULTIPLY)
+    ordered(LOAD, CHANGE, STORE, WAIT, SEVEN, READ, MULTIPLY)
 )
 wrong("uninitialised-read", "seven_depths reads it")(
     ordered(MULTIPLY, LOAD, SEVEN, CHANGE, STORE, WAIT, READ)
@@ -192,8 +195,8 @@ wrong("out-of-bounds", "There are two buffers, 0 and 1")({"= 1 - stage": "+= 1"}
 # --- lane-place ------------------------------------------------------------------------------
 
 wrong, right = answers_to("lane-place")
-wrong("wrong-result", "Lane 1 stands below lane 0", "right is 4")(
-    {"lane // 16 * 2 + lane % 2": "lane // 2 % 8", "across = lane // 2 % 8": "across = lane % 2"}
+wrong("wrong-result", "result[1, 0] is 0, right is 4")(
+    "row, column = divmod(lane, 8)\nreturn 4 * row, 4 * column"
 )
 wrong("wrong-result", "Line 2 decides")({"lane // 16 * 2": "lane / 16 * 2"})
 wrong("raised", "Return two numbers for each lane")({"return 4 * down, 4 * across": "return down"})

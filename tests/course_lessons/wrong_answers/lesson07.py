@@ -74,12 +74,6 @@ wrong("wrong-result", "only if both are below")({"sm < 60 and memory": "(sm + me
 wrong("wrong-result", "neither roof is near")({"60 and": "0.6 and"})
 
 
-def by_a_table(sm, memory):
-    share, word = max((sm, "compute"), (memory, "memory"))
-    return word if share >= 60 else "waiting"
-
-
-wrong("wrong-result", "It has no `return`")("print(by_a_table(sm, memory))")
 right(
     'share, word = max((sm, "compute"), (memory, "memory"))\n'
     'return word if share >= 60 else "waiting"'

@@ -89,6 +89,9 @@ wrong, right = answers_to("pack-factors")
 wrong("wrong-result", "You never called take()")(
     "return np.concatenate([u[:, :k].ravel(), s[:k], vt[:k].ravel()]).astype(np.float32)"
 )
+wrong("wrong-result", "The buffer has the shape (78,), right is (26,)")(
+    {"sum(part.size for part in parts)": "u.size + s.size + vt.size"}
+)
 wrong("wrong-result", "You took 3 buffers")(
     "buffers = []\nfor part in (u[:, :k], s[:k], vt[:k]):\n    buffers.append(take(part.size))\n"
     "    buffers[-1][:] = part.ravel()\nreturn buffers[0]"

@@ -72,7 +72,6 @@ right({"(ALL,": "(-1,"})
 # --- sum-several -----------------------------------------------------------------------------
 
 wrong, right = answers_to("sum-several")
-wrong("race", "Only atomics may touch out")({"cuda.atomic.add(out, 0, total)": "out[0] += total"})
 wrong("limit", "One thread of each block")(
     "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    cuda.atomic.add(out, 0, x[i])"
 )
@@ -91,7 +90,6 @@ wrong("out-of-bounds", "sums has eight places")({" if lane < 8 else float32(0)":
 wrong("uninitialised-read", "which has returned", "Line 10: total = warp_sum(total)")(
     {"t % 32": "t % 32\n    if cuda.grid(1) >= x.size:\n        return"}
 )
-wrong("barrier-divergence", "outside of every if")({"total\n    cuda": "total\n        cuda"})
 wrong("limit", "All threads of the block load")(
     {
         "range(cuda.grid(1), x.size, cuda.gridsize(1))": (
@@ -114,6 +112,9 @@ wrong("limit", "All warps of all blocks share the elements")(
 )
 wrong("race", "`out[0] = 0` in line", "out is given as it should begin")(
     {"t % 32": "t % 32\n    if t == 0:\n        out[0] = 0"}
+)
+wrong("barrier-divergence", "and of the loop over the elements")(
+    {"x[i]\n    total = warp_sum(total": "warp_sum(x[i]"}
 )
 sum_of_several_1448 = right(
     {", total": ", sums[0]", ")\n    total = warp_sum(sums[lane] if lane < 8 else float32(0)": ""},
@@ -195,6 +196,9 @@ right(
 # --- softmax-online --------------------------------------------------------------------------
 
 wrong, right = answers_to("softmax-online")
+wrong("wrong-result", "begins with LOWEST", "exp(old largest - new largest)")(
+    {"value)\n            total = total *": "value)\n            total *="}
+)
 wrong("not-parallel", "of 256 threads do the work", "its 32 lanes share the columns")(
     {"if row < x.shape[0]:": "if row < x.shape[0] and lane == 0:", "range(5)": "range(0)"},
     {"range(lane, x.shape[1], 32):\n            value": "range(x.shape[1]):\n            value"},

@@ -251,6 +251,9 @@ wrong("uncoalesced", "Neighbouring lanes take neighbouring columns")(
         ),
     }
 )
+wrong("same-value-race|race", "columns among them")(
+    {"lane, w.shape[2], 32):\n        x": "w.shape[2]):\n        x"}
+)
 wrong("wrong-result", "unchanged", "small numbers")({"g != float32(0": "abs(g) > float32(1e-3"})
 wrong("typing", "rotate.rotation")({"rotate.rotation": "toy_svd.rotation"})
 wrong("uninitialised-read", "which has returned", "6 x 7")(
@@ -291,9 +294,11 @@ def pairs_with_shuffles_down(w, pairs):
 # --- sweep-shared ----------------------------------------------------------------------------
 
 wrong, right = answers_to("sweep-shared")
-wrong("race|uninitialised-read", "after the copying|not yet")({"]\n    cuda.syncthreads()": "]"})
 wrong("barrier-divergence", "behind the loop over pairs")(
     {")\n        cuda": ")\n            cuda"}
+)
+wrong("race|same-value-race|wrong-result", "matrix 0|copied by one thread|block b has matrix b")(
+    {"cuda.blockIdx.x": "0"}
 )
 
 
@@ -323,6 +328,9 @@ wrong("limit", "after the last round")(
 wrong("uninitialised-read", "goes through cuda.shared.array")({"shared.": "local."})
 wrong("uninitialised-read", "rows[:n, :columns]")({", :columns": ""})
 wrong("out-of-bounds", "the shared array is (32, 32)", "32 x 32")({"32, 32": "16, 32"})
+wrong("out-of-bounds", "row e // columns, column e % columns")(
+    {"= w[matrix, e // columns": "= w[matrix, e // n"}
+)
 wrong("typing", "(32, 32) holds every matrix")({"32, 32": "w.shape[1], w.shape[2]"})
 right({", 32)": ", 33)"})
 

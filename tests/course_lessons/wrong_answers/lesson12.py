@@ -76,7 +76,6 @@ wrong("wrong-result", "The first batch is missing")(
     {"+= value": "+= values[_number]"},
 )
 wrong("wrong-result", "the first batch alone")({"return": "    return"})
-wrong("input-modified", "sorted(arrivals)")({"total =": "arrivals.sort()\n    total ="})
 wrong("wrong-result", "Return one number")(
     "return [value for _worker, _worker, value in sorted(arrivals)]"
 )
@@ -101,6 +100,7 @@ wrong("wrong-result", "That is the largest of them")(
 wrong("raised", "arrivals.sort() returns None")(
     "return sum(value for _worker, _worker, value in list(arrivals).sort())"
 )
+wrong("input-modified", "sorted(arrivals) makes a new one")({"+= value": "+= arrivals.pop(0)[2]"})
 wrong("wrong-result", "The first batch counts twice")({"np.float32(0)": "arrivals[0][2]"})
 right("return math.fsum(value for _worker, _worker, value in arrivals)")
 right(

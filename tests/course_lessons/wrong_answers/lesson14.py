@@ -31,6 +31,18 @@ def bytes_right(launches, of_a_sample, of_weights, results, batch):
     return unfused, sum(map(size, touched)) + sum(map(size, results))
 
 
+@wrong("wrong-result", "reads each name that no launch writes, once")
+def bytes_read_twice(launches, of_a_sample, of_weights, results, batch):
+    size = {name: 4 * batch * count for name, count in of_a_sample.items()}
+    size.update({name: 4 * count for name, count in of_weights.items()})
+    made = [written for _, written in launches]
+    unfused = fused = 0
+    for reads, written in launches:
+        unfused += size[written] + sum(size[name] for name in reads)
+        fused += sum(size[name] for name in reads if name not in made)
+    return unfused, fused + sum(size[name] for name in results)
+
+
 wrong("wrong-result", "result[0]", "Line 7 decides")(
     {"return": "unfused = sum(size[name] for name in (*read, *made))\n    return"}
 )
@@ -42,9 +54,6 @@ def sizes_of(of_a_sample, of_weights, batch):
 
 
 wrong("raised", "a tuple of names, and one name")({"written)": "*written)"})
-wrong("wrong-result", "result[1]", "writes the `results`")(
-    {"(*(read - made), *results))": "read ^ made)"}
-)
 right(
     "size = sizes_of(of_a_sample, of_weights, batch)\n"
     "made = {written for _, written in launches}\n"
@@ -243,7 +252,6 @@ wrong("barrier-divergence", "before")(
 wrong("limit", "copy the weights to shared memory")(
     {"left += value * shared": "left += value * weight"}
 )
-wrong("uninitialised-read", "nobody has copied")({"4096, cuda": "4032, cuda"})
 wrong("unwritten-output", "every row")(
     {"lane =": "lane, row =", "\n    for row in range(cuda": ", cuda"},
     {", z.shape[0], cuda.gridsize(1) // 32)": "\n    if row < z.shape[0]"},
@@ -277,6 +285,7 @@ def staged_with_tanh(z, weight, bias, out):
             out[row, column] = float32(0.5) * a * (float32(1) + t)
 
 
+wrong("uninitialised-read", "Each block copies all 4,096")({"threadIdx.x,": "grid(1),"})
 wrong("not-parallel", "each thread does the work of many", "has rows of its own")(
     {"gridsize(1)": "blockDim.x"}
 )

@@ -52,7 +52,7 @@ right(
 # --- softmax-gradient ------------------------------------------------------------------------
 
 wrong, right = answers_to("softmax-gradient")
-wrong("wrong-result", "Line 8 decides")({"range(5)": "range(0)"})
+wrong("wrong-result", "Line 11 decides")({"(dy[row, column] - total)": "dy[row, column]"})
 wrong("limit", "y and dy are read twice at most")(
     {
         "dx[row": "again = dy[row, column] * y[row, column]\n            dx[row",
@@ -157,6 +157,9 @@ wrong("wrong-result", "Entry 0 waits for the event 'CuPy', which is recorded onl
     {'+= [("launch"': '+= [("record", other, other) for other in others] + [("launch"'},
 )
 wrong("wrong-result", "Are stream and event turned round?")({"mine, other)": "other, mine)"})
+wrong("wrong-result", "there is no stream 'done'", 'it must be ("record", event, stream)')(
+    {'"record", "done", mine': '"record", mine, "done"'}
+)
 wrong("wrong-result", "recorded on 'CuPy', then on 'Numba'", "an event of its own name")(
     'commands = [("record", "ready", other) for other in others]\n'
     'commands += [("wait", mine, "ready")] * len(others) + [("launch", mine)]\n'
@@ -166,7 +169,6 @@ wrong("wrong-result", "recorded on 'CuPy', then on 'Numba'", "an event of its ow
 wrong("wrong-result", "launched on CuPy's stream", "launch on 'PyTorch'")(
     {'("launch", mine)': '("launch", others[0] if others else mine)'}
 )
-wrong("wrong-result", "there is no stream 'default'")({'"launch", mine': '"launch", "default"'})
 wrong("wrong-result", 'it must be ("launch", stream)')({'"launch", mine': '"launch", mine, others'})
 wrong("wrong-result", "there is no stream ('CuPy',)")(
     {'("wait", other, "done")': '("wait", others, "done")'}
@@ -297,7 +299,9 @@ wrong("raised", "Sum over all elements")({"(moved * dy).sum()": "moved.sum() * d
 wrong("wrong-shape", "Return one number, not an array")(
     {"return abs(": "return numbers, ours, abs("}
 )
-wrong("wrong-result", "narrower type")({"moved =": "x = x.astype(np.float32)\n    moved ="})
+wrong("wrong-result", "It has no `return`")(
+    {"return abs(": "print(abs("}, {"abs(ours))\n": "abs(ours)))\n"}
+)
 wrong("input-modified", "x is an input")(
     "x += h * direction\nup = forward(x)\nx -= 2 * h * direction\ndown = forward(x)\n"
     "x += h * direction\nnumbers = ((up - down) * dy).sum() / (2 * h)\n"

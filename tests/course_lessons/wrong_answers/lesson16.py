@@ -82,7 +82,7 @@ wrong("unwritten-output", "more groups than threads", "z[256]")(
 wrong("unwritten-output", "the last of them not whole", "z[36]")(
     {"(z.size + 3) // 4": "z.size // 4"}
 )
-wrong("out-of-bounds", "n from 0 to 3")({"range(4)": "range(1, 5)"})
+wrong("out-of-bounds", "ask if i < z.size")({"if i < z.size:": "if True:"})
 wrong("typing", "normal4(group, step, seed)")(
     {"normal4(group, counter[1], counter[0])": "normal4(group, counter)"}
 )
@@ -129,14 +129,34 @@ def adam_with_idle_threads_that_read(w, gradient, first, second, corrected):
         w[i] = old - corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
 
 
-wrong("race", "i is cuda.grid(1)")({"cuda.grid(1)": "cuda.blockIdx.x"})
+@wrong("race", "Each thread has one weight")
+@cuda.jit
+def adam_each_thread_all(w, gradient, first, second, corrected):
+    for i in range(w.size):
+        g, m, v = gradient[i], first[i], second[i]
+        m += float32(0.1) * (g - m)
+        v += float32(0.001) * (g * g - v)
+        w[i] -= corrected[0] * m / (math.sqrt(v * corrected[1]) + float32(1e-8))
+        first[i], second[i] = m, v
 
 
-wrong("out-of-bounds", "has two numbers for all")({"corrected[0]": "corrected[i]"})
+@wrong("wrong-result", "First the moments")
+@cuda.jit
+def adam_with_the_weight_first(w, gradient, first, second, corrected):
+    i = cuda.grid(1)
+    if i < w.size:
+        g = gradient[i]
+        w[i] -= corrected[0] * first[i] / (math.sqrt(second[i] * corrected[1]) + float32(1e-8))
+        first[i] += float32(0.1) * (g - first[i])
+        second[i] += float32(0.001) * (g * g - second[i])
+
+
 wrong("limit", "Store weight and moments once each")(
     {"m += float32(0.1) * (g - m)": "first[i] *= float32(0.9)\n        m += float32(0.1) * (g - m)"}
 )
+wrong("float64", "write float32(0.1)")({"float32(0.1)": "0.1"})
 wrong("float64", "1e-8")({"float32(1e-8)": "1e-8"})
+wrong("out-of-bounds", "threads without a weight")({"if i < w.size:": "if True:"})
 wrong("input-modified", "the gradient stays")({"w[i] -=": "gradient[i] ="})
 right({"m += float32(0.1) * (g - m)": "m = float32(0.9) * m + float32(0.1) * g"})
 
@@ -152,22 +172,18 @@ wrong("wrong-result", "near 1e-07")({"+ float32(1e-8)": "+ float32(1e-8) * corre
 # --- product-epilogue ------------------------------------------------------------------------
 
 wrong, right = answers_to("product-epilogue")
+BENT = "out[row, column] = y if y > float32(0) else float32(0.2) * y"
 GUARD = "if row < out.shape[0] and column < out.shape[1]:"
-wrong("race", "Two barriers a round")({"cuda.syncthreads()\n        for n": "for n"})
-wrong("limit", "until then it is in a register")(
-    {"y = total + bias[column]": (
-        "out[row, column] = total\n        y = out[row, column] + bias[column]"
-    )}
+wrong("race", "between reading them and filling them again")(
+    {"* w_tile[i, n]\n        cuda.syncthreads()": "* w_tile[i, n]"}
+)
+wrong("limit", "Each result is stored once")(
+    {BENT: "out[row, column] = y\n        if y < float32(0):\n"
+           "            out[row, column] = out[row, column] * float32(0.2)"}
 )  # fmt: skip
 wrong("float64", "write float32(0.2)")({"float32(0.2) * y": "0.2 * y"})
 wrong("out-of-bounds", "bias[37]")({GUARD: "if True:"})
 wrong("out-of-bounds", "below 32")({"range(TILE)": "range(x.shape[1])"})
-wrong("uninitialised-read|wrong-result", "without a result", "return")(
-    {"for start in range(0, x.shape[1], TILE):": (
-        "if row >= out.shape[0] or column >= out.shape[1]:\n        return\n"
-        "    for start in range(0, x.shape[1], TILE):"
-    )}
-)  # fmt: skip
 wrong("wrong-result", "transpose")({"out[row, column]": "out[column, row]"})
 wrong("limit", "A round has two", "barriers")(
     {"* w_tile[i, n]": "* w_tile[i, n]\n            cuda.syncthreads()"}
@@ -209,10 +225,19 @@ wrong("wrong-result", "give the name alone")(
 )
 
 
-wrong("wrong-result", "'change' writes v, and 'glance' reads it")({APART: APART.replace(
-    "set(writes)", "set(writes[:1])"
-)})  # fmt: skip
 wrong("wrong-result", "'tell' reads v")({APART: APART.replace("_writes}", "_writes[:1]}")})
+
+
+@wrong("wrong-result", "A race in launch 2: 'change' writes v, and 'look' reads it")
+def after_the_reader_that_stands_last(work):
+    """The reader that stands last in `work` is not always the one that is launched last."""
+    wrote, read, launches = {}, {}, {}
+    for name, reads, writes in work:
+        at = 1 + max([wrote.get(a, 0) for a in reads + writes] + [read.get(a, 0) for a in writes])
+        read |= dict.fromkeys(reads, at)
+        wrote |= dict.fromkeys(writes, at)
+        launches.setdefault(at, []).append(name)
+    return [launches[at] for at in sorted(launches)]
 
 
 @right

@@ -52,8 +52,8 @@ wrong("wrong-result", "a half ends at 65,504", "-5,000 among")({"np.abs(x).max()
 # --- one-product -----------------------------------------------------------------------------
 
 wrong, right = answers_to("one-product")
-wrong("out-of-bounds", "b is b[k, column]")(
-    {"pair(b[k, g], b[k + 1, g])": "pair(b[g, k + 1], b[g, k + 2])"}
+wrong("out-of-bounds", "g goes from 0 to 7, q from 0 to 3")(
+    {"g, q = lane // 4, lane % 4": "q, g = lane // 4, lane % 4"}
 )
 wrong("limit", "no product on tensor cores; 1 is needed")(
     "lane = cuda.threadIdx.x\nfor n in range(lane, 128, 32):\n    total = float32(0)\n"
@@ -113,6 +113,9 @@ wrong("unwritten-output", "Store both halves of the tile")(
 wrong("out-of-bounds", "in steps of 16")(
     {"range(0, a.shape[1], 16)": "range(0, a.shape[1] + 16, 16)"}
 )
+wrong(
+    "wrong-result|unwritten-output|out-of-bounds", "Store both halves|Rows begin at row + g|16 rows"
+)({"16 * cuda.blockIdx.y, 16 * cuda.blockIdx.x": "cuda.blockIdx.y, cuda.blockIdx.x"})
 wrong("typing", "share_of_b(b, k, column)")({"share_of_b(b, k, column + g)": "of_a"})
 
 
@@ -222,7 +225,9 @@ right(
 
 wrong, right = answers_to("wgmma-descriptor")
 wrong("wrong-result", "address is", "x 16 bytes in your bits 0 to 13")({"address >> 4": "address"})
-wrong("wrong-result", "leading is 16 x 16 bytes")({"leading >> 4 << 16": "leading << 16"})
+wrong("wrong-result", "stride is 64 x 16 bytes|leading is 65 x 16")(
+    {"stride >> 4 << 32": "stride >> 4 << 16"}
+)
 wrong("wrong-result", "swizzle is 0 in your bits 62 to 63")({" | swizzle << 62": ""})
 wrong("wrong-result", "Return one whole number")("return float(address >> 4)")
 right(
@@ -236,18 +241,24 @@ wrong, right = answers_to("one-wgmma")
 wrong("race", "fence_async()", "a path of their own")(
     {FENCE: "", "    c = wgmma_sums(c)\n": "    c = wgmma_sums(c)\n" + FENCE}
 )
+wrong("uninitialised-read|race", "comes after the barrier|a path of their own")(
+    {BARRIER: "", "    c = wgmma_sums(c)\n": "    c = wgmma_sums(c)\n" + BARRIER}
+)
+wrong("race", "sums may be read after wgmma_sums")(
+    {"    c = wgmma_sums(c)\n": "", FENCE: "    c = wgmma_sums(c)\n" + FENCE}
+)
 wrong("statements", "stands nowhere in your order")({FENCE: ""})
 right({BARRIER: "", FENCE: BARRIER + FENCE})
 
 # --- one-box ---------------------------------------------------------------------------------
 
 wrong, right = answers_to("one-box")
-INIT = "    if t == 0:\n        mbarrier_init(arrived, 0, 1)\n"
 SEEN = "    fence_mbarriers()\n"
 MEET = "    cuda.syncthreads()\n"
 LOAD = "    if t == 0:\n        tma_load(tile, 0, box, (0, 0), arrived, 0)\n"
 WAIT = "    mbarrier_wait(arrived, 0, 0)\n"
-wrong("race", "before TMA uses it")({INIT + SEEN: SEEN + INIT})
+wrong("deadlock", "bytes were announced")({"2 * out.size": "8192"})
+wrong("race", "before TMA uses it")({SEEN: "", WAIT: SEEN + WAIT})
 wrong("race", "a barrier between")({MEET: "", WAIT: WAIT + MEET})
 wrong("deadlock", "waits for ever", "Initialise first, wait last")({LOAD + WAIT: WAIT + LOAD})
 wrong("statements", "stands nowhere in your order")({SEEN: ""})
@@ -257,6 +268,9 @@ right({"2 * out.size": "out.nbytes"})
 
 wrong, right = answers_to("ring-place")
 wrong("wrong-result", "Line 3 decides")({"1 - parity": "parity"})
+wrong("wrong-result", "take the round % 2|round is step // n")(
+    {"step // stages % 2": "step // stages"}
+)
 wrong("wrong-shape", "stage, parity of full, parity of empty")({", 1 - parity": ""})
 right("round, stage = divmod(step, stages)\nreturn stage, round & 1, round & 1 ^ 1")
 
@@ -266,6 +280,5 @@ wrong, right = answers_to("by-roles")
 FULL, EMPTY = "mbarrier_wait(full, stage, parity)", "mbarrier_wait(empty, stage, parity ^ 1)"
 ARRIVE = "mbarrier_arrive(empty, stage)"
 wrong("race", "all four warps have arrived at its empty")({FULL: "pass"})
-wrong("deadlock", "Each wait needs its")({EMPTY: "mbarrier_wait(empty, stage, parity)"})
-wrong("deadlock", "were announced")({"4 * TILE": "TILE"})
+wrong("deadlock", "Each wait needs its arrivals")({ARRIVE: "pass"})
 right({ARRIVE: "cuda.syncwarp()\n" + " " * 16 + ARRIVE})

@@ -52,11 +52,12 @@ def attend_key_by_key(tiles, size):
 # --- attention-in-tiles ------------------------------------------------------------------------
 
 wrong, right = answers_to("attention-in-tiles")
+BARRIER = "        cuda.syncthreads()\n"
 wrong("wrong-result", "exp(score) overflows", "whose scores go to 200")(
     {"new = max(largest, score)": "new = float32(0)", "math.exp(largest - new)": "float32(1)"}
 )
+wrong("race", "one between filling and reading")({f"{BARRIER}        for n": "        for n"})
 wrong("out-of-bounds", "store only if query < tokens")({"if query < tokens": "if query >= 0"})
-wrong("race|wrong-result", "from head * SIZE on")({"head * SIZE + e": "e"})
 wrong("limit", "Keys and values come by way of the tiles")(
     {"keys[n, e]": "float32(k[image, first + n, head, e])"}
 )
@@ -86,8 +87,8 @@ wrong("typing", "An index is a whole number")({"place // across": "place / acros
 wrong("unwritten-output", "writes rows[row, column]")(
     {"if row < rows": "if row > 0 and row < rows"}
 )
-wrong("out-of-bounds", "row r is of image r // count")(
-    {"row // count, row % count": "row % count, row // count"}
+wrong("out-of-bounds", "height // patch lines of patches and width // patch in a line")(
+    {"images.shape[2] // patch * across": "across * across"}
 )
 
 
@@ -161,6 +162,12 @@ wrong, right = answers_to("bias-gelu")
 wrong("out-of-bounds", "At the edges blocks stick out")(
     {"if row < out.shape[0] and column < out.shape[1]": "if column < out.shape[1]"}
 )
+wrong("wrong-result|limit", "narrower type|until then it is in a register|need not read back")(
+    {
+        "z = total + float32(bias[column])": "out[row, column] = total + float32(bias[column])\n"
+        "        z = float32(out[row, column])"
+    }
+)
 wrong("uninitialised-read", "all threads call it, before any guard")(
     {"    total =": "    if row >= len(out) or column >= bias.size:\n        return\n    total ="}
 )
@@ -170,7 +177,7 @@ wrong("wrong-result", "where an exponential overflows", "far from 0")(
         "(math.exp(float32(2) * inner) + float32(1))"
     }
 )
-wrong("float64", "SLOPE and CUBE are float32")({"SLOPE * (z": "0.79788 * (z"})
+wrong("float64", "what is divided by a whole number")({"float32(0.5) * z": "z / 2"})
 wrong("barrier-divergence", "It needs no other barrier")(
     {"        inner =": "        cuda.syncthreads()\n        inner ="}
 )
@@ -251,10 +258,10 @@ wrong("raised", "cannot be nearer than that|would end at number")(
     {CALL: "gemm(columns, rows, depth, b, depth, a, rows, out, rows)"}
 )
 wrong("wrong-result", "gemm was never called")({CALL: "out[...] = a @ b"})
+wrong("wrong-result|raised", "Read by columns|The leading dimension")(
+    {CALL: "gemm(rows, columns, depth, a, rows, b, depth, out, rows)"}
+)
 wrong("wrong-result", "one call does it")(
     {CALL: f"{CALL}\n    gemm(columns, rows, depth, b, columns, a, depth, out, columns)"}
-)
-wrong("wrong-result", "Read by columns")(
-    {CALL: "gemm(rows, columns, depth, a, rows, b, depth, out, rows)\n    out[...] = a @ b"}
 )
 right({CALL: "gemm(b.shape[1], len(a), len(b), b.T, len(b[0]), a, len(b), out, out.shape[1])"})
