@@ -132,6 +132,14 @@ def test_the_workflow_runs_the_two_commands_of_the_readme():
     )
 
 
+def test_the_readme_begins_with_a_button_and_two_commands():
+    first, rest = without_generated_blocks(README).split("how many times as fast", 1)
+    assert len(first.split()) < 160 and len(README.split()) < 1600
+    button, clone, picture = (README.index(f"generated: {x}") for x in ("button", "clone", "pict"))
+    assert button < clone < picture
+    assert "[Windows" in first
+
+
 def test_the_workflow_runs_the_plain_commands_of_the_readme_on_windows():
     assert WORKFLOW["jobs"]["plain"]["runs-on"] == "windows-latest"
     ran = list(dict.fromkeys(workflow_commands("plain")))
