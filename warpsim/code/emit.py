@@ -134,7 +134,8 @@ class Emitter(Accesses, DoubtfulReads):
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code
         place = self.source.line(node), text, array, self.source.name
-        self.sites.append(Site(*place, node in self.stored_loads))
+        dropped = node in self.typing.dropped
+        self.sites.append(Site(*place, node in self.stored_loads, dropped=dropped))
         return len(self.sites) - 1
 
     def place(self, node: ast.AST, code: str) -> list[str]:

@@ -11,6 +11,7 @@ import ast
 import copy
 import weakref
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 
@@ -26,7 +27,7 @@ from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported
 from warpsim.front.nodes import names, walk
 from warpsim.front.rewriting import rewrite
 from warpsim.front.types import Typer, Typing
-from warpsim.watch.store_flow import stored_arguments
+from warpsim.watch.store_flow import dropped_loads, stored_arguments
 
 Signature = tuple[types.Type, ...]
 
@@ -142,6 +143,7 @@ class Program:
         finally:
             del self._guesses[signature]
         found.recursive = signature in self._recursive
+        found.dropped = dropped_loads(found.source, _unread_positions)
         self._typings[signature] = found
         return found
 
@@ -173,6 +175,12 @@ class Program:
         finally:
             self._looking = False
         return self._stored
+
+    @cached_property
+    def unread(self) -> frozenset[int]:
+        """The positions of the arguments that the function never looks at."""
+        reads = names(self.source.tree, ast.Load)
+        return frozenset(n for n, name in enumerate(self.source.arguments) if name not in reads)
 
     def lane_program(
         self,
@@ -215,6 +223,10 @@ class Program:
 def _stored_positions(function: Any) -> list[int]:
     program = program_of(function)
     return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
+
+
+def _unread_positions(function: Any) -> frozenset[int]:
+    return program_of(function).unread
 
 
 def _device_program(function: Any, signature: Signature, traced: bool, costs: bool) -> LaneProgram:

@@ -352,6 +352,7 @@ class Site:
     function: str
     stored: bool = field(default=False, compare=False)  # a load whose value may reach a store
     double: str = field(default="", compare=False)  # what makes its arithmetic float64
+    dropped: bool = field(default=False, compare=False)  # a load whose value nobody takes
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

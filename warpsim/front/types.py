@@ -49,6 +49,7 @@ class Typing:
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.AST] = field(default_factory=set)  # what is never reached, and never typed
     recursive: bool = False  # the function calls itself
+    dropped: set[ast.AST] = field(default_factory=set)  # loads whose value nobody takes
     made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
         default_factory=dict

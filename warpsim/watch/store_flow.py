@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.nodes import walk
+from warpsim.front.nodes import names, walk
 
 #: Functions that change the elements of their first argument.
 STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")
@@ -116,6 +117,27 @@ def stored_loads(source: Source) -> set[ast.AST]:
                 reaching.add(node.id)
                 ends += [value for name, value in flows if name == node.id]
     return found
+
+
+def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
+    """The loads into a variable that nobody reads but functions which it is handed to in vain.
+
+    ``unread`` gives the positions of the arguments that a device function never looks at.
+    """
+    nodes, handed = walk(source.tree), Counter()
+    for node in nodes:
+        function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+        if hasattr(function, "py_func"):
+            given = [argument for n, argument in enumerate(node.args) if n in unread(function)]
+            handed.update(one.id for one in given if isinstance(one, ast.Name))
+    reads = names(source.tree, ast.Load) if handed else {}
+    dropped = {name for name, times in handed.items() if times == reads[name]}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and all(isinstance(one, ast.Name) and one.id in dropped for one in node.targets)
+    }
 
 
 def _taken(source: Source, node: ast.AST) -> Iterator[ast.AST]:

@@ -59,8 +59,8 @@ class Unwritten:
             return
         chosen = elements if mask.count == state.lanes else elements[mask.indices]
         if op != "store":
-            fresh = ~written[chosen]
-            if fresh.any() and state.site(site) not in state.launch.candidates:
+            fresh, place = ~written[chosen], state.site(site)
+            if fresh.any() and not place.dropped and place not in state.launch.candidates:
                 name = state.spelled(array, chosen[fresh][0])
                 lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
                 if array.root.space == "local" and self._others_have(written, chosen[fresh][0]):

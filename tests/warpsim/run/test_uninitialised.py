@@ -859,3 +859,29 @@ def test_a_planted_blindness_is_found(monkeypatch):
     assert errors(kernel, zeros())
     monkeypatch.setattr(replay.ReplayObserver, "chosen", lambda *_: b"")
     assert not errors(kernel, zeros())
+
+
+@cuda.jit(device=True)
+def _looks_at_none(x, spare):
+    return x + 1
+
+
+@cuda.jit(device=True)
+def _looks_at_both(x, spare):
+    return x + spare
+
+
+@pytest.mark.parametrize("function", [_looks_at_none, _looks_at_both])
+def test_what_is_handed_over_in_vain_needs_no_other_run(function, monkeypatch):
+    runs = []
+    monkeypatch.setattr(uninitialised.Again, "findings", lambda self: runs.append(self) or {})
+
+    @cuda.jit
+    def kernel(x, out):
+        counters = cuda.local.array(2, float32)
+        counters[1] = x[0]
+        spare = counters[0]
+        out[cuda.threadIdx.x] = function(counters[1], spare)
+
+    trace(kernel, 1, 32, np.ones(1, np.float32), np.zeros(32, np.float32))
+    assert bool(runs) == (function is _looks_at_both)
