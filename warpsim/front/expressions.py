@@ -29,18 +29,11 @@ from warpsim.front import cuda_names
 from warpsim.front.attributes import Attributes
 from warpsim.front.calls import call
 from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
-from warpsim.front.nodes import Once
+from warpsim.front.nodes import BINARY, COMPARE, UNARY, Once
 from warpsim.front.numba_typing import PLAIN_TUPLE, held, of_value, plain, resolve
-from warpsim.front.static_branches import COMPARE, TRUE_OR_FALSE, Decisions
+from warpsim.front.static_branches import TRUE_OR_FALSE, Decisions
 from warpsim.front.successor import retyped
 
-BINARY = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
-UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 #: What neither a GPU nor the simulator has, by the name of its syntax.
 REFUSED = {
     "List": "kernels have no lists: use a tuple, or cuda.local.array with a fixed size",

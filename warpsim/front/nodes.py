@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections import Counter
 from typing import Any
 
 #: Fields that hold no node that anybody asks for: names, numbers, and which operator it is.
 _SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
+#: The functions of ``operator`` that do what a node says.
+BINARY = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+COMPARE = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
 
 
 class Once(ast.expr):

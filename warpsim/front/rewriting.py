@@ -16,25 +16,19 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded, typing_error
-from warpsim.front.nodes import Once, walk
+from warpsim.front.nodes import BINARY, COMPARE, UNARY, Once, walk
 
+#: What functions of ``operator`` say in words: those of `BINARY` change their argument, too.
 _BINARY = {
-    operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult,
-    operator.truediv: ast.Div, operator.floordiv: ast.FloorDiv, operator.mod: ast.Mod,
-    operator.pow: ast.Pow, operator.and_: ast.BitAnd, operator.or_: ast.BitOr,
-    operator.xor: ast.BitXor, operator.lshift: ast.LShift, operator.rshift: ast.RShift,
-    operator.iadd: ast.Add, operator.isub: ast.Sub, operator.imul: ast.Mult,
-    operator.itruediv: ast.Div, operator.ifloordiv: ast.FloorDiv, operator.imod: ast.Mod,
-    operator.ipow: ast.Pow, operator.iand: ast.BitAnd, operator.ior: ast.BitOr,
-    operator.ixor: ast.BitXor, operator.ilshift: ast.LShift, operator.irshift: ast.RShift,
+    function: kind
+    for kind, plain in BINARY.items()
+    for function in (plain, getattr(operator, f"i{plain.__name__.strip('_')}"))
+}
+_COMPARE = {function: kind for kind, function in COMPARE.items()} | {
+    operator.is_: ast.Is, operator.is_not: ast.IsNot
 }  # fmt: skip
-_COMPARE = {
-    operator.lt: ast.Lt, operator.le: ast.LtE, operator.gt: ast.Gt, operator.ge: ast.GtE,
-    operator.eq: ast.Eq, operator.ne: ast.NotEq, operator.is_: ast.Is, operator.is_not: ast.IsNot,
-}  # fmt: skip
-_UNARY = {
-    operator.neg: ast.USub, operator.pos: ast.UAdd, operator.invert: ast.Invert,
-    operator.inv: ast.Invert, operator.not_: ast.Not,
+_UNARY = {function: kind for kind, function in UNARY.items()} | {
+    operator.inv: ast.Invert, operator.not_: ast.Not
 }  # fmt: skip
 _OPPOSITE = {ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
 

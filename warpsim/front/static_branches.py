@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 from enum import EnumType
 from types import ModuleType
 from typing import Any
@@ -12,13 +11,9 @@ from numba import types
 
 from warpsim.core.number_types import SCALARS
 from warpsim.front.names import MISSING, Source, folded, names_no_value
-from warpsim.front.nodes import names
+from warpsim.front.nodes import COMPARE, names
 from warpsim.front.numba_typing import of_value, plain, unify
 
-COMPARE = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # fmt: skip
 _DECIDERS = {
     **COMPARE, ast.Is: lambda a, b: a is b or (type(a) is type(b) and a == b),
     ast.IsNot: lambda a, b: not (a is b or (type(a) is type(b) and a == b)),
