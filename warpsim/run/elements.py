@@ -144,26 +144,35 @@ class Elements:
             )
             part.name, part.written, part.shadow = root.name, root.written, root.shadow
             return part.derived(array.shape, array.strides, array.offset)
-        if array.space not in ("global", "constant") or array.ragged or root.pitch != old:
+        if array.space == "local" or root.pitch != old:
             raise Unsupported(f"{place}, whose elements have another size")
-        if not array.ndim or array.strides[-1] != 1 or array.shape[-1] * old % new:
+        if not array.ndim or array.strides[-1] != 1 or self._somewhere(array.shape[-1] * old % new):
             raise ValueError(f"{place}: its last axis does not hold whole elements without gaps")
-        start = array.offset * old
-        whole = root.flat.size * old // new
-        if np.any(start % new) or any(stride * old % new for stride in array.strides[:-1]):
+        start, copies = array.offset * old, 1 if root.block_offset is None else self.state.blocks
+        whole = root.flat.nbytes // copies // new  # elements of an allocation, or of each block's
+        odd = copies > 1 and root.flat.nbytes // copies % new
+        if odd or self._somewhere(start % new) or any(s * old % new for s in array.strides[:-1]):
             raise Unsupported(f"{place} at an address that is no multiple of {new} bytes")
 
         def make() -> Array:
-            flat = root.flat[: whole * new // old].view(dtype)
-            part = Array(flat, flat.shape, (1,), root.space, root.name)
+            flat = root.flat[: copies * whole * new // old].view(dtype)
+            part = Array(flat, (whole,), (1,), root.space, root.name)
             part.address = root.address
             self._watched(part, root)
+            if root.block_offset is not None:
+                part.block_offset = self.state.block * whole
+                if root.written is not None:  # as other elements they are not followed
+                    root.written[...] = part.written[...] = True
             return part
 
         part = self._part(root, dtype.name, make)
         strides = tuple(stride * old // new for stride in array.strides[:-1])
         shape = (*array.shape[:-1], array.shape[-1] * old // new)
         return part.derived(shape, (*strides, 1), start // new)
+
+    def _somewhere(self, wrong: Any) -> bool:
+        """Whether something is wrong for an active thread."""
+        return bool(np.any(wrong[self.state.mask.active] if type(wrong) is ndarray else wrong))
 
     # ------------------------------------------------------------------ whole records and slices
     def store_record(self, array: Array, index: tuple, value: Array, site: int) -> None:

@@ -8,7 +8,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
-from numba import complex64, float32, njit
+from numba import complex64, float32, float64, njit
 from numba.core.errors import TypingError
 
 from tests.texts import body_of
@@ -370,3 +370,52 @@ def test_fields_of_named_tuples_have_their_own_types():
     assert out.tolist() == [5, 6.25]
     with pytest.raises(TypingError, match="Unknown attribute 'x'"):
         kernel[1, 1]((1, 2), Point(3, 4), out)
+
+
+def _doubled_in(s, x, out):
+    """Each thread's two floats of shared memory as one double."""
+    t = cuda.threadIdx.x
+    own = s[2 * t : 2 * t + 2].view(float64)
+    own[0] = 2 * x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = s.view(float64)[cuda.blockDim.x - 1 - t]
+
+
+def test_shared_memory_as_elements_of_another_size():
+    doubled = cuda.jit(device=True)(_doubled_in)
+
+    @cuda.jit
+    def fixed(x, out):
+        doubled(cuda.shared.array(64, float32), x, out)
+
+    @cuda.jit
+    def dynamic(x, out):
+        doubled(cuda.shared.array(0, float32), x, out)
+
+    x = np.arange(96.0)
+    expected = 2 * x.reshape(3, 32)[:, ::-1].reshape(-1)
+    for kernel, size in ((fixed, 0), (dynamic, 256)):
+        plain, traced = np.zeros(96), np.zeros(96)
+        kernel[3, 32, 0, size](x, plain)
+        report = trace(kernel, 3, 32, x, traced, dynamic_shared=size)
+        assert (plain == expected).all() and (traced == expected).all()
+        assert not {finding.kind for finding in report.findings} & {"race", "uninitialised-read"}
+
+
+def test_a_view_of_another_size_is_watched_and_lies_on_whole_elements():
+    @cuda.jit
+    def hasty(x, out):
+        s = cuda.shared.array(64, float32).view(float64)
+        t = cuda.threadIdx.x
+        s[t] = x[t]
+        out[t] = s[31 - t]
+
+    @cuda.jit
+    def astride(out):
+        s = cuda.shared.array(64, float32)
+        out[0] = s[1:3].view(float64)[0]
+
+    report = trace(hasty, 1, 32, np.ones(32), np.zeros(32))
+    assert "race" in {finding.kind for finding in report.findings}
+    with pytest.raises(Unsupported, match="no multiple of 8 bytes"):
+        astride[1, 1](np.zeros(1))
