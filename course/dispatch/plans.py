@@ -131,10 +131,8 @@ class PreparedPlan:
             launches = list(facts.launches(given))
             slots = prepared.new_slots(len(given) + len(self.workspaces))
             self.launches = [
-                prepared.PreparedLaunch(
-                    launch, slots, prepared.attributes_behind(launch.kernel) if n else ()
-                )
-                for n, launch in enumerate(launches)
+                prepared.PreparedLaunch(launch, slots, prepared.attributes_behind(launch.kernel))
+                for launch in launches
             ]
         self.makers = [
             None if one is None else self.library.maker(*one, self.device) for one in facts.made

@@ -6,16 +6,20 @@ of one of them walks down a column of the other; each step says which side pays 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float32
+from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.kernels.arrays import Array, blocks_over, checked_float32
-from course.kernels.steps import Ladder, Launch, Step, Work, require_choice
+from course.kernels.arrays import VECTOR, Array, blocks_over, checked_float32, rows_are_aligned
+from course.kernels.steps import Ladder, Launch, Step, Work, require_choice, round_up
+from warpsim.ptx import grid_dependency_wait, load, load4, store, store4
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
 
@@ -106,6 +110,93 @@ def transpose_padded(out, image):
             out[left + row, top + x] = tile[x, row]
 
 
+# --- step 4: all loads in flight ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TileConfig:
+    """What is tuned: powers of two.
+
+    Attributes
+    ----------
+    high, wide : int
+        Rows and columns of the image in a tile.
+    threads : int
+        Of a block.
+    """
+
+    high: int
+    wide: int
+    threads: int = 256
+
+
+@functools.cache
+def in_flight(config: TileConfig, reads: int, writes: int) -> Callable:
+    """Step 4, of (out, image): a thread has all its loads in flight before it stores the first.
+
+    Mapping: a block moves a tile of any shape. Lanes walk along its rows, then along its columns.
+    They read one element of the image each or four, and write as many of out; 0 stands for one
+    whose neighbours in the row lie apart.
+    Memory: loads beyond the edge are of the last row or column once more, so that none is behind a
+    branch. Two lanes at most meet in a bank.
+    """
+    high, wide, threads = config.high, config.wide, config.threads
+    pitch, size = wide + 1, high * (wide + 1)
+    in_step, out_step = max(reads, 1), max(writes, 1)
+    loads, stores = high * wide // (threads * in_step), high * wide // (threads * out_step)
+    across, along = wide // in_step, high // out_step  # threads side by side
+    down, right = threads // across, threads // along  # from one access to the next
+
+    @cuda.jit(device=True)
+    def read(image, row, column, values, n):
+        if reads == VECTOR:
+            four = load4(image, (row, column))
+            values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+        elif reads == 1:
+            values[n, 0] = load(image, (row, column))
+        else:
+            values[n, 0] = image[row, column]
+
+    @cuda.jit(device=True)
+    def write(out, column, row, tile, here):
+        if writes == VECTOR:
+            four = tile[here], tile[here + pitch], tile[here + 2 * pitch], tile[here + 3 * pitch]
+            store4(out, (column, row), four)
+        elif writes == 1:
+            store(out, (column, row), tile[here])
+        else:
+            out[column, row] = tile[here]
+
+    @cuda.jit
+    def transpose_in_flight(out, image):
+        tile = cuda.shared.array(size, float32)
+        values = cuda.local.array((loads, in_step), float32)
+        grid_dependency_wait()
+        t = int32(cuda.threadIdx.x)
+        left, top = int64(cuda.blockIdx.x) * wide, int64(cuda.blockIdx.y) * high
+        whole = left + wide <= image.shape[1] and top + high <= image.shape[0]
+        row, column = t // int32(across), t % int32(across) * int32(in_step)
+        if whole:
+            for n in range(loads):
+                read(image, top + row + n * down, left + column, values, n)
+        else:
+            last_row, last_column = image.shape[0] - 1, image.shape[1] - in_step
+            for n in range(loads):
+                clamped = min(top + row + n * down, last_row)
+                read(image, clamped, min(left + column, last_column), values, n)
+        for n in range(loads):
+            for e in range(in_step):
+                tile[(row + int32(n * down)) * int32(pitch) + column + int32(e)] = values[n, e]
+        cuda.syncthreads()
+        column, row = t // int32(along), t % int32(along) * int32(out_step)
+        here = row * int32(pitch) + column
+        for n in range(stores):
+            if whole or (left + column + n * right < out.shape[0] and top + row < out.shape[1]):
+                write(out, left + column + n * right, top + row, tile, here + int32(n * right))
+
+    return transpose_in_flight
+
+
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -114,20 +205,71 @@ class MatrixProblem(NamedTuple):
 
     rows: int
     columns: int
+    reads: int = 1  # elements of the image at once: 4, or 1; 0 where those of a row lie apart
+    writes: int = 1  # and of out
 
     @classmethod
     def of(cls, image: Array, out: Array) -> MatrixProblem:
         """Of arrays on the device."""
-        return cls(*image.shape)
+        return cls(*image.shape, _at_once(image), _at_once(out))
+
+
+def _at_once(array: Array) -> int:
+    if array.strides[1] != array.dtype.itemsize:
+        return 0
+    return VECTOR if rows_are_aligned(array) else 1
 
 
 def moved_by(kernel: Any, tile: tuple[int, int]) -> Step:
     """The step of a kernel whose blocks move so many columns and rows each."""
 
     def launches(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]:
-        return [Launch(kernel, blocks_over(*problem, tile, "image"), BLOCK, (out, image))]
+        grid = blocks_over(problem.rows, problem.columns, tile, "image")
+        return [Launch(kernel, grid, BLOCK, (out, image))]
 
     return Step(launches, work=lambda problem: Work(2 * 4 * problem.rows * problem.columns, {}))
+
+
+#: Elements up to which small tiles are faster, since more blocks run at the same time.
+TINY, MIDDLE = 1 << 15, 1 << 20
+#: Tiles of thin matrices, of rows and columns, by the side that they have at most.
+LOW = {4: TileConfig(4, 256), 8: TileConfig(8, 128, 128), 16: TileConfig(16, 64)}
+NARROW = {4: TileConfig(256, 4), 8: TileConfig(128, 8, 128), 16: TileConfig(64, 16)}
+#: Rows from which tiles are high where rows of out begin between two sectors: each row of a tile
+#: then ends in two parts of sectors, which cost as much as whole ones.
+HIGH = 1024
+
+
+def tile_for(problem: MatrixProblem) -> TileConfig:
+    """The tiles of a matrix in step 4; measured on an H200."""
+    rows, columns, _, writes = problem
+    for tiles, side in ((LOW, rows), (NARROW, columns)):
+        for most, config in tiles.items():
+            if side <= most and max(rows, columns) > 4 * most:
+                return config
+    if rows * columns <= TINY:
+        return TileConfig(16, 16)
+    if rows * columns <= MIDDLE:
+        return TileConfig(32, 32)
+    if rows < 4 * TILE:
+        return TileConfig(32, 64)
+    return TileConfig(128, 64, 512) if writes == 1 and rows >= HIGH else TileConfig(64, 64)
+
+
+def _in_flight(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]:
+    config = tile_for(problem)
+    tile = config.wide, config.high
+    most = VECTOR if config.high * config.wide >= VECTOR * config.threads else 1
+    kernel = in_flight(config, min(problem.reads, most), min(problem.writes, most))
+    grid = blocks_over(problem.rows, problem.columns, tile, "image")
+    return [Launch(kernel, grid, config.threads, (out, image))]
+
+
+def _in_flight_work(problem: MatrixProblem) -> Work:
+    """Beyond the edges the last elements are loaded again."""
+    config = tile_for(problem)
+    loaded = round_up(problem.rows, config.high) * round_up(problem.columns, config.wide)
+    return Work(4 * (loaded + problem.rows * problem.columns), {})
 
 
 LADDER = Ladder(
@@ -137,8 +279,9 @@ LADDER = Ladder(
         "naive": moved_by(transpose_read_coalesced, BLOCK),
         "tiled": moved_by(transpose_tiled, (TILE, TILE)),
         "padded": moved_by(transpose_padded, (TILE, TILE)),
+        "in flight": Step(_in_flight, work=_in_flight_work),
     },
-    best=lambda problem: "padded",
+    best=lambda problem: "in flight",
 )
 
 
@@ -166,7 +309,7 @@ def transpose(
     out : array, shape (columns, rows), float32, optional
         Where to write; no part of image.
     method : str
-        Of `LADDER.names`; "auto" takes "padded".
+        Of `LADDER.names`; "auto" takes "in flight".
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it the one of image's library.
 

@@ -20,7 +20,7 @@ CASES = [
     Case(
         transpose, _draw, _right, errors={"float32": 0.0}, layout="any",
         work=lambda dtype: Inputs({"image": np.ones((64, 96))}),
-        best=[(MatrixProblem(5, 7), "padded")],
+        best=[(MatrixProblem(5, 7), "in flight")],
         refused=[
             (lambda: transpose(np.zeros((3, 3, 3), np.float32)), ValueError, "(rows, columns)"),
             (lambda: transpose(np.zeros((3, 3))), TypeError, "image holds float64"),
