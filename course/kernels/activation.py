@@ -28,7 +28,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, are_aligned, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
-from warpsim.ptx import load4, store4
+from warpsim.ptx import grid_dependency_wait, load4, store4
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
 LOG2_E = float32(
@@ -254,11 +254,22 @@ class ActivationConfig:
         return self.threads * self.accesses * VECTOR
 
 
-#: By GPU and bytes of an element; tuned by measurement on an H200, taken over for a Tesla T4.
-CONFIGS = {
-    ("sm_75", 4): ActivationConfig(), ("sm_75", 2): ActivationConfig(accesses=4),
-    ("sm_90", 4): ActivationConfig(), ("sm_90", 2): ActivationConfig(accesses=4),
-}  # fmt: skip
+FEW, MANY = 1 << 18, 1 << 20  # elements from which on another config is faster, on an H200
+
+
+def config_for(dtype: str, size: int) -> ActivationConfig:
+    """The config for so many elements.
+
+    Few blocks run at the same time whatever they are, and a thread's accesses follow each other.
+    Of many, a new one can begin about every nanosecond: each must have enough to do.
+    """
+    if size < FEW:
+        return ActivationConfig(128, 2)
+    if size < MANY:
+        return ActivationConfig(256, 1)
+    return ActivationConfig(128, 8 // (NUMBA_TYPES[dtype].bitwidth // 8))
+
+
 EACH = 256  # threads of a block of step 1
 
 
@@ -301,16 +312,23 @@ def each_gradient(function: Callable) -> Callable:
     return gradient_each
 
 
+@cuda.jit(device=True)
+def load_four(array, place, values, n):
+    """Four neighbours of a flat array, into ``values[n]``."""
+    four = load4(array, place)
+    values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
+
+
 @functools.cache
 def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     """Step 2, of (x, out): several elements a thread, all loads in flight before the first result.
 
     Mapping: block b has the elements from b tiles on; in each access its threads load four
-    neighbours each, side by side. Arrays begin where 4 elements can be loaded at once. The block in
-    which the array ends goes element by element. x may be out.
+    neighbours each, side by side. Arrays begin where 4 elements can be loaded at once. What is left
+    of the array behind the last four is a thread's each, in the last block. x may be out.
     """
     element, accesses = NUMBA_TYPES[dtype], config.accesses
-    step, tile = config.threads * VECTOR, config.tile
+    step, tile, rows = config.threads * VECTOR, config.tile, accesses + 1
 
     @cuda.jit(device=True)
     def one(x):
@@ -318,18 +336,22 @@ def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
 
     @cuda.jit
     def activation_wide(x, out):
-        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * VECTOR
-        values = cuda.local.array((accesses, VECTOR), element)
-        if block + tile <= out.size:
-            for n in range(accesses):
-                four = load4(x, block + (t + n * step))
-                values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
-            for n in range(accesses):
-                four = (one(values[n, 0]), one(values[n, 1]), one(values[n, 2]), one(values[n, 3]))
-                store4(out, block + (t + n * step), four)
-        else:
-            for i in range(block + cuda.threadIdx.x, out.size, cuda.blockDim.x):
-                out[i] = function(float32(x[i]))
+        grid_dependency_wait()
+        t = int32(cuda.threadIdx.x)
+        first, single = int64(cuda.blockIdx.x) * tile + t * VECTOR, out.size - 1 - t
+        alone = t < out.size % VECTOR and cuda.blockIdx.x == cuda.gridDim.x - 1
+        values = cuda.local.array((rows, VECTOR), element)
+        for n in range(accesses):
+            if first + (n * step + VECTOR) <= out.size:
+                load_four(x, first + n * step, values, n)
+        if alone:
+            values[accesses, 0] = x[single]
+        for n in range(accesses):
+            if first + (n * step + VECTOR) <= out.size:
+                four = one(values[n, 0]), one(values[n, 1]), one(values[n, 2]), one(values[n, 3])
+                store4(out, first + n * step, four)
+        if alone:
+            out[single] = one(values[accesses, 0])
 
     return activation_wide
 
@@ -338,32 +360,35 @@ def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
 def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
     """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
     element, accesses = NUMBA_TYPES[dtype], config.accesses
-    step, tile = config.threads * VECTOR, config.tile
+    step, tile, rows = config.threads * VECTOR, config.tile, accesses + 1
 
     @cuda.jit(device=True)
-    def one(grad, x):
-        return element(function(float32(grad), float32(x)))
+    def one(given, values, n, e):
+        return element(function(float32(given[n, e]), float32(values[n, e])))
 
     @cuda.jit
     def gradient_wide(grad, x, out):
-        block, t = int64(cuda.blockIdx.x) * tile, int32(cuda.threadIdx.x) * VECTOR
-        given = cuda.local.array((accesses, VECTOR), element)
-        values = cuda.local.array((accesses, VECTOR), element)
-        if block + tile <= out.size:
-            for n in range(accesses):
-                four = load4(grad, block + (t + n * step))
-                given[n, 0], given[n, 1], given[n, 2], given[n, 3] = four
-                four = load4(x, block + (t + n * step))
-                values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
-            for n in range(accesses):
+        grid_dependency_wait()
+        t = int32(cuda.threadIdx.x)
+        first, single = int64(cuda.blockIdx.x) * tile + t * VECTOR, out.size - 1 - t
+        alone = t < out.size % VECTOR and cuda.blockIdx.x == cuda.gridDim.x - 1
+        given = cuda.local.array((rows, VECTOR), element)
+        values = cuda.local.array((rows, VECTOR), element)
+        for n in range(accesses):
+            if first + (n * step + VECTOR) <= out.size:
+                load_four(grad, first + n * step, given, n)
+                load_four(x, first + n * step, values, n)
+        if alone:
+            given[accesses, 0], values[accesses, 0] = grad[single], x[single]
+        for n in range(accesses):
+            if first + (n * step + VECTOR) <= out.size:
                 four = (
-                    one(given[n, 0], values[n, 0]), one(given[n, 1], values[n, 1]),
-                    one(given[n, 2], values[n, 2]), one(given[n, 3], values[n, 3]),
+                    one(given, values, n, 0), one(given, values, n, 1),
+                    one(given, values, n, 2), one(given, values, n, 3),
                 )  # fmt: skip
-                store4(out, block + (t + n * step), four)
-        else:
-            for i in range(block + cuda.threadIdx.x, out.size, cuda.blockDim.x):
-                out[i] = function(float32(grad[i]), float32(x[i]))
+                store4(out, first + n * step, four)
+        if alone:
+            out[single] = one(given, values, accesses, 0)
 
     return gradient_wide
 
@@ -377,12 +402,6 @@ def multiply(a, b, out):
 
 
 # --- the ladders ----------------------------------------------------------------------------------
-
-
-def config_for(dtype: str) -> ActivationConfig:
-    """The config for this GPU and dtype."""
-    newer = tuple(cuda.get_current_device().compute_capability) >= (8, 0)
-    return CONFIGS["sm_90" if newer else "sm_75", NUMBA_TYPES[dtype].bitwidth // 8]
 
 
 class ElementProblem(NamedTuple):
@@ -417,7 +436,7 @@ def _ladder(function: str, backward: bool) -> Ladder:
         return [Launch(make_each(FUNCTIONS[name][backward]), *element_blocks(arrays[-1]), arrays)]
 
     def by_four(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
-        config = config_for(problem.dtype)
+        config = config_for(problem.dtype, problem.size)
         kernel = make_wide(FUNCTIONS[name][backward], problem.dtype, config)
         return [Launch(kernel, max(1, ceil_div(problem.size, config.tile)), config.threads, arrays)]
 

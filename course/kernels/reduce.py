@@ -28,7 +28,7 @@ from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
 from course.kernels.warps import ALL, WARP
-from warpsim.ptx import load4
+from warpsim.ptx import grid_dependency_wait, load4
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
 WARPS = THREADS // WARP
@@ -218,7 +218,7 @@ class ReductionConfig:
         return self.threads * self.accesses * VECTOR
 
 
-#: Not measured yet: 64 bytes in flight in each thread, as many threads as a multiprocessor holds.
+#: 64 bytes of float32 in flight in each thread, as many threads as a multiprocessor holds.
 CONFIGS = {"sm_75": ReductionConfig(blocks=4), "sm_90": ReductionConfig(blocks=8)}
 SHAPES, pieces = CONFIGS, combiners  # as lesson 10 called them before version 0.2
 
@@ -229,10 +229,22 @@ def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
 
     Whole tiles are read unguarded, four elements at a time where the array is aligned, all loads
     in flight before the first is used; each access has a partial result of its own, so that no
-    addition waits for the one before. The tile in which x ends is read element by element.
+    addition waits for the one before. In the tile in which x ends each access has a guard.
     """
     combined, nothing, threads = kind.combined, kind.nothing, config.threads
     accesses, tile = config.accesses, config.tile
+
+    @cuda.jit(device=True)
+    def at(n, e, t):
+        """Where element e of access n is in a tile."""
+        return (n * threads + t) * VECTOR + e if aligned else (n * VECTOR + e) * threads + t
+
+    @cuda.jit(device=True)
+    def folded(partial, values):
+        for n in range(accesses):
+            left = combined(float32(values[n, 0]), float32(values[n, 1]))
+            right = combined(float32(values[n, 2]), float32(values[n, 3]))
+            partial[n] = combined(partial[n], combined(left, right))
 
     @cuda.jit(device=True)
     def gathered(x, first, step):
@@ -245,21 +257,30 @@ def gatherer(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
         while start + tile <= size:
             for n in range(accesses):
                 if aligned:
-                    four = load4(x, start + (n * threads + t) * VECTOR)
+                    four = load4(x, start + at(n, 0, t))
                     values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
                 else:
                     for e in range(VECTOR):
-                        values[n, e] = x[start + ((n * VECTOR + e) * threads + t)]
-            for n in range(accesses):
-                left = combined(float32(values[n, 0]), float32(values[n, 1]))
-                right = combined(float32(values[n, 2]), float32(values[n, 3]))
-                partial[n] = combined(partial[n], combined(left, right))
+                        values[n, e] = x[start + at(n, e, t)]
+            folded(partial, values)
             start += step
+        if start < size:
+            rest, last = int32(size - start), cuda.local.array((accesses, VECTOR), float32)
+            for n in range(accesses):
+                for e in range(VECTOR):
+                    last[n, e] = nothing
+                if aligned and at(n, VECTOR - 1, t) < rest:
+                    four = load4(x, start + at(n, 0, t))
+                    last[n, 0], last[n, 1] = float32(four[0]), float32(four[1])
+                    last[n, 2], last[n, 3] = float32(four[2]), float32(four[3])
+                else:
+                    for e in range(VECTOR):
+                        if at(n, e, t) < rest:
+                            last[n, e] = float32(x[start + at(n, e, t)])
+            folded(partial, last)
         value = nothing
         for n in range(accesses):
             value = combined(value, partial[n])
-        for i in range(start + t, min(start + tile, size), threads):
-            value = combined(value, float32(x[i]))
         return value
 
     return gathered
@@ -292,7 +313,8 @@ def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     Mapping: block b has tiles b, b + blocks, ... It writes its result to ``partial[b]``, makes it
     visible to all (threadfence), and counts itself. The last one to count knows that all results
     are there, and combines them. counter is 0 before and after. The result is no atomic sum, so it
-    is added in the same order each time, and its bits are the same.
+    is added in the same order each time, and its bits are the same. A single block has nobody to
+    wait for.
     """
     nothing, tile, threads = kind.nothing, config.tile, config.threads
     combined = kind.combined
@@ -302,9 +324,14 @@ def last_block(kind: Kind, config: ReductionConfig, aligned: bool) -> Callable:
     @cuda.jit
     def reduce_last_block(x, partial, counter, out):
         is_last = cuda.shared.array(1, int32)
+        grid_dependency_wait()
         t, blocks = int32(cuda.threadIdx.x), int32(cuda.gridDim.x)
         first = int64(cuda.blockIdx.x) * tile
         value = of_block(gathered(x, first, int64(blocks) * tile))
+        if blocks == 1:
+            if t == 0:
+                out[0] = value
+            return
         if t == 0:
             partial[cuda.blockIdx.x] = value
             cuda.threadfence()
@@ -395,22 +422,37 @@ def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list
     return [_nothing_at(out, kind), Launch(kernel, grid, config.threads, (x, out))]
 
 
+ALONE = 16_384  # elements that one block combines sooner than several find out which is the last
+
+
+def last_block_config(size: int) -> ReductionConfig:
+    """The config of step 5 for so many elements; measured on an H200."""
+    if size <= ALONE:
+        fours = 1 << max(ceil_div(size, VECTOR) - 1, 0).bit_length()
+        threads = min(max(fours, WARP), 1024)
+        return ReductionConfig(threads, max(fours // threads, 1), 1)
+    if size < 1 << 19:
+        return ReductionConfig(256, 2, 4)
+    return ReductionConfig(512, 2 if size < 1 << 23 else 8, 2)
+
+
 def _last_blocks(problem: ReductionProblem) -> int:
-    config = config_for()
+    config = last_block_config(problem.size)
     most = config.blocks * multiprocessors()
     return min(max(1, ceil_div(problem.size, config.tile)), most)
 
 
 def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
     """Its partial results and counter may not be used by two launches at the same time."""
-    config, blocks = config_for(), _last_blocks(problem)
+    config, blocks = last_block_config(problem.size), _last_blocks(problem)
     kernel = last_block(KINDS[kind], config, problem.aligned)
     partial, counter = workspace(blocks, np.float32), workspace(1, np.uint32, zeros=True)
     return [Launch(kernel, blocks, config.threads, (x, partial, counter, out))]
 
 
 def _last_work(problem: ReductionProblem) -> Work:
-    return Work(problem.read + 2 * 4 * _last_blocks(problem) + 4, {})
+    blocks = _last_blocks(problem)
+    return Work(problem.read + (2 * 4 * blocks if blocks > 1 else 0) + 4, {})
 
 
 LADDER = Ladder(

@@ -23,7 +23,7 @@ from course.kernels.gemm.small_tile import PRECISIONS
 from course.kernels.norm import NormProblem, Variant, backward_registers, long_rows
 from course.kernels.norm import backward as norm_backward
 from course.kernels.norm import ladder as norm
-from course.kernels.norm.registers import IN_L2
+from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
@@ -207,14 +207,14 @@ def of_norm() -> Iterator[Case]:
         back = void(rows, rows, columns, columns, float32, rows, sums)
         for length, aligned in lengths:
             where = f"{length}{'' if aligned else ' unaligned'}, {kind}"
-            rows = NormProblem(1, length, kind, aligned, limits=(0, False))
+            rows = NormProblem(FEW, length, kind, aligned, limits=(0, False))
             step = norm.LADDER[norm.LADDER.best(rows)]
             for function in (None, "gelu") if length in (768, 4096) else ("gelu",):
                 name = f"norm: {'rows' if function is None else 'rows, gelu'}, {where}"
                 variant = Variant(kind, aligned, activation=function)
-                yield Case(name, step.launch(1, length, variant).kernel, types)
+                yield Case(name, step.launch(FEW, length, variant).kernel, types)
                 if aligned and kind == "float32" and length <= IN_L2:
-                    kernel = step.launch(1, length, replace(variant, keep_in_l2=True)).kernel
+                    kernel = step.launch(FEW, length, replace(variant, keep_in_l2=True)).kernel
                     yield Case(f"{name}, kept in L2", kernel, types, (8, 0))
             if length <= norm_backward.longest_in_registers(aligned):
                 config = backward_registers.backward_config(length, aligned)
@@ -239,7 +239,7 @@ def of_activation() -> Iterator[Case]:
     for name, (forward, backward) in activation.FUNCTIONS.items():
         for stored in NUMBA_TYPES:
             array = NUMBA_TYPES[stored][::1]
-            config = activation.CONFIGS["sm_90", NUMBA_TYPES[stored].bitwidth // 8]
+            config = activation.config_for(stored, activation.MANY)
             for label, function, types, makers in (
                 (name, forward, void(array, array), (activation.wide, activation.each)),
                 (
@@ -315,7 +315,8 @@ def of_softmax() -> Iterator[Case]:
             kernel = softmax.online(stored, threads, aligned)
             yield Case(f"softmax: online, {label}, {about}", kernel, types)
         for columns in (10, 768, softmax.LONGEST[aligned]):
-            config = softmax.config_for(columns, softmax.most_accesses(stored, aligned))
+            in_warp, most = softmax.most_accesses(stored, aligned)
+            config = softmax.config_for(columns, most, in_warp)
             kernel = softmax.registers(stored, config, aligned, config.unguarded(columns, aligned))
             yield Case(f"softmax: registers, {columns}, {about}", kernel, types)
         for columns in (10, 768, softmax_backward.LONGEST[aligned]):

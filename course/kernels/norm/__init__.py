@@ -1,4 +1,4 @@
-"""LayerNorm: a ladder of ten steps, one more for elements of 16 bits, and its gradients'."""
+"""LayerNorm: a ladder of eleven steps, one more for elements of 16 bits, and its gradients'."""
 
 from course.kernels.norm.backward import layer_norm_backward
 from course.kernels.norm.first_steps import NormProblem, Variant

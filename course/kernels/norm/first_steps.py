@@ -91,12 +91,19 @@ class RowConfig:
         That a thread has of a row; a multiple of 4.
     most_registers : int
         Registers of a thread; fewer where else a block would not fit a multiprocessor.
+    ahead : bool
+        Gamma and beta are loaded with the row, not when its sums are there: two more registers for
+        each element. It shortens what few rows wait for.
+    blocks : int
+        Blocks that share a row, as a cluster.
     """
 
     row_threads: int
     rows: int = 1
     elements: int = 8
     most_registers: int = 255
+    ahead: bool = False
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         threads = self.row_threads
@@ -122,9 +129,14 @@ class RowConfig:
         return min(self.most_registers, REGISTERS // self.threads // 8 * 8)
 
     @property
+    def across(self) -> int:
+        """Threads of a row, in all its blocks."""
+        return self.row_threads * self.blocks
+
+    @property
     def longest(self) -> int:
         """The longest row that fits."""
-        return self.row_threads * self.elements
+        return self.across * self.elements
 
     def parts(self, aligned: bool) -> int:
         """Accesses of a thread to a row."""
@@ -133,7 +145,7 @@ class RowConfig:
     def unguarded(self, columns: int, aligned: bool) -> int:
         """Those of them that are inside a row of this length for every thread."""
         wide = 4 if aligned else 1
-        return min(columns // (self.row_threads * wide), self.parts(aligned))
+        return min(columns // (self.across * wide), self.parts(aligned))
 
 
 class Made(NamedTuple):

@@ -1,7 +1,8 @@
 """Normalise the rows of a matrix on the GPU (LayerNorm): the ladder, and the entry point.
 
 Each step stands beside its launch: 1 to 5 in `course.kernels.norm.first_steps`, 6, 7 and 9 in
-`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`; 16-bit elements have a ladder
+`course.kernels.norm.registers`, 8 in `course.kernels.norm.long_rows`, 10 in
+`course.kernels.norm.clusters`; 16-bit elements have a ladder
 of their own, `course.kernels.norm.half`, whose last step "auto" takes. Gradients are in
 `course.kernels.norm.backward` and `course.kernels.norm.backward_registers`.
 
@@ -33,6 +34,7 @@ from course.kernels.arrays import (
     matrix,
     rows_are_aligned,
 )
+from course.kernels.norm.clusters import CLUSTERS
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     FIRST_STEPS,
@@ -42,7 +44,7 @@ from course.kernels.norm.first_steps import (
 )
 from course.kernels.norm.half import HALF, eights_refusal
 from course.kernels.norm.long_rows import in_both, longest_split
-from course.kernels.norm.registers import IN_REGISTERS, SHORT, longest_in_registers
+from course.kernels.norm.registers import FEW, FEW_SHORT, IN_REGISTERS, SHORT, longest_in_registers
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -50,6 +52,7 @@ from course.kernels.steps import (
     Work,
     ceil_div,
     configured,
+    multiprocessors,
     require_choice,
     round_up,
 )
@@ -180,10 +183,27 @@ def _both_work(problem: NormProblem) -> Work:
 # --- the ladder -----------------------------------------------------------------------------------
 
 
+#: To read rows again that are still in L2 costs less than to wait for a cluster's other blocks: so
+#: many bytes of all rows, or rows so long that a block alone is a multiprocessor's.
+IN_L2, SHORT_IN_CLUSTERS = 32 << 20, 65_536
+
+
+def _by_clusters(problem: NormProblem) -> bool:
+    """Whether clusters are the faster of the two ways to have a row that no block holds."""
+    if LADDER["clusters"].lacks(problem):
+        return False
+    large = problem.rows * problem.columns * problem.stored > IN_L2
+    return (
+        not problem.aligned or problem.rows < 2 * multiprocessors()
+        or (large and problem.columns <= SHORT_IN_CLUSTERS)
+    )  # fmt: skip
+
+
 def _best(problem: NormProblem) -> str:
-    if problem.activation is None and not LADDER["half"].lacks(problem):
+    few = problem.rows * problem.columns <= FEW
+    if not few and problem.activation is None and not LADDER["half"].lacks(problem):
         return "half"
-    if problem.columns <= SHORT:
+    if problem.columns <= (FEW_SHORT if few else SHORT):
         return "several rows"
     longest = longest_in_registers(problem.aligned)
     both = not both_refusal(problem) and problem.columns <= longest_split(problem.shared_limit[0])
@@ -191,7 +211,9 @@ def _best(problem: NormProblem) -> str:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
     if problem.columns <= longest:
         return "registers"
-    return REGISTERS_AND_SHARED if both else "long"
+    if both:
+        return REGISTERS_AND_SHARED
+    return "clusters" if _by_clusters(problem) else "long"
 
 
 LADDER = Ladder(
@@ -203,6 +225,7 @@ LADDER = Ladder(
         "several rows": IN_REGISTERS["several rows"],
         REGISTERS_AND_SHARED: NormStep(_both, both_refusal, work=_both_work, launch=in_both),
         "long": IN_REGISTERS["long"],
+        "clusters": CLUSTERS,
         "half": _unfused(HALF),
     },
     _best,
@@ -306,7 +329,7 @@ def method_for(
     given: tuple[int, bool] | None = None,
 ) -> str:  # fmt: skip
     """The step that a method takes for rows of a length, on this GPU or one with `given` limits."""
-    return LADDER.choose(method, NormProblem(1, columns, dtype, aligned, limits=given))[0]
+    return LADDER.choose(method, NormProblem(FEW, columns, dtype, aligned, limits=given))[0]
 
 
 def prepared(

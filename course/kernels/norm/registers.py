@@ -39,6 +39,13 @@ from course.kernels.norm.first_steps import (
 from course.kernels.steps import Work, ceil_div, round_up
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
+from warpsim.ptx import (
+    cluster,
+    cluster_barrier,
+    cluster_rank,
+    grid_dependency_wait,
+    load4_cluster,
+)
 
 # --- shapes that are tuned for a GPU --------------------------------------------------------------
 
@@ -61,6 +68,7 @@ UNALIGNED_REGISTERS = 64  # each element takes an address
 SHORT_THREADS = 128  # of a block with several rows
 #: Elements a thread of one of several rows: the fewest that let a warp, or a part of it, hold it.
 SHORT_ELEMENTS = (8, 12, 16, 24, 32)
+NARROW_ELEMENTS = 16  # of 16 bits, of rows that are accessed four elements at a time
 SHORT = 384  # columns up to which "auto" has several rows a block
 #: The longest aligned rows in registers that L2 is asked to keep longer than what is written. On an
 #: H200, 2^26 elements: 4,096 columns 4,055 -> 4,128 GB/s, 12,288 4,017 -> 4,047, but 16,384
@@ -99,22 +107,67 @@ def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> Row
     return RowConfig(threads, 1, elements, UNALIGNED_REGISTERS)
 
 
-def short_config(columns: int) -> RowConfig:
+#: Elements of all rows up to which all threads run at the same time: what counts is how long one of
+#: them takes.
+FEW = 1 << 20
+FEW_SHORT = 256  # columns up to which "auto" has several rows a block, then
+#: As many, of 16 bits, up to which a row's threads have half as many elements as of more rows.
+FEWER_ELEMENTS = 6 << 20
+
+
+def few_config(columns: int) -> RowConfig | None:
+    """The config where all rows together are few elements; None for rows that are too long."""
+    for elements in (4, 8, 12, 16):
+        threads = ceil_div(columns, elements)
+        if elements == 4 and columns > WARP * elements or threads > ROW_THREADS[-1]:
+            continue
+        threads = power_above(threads) if threads <= WARP else round_up(threads, WARP)
+        return RowConfig(threads, max(1, 2 * WARP // threads), elements, ahead=True)
+    return None
+
+
+def block_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
+    """The config of step 6."""
+    size = rows * columns
+    few = few_config(columns) if size <= FEW else None
+    if few is not None and few.rows == 1:
+        return few
+    if aligned and kind != "float32" and size <= FEWER_ELEMENTS and columns <= 16 * ROW_THREADS[-1]:
+        return RowConfig(round_up(ceil_div(columns, 16), WARP), 1, 16, ahead=True)
+    return row_config(columns, aligned, kind)
+
+
+def several_config(rows: int, columns: int, aligned: bool, kind: str) -> RowConfig:
+    """The config of step 7."""
+    if rows * columns <= FEW and columns <= FEW_SHORT:
+        return few_config(columns)
+    return short_config(columns, aligned and kind != "float32")
+
+
+def short_config(columns: int, narrow: bool = False) -> RowConfig:
     """The config of a block that has several rows of this length in registers.
+
+    Of `narrow` elements, of 16 bits, a thread has as many as leave the fewest threads idle.
 
     Raises
     ------
     ValueError
         When the rows are too long.
     """
+    found = []
     for elements in SHORT_ELEMENTS:
         threads = power_above(ceil_div(columns, elements))
-        if threads <= 32:
-            return RowConfig(threads, SHORT_THREADS // threads, elements)
-    raise ValueError(
-        f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
-        f"{32 * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
-    )
+        if threads <= WARP:
+            found.append(RowConfig(threads, SHORT_THREADS // threads, elements))
+    if not found:
+        raise ValueError(
+            f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
+            f"{WARP * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
+        )
+    if narrow:
+        few = [config for config in found if config.elements <= NARROW_ELEMENTS] or found
+        return min(few, key=lambda config: (config.longest, -config.elements))
+    return found[0]
 
 
 # --- the kernels ----------------------------------------------------------------------------------
@@ -127,13 +180,14 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     a row. `load_chunk`: all elements of a chunk. `how_many`: those that are in the row; `of_warp`:
     a whole warp's. `added`, `squared`: a thread's sum, and that of its squared differences from a
     number. `factors_at`: ``wide`` elements of gamma and then of beta, from a column on. `result`:
-    normalise ``wide`` elements with them. `finish`: normalise all elements, and store them.
+    normalise ``wide`` elements with them. `fetch_factors`: all that a thread needs of them, if the
+    config wants them ahead. `finish`: normalise all elements, and store them.
     `load_row`, `load_chunk` and `finish` have cache hints that no cache need keep a row, unless it
     is read `again`, or `Variant.keep_in_l2`.
     """
-    row_threads, unguarded = config.row_threads, variant.unguarded
+    row_threads, unguarded = config.across, variant.unguarded
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
-    parts = config.elements // wide
+    parts, ahead = config.elements // wide, config.ahead
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
     one, four = ptx.load, ptx.load4
     read_one, read_four = ptx.load_streaming, ptx.load4_streaming
@@ -248,34 +302,74 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
             values[n + e] = activation(values[n + e])
 
     @cuda.jit(device=True)
-    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted):
-        factors = cuda.local.array(8, float32)
+    def fetch_factors(gamma, beta, columns, thread, factors):
+        if ahead:
+            for part in range(parts):
+                column = int64(thread) * wide + part * row_threads * wide
+                clamped = column if part < unguarded else min(column, int64(columns - wide))
+                factors_at(gamma, beta, clamped, factors, 2 * part * wide)
+
+    @cuda.jit(device=True)
+    def finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, wanted, factors):
         first = int64(start) + int64(thread) * wide
         for part in range(parts):
             column, n = first + part * row_threads * wide, part * wide
-            clamped = column if part < unguarded else min(column, int64(columns - wide))
-            factors_at(gamma, beta, clamped, factors, 0)
-            result(values, n, mean, scale, factors, 0)
+            m = 2 * n if ahead else 0
+            if not ahead:
+                clamped = column if part < unguarded else min(column, int64(columns - wide))
+                factors_at(gamma, beta, clamped, factors, 0)
+            result(values, n, mean, scale, factors, m)
             if wanted and (part < unguarded or column < columns):
                 store_at(out, (row, column), values, n)
 
     return SimpleNamespace(
         load_at=load_at, load_row=load_row, store_at=store_at, load_chunk=load_chunk,
         how_many=how_many, of_warp=of_warp, added=added, squared=squared, factors_at=factors_at,
-        result=result, finish=finish,
+        result=result, fetch_factors=fetch_factors, finish=finish,
     )  # fmt: skip
 
 
 @functools.cache
-def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
-    """The kernel of steps 6 and 7, (x, gamma, beta, eps, out), with `config.rows` rows a block.
+def merged_in_cluster(blocks: int) -> Callable:
+    """Device function: a row's mean and squared differences, of its blocks' in a cluster.
 
-    Rows are at most `config.longest` long. Launch with ``config.threads`` threads.
+    As warps merge theirs; the blocks read each other's shared memory.
+    """
+
+    @cuda.jit(device=True)
+    def of_row(count, mean, square, columns):
+        moments = cuda.shared.array(4, float32, alignment=16)
+        its = cuda.local.array((blocks, 3), float32)
+        if cuda.threadIdx.x == 0:
+            ptx.store4(moments, 0, (count, mean, square, float32(0)))
+        cluster_barrier()
+        total, squares = float32(0), float32(0)
+        for block in range(blocks):
+            four = load4_cluster(moments, int32(0), int32(block))
+            its[block, 0], its[block, 1], its[block, 2] = four[0], four[1], four[2]
+            total += four[0] * four[1]
+        middle = total / float32(columns)
+        for block in range(blocks):
+            difference = its[block, 1] - middle
+            squares += its[block, 2] + difference * its[block, 0] * difference
+        cluster_barrier()  # a block may not end while others read its moments
+        return middle, squares
+
+    return of_row
+
+
+@functools.cache
+def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
+    """The kernel of steps 6, 7 and 10, (x, gamma, beta, eps, out), with `config.rows` rows a block.
+
+    Rows are at most `config.longest` long. Launch with ``config.threads`` threads; where a row has
+    several blocks, with ``rows * config.blocks`` blocks.
     """
     part = row_functions(config, variant)
     load_chunk, added, squared, finish = part.load_chunk, part.added, part.squared, part.finish
-    of_warp = part.of_warp
+    of_warp, fetch_factors = part.of_warp, part.fetch_factors
     row_threads, rows, elements = config.row_threads, config.rows, config.elements
+    held = 2 * elements if config.ahead else 8
     warps = row_threads // WARP
     add_lanes = lanes_sum(min(row_threads, WARP))
     near_warps = power_above(warps)
@@ -286,30 +380,43 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         @cuda.jit(fastmath=True, max_registers=config.max_registers)
         def layer_norm_rows(x, gamma, beta, eps, out):
             values = cuda.local.array(elements, float32)
+            factors = cuda.local.array(held, float32)
+            grid_dependency_wait()
             t = int32(cuda.threadIdx.x)
             thread = t % int32(row_threads)
             wanted = int32(cuda.blockIdx.x * rows + t // int32(row_threads))
             columns = int32(x.shape[1])
             row = min(wanted, int32(x.shape[0] - 1))  # beyond the last, the last once more
             load_chunk(x, row, 0, columns, thread, values)
+            fetch_factors(gamma, beta, columns, thread, factors)
             mean = add_lanes(added(values, 0, columns, thread)) / float32(columns)
             variance = add_lanes(squared(values, 0, columns, thread, mean)) / float32(columns)
             scale = float32(1) / math.sqrt(variance + eps)
             here = wanted < x.shape[0]
-            finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, here)
+            finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, here, factors)
 
         return layer_norm_rows
 
+    blocks = config.blocks
+    of_cluster = merged_in_cluster(blocks) if blocks > 1 else None
+
     @cuda.jit(fastmath=True, max_registers=config.max_registers)
     def layer_norm_row(x, gamma, beta, eps, out):
+        if blocks > 1:
+            cluster(blocks)
         values = cuda.local.array(elements, float32)
+        factors = cuda.local.array(held, float32)
         warp_means = cuda.shared.array(warps, float32)
         warp_squares = cuda.shared.array(warps, float32)
-        row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
-        warp, lane = thread // int32(WARP), thread % int32(WARP)
+        grid_dependency_wait()
+        row, t, first = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x), int32(0)
+        if blocks > 1:
+            row, first = row // int32(blocks), cluster_rank() * int32(warps)
+        warp, lane, thread = t // int32(WARP), t % int32(WARP), t + first * int32(WARP)
         columns = int32(x.shape[1])
         load_chunk(x, row, 0, columns, thread, values)
-        count = max(of_warp(warp, columns), float32(1))
+        fetch_factors(gamma, beta, columns, thread, factors)
+        count = max(of_warp(first + warp, columns), float32(1))
         mean = add_lanes(added(values, 0, columns, thread)) / count
         square = add_lanes(squared(values, 0, columns, thread, mean))
         if lane == 0:
@@ -318,13 +425,18 @@ def rows_in_registers(config: RowConfig, variant: Variant) -> Callable:
         # the warps' parts, one a lane, merged as in `merged`, all at once
         place = lane % int32(near_warps)
         other = min(place, int32(warps - 1))
-        weight = of_warp(other, columns) if place < warps else float32(0)
-        mean = add_warps(warp_means[other] * weight) / float32(columns)
+        weight = of_warp(first + other, columns) if place < warps else float32(0)
+        count = float32(columns)
+        if blocks > 1:
+            count = add_warps(weight)
+        mean = add_warps(warp_means[other] * weight) / max(count, float32(1))
         difference = warp_means[other] - mean
         square = warp_squares[other] if place < warps else float32(0)
         square = add_warps(square + difference * weight * difference)
+        if blocks > 1:
+            mean, square = of_cluster(count, mean, square, columns)
         scale = float32(1) / math.sqrt(square / float32(columns) + eps)
-        finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True)
+        finish(out, row, 0, columns, thread, values, mean, scale, gamma, beta, True, factors)
 
     return layer_norm_row
 
@@ -343,9 +455,11 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
     @cuda.jit(max_registers=config.max_registers)
     def layer_norm_long(x, gamma, beta, eps, out):
         values = cuda.local.array(elements, float32)
+        factors = cuda.local.array(8, float32)
         counts = cuda.shared.array(warps, float32)
         means = cuda.shared.array(warps, float32)
         squares = cuda.shared.array(warps, float32)
+        grid_dependency_wait()
         row, thread = int32(cuda.blockIdx.x), int32(cuda.threadIdx.x)
         warp, lane = thread // int32(WARP), thread % int32(WARP)
         columns = int32(x.shape[1])
@@ -367,7 +481,9 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
         scale = float32(1) / math.sqrt(square / count + eps)
         for start in range(0, columns, chunk):
             load_chunk(x, row, start, columns, thread, values)
-            finish(out, row, start, columns, thread, values, mean, scale, gamma, beta, True)
+            finish(
+                out, row, start, columns, thread, values, mean, scale, gamma, beta, True, factors
+            )
 
     return layer_norm_long
 
@@ -376,13 +492,13 @@ def long_rows(config: RowConfig, variant: Variant) -> Callable:
 
 
 def _made(
-    make: Callable, config_for: Callable[[int, bool, str], RowConfig],
+    make: Callable, config_for: Callable[[int, int, bool, str], RowConfig],
     most: Callable[[bool], int] | None = None,
 ) -> NormStep:  # fmt: skip
     """A kernel that is made for a config and a variant; of rows of at most so many elements."""
 
     def launch(rows: int, columns: int, variant: Variant) -> Made:
-        config = config_for(columns, variant.aligned, variant.dtype)
+        config = config_for(rows, columns, variant.aligned, variant.dtype)
         unguarded = 0 if make is long_rows else config.unguarded(columns, variant.aligned)
         keep = variant.keep_in_l2 and variant.aligned and columns <= IN_L2
         variant = replace(variant, unguarded=unguarded, keep_in_l2=keep)
@@ -390,7 +506,7 @@ def _made(
 
     def work(problem: NormProblem) -> Work:
         """Beyond the ends of rows, and beyond the last row, the last elements are loaded again."""
-        config = config_for(problem.columns, problem.aligned, problem.dtype)
+        config = config_for(problem.rows, problem.columns, problem.aligned, problem.dtype)
         loaded = round_up(problem.rows, config.rows) * round_up(problem.columns, config.longest)
         reads = 2 if make is long_rows else 1
         return problem.work((reads + problem.gamma + problem.beta) * loaded)
@@ -405,10 +521,9 @@ def longest_in_registers(aligned: bool) -> int:
 
 #: The steps by name.
 IN_REGISTERS = {
-    "registers": _made(rows_in_registers, row_config, longest_in_registers),
+    "registers": _made(rows_in_registers, block_config, longest_in_registers),
     "several rows": _made(
-        rows_in_registers, lambda columns, aligned, kind: short_config(columns),
-        lambda aligned: WARP * SHORT_ELEMENTS[-1],
+        rows_in_registers, several_config, lambda aligned: WARP * SHORT_ELEMENTS[-1]
     ),
-    "long": _made(long_rows, lambda columns, aligned, kind: LONG),
+    "long": _made(long_rows, lambda rows, columns, aligned, kind: LONG),
 }  # fmt: skip

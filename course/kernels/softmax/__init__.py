@@ -1,4 +1,4 @@
-"""The softmax of rows, a ladder of three steps, and its gradient, one of two."""
+"""The softmax of rows, a ladder of four steps, and its gradient, one of two."""
 
 from course.kernels.softmax.backward import BACKWARD, softmax_backward
 from course.kernels.softmax.forward import (

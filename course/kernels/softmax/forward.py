@@ -26,10 +26,24 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, matrix, rows_are_aligned
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    Work,
+    ceil_div,
+    hopper_refusal,
+    multiprocessors,
+    require_choice,
+)
 from course.kernels.warps import ALL, WARP, lanes_sum
 from warpsim.ptx import (
+    cluster,
+    cluster_barrier,
+    cluster_rank,
+    grid_dependency_wait,
     load4,
+    load4_cluster,
     load4_streaming,
     load_streaming,
     store4,
@@ -100,6 +114,30 @@ def exchange(row_threads: int, rows: int) -> Callable:
         largest, total = maxima[row, t % warps], totals[row, t % warps]
         both = largest_of(largest)
         return both, sum_of(total * power(largest, both))
+
+    return of_row
+
+
+@functools.cache
+def exchange_in_cluster(threads: int, blocks: int) -> Callable:
+    """The same where the blocks of a cluster share a row: they read each other's shared memory."""
+    of_block = exchange(threads, 1)
+
+    @cuda.jit(device=True)
+    def of_row(largest, total):
+        pair = cuda.shared.array(4, float32, alignment=16)
+        largest, total = of_block(largest, total)
+        if cuda.threadIdx.x == 0:
+            store4(pair, 0, (largest, total, ZERO, ZERO))
+        cluster_barrier()
+        largest, total = LOWEST, ZERO
+        for block in range(blocks):
+            its = load4_cluster(pair, int32(0), int32(block))
+            both = larger(largest, its[0])
+            total = total * power(largest, both) + its[1] * power(its[0], both)
+            largest = both
+        cluster_barrier()  # a block may not end while others read its pair
+        return largest, total
 
     return of_row
 
@@ -231,16 +269,20 @@ class SoftmaxConfig:
     Attributes
     ----------
     row_threads : int
-        Threads that share a row: a power of two from 4 to 1,024. Up to 32 need shuffles alone.
+        Threads that share a row: a power of two, of a block from 4 to 1,024. Up to 32 need shuffles
+        alone.
     rows : int
         Rows of a block; rows x row_threads is a multiple of 32.
     accesses : int
         Loads of four elements that a thread has in flight: its whole part of the row.
+    blocks : int
+        Blocks that share a row, as a cluster; row_threads are those of all of them.
     """
 
     row_threads: int
     rows: int
     accesses: int
+    blocks: int = 1
 
     def unguarded(self, columns: int, aligned: bool) -> int:
         """Loads of a thread that are inside a row of this length for every thread."""
@@ -252,23 +294,36 @@ class SoftmaxConfig:
 #: Accesses of four elements: what a thread has of a row where there are threads enough. Of 16 bits
 #: they are half as many bytes, single elements four times as many accesses. Measured on an H200.
 MOST_ACCESSES, MOST_16_BIT, MOST_UNALIGNED = 3, 8, 4
+#: The same of rows of 16 bits up to as many threads as a warp has, by alignment.
+IN_WARP = {True: 4, False: 2}
 FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
-BLOCK = 64  # threads of a block, at least
+#: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
+#: about every nanosecond.
+BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 20
 
 
-def most_accesses(dtype: str, aligned: bool) -> int:
-    """Accesses that a thread has of a row, at most, where there are threads enough."""
-    of_float32 = MOST_ACCESSES if aligned else MOST_UNALIGNED
-    return of_float32 if dtype == "float32" else MOST_16_BIT
+def most_accesses(dtype: str, aligned: bool) -> tuple[int, int]:
+    """Accesses that a thread has of a row, at most, where there are threads enough.
+
+    Up to as many threads as a warp has, and beyond.
+    """
+    if dtype != "float32":
+        return IN_WARP[aligned], MOST_16_BIT
+    return (MOST_ACCESSES, MOST_ACCESSES) if aligned else (MOST_UNALIGNED, MOST_UNALIGNED)
 
 
-def config_for(columns: int, most: int = MOST_ACCESSES) -> SoftmaxConfig:
+def config_for(
+    columns: int, most: int = MOST_ACCESSES, in_warp: int | None = None, rows: int = 1
+) -> SoftmaxConfig:
     """The config for rows of so many elements, `most` accesses a thread where there are threads."""
     row_threads = FEWEST_THREADS
+    while row_threads < WARP and row_threads * (in_warp or most) * VECTOR < columns:
+        row_threads *= 2
     while row_threads < MOST_THREADS and row_threads * most * VECTOR < columns:
         row_threads *= 2
     accesses = max(1, ceil_div(columns, row_threads * VECTOR))
-    return SoftmaxConfig(row_threads, max(1, BLOCK // row_threads), accesses)
+    block = LARGE_BLOCK if rows * row_threads > MANY else BLOCK
+    return SoftmaxConfig(row_threads, max(1, block // row_threads), accesses)
 
 
 @functools.cache
@@ -343,20 +398,28 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
     Mapping: block (row_threads, rows), thread (t, r) of block b works on row ``b * rows + r``, on
     the columns of `part_of_row`; `unguarded` is `SoftmaxConfig.unguarded` of the rows, or less.
     Columns beyond the end count as minus infinity; rows beyond the end are not written. x may be
-    out.
+    out. Where several blocks share a row, block b has a part of row ``b // blocks``.
     """
     element, row_threads, accesses = NUMBA_TYPES[dtype], config.row_threads, config.accesses
-    block_rows, warps = config.rows, config.row_threads // WARP
+    block_rows, warps, blocks = config.rows, row_threads // WARP, config.blocks
+    threads = row_threads // blocks
     largest_of, sum_of = among(min(row_threads, WARP))
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
+    if blocks > 1:
+        of_row = exchange_in_cluster(threads, blocks)
     load_row, inside, store_row = part_of_row(config, aligned, unguarded)
 
-    @cuda.jit(max_registers=most_registers(row_threads * block_rows))
+    @cuda.jit(max_registers=most_registers(threads * block_rows))
     def softmax_registers(x, out):
+        if blocks > 1:
+            cluster(blocks)
         row_elements = cuda.local.array((accesses, VECTOR), element)
         values = cuda.local.array((accesses, VECTOR), float32)
+        grid_dependency_wait()
         t, columns = int32(cuda.threadIdx.x), int32(x.shape[1])
         row = int32(cuda.blockIdx.x) * block_rows + int32(cuda.threadIdx.y)
+        if blocks > 1:
+            t, row = t + cluster_rank() * int32(threads), row // int32(blocks)
         load_row(x, min(row, int32(x.shape[0] - 1)), t, row_elements)
         largest, total = LOWEST, ZERO
         for n in range(accesses):
@@ -385,7 +448,7 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
     return softmax_registers
 
 
-# --- the ladder -----------------------------------------------------------------------------------
+# --- launches -------------------------------------------------------------------------------------
 
 ONLINE_THREADS = {"short": 256, "long": 1024}  # of a block in step 2; beyond LONGEST: long
 
@@ -403,9 +466,9 @@ class RowProblem(NamedTuple):
 
         return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
 
-    def config(self, most: int) -> SoftmaxConfig:
+    def config(self, most: int, in_warp: int | None = None) -> SoftmaxConfig:
         """The config of a step in registers, of at most so many accesses a thread."""
-        return config_for(self.columns, most)
+        return config_for(self.columns, most, in_warp, self.rows)
 
     def passes(self, reads: int) -> Work:
         """The work of a step that reads so many matrices and writes one."""
@@ -437,13 +500,50 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     dtype, aligned = problem.dtype, problem.aligned
-    config = problem.config(most_accesses(dtype, aligned))
+    in_warp, most = most_accesses(dtype, aligned)
+    config = problem.config(most, in_warp)
     kernel = registers(dtype, config, aligned, config.unguarded(problem.columns, aligned))
     grid = ceil_div(problem.rows, config.rows)
     return [Launch(kernel, grid, (config.row_threads, config.rows), (x, out))]
 
 
 _too_long = row_limit(LONGEST)
+
+# --- long rows, and few of them -------------------------------------------------------------------
+
+#: Blocks of a row and their threads, the first that hold it: several of them on a multiprocessor,
+#: so that one reads while another writes. Measured on an H200.
+CLUSTERS, CLUSTER_ACCESSES = ((4, 256), (8, 256), (8, 512), (8, 1024)), 7
+#: Of rows this long a cluster is faster, if a multiprocessor is left for each of four blocks.
+LONG = 12_288
+
+
+def cluster_config(columns: int) -> SoftmaxConfig:
+    """The config of the smallest cluster that holds rows of so many elements."""
+    blocks, threads = next(
+        (blocks, threads) for blocks, threads in CLUSTERS
+        if blocks * threads * CLUSTER_ACCESSES * VECTOR >= columns
+    )  # fmt: skip
+    accesses = ceil_div(columns, blocks * threads * VECTOR)
+    return SoftmaxConfig(blocks * threads, 1, accesses, blocks)
+
+
+def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
+    config, aligned = cluster_config(problem.columns), problem.aligned
+    kernel = registers(problem.dtype, config, aligned, config.unguarded(problem.columns, aligned))
+    threads = config.row_threads // config.blocks
+    return [Launch(kernel, problem.rows * config.blocks, threads, (x, out))]
+
+
+_beyond = row_limit(dict.fromkeys((True, False), 8 * 1024 * CLUSTER_ACCESSES * VECTOR))
+
+
+def _best(problem: RowProblem) -> str:
+    few = 4 * problem.rows <= multiprocessors() and problem.columns > LONG
+    if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
+        return "clusters"
+    return "online" if _too_long(problem) else "registers"
+
 
 LADDER = Ladder(
     "softmax",
@@ -452,9 +552,13 @@ LADDER = Ladder(
         "three passes": Step(_three_passes, work=lambda problem: problem.passes(3)),
         "online": Step(_online, work=lambda problem: problem.passes(2)),
         "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(1)),
+        "clusters": Step(
+            _clusters, lambda problem: _beyond(problem) or hopper_refusal(),
+            work=lambda problem: problem.passes(1),
+        ),
     },
-    best=lambda problem: "online" if _too_long(problem) else "registers",
-)
+    _best,
+)  # fmt: skip
 
 
 # --- the entry point ------------------------------------------------------------------------------
@@ -485,7 +589,8 @@ def softmax(
     out : array, optional
         Where to write, of x's shape and dtype; may be x.
     method : str
-        Of `LADDER.names`: "auto" takes "registers", and "online" for longer rows.
+        Of `LADDER.names`: "auto" takes "registers", and for longer rows "clusters", or
+        "online" where there are none.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda; without it x's library's current one.
 

@@ -30,7 +30,7 @@ TARGETS = ("sm_75", "sm_90")
 
 def wide(stored):
     array = f"{stored}[::1]" if stored != "bfloat16" else NUMBA_TYPES[stored][::1]
-    config = activation.CONFIGS["sm_90", 2]
+    config = activation.config_for("float16", activation.MANY)
     kernel = activation.wide(activation.FUNCTIONS["gelu tanh"][0], stored, config)
     return kernel, (f"void({array}, {array})" if isinstance(array, str) else (array, array))
 

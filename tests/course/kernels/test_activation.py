@@ -90,7 +90,7 @@ def test_swish_in_two_kernels_moves_two_and_a_half_times_the_bytes(rng):
 
 def test_a_warp_asks_once_for_128_elements_of_float32_and_of_bfloat16_once_for_as_many(rng):
     for dtype, sectors in (("float32", 16), ("float16", 8), ("bfloat16", 8)):
-        config = kernels.config_for(dtype)
+        config = kernels.config_for(dtype, 1 << 20)
         x = typed(rng.normal(0, 2, 4 * config.tile), dtype)
         kernel = kernels.wide(kernels.silu, dtype, config)
         report = trace(kernel, 4, config.threads, x, np.zeros_like(x))
@@ -103,7 +103,7 @@ def test_a_warp_asks_once_for_128_elements_of_float32_and_of_bfloat16_once_for_a
 @needs_compiler
 @pytest.mark.parametrize("target", ["sm_75", "sm_90"])
 def test_the_tail_takes_fewer_registers_than_the_librarys_erf(target):
-    types, config = "void(float32[::1], float32[::1])", kernels.CONFIGS[target, 4]
+    types, config = "void(float32[::1], float32[::1])", kernels.config_for("float32", 1 << 20)
     facts = {
         name: compiled(kernels.wide(FUNCTIONS[name][0], "float32", config), types, target)
         for name in ("gelu", "gelu erf")

@@ -6,6 +6,7 @@ from course.kernels.activation import FUNCTIONS
 from course.kernels.norm.backward import BackwardProblem, layer_norm_backward
 from course.kernels.norm.first_steps import NormProblem, Variant
 from course.kernels.norm.ladder import REGISTERS_AND_SHARED, layer_norm
+from course.kernels.norm.registers import FEW
 from tests.course.kernels.cases.activation import exact
 from tests.course.kernels.contract import Case, Inputs, Right, rows_and_columns
 
@@ -122,7 +123,7 @@ def _some(dtype):
 
 
 def _problem(columns, dtype="float32", aligned=True, **more):
-    return NormProblem(4, columns, dtype, aligned, limits=(227 * 1024, True), **more)
+    return NormProblem(FEW, columns, dtype, aligned, limits=(227 * 1024, True), **more)
 
 
 def _variant(aligned=True):
@@ -142,8 +143,9 @@ CASES = [
             (_problem(16_384), "registers"), (_problem(16_388), REGISTERS_AND_SHARED),
             (_problem(8192, aligned=False), "registers"),
             (_problem(8193, aligned=False), REGISTERS_AND_SHARED),
-            (_problem(16_388, whole=False), "registers"), (_problem(32_772, whole=False), "long"),
-            (_problem(16_388, "float16"), "registers"), (_problem(2**20), "long"),
+            (_problem(16_388, whole=False), "registers"),
+            (_problem(16_388, "float16"), "registers"),
+            (_problem(32_772, whole=False), "clusters"), (_problem(2**20), "long"),
         ],
         refused=[
             (lambda: layer_norm(LONG, method="registers"), ValueError,

@@ -39,7 +39,7 @@ def _whole(*names):
 
 
 def _rows(columns, dtype="float32", aligned=True):
-    return RowProblem(2, columns, dtype, aligned)
+    return RowProblem(1 << 20, columns, dtype, aligned)
 
 
 _LONG = np.zeros((1, 32_772), np.float32)
@@ -51,8 +51,9 @@ CASES = [
         errors={"float32": 5e-7, "float16": 6e-4, "bfloat16": 4.5e-3},
         layout="rows", in_place=("x",), work=_whole("x"),
         best=[
-            (_rows(32_768), "registers"), (_rows(32_772), "online"),
-            (_rows(16_384, aligned=False), "registers"), (_rows(16_385, aligned=False), "online"),
+            (_rows(32_768), "registers"), (_rows(32_772), "clusters"), (_rows(300_000), "online"),
+            (_rows(16_384, aligned=False), "registers"),
+            (_rows(16_385, aligned=False), "clusters"),
         ],
         refused=[
             (lambda: softmax(_LONG, method="registers"), ValueError,

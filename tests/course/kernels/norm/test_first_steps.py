@@ -8,7 +8,8 @@ from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm
 from tests.course.kernels.cases.norm import right
 from tests.course.kernels.contract import checked, typed
 
-GOOD = [name for name in LADDER if name not in (REGISTERS_AND_SHARED, "half", "squares")]
+ELSEWHERE = (REGISTERS_AND_SHARED, "clusters", "half", "squares")  # need another GPU, or other rows
+GOOD = [name for name in LADDER if name not in ELSEWHERE]
 
 
 def exact(x, eps=0.0):

@@ -23,7 +23,7 @@ from course.kernels.norm.long_rows import (
     split_config,
     split_variant,
 )
-from course.kernels.norm.registers import longest_in_registers
+from course.kernels.norm.registers import FEW, longest_in_registers
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.norm import right
 from warpsim.host import gpus
@@ -54,7 +54,7 @@ def assert_close(result, expected, limit=2e-6):
 
 def best(columns, aligned, dtype="float32", limits=None):
     """The step that "auto" takes."""
-    return LADDER.best(NormProblem(1, columns, dtype, aligned, limits=limits))
+    return LADDER.best(NormProblem(FEW, columns, dtype, aligned, limits=limits))
 
 
 @pytest.fixture(autouse=True)
@@ -221,8 +221,9 @@ def test_the_longest_row_fits_and_one_more_number_does_not():
         shape = split_config(longest, H200[0], not aligned)
         assert SUMS + dynamic_shared(shape, longest, shifted=not aligned) <= shared
         assert best(longest, aligned, limits=H200) == REGISTERS_AND_SHARED
-        assert best(longest + step, aligned, limits=H200) == "long"
-        assert best(longest, aligned, "float16", limits=H200) == "long"
+        beyond = "long" if aligned else "clusters"
+        assert best(longest + step, aligned, limits=H200) == beyond
+        assert best(longest, aligned, "float16", limits=H200) == beyond
     fit = most + EXTRA  # what aligned rows need no memory for
     with pytest.raises(ValueError, match=f"which hold {fit:,} on this GPU"):
         split_config(fit + 4, H200[0])

@@ -10,7 +10,16 @@ from course import gpu, trace
 from course.kernels.norm.backward_registers import backward_config
 from course.kernels.norm.first_steps import NormProblem, RowConfig, Variant
 from course.kernels.norm.ladder import LADDER
-from course.kernels.norm.registers import row_config, rows_in_registers, short_config
+from course.kernels.norm.registers import (
+    ELEMENTS,
+    FEW,
+    ROW_THREADS,
+    block_config,
+    row_config,
+    rows_in_registers,
+    several_config,
+    short_config,
+)
 from tests.course.kernels.contract import checked
 from warpsim.host import gpus
 
@@ -29,7 +38,7 @@ def inputs(rng, rows, columns):
 
 def best(columns, aligned=True):
     """The step that "auto" takes for rows of float32."""
-    return LADDER.best(NormProblem(1, columns, aligned=aligned, limits=(64 * 1024, False)))
+    return LADDER.best(NormProblem(FEW, columns, aligned=aligned, limits=(64 * 1024, False)))
 
 
 @pytest.mark.drawn(4)
@@ -48,7 +57,7 @@ def test_which_rows_l2_is_asked_to_keep(columns, kept):
     shape = row_config(columns, form.aligned)
     full = shape.unguarded(columns, form.aligned)
     wanted = rows_in_registers(shape, dataclasses.replace(form, unguarded=full, keep_in_l2=kept))
-    assert LADDER["registers"].launch(2, columns, form).kernel is wanted
+    assert LADDER["registers"].launch(FEW, columns, form).kernel is wanted
 
 
 @pytest.mark.skipif(gpu() is not None, reason="chooses the simulated GPU")
@@ -110,6 +119,20 @@ def test_shapes_that_were_measured():
     assert best(385) == "registers"
     for columns in (4097, 4099, 4224):
         assert row_config(columns, aligned=False) == RowConfig(352, 1, 12, 64)
+
+
+def test_a_few_rows_take_more_threads_and_their_factors_ahead():
+    """On an H200; who changes one measures again."""
+    assert several_config(5, 115, False, "bfloat16") == RowConfig(32, 2, 4, ahead=True)
+    assert several_config(2198, 192, True, "float32") == RowConfig(32, 2, 8, ahead=True)
+    assert several_config(FEW, 192, True, "float32") == short_config(192)
+    assert block_config(24, 937, False, "float16") == RowConfig(128, 1, 8, ahead=True)
+    assert block_config(2, 11_584, True, "float16") == RowConfig(992, 1, 12, ahead=True)
+    assert block_config(787, 5968, True, "float16") == RowConfig(384, 1, 16, ahead=True)
+    for columns in (*range(1, 1025), 8193, 16_384, 16_385, ROW_THREADS[-1] * ELEMENTS[True][-1]):
+        assert block_config(1, columns, True, "float32").longest >= columns
+        if columns <= 1024:
+            assert several_config(1, columns, True, "float32").longest >= columns
 
 
 def test_registers_load_16_bytes_a_lane(rng):

@@ -1,0 +1,51 @@
+"""Long rows that the blocks of a cluster share, on a simulated GPU that has clusters."""
+
+import numpy as np
+import pytest
+
+from course import backend
+from course.kernels.norm import NormProblem
+from course.kernels.norm.clusters import BLOCKS, MOST_ELEMENTS, THREADS, cluster_config
+from course.kernels.norm.ladder import LADDER, layer_norm
+from tests.course.kernels.contract import checked
+from warpsim.host import gpus
+
+
+@pytest.fixture(autouse=True)
+def simulated_h200(monkeypatch):
+    """A GPU that has clusters."""
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "activation"),
+    [(33_300, "float16", None), (16_389, "float16", "gelu"), (70_004, "float32", None)],
+)
+def test_rows_that_no_block_holds_are_read_once(rng, columns, dtype, activation):
+    x = (rng.normal(0, 1, (2, columns)) + 3).astype(dtype)
+    gamma, beta = rng.normal(1, 0.3, (2, columns)).astype(dtype)
+    checked("layer_norm", "clusters", x=x, gamma=gamma, beta=beta, activation=activation)
+
+
+def test_blocks_without_an_element_add_nothing():
+    x = np.arange(40, dtype=np.float32).reshape(2, 20)
+    y = layer_norm(x, method="clusters")
+    assert np.abs(y - layer_norm(x, method="naive")).max() < 1e-6
+
+
+def test_every_length_has_a_config_that_holds_it():
+    for aligned in (True, False):
+        most = BLOCKS[-1] * THREADS * MOST_ELEMENTS[aligned]
+        for columns in (*range(1, most, 997), most):
+            assert cluster_config(columns, aligned).longest >= columns
+
+
+def test_auto_takes_clusters_for_few_rows_and_where_single_elements_are_accessed():
+    def best(rows, columns, aligned=True):
+        return LADDER.best(NormProblem(rows, columns, "float16", aligned))
+
+    assert best(31, 90_576) == best(384, 93_689, False) == best(1336, 60_088) == "clusters"
+    assert best(429, 33_312) == best(2106, 84_368) == "long"  # from L2, and a block at a time
+    assert best(31, 30_000) == "registers"
