@@ -73,6 +73,7 @@ def told(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("old", old_names.MOVED)
 def test_an_old_name_is_the_module_of_the_new_one_and_that_is_told_once(told, old):
     wrong, warnings = told[old]

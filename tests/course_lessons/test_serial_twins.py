@@ -35,7 +35,7 @@ def slow(name, who=""):
     return pytest.mark.slow if name in LONG and who != "one thread does all" else ()
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     ("name", "who"),
     [pytest.param(name, who, id=f"{name}/{who}", marks=slow(name, who)) for name, who in twins()],

@@ -218,7 +218,7 @@ def by_seed(name):
     return pytest.param(name, id=f"{name}/seed{SEED}", marks=marks)
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", [by_seed(name) for name in exercises()])
 def test_two_mutants_fail_and_a_rewrite_passes(name, monkeypatch):
     monkeypatch.setattr(judging, "MANY", 20)

@@ -103,6 +103,7 @@ BLOCKED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocked", [("numba_cuda",), ("cuda",)], ids=["numba-cuda", "cuda"])
 def test_without_the_extra_one_sentence_and_the_rest_works(blocked):
     printed = run_python(

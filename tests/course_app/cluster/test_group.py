@@ -82,6 +82,7 @@ def test_the_simulated_kernel_runs_on_workers(group):
         assert np.array_equal(images, rebuild(batch, 3, "simulator"))
 
 
+@pytest.mark.slow
 def test_made_images_do_not_depend_on_workers_or_batches(group):
     whole = rebuilt(Recipe(0, 11, 19, 13, 6))
     for length in (1, 4, 11):
@@ -446,6 +447,7 @@ def test_gpu_workers_rebuild_what_one_gpu_rebuilds(gpu_group, shape):
     assert np.linalg.norm(alone[1] - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @TWO_GPUS
 def test_gpu_worker_that_is_killed_loses_nothing():

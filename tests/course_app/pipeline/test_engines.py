@@ -159,7 +159,7 @@ def test_memory_that_ends_in_the_middle_of_a_stack_is_halved_too(stack, monkeypa
         assert len(ours) == len(its) == 3 and np.array_equal(np.stack(ours), np.stack(its))
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [5, 2])
 def test_images_of_other_sizes_are_resized_to_this_one(stack, most):
     """8-bit levels of any size beside images that have the right one."""
@@ -277,10 +277,10 @@ def test_bytes_do_not_depend_on_stacks_and_memory(folder, tmp_path, simulated, m
     assert contents(tmp_path / "scarce") == whole
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="signals, /proc")
 @pytest.mark.parametrize(
-    ("svd", "workers"), [("cpu", 1), ("cpu", 3), pytest.param("gpu", 2, marks=pytest.mark.slow)]
+    ("svd", "workers"),
+    [("cpu", 3), *(pytest.param(*its, marks=pytest.mark.slow) for its in (("cpu", 1), ("gpu", 2)))],
 )
 def test_bytes_do_not_depend_on_processes(folder, tmp_path, simulated, begun, svd, workers):
     with pytest.MonkeyPatch.context() as patch:

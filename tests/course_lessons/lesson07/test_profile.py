@@ -400,6 +400,7 @@ def test_prediction_and_counter_differ_where_the_compiler_reads_four():
     assert wavefronts == pytest.approx(0.5, abs=0.002)
 
 
+@pytest.mark.slow
 def test_passes_follow_from_lines_and_wavefronts():
     counted = {
         step: profile.counter(step, "L1 wavefronts") / 100 * profile.clocks_taken(step)

@@ -96,7 +96,7 @@ def test_every_combination_gives_float64s_scores(given):
     assert error(found, EXACT) < LIMIT * (2 if given.get("gelu") == "gelu tanh" else 1)
 
 
-@pytest.mark.drawn(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["plain", "roles"])
 @pytest.mark.parametrize("given", [{}, {"mlp": "unfused", "residual": "apart", "patches": "kept"}])
 def test_products_of_any_method_give_float64s_scores(method, given):

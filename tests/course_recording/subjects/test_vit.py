@@ -76,6 +76,7 @@ def test_the_first_calls_of_processes_are_timed(bench, monkeypatch):
                      for kept in ("compiled anew", "kept")]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_no_row(bench, monkeypatch):
     monkeypatch.setattr(vit_first, "WAYS", ("eager",))
     vit_first.first_calls(bench, TOY, -1)

@@ -64,7 +64,7 @@ def near(found, exact, a, b, element):
     return (np.abs(numbers(found) - exact) <= bound).all()
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("added", ["", "residual", "in place"])
 @pytest.mark.parametrize(
     "config", [GemmConfig(2, 256, 3), GemmConfig(2, 192, 2), GemmConfig(1, 112, 2, 2)]
@@ -87,7 +87,7 @@ def test_blocks_that_take_tile_after_tile_are_without_a_finding(config, added, d
     assert near(out.copy_to_host(), exact, exact_a, exact_b, "float16")
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize(("config", "splits"), [
     (GemmConfig(2, 160, 2, 1), 2), (GemmConfig(1, 112, 2, 1), 4), (GemmConfig(2, 64, 3, 1), 4),

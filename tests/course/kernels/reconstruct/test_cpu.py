@@ -29,7 +29,7 @@ def close_to_float64(out, u, s, vt, k):
     return out.shape == expected.shape and bool(np.all(abs(out - expected) <= allowed))
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize(("rows", "columns", "values", "k"), SHAPES)
 @pytest.mark.parametrize("name", cpu.VARIANTS)
 def test_a_program_rebuilds_images_of_any_shape(name, rows, columns, values, k):
@@ -48,7 +48,7 @@ def pool():
         yield started
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "columns", "values", "k"), SHAPES)
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_processes_rebuild_the_same_image(pool, rows, columns, values, k, parts):

@@ -31,7 +31,7 @@ def drawn(rng, rows, columns, k):
     return (rng.standard_normal(size).astype(np.float32) for size in ((rows, k), k, (k, columns)))
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.slow
 @pytest.mark.skipif(gpu() is not None, reason="traces in the simulator")
 @pytest.mark.parametrize("config", warpgroups.CONFIGS)
 @pytest.mark.parametrize(

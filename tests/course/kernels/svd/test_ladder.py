@@ -173,6 +173,7 @@ def test_the_result_is_the_same_to_the_bit_and_the_sign_is_told(rng):
     assert (np.take_along_axis(u, np.abs(u).argmax(1)[:, None], 1) > 0).all()
 
 
+@pytest.mark.slow
 def test_a_matrix_of_a_batch_and_a_view_on_the_gpu_give_the_same(rng):
     whole = normal(rng, 3, 30, 25)
     there = cuda.to_device(whole)
