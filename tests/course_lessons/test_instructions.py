@@ -99,7 +99,7 @@ def judged(exercise):
     return lambda text: check(exercise, define(text, exercise, f"{exercise} as told", HERE))
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     ("exercise", "edit"), FAULTY, ids=[f"{n}-{name}" for n, (name, _) in enumerate(FAULTY)]
 )

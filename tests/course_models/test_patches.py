@@ -36,7 +36,7 @@ def some(width=24, channels=3, patch=4, side=12, n=2, seed=0, order="C"):
     return PatchEmbedding(weight, bias, cls, position), images, exact.reshape(-1, width)
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "sizes",

@@ -61,6 +61,7 @@ def test_rows_give_the_operations_that_the_work_needs(gpu):
     assert said(frame)["time"].operations == 600_000
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("work", "words"),
     [

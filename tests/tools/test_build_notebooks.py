@@ -230,6 +230,7 @@ def change_an_output(cells):
     cell_with(cells, "time.time()")["outputs"][0]["text"] = "12.5"
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("kind", "change", "advice"),
     [

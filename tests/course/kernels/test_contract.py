@@ -74,6 +74,7 @@ def test_drawn_calls_are_right_or_refused(name, method, seed):
     assert done, "every call was refused"
 
 
+@pytest.mark.drawn(2)
 @simulated
 @pytest.mark.parametrize(("name", "method"), WORKING)
 def test_the_bytes_that_are_moved_are_those_of_the_work(name, method):

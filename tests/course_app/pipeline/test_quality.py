@@ -81,7 +81,7 @@ def by_kernel(image, approximations):
     return zip(approximations, *image_quality.measures(sums, *image.shape), lines, strict=True)
 
 
-@pytest.mark.drawn(5)
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("picture", PICTURES)
 def test_by_the_kernel_measures_are_scikit_images_and_lines_the_rounded_pixels(picture, size):

@@ -236,6 +236,7 @@ def test_a_full_disk_is_the_same_error_from_another_process(folder, tmp_path, be
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [

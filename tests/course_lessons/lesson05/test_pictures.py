@@ -7,6 +7,7 @@ from course_lessons.lesson05 import pictures
 from tests.pictures import assert_drawn, picture_texts
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "draw",
     [
@@ -44,6 +45,7 @@ def test_tile_turn_shows_a_matrix_and_its_transpose():
     assert np.array_equal(out, image.T)
 
 
+@pytest.mark.slow
 def test_tile_banks_counts_the_banks_of_a_column():
     shown = "\n".join(picture_texts(pictures.tile_banks((32, 33, 34), rows=16)))
     assert "rows of 32 words: the first 16 words of column 0 are in one bank" in shown

@@ -10,6 +10,7 @@ from course_lessons.lesson17 import pictures as tensor_pictures
 from tests.pictures import assert_drawn, picture_texts
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "draw",
     [

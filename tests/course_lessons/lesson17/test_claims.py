@@ -67,6 +67,7 @@ def test_each_number_has_one_lane_and_one_register():
         assert (times == 1).all()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "draw", [pictures.fragments, pictures.halves, pictures.swizzle, pictures.orders]
 )

@@ -89,6 +89,7 @@ def test_random_programs_do_diverge():
     assert different > 30
 
 
+@pytest.mark.slow
 def test_a_planted_mask_bug_is_found(monkeypatch):
     """The programs above must notice an assignment that forgets the idle lanes."""
 

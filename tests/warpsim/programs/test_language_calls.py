@@ -100,7 +100,7 @@ def test_functions_of_operator_are_the_operators(name, dtype):
 SCALARS = "sin cos log tanh arctan2 hypot divide fmax minimum equal logical_and"
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", SCALARS.split())
 @pytest.mark.parametrize(
     "dtypes",

@@ -51,7 +51,7 @@ Z = np.array(
 )
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize(
     "name",
     "acos acosh asin asinh atan atanh cos cosh exp log log10 phase sin sinh sqrt tan tanh "

@@ -70,7 +70,7 @@ def method(request, monkeypatch):
 # --- right ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.drawn(7)
+@pytest.mark.slow
 def test_matrices_on_which_svds_break(rng, method):
     a = np.stack(list(special(rng, 24).values())).astype(np.float32)
     assert_right(a, svd(a, method=method))
