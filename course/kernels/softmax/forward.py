@@ -538,6 +538,10 @@ def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 _beyond = row_limit(dict.fromkeys((True, False), 8 * 1024 * CLUSTER_ACCESSES * VECTOR))
 
 
+def _no_cluster(problem: RowProblem) -> str:
+    return _beyond(problem) or hopper_refusal()
+
+
 def _best(problem: RowProblem) -> str:
     few = 4 * problem.rows <= multiprocessors() and problem.columns > LONG
     if (few or _too_long(problem)) and not LADDER["clusters"].lacks(problem):
@@ -552,13 +556,10 @@ LADDER = Ladder(
         "three passes": Step(_three_passes, work=lambda problem: problem.passes(3)),
         "online": Step(_online, work=lambda problem: problem.passes(2)),
         "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(1)),
-        "clusters": Step(
-            _clusters, lambda problem: _beyond(problem) or hopper_refusal(),
-            work=lambda problem: problem.passes(1),
-        ),
+        "clusters": Step(_clusters, _no_cluster, work=lambda problem: problem.passes(1)),
     },
-    _best,
-)  # fmt: skip
+    best=_best,
+)
 
 
 # --- the entry point ------------------------------------------------------------------------------
