@@ -1,7 +1,7 @@
 """The host side of every kernel: what is launched, by which step, and why a step cannot be had.
 
 >>> LADDER.names
-('auto', 'three passes', 'online', 'registers')
+('auto', 'three passes', 'online', 'registers', 'clusters')
 >>> for launch in LADDER.launches(x, out, method="online"):
 ...     launch.on(stream)
 

@@ -40,6 +40,18 @@ def test_the_last_block_leaves_its_counter_as_it_was_and_can_be_called_again(rng
     assert out.copy_to_host()[0] == first  # bit for bit: always added in the same order
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 31, 127, 4095, 4099, reduce.ALONE, reduce.ALONE + 1])
+def test_up_to_so_many_elements_one_block_combines_all(rng, kind, size):
+    x = rng.normal(0, 3, size).astype(np.float32)
+    there, out = cuda.to_device(x), cuda.device_array(1, np.float32)
+    (launch,) = reduce.LADDER.launches(there, out, kind=kind)
+    assert (launch.grid == 1) == (size <= reduce.ALONE)
+    launch.on()
+    exact = x.astype(float).sum() if kind == "sum" else x.max()
+    assert abs(out.copy_to_host()[0] - exact) <= 1e-6 * np.abs(x).sum()
+
+
 def test_shuffles_leave_eight_stores_a_block_in_shared_memory_and_atomics_one_request_a_warp(rng):
     x, warps = rng.normal(0, 3, 1024).astype(np.float32), 1024 // 32
     kind, out = KINDS["sum"], np.zeros(1, np.float32)

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from course import trace
+from course.kernels.steps import ceil_div
 from course.kernels.transpose import (
     TILE,
+    MatrixProblem,
+    TileConfig,
     copy,
+    in_flight,
+    tile_for,
+    transpose,
     transpose_padded,
     transpose_read_coalesced,
     transpose_tiled,
@@ -67,3 +73,45 @@ def test_both_sides_are_in_order_and_padding_frees_the_banks(rng, kernel, wavefr
     assert column.wavefronts == wavefronts * column.requests
     row = report.total("shared", "store")
     assert row.wavefronts == row.requests
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((3, 700), (4, 256)), ((700, 3), (256, 4)), ((7, 300), (8, 128)), ((300, 6), (128, 8)),
+        ((13, 150), (16, 64)), ((150, 16), (64, 16)), ((40, 70), (16, 16)), ((190, 201), (32, 32)),
+    ],
+)  # fmt: skip
+def test_tiles_are_as_thin_as_the_matrix(rng, shape, tile):
+    config = tile_for(MatrixProblem(*shape))
+    assert (config.high, config.wide) == tile
+    image = rng.normal(0, 1, shape).astype(np.float32)
+    assert np.array_equal(transpose(image), image.T)
+
+
+def test_large_matrices_have_large_tiles_and_higher_ones_where_rows_begin_between_sectors(rng):
+    for problem, tile in (
+        (MatrixProblem(4096, 4096, 4, 4), (64, 64)), (MatrixProblem(4095, 4096, 4, 1), (128, 64)),
+        (MatrixProblem(100, 20_000), (32, 64)), (MatrixProblem(500, 8000), (64, 64)),
+    ):  # fmt: skip
+        config = tile_for(problem)
+        assert (config.high, config.wide) == tile
+        reads, writes = problem.reads, problem.writes
+        image = rng.normal(0, 1, (132, 68)).astype(np.float32)
+        out = np.full(image.T.shape, np.nan, np.float32)
+        grid = ceil_div(68, config.wide), ceil_div(132, config.high)
+        in_flight(config, reads, writes)[grid, config.threads](out, image)
+        assert np.array_equal(out, image.T)
+
+
+def test_in_flight_asks_once_for_four_elements_a_lane(rng):
+    image = rng.normal(0, 1, (64, 64)).astype(np.float32)
+    requests = []
+    for at_once in (4, 1):
+        kernel = in_flight(TileConfig(64, 64), at_once, at_once)
+        report = trace(kernel, 1, 256, np.empty_like(image), image)
+        for op in ("load", "store"):
+            total = report.total("global", op)
+            assert total.sectors == image.nbytes / 32
+            requests.append(total.requests)
+    assert requests == [32, 32, 128, 128]
