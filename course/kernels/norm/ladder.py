@@ -42,7 +42,7 @@ from course.kernels.norm.first_steps import (
     NormStep,
     or_constant,
 )
-from course.kernels.norm.half import HALF, eights_refusal
+from course.kernels.norm.half import EIGHT, HALF, eights_refusal
 from course.kernels.norm.long_rows import in_both, longest_split
 from course.kernels.norm.registers import FEW, FEW_SHORT, IN_REGISTERS, SHORT, longest_in_registers
 from course.kernels.steps import (
@@ -56,6 +56,7 @@ from course.kernels.steps import (
     require_choice,
     round_up,
 )
+from course.kernels.warps import WARP
 
 LONGEST = 2**24  # columns: as many as float32 counts exactly
 REGISTERS_AND_SHARED = "registers and shared memory"
@@ -200,20 +201,23 @@ def _by_clusters(problem: NormProblem) -> bool:
 
 
 def _best(problem: NormProblem) -> str:
-    few = problem.rows * problem.columns <= FEW
-    if not few and problem.activation is None and not LADDER["half"].lacks(problem):
+    columns, few = problem.columns, problem.rows * problem.columns <= FEW
+    idle = columns <= SHORT and 4 * columns < 3 * round_up(columns, EIGHT * WARP)  # lanes in "half"
+    if not (few or idle or problem.activation or LADDER["half"].lacks(problem)):
         return "half"
-    if problem.columns <= (FEW_SHORT if few else SHORT):
+    if columns <= (FEW_SHORT if few else SHORT):
         return "several rows"
-    longest = longest_in_registers(problem.aligned)
-    both = not both_refusal(problem) and problem.columns <= longest_split(problem.shared_limit[0])
+    longest, clusters = longest_in_registers(problem.aligned), _by_clusters(problem)
+    both = not both_refusal(problem) and columns <= longest_split(problem.shared_limit[0])
+    if few and not problem.aligned and (clusters or columns <= longest):
+        both = False  # which takes one launch more for such rows
     if both:
         longest = min(longest, REGISTERS_ALONE[problem.aligned])
-    if problem.columns <= longest:
+    if columns <= longest:
         return "registers"
     if both:
         return REGISTERS_AND_SHARED
-    return "clusters" if _by_clusters(problem) else "long"
+    return "clusters" if clusters else "long"
 
 
 LADDER = Ladder(

@@ -6,7 +6,7 @@ import pytest
 from course import backend
 from course.kernels.norm import NormProblem
 from course.kernels.norm.clusters import BLOCKS, MOST_ELEMENTS, THREADS, cluster_config
-from course.kernels.norm.ladder import LADDER, layer_norm
+from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm
 from tests.course.kernels.contract import checked
 from warpsim.host import gpus
 
@@ -49,3 +49,15 @@ def test_auto_takes_clusters_for_few_rows_and_where_single_elements_are_accessed
     assert best(31, 90_576) == best(384, 93_689, False) == best(1336, 60_088) == "clusters"
     assert best(429, 33_312) == best(2106, 84_368) == "long"  # from L2, and a block at a time
     assert best(31, 30_000) == "registers"
+
+
+def test_auto_takes_another_step_where_lanes_of_half_idle_or_both_takes_one_launch_more():
+    def best(rows, columns, dtype, aligned=True):
+        eights = "" if dtype == "float16" else "is for elements of 16 bits"
+        return LADDER.best(NormProblem(rows, columns, dtype, aligned, eights=eights))
+
+    assert best(10**5, 96, "float16") == best(10**5, 384 - 8, "float16") == "several rows"
+    assert best(10**5, 224, "float16") == best(10**5, 768, "float16") == "half"
+    assert best(24, 9631, "float32", False) == "registers"
+    assert best(24, 30_001, "float32", False) == "clusters"
+    assert best(1000, 9631, "float32", False) == REGISTERS_AND_SHARED
