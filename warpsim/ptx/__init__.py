@@ -32,7 +32,9 @@ _HOMES = {
         "TensorMap commit_stores same_start tma_load tma_load_multicast tma_prefetch tma_store "
         "wait_stores"
     ),
-    "wgmma": "unpack wgmma_nn wgmma_nt wgmma_rn wgmma_sums wgmma_tn wgmma_wait wgmma_zeros",
+    "wgmma": (
+        "unpack wgmma_nn wgmma_nt wgmma_nt_deep wgmma_rn wgmma_sums wgmma_tn wgmma_wait wgmma_zeros"
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

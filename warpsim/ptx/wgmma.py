@@ -3,7 +3,8 @@
 ==================================  =============================================================
 `wgmma_zeros`                       sums to begin with, in the registers of a warpgroup
 `wgmma_nt`, `wgmma_nn`, `wgmma_tn`  begin sums + a b, 64 x n, 64 deep, from shared memory
-`wgmma_rn`                          the same of 64 columns; a is in registers
+`wgmma_nt_deep`                     `wgmma_nt`, 16, 32, 48 or 64 deep
+`wgmma_rn`                          any columns of b, up to 256 deep; a is in registers
 `wgmma_wait`, `wgmma_sums`          wait for such products; wait for all, and have the sums
 `unpack`                            the sums as a local array
 ==================================  =============================================================
@@ -143,10 +144,18 @@ class Hopper(Tma, Clusters, Sums):
         self.stores: list[Store] = []
         self.store_groups = self.made = 0
 
-    def wgmma(
-        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_mn, b_mn, site
+    def wgmma_deep(
+        self, sums, a: Array, a_index, b: Array, b_index, depth, keep, bfloat, site
     ) -> tuple:
-        """Begin a product of depth 64 by a warpgroup; this warp makes 16 of its 64 rows.
+        """As `wgmma`, so deep; neighbours lie along the depth in both factors."""
+        return self.wgmma(
+            sums, a, a_index, b, b_index, keep, bfloat, False, False, site, depth=depth
+        )
+
+    def wgmma(
+        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_mn, b_mn, site, depth=64
+    ) -> tuple:
+        """Begin a product by a warpgroup, 64 deep or less; this warp makes 16 of its 64 rows.
 
         The sums given back hold nothing before the product is waited for.
         """
@@ -162,31 +171,35 @@ class Hopper(Tma, Clusters, Sums):
         ]
         if None in starts:
             return outputs
-        self._together((*starts, columns), site)
-        operands = (
-            (a, chunks_of(starts[0], 16 * (self.warp % 4), 16, a_mn), a_mn),
-            (b, chunks_of(starts[1], 0, columns, b_mn), b_mn),
-        )
-        return self._begin(sums, None, operands, outputs, 64, keep, bfloat, site)
+        self._together((*starts, columns, depth), site)
+        chunks_a = chunks_of(starts[0], 16 * (self.warp % 4), 16, a_mn)
+        chunks_b = chunks_of(starts[1], 0, columns, b_mn)
+        if depth < DEPTH:  # of rows along the depth, the first chunks of 8
+            chunks_a, chunks_b = chunks_a[:, : depth // 8], chunks_b[:, : depth // 8]
+        operands = (a, chunks_a, a_mn), (b, chunks_b, b_mn)
+        return self._begin(sums, None, operands, outputs, depth, keep, bfloat, site)
 
     def wgmma_rn(self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site) -> tuple:
-        """The same of 64 columns, so deep; its first factor is in registers, four for 16 deep."""
+        """The same, so deep; its first factor is in registers, four for 16 deep."""
         self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
         outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
         if not self.mask:
             return outputs
         self.whole_warps(site)
-        start = self._tile(b, b_index, 128 * depth, 1024, "multiplies", site)
+        columns, box = 2 * len(sums), 128 * depth
+        size = box * -(-columns // 64)
+        start = self._tile(b, b_index, size, 1024, "multiplies", site)
         if start is None:
             return outputs
-        self._together((start, depth), site)
+        self._together((start, columns, depth), site)
         left = np.empty((16, depth), np.float32)
         for number in range(depth // 4):
             pair = self.pair(self.load(words, (number,), site), bfloat)
             for part in range(2):
                 row, column = place_in_a(number % 4, part)
                 left[row, column + number // 4 * 16] = pair[:, part]
-        operands = ((b, chunks_of(start, 0, depth, False), True),)
+        boxes = [chunks_of(at, 0, depth, False) for at in range(start, start + size, box)]
+        operands = ((b, np.hstack(boxes)[:, : columns // 8], True),)
         return self._begin(sums, left, operands, outputs, depth, keep, bfloat, site)
 
     def _begin(self, sums, left, operands, outputs, depth, keep, bfloat, site) -> tuple:
@@ -289,7 +302,7 @@ def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[
     return builder.or_(builder.zext(start, LONG), ir.Constant(LONG, fixed)), "l"
 
 
-def _multiply(layout: str) -> Callable:
+def _multiply(layout: str, depth: int = DEPTH) -> Callable:
     """Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle."""
     mn_major = layout == "tn", layout != "nt"  # neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
@@ -310,7 +323,7 @@ def _multiply(layout: str) -> Callable:
             "{ .reg .pred p; .reg .b64 x, y;", f"setp.ne.b32 p, {flag}, 0;",
             f"mov.b64 x, {a}; mov.b64 y, {b};", "wgmma.fence.sync.aligned;",
         ]  # fmt: skip
-        for k in range(DEPTH // 16):
+        for k in range(depth // 16):
             if k:
                 lines.append(f"add.s64 x, x, {steps[0]}; add.s64 y, y, {steps[1]};")
             lines.append(
@@ -324,11 +337,11 @@ def _multiply(layout: str) -> Callable:
     return generate
 
 
-def _products(name: str, sums, a, a_index, b, b_index, keep) -> str | None:
+def _products(name: str, sums, a, a_index, b, *_) -> str | None:
     columns = 2 * len(sums)
     if a.dtype != b.dtype:
         return f"{name} multiplies arrays of one type, not {a.dtype} with {b.dtype}"
-    if name != "wgmma_nt" and columns % 64:
+    if not name.startswith("wgmma_nt") and columns % 64:
         return f"{name} makes a multiple of 64 columns, not {columns}: b lies in pieces of 64"
     return None
 
@@ -372,13 +385,29 @@ def wgmma_tn(sums, a, a_index, b, b_index, keep):
     return _multiply("tn")
 
 
-_FIXED = 1 << 62 | (1024 // 16) << 32 | 1 << 16  # swizzled, eight rows of 128 bytes, one box
+def _deep(name: str, sums, a, a_index, b, b_index, depth, keep) -> str | None:
+    deep = getattr(depth, "literal_value", 16)
+    if deep % 16 or not 16 <= deep <= DEPTH:
+        return f"{name} multiplies 16, 32, 48 or {DEPTH} deep, not {deep}"
+    return _products(name, sums, a, a_index, b)
+
+
+@instruction("sums factor index factor index literal number", _as_sums, check=_deep,
+             twin=Hopper.wgmma_deep, by_warp=True)  # fmt: skip
+def wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep):
+    """``sums = wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep)``: begin sums + a b.
+
+    As `wgmma_nt`, of the first `depth` numbers of each row: 16, 32, 48 or 64, a literal.
+    """
+    needs_hopper("wgmma_nt_deep")
+    return _multiply("nt", literal("wgmma_nt_deep", depth, 16, DEPTH, 16))
+
+
+_FIXED = 1 << 62 | (1024 // 16) << 32  # swizzled, eight rows of 128 bytes
 _STEP = 16 * 128 // 16  # bytes of 16 rows, in units of 16
 
 
 def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
-    if len(sums) != 32:
-        return f"wgmma_rn makes 64 columns, not {2 * len(sums)}"
     deep = getattr(depth, "literal_value", 16)
     if deep % 16 or not 16 <= deep <= 256:
         return f"wgmma_rn multiplies 16, 32, ... 256 deep, not {deep}"
@@ -388,10 +417,11 @@ def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
 @instruction("sums words factor index literal number", _as_sums, check=_in_registers,
              twin=Hopper.wgmma_rn, by_warp=True)  # fmt: skip
 def wgmma_rn(sums, words, b, index, depth, keep):
-    """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b, of 64 columns.
+    """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b.
 
-    a is in `words`, a local array of uint32; ``b[index]`` is where `depth` rows of 128 bytes begin,
-    swizzled; `depth`, a literal, is a multiple of 16. Without `keep` the sums begin at 0.
+    a is in `words`, a local array of uint32; ``b[index]`` is where boxes of `depth` rows begin, one
+    for 64 columns, one after another; `depth`, a literal, is a multiple of 16. Without `keep` the
+    sums begin at 0.
     """
     needs_hopper("wgmma_rn")
     deep = literal("wgmma_rn", depth, 16, 256, 16)
@@ -401,7 +431,8 @@ def wgmma_rn(sums, words, b, index, depth, keep):
         letters = "bf16" if signature.args[2].dtype == bfloat16 else "f16"
         data = context.make_array(signature.args[1])(context, builder, args[1]).data
         given = [(builder.load(builder.gep(data, [WORD(n)])), "r") for n in range(deep // 4)]
-        given.append(_descriptor(context, builder, signature, args, 2, _FIXED))
+        fixed = _FIXED | (128 * deep // 16) << 16  # to the next box
+        given.append(_descriptor(context, builder, signature, args, 2, fixed))
         given.append((context.cast(builder, args[5], signature.args[5], u4), "r"))
         place = 2 * count + deep // 4
         registers = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
@@ -414,8 +445,8 @@ def wgmma_rn(sums, words, b, index, depth, keep):
             if k:
                 lines.append(f"add.s64 y, y, {_STEP};")
             lines.append(
-                f"wgmma.mma_async.sync.aligned.m64n64k16.f32.{letters}.{letters} {registers}, "
-                f"{{{a}}}, y, {'1' if k else 'p'}, 1, 1, 1;"
+                f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} "
+                f"{registers}, {{{a}}}, y, {'1' if k else 'p'}, 1, 1, 1;"
             )
         lines.append("wgmma.commit_group.sync.aligned; }")
         return tied(builder, context, kind, args[0], "\n".join(lines), given)
