@@ -12,7 +12,8 @@ from typing import Any
 from numba import types
 
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.ladder import LONG, LONGER, config_for
+from course.kernels.attention.configs import LONG, LONGER, config_for
+from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups as attention_by_warpgroups
 from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
 from course.kernels.gemm.gemv import gemv
@@ -53,6 +54,8 @@ ATTENTION = [
     config_for(197, 12, 132),
     config_for(256, 768, 132),
     LONGER,
+    *(config_for(4096, 768, 132, size) for size in SIZES),
+    config_for(200, 768, 132, 96),
 ]
 
 HALF = types.float16
@@ -149,7 +152,7 @@ def tensor_cases() -> Iterator[Case]:
             kinds = of_warpgroup_attention(config, element)
             kernel = attention_by_warpgroups(element, config)
             yield Case(f"attention: warpgroups {n}, {element}", kernel, kinds, **hopper)
-        for size in (32, 64, 128):
+        for size in SIZES:
             kinds = (four, four, four, i4, i4, f4, out)
             name = f"attention: online, {size}, {element}"
             yield Case(name, online.online(element, size), kinds, (8, 0))

@@ -9,7 +9,7 @@ method      a block                                     needs
 "scores"    three launches, scores in memory            memory for tokens x tokens of each head
 "fused"     64 queries, a thread each, and all keys     shared memory for a head's keys and values
 "online"    64 queries by mma, keys 64 at a time        8.0; tokens at multiples of 16 bytes
-"wgmma"     64 to 256 queries, warpgroups, TMA          9.0; heads of 64; strides that TMA takes
+"wgmma"     64 to 256 queries, warpgroups, TMA          9.0; strides that TMA takes
 ==========  ==========================================  ==========================================
 """
 
@@ -30,7 +30,8 @@ from course.dispatch.slots import ArraySlot, name_of, workspace
 from course.kernels import softmax
 from course.kernels.arrays import VECTOR, Array, address_of, in_order
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.warpgroups import SIZE, Config, warpgroups
+from course.kernels.attention.configs import config_for
+from course.kernels.attention.warpgroups import WIDE, Config, warpgroups
 from course.kernels.gemm.half import HALF_TYPES
 from course.kernels.softmax.forward import RowProblem
 from course.kernels.steps import (
@@ -42,12 +43,11 @@ from course.kernels.steps import (
     hopper_refusal,
     multiprocessors,
     require_choice,
-    round_up,
     shared_memory_limit,
 )
 from warpsim.ptx import TensorMap
 
-SIZES = (32, 64, 128)  # of a head
+SIZES = (32, 64, 80, 96, 128)  # of a head
 MOST = 65_535  # blocks along the second and the third axis of a grid
 
 
@@ -137,10 +137,10 @@ def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
     """What "wgmma" launches, with this config instead of the one that `config_for` chooses."""
 
     def launches(p, q, k, v, out, scale=None):
-        its = config or config_for(p.tokens, p.batch * p.heads, multiprocessors())
+        its = config or config_for(p.tokens, p.batch * p.heads, multiprocessors(), p.size)
         parts = ceil_div(p.tokens, 64 * its.groups)
         items = p.batch * p.heads * parts
-        maps = (TensorMap(_rows(one), rows, SIZE) for one, rows in
+        maps = (TensorMap(_rows(one), rows, WIDE) for one, rows in
                 ((q, 64), (k, its.box), (v, its.box)))  # fmt: skip
         sizes = map(np.int32, (p.tokens, p.heads, parts, items))
         factor = np.float32(_scale(p, scale) / math.log(2))
@@ -149,27 +149,6 @@ def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
         return [Launch(kernel, grid, its.threads, arguments, its.shared)]
 
     return launches
-
-
-#: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
-#: of a thread when 512 share a multiprocessor.
-HELD, NARROW = 256, 200
-LONG = Config(2, 128, 2, 0, 2)  # for more tokens
-#: From so many on more keys a step pay, though a thread lacks some registers: its steps are fewer,
-#: and what the last one does twice is little. On an H200 4,096 tokens take 0.95 times as long.
-MANY, LONGER = 2048, Config(3, 208, 2)
-
-
-def config_for(tokens: int, heads: int, processors: int) -> Config:
-    """How blocks of "wgmma" work, for so many heads of all images."""
-    if tokens > HELD:
-        return LONGER if tokens >= MANY else LONG
-    keys, tiles = round_up(tokens, 16), ceil_div(tokens, 64)
-    if heads < processors:
-        return Config(1, keys, 1, tokens, 3 if tokens <= NARROW else 2)
-    if tokens > NARROW:
-        return Config(2, keys, 2, tokens)
-    return Config(tiles, keys, 2, tokens, max(1, 4 // tiles))
 
 
 def _keys_and_values(p):
@@ -199,8 +178,6 @@ def _online_refusal(p):
 def _wgmma_refusal(p):
     if wrong := hopper_refusal() or _online_refusal(p):
         return wrong
-    if p.size != SIZE:
-        return f"takes heads of {SIZE}, not of {p.size}"
     if not p.contiguous:
         return "needs a token's heads side by side, and images one after another"
     return "" if p.stores_four else "needs an output that begins at a multiple of 8 bytes"
@@ -226,14 +203,14 @@ def _work(queries: int) -> Callable[[HeadsProblem], Work]:
 
 def _wgmma_work(p):
     """A box of queries has 64 rows, so behind an image those of the next one are read as well."""
-    config = config_for(p.tokens, p.batch * p.heads, multiprocessors())
+    config = config_for(p.tokens, p.batch * p.heads, multiprocessors(), p.size)
     parts = ceil_div(p.tokens, 64 * config.groups)
     steps = 1 if config.held else ceil_div(p.tokens, config.keys)
     queries = sum(
         min(64 * config.groups * parts, images * p.tokens) for images in range(1, p.batch + 1)
     )
     rows = queries + p.batch * (p.tokens + 2 * parts * steps * config.box)
-    return Work(2 * SIZE * p.heads * rows, {})
+    return Work(2 * p.size * p.heads * rows, {})
 
 
 def _best(p):
@@ -274,8 +251,8 @@ def attention(
     Parameters
     ----------
     q, k, v : array, shape (batch, tokens, heads, size), float16 or bfloat16
-        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64 or 128. On the GPU the elements of a
-        head are contiguous; the other axes may have any strides, so views of one product
+        Of NumPy, CuPy, PyTorch or numba.cuda; size is 32, 64, 80, 96 or 128. On the GPU a head's
+        elements are contiguous; the other axes may have any strides, so views of one product
         (batch, tokens, 3, heads, size) do.
     scale : float, optional
         Above 0; without it ``size ** -0.5``.

@@ -21,6 +21,7 @@ from numba import float32, int32, uint32
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.gemm.tiles import ELEMENTS, PACK
+from course.kernels.steps import round_up
 from course.kernels.warps import ALL
 from warpsim.ptx import (
     commit_copies,
@@ -95,6 +96,11 @@ def row_softmax(element: str, columns: int) -> SimpleNamespace:
     return SimpleNamespace(mask=mask, largest_score=largest_score, weigh=weigh)
 
 
+def pitch(size: int) -> int:
+    """Elements from a row to the next in shared memory: chunks are swizzled by eights."""
+    return size if size <= 64 else round_up(size, 64)
+
+
 @functools.cache
 def online(element: str, size: int) -> Callable:
     """Step 3, (q, k, v, heads, parts, factor, out); factor is the scale times log2(e).
@@ -107,7 +113,8 @@ def online(element: str, size: int) -> Callable:
     ELEMENT = ELEMENTS[element]
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     CHUNKS, DEEP, ACROSS, SUMS = size // 8, size // 16, size // 16, size // 2
-    QUERIES, STEP, SCORES = WARPS * ROWS * size, KEYS * size, KEYS // 2  # elements
+    PITCH = pitch(size)
+    QUERIES, STEP, SCORES = WARPS * ROWS * PITCH, KEYS * PITCH, KEYS // 2  # elements
     PACKED = KEYS // 4
     of_rows = row_softmax(element, KEYS)
     mask, largest_score, weigh = of_rows.mask, of_rows.largest_score, of_rows.weigh
@@ -116,7 +123,7 @@ def online(element: str, size: int) -> Callable:
     @cuda.jit(device=True)
     def swizzled(row, chunk):
         other = (row >> 1) & 3 if half_rows else row & 7
-        return int32(row * size + ((chunk ^ other) << 3))
+        return int32(row * PITCH + ((chunk ^ other) << 3))
 
     @cuda.jit(device=True)
     def fetch(source, tiles, start, first, rows, image, head):
@@ -129,23 +136,23 @@ def online(element: str, size: int) -> Callable:
             at = int32(start + swizzled(row, chunk))
             copy8_async(tiles, at, source, there, 8 if inside else 0)
 
-    @cuda.jit(device=True)
-    def multiply(scores, queries, tiles, start, lane):
-        """Scores of 16 queries and the keys of a step."""
-        for n in range(KEYS // 2):
-            scores[n] = float32(0)
-        for j in range(KEYS // 16):
-            row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
-            for kk in range(DEEP):
-                chunk = int32(2 * kk + (lane >> 3 & 1))
-                x = ldmatrix4(tiles, int32(start + swizzled(row, chunk)))
-                a4 = (queries[kk, 0], queries[kk, 1], queries[kk, 2], queries[kk, 3])
-                for h in range(2):
-                    n = 8 * j + 4 * h
-                    c4 = (scores[n], scores[n + 1], scores[n + 2], scores[n + 3])
-                    c4 = mma(c4, a4, (x[2], x[3]) if h else (x[0], x[1]))
-                    for e in range(4):
-                        scores[n + e] = c4[e]
+    # 16 keys at a time: of a loop that the compiler does not unroll, the scores are in memory
+    @cuda.jit(device=True, forceinline=True)
+    def multiply(scores, queries, tiles, start, lane, j):
+        """Scores of 16 queries and the j-th 16 keys of a step."""
+        for n in range(8):
+            scores[8 * j + n] = float32(0)
+        row = int32(16 * j + (lane & 7) + ((lane >> 4) << 3))
+        for kk in range(DEEP):
+            chunk = int32(2 * kk + (lane >> 3 & 1))
+            x = ldmatrix4(tiles, int32(start + swizzled(row, chunk)))
+            a4 = (queries[kk, 0], queries[kk, 1], queries[kk, 2], queries[kk, 3])
+            for h in range(2):
+                n = 8 * j + 4 * h
+                c4 = (scores[n], scores[n + 1], scores[n + 2], scores[n + 3])
+                c4 = mma(c4, a4, (x[2], x[3]) if h else (x[0], x[1]))
+                for e in range(4):
+                    scores[n + e] = c4[e]
 
     @cuda.jit(device=True)
     def add_values(total, packed, tiles, start, lane):
@@ -197,7 +204,10 @@ def online(element: str, size: int) -> Callable:
                 fetch(k, tiles, other, int32(key + KEYS), KEYS, image, head)
                 fetch(v, tiles, int32(other + STEP), int32(key + KEYS), KEYS, image, head)
             commit_copies()
-            multiply(scores, queries, tiles, start, lane)
+            multiply(scores, queries, tiles, start, lane, 0)
+            multiply(scores, queries, tiles, start, lane, 1)
+            multiply(scores, queries, tiles, start, lane, 2)
+            multiply(scores, queries, tiles, start, lane, 3)
             if key + KEYS > tokens:
                 mask(scores, 0, int32(0), int32(tokens - key), lane)
             before0, before1 = largest0, largest1
@@ -230,4 +240,4 @@ def online(element: str, size: int) -> Callable:
 
 def shared_bytes(size: int) -> int:
     """Of a block: queries, two steps of keys and values."""
-    return 2 * (WARPS * ROWS + 4 * KEYS) * size
+    return 2 * (WARPS * ROWS + 4 * KEYS) * pitch(size)

@@ -9,6 +9,11 @@ Thread 0 also begins the copies, a step ahead. It waits for the other warpgroups
 stage, so its own is the last in each step, and the others are where they need another part of the
 machine. Before an item's last stage is free its results have left shared memory: they lie where the
 queries were.
+
+Where tokens are many, two warpgroups play ping-pong: by `ready` one has the tensor cores for its
+values and its next scores, while the other computes weights; then they change. A third warpgroup
+copies, so that neither waits for the other's stage, and leaves its registers to them.
+Source: Shah et al., "FlashAttention-3", arXiv:2407.08608.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.attention.online import row_softmax, sum_of_four
 from course.kernels.gemm.tiles import ELEMENTS, PACK
-from course.kernels.steps import round_up
+from course.kernels.steps import ceil_div, round_up
 from course.kernels.warps import ALL
 from warpsim.ptx import (
     fence_async,
@@ -37,18 +42,20 @@ from warpsim.ptx import (
     mbarrier_wait,
     named_barrier,
     quotient,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
     stmatrix4,
     store4,
     tma_load,
     unpack,
-    wgmma_nt,
+    wgmma_nt_deep,
     wgmma_rn,
     wgmma_sums,
     wgmma_zeros,
 )
 
-SIZE = 64  # of a head: 128 bytes, a swizzled row
-TILE = 64 * SIZE  # elements of 64 queries
+WIDE = 64  # elements of a row of a box: 128 bytes, swizzled
+BOX = 64 * WIDE  # elements of a box of 64 queries
 
 
 class Config(NamedTuple):
@@ -66,6 +73,11 @@ class Config(NamedTuple):
         Tokens, if one step has them all, else 0.
     blocks : int
         Of a multiprocessor.
+    size : int
+        Of a head, a multiple of 16, at most 128.
+    pingpong : bool
+        One of two warpgroups multiplies while the other computes weights, and a third begins the
+        copies.
     """
 
     groups: int
@@ -73,14 +85,18 @@ class Config(NamedTuple):
     stages: int
     held: int = 0
     blocks: int = 1
+    size: int = 64
+    pingpong: bool = False
 
-    threads = property(lambda self: 128 * self.groups)
+    threads = property(lambda self: 128 * (self.groups + self.pingpong))
     box = property(lambda self: self.held or self.keys)  # rows of a copy
-    stage = property(lambda self: 2 * self.keys * SIZE)  # elements
+    boxes = property(lambda self: ceil_div(self.size, WIDE))  # side by side, of a head
+    stage = property(lambda self: 2 * self.keys * self.boxes * WIDE)  # elements
+    tile = property(lambda self: self.boxes * BOX)  # of 64 queries
     columns = property(lambda self: round_up(self.held, 8) or self.keys)  # of scores
     buffers = property(lambda self: self.stages if self.held else 2)  # of queries
     shared = property(
-        lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * TILE)
+        lambda self: 2 * (self.stages * self.stage + self.buffers * self.groups * self.tile)
     )
     ahead = property(lambda self: self.stages - 1)  # steps that copies run ahead
 
@@ -93,21 +109,54 @@ def warpgroups(element: str, config: Config) -> Callable:
     times log2(e).
     Mapping: block i has the items i, i + blocks, ...; warp w of a group the rows 16 w to 16 w + 15,
     and four lanes a row.
-    Memory: q, k and v of an item are read once, rows of 128 bytes. A box has `held` rows, so rows
-    beyond the last token are never those of the next image: they are zeros from the beginning. The
-    last step of a longer row begins earlier for the same reason, and what was seen is masked.
+    Memory: q, k and v of an item are read once, rows of 128 bytes: a head of 80 has two boxes, of
+    whose second one 16 columns are its own, and only those are multiplied. A box has `held` rows,
+    so rows beyond the last token are never those of the next image: they are zeros from the
+    beginning. The last step of a longer row begins earlier for the same reason, and what was seen
+    is masked.
     """
-    GROUPS, KEYS, STAGES, HELD, _ = config
+    GROUPS, KEYS, STAGES, HELD, _, SIZE, PINGPONG = config
+    BOXES, TILE, DEEP = config.boxes, config.tile, min(SIZE, WIDE)
+    LAST = max(SIZE - WIDE, 0)  # columns of the second box
     ELEMENT, pack = ELEMENTS[element], PACK[element]
     THREADS, STAGE, AHEAD, BUFFERS = config.threads, config.stage, config.ahead, config.buffers
     STAGE_BITS = STAGES.bit_length() - 1
     QUERIES, ITEM = STAGES * STAGE, GROUPS * TILE  # where queries begin; those of an item
-    KEY_BYTES, QUERY_BYTES = 2 * config.box * SIZE, 2 * ITEM
+    KEY_BYTES, QUERY_BYTES = 2 * config.box * BOXES * WIDE, 2 * ITEM
     COLUMNS, SCORES, WORDS = config.columns, config.columns // 2, KEYS // 4
-    SUMS, VALUES = SIZE // 2, KEYS * SIZE
+    SUMS, BESIDE, VALUES = SIZE // 2, KEYS * WIDE, KEYS * BOXES * WIDE
     ZERO = float32(0)
     functions = row_softmax(element, COLUMNS)
     mask, largest_score, weigh = functions.mask, functions.largest_score, functions.weigh
+
+    @cuda.jit(device=True, inline="always")
+    def begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine, grid):
+        """Begin the copies of a block's step, as soon as its stage is free."""
+        n = begun if HELD else quotient(begun, steps)
+        item, next_step = int32(mine + n * grid), int32(begun - n * steps)
+        head = quotient(item, int32(parts))
+        image = quotient(head, int32(heads))
+        row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
+        stage = int32(begun & (STAGES - 1))
+        mbarrier_wait(empty, stage, int32((begun >> STAGE_BITS & 1) ^ 1))
+        bytes_due = int32(KEY_BYTES)
+        if next_step == 0:
+            bytes_due = int32(KEY_BYTES + QUERY_BYTES)
+        mbarrier_expect(full, stage, bytes_due)
+        mbarrier_expect(filled, stage, int32(KEY_BYTES))
+        if next_step == 0:
+            top = int32(row + (item - head * parts) * (64 * GROUPS))
+            to = int32(QUERIES + (n & (BUFFERS - 1)) * ITEM)
+            for g in range(GROUPS * BOXES):
+                corner = int32(top + 64 * (g // BOXES)), int32(column + WIDE * (g % BOXES))
+                tma_load(tiles, int32(to + BOX * g), q, corner, full, stage)
+        if not HELD:
+            row += int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
+        for b in range(BOXES):
+            corner = (row, int32(column + WIDE * b))
+            to = int32(stage * STAGE + BESIDE * b)
+            tma_load(tiles, to, k, corner, full, stage)
+            tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
 
     @cuda.jit(launch_bounds=(config.threads, config.blocks), fastmath=True)
     def attention_warpgroups(q, k, v, out, tokens, heads, parts, items, factor):
@@ -115,6 +164,7 @@ def warpgroups(element: str, config: Config) -> Callable:
         full = cuda.shared.array(STAGES, uint64)  # queries and keys are there
         filled = cuda.shared.array(STAGES, uint64)  # values are
         empty = cuda.shared.array(STAGES, uint64)
+        ready = cuda.shared.array(2, uint64)  # a group may multiply
         scores = cuda.local.array(SCORES, float32)
         words = cuda.local.array(WORDS, uint32)
         fresh = cuda.local.array(SUMS, float32)
@@ -126,11 +176,14 @@ def warpgroups(element: str, config: Config) -> Callable:
                 mbarrier_init(full, int32(s), int32(1))
                 mbarrier_init(filled, int32(s), int32(1))
                 mbarrier_init(empty, int32(s), int32(4 * GROUPS))  # a warp each
+            if PINGPONG:
+                mbarrier_init(ready, int32(0), int32(4))
+                mbarrier_init(ready, int32(1), int32(4))
             fence_mbarriers()
         if HELD:
-            for s in range(2 * STAGES):
-                for n in range(t, (KEYS - HELD) * SIZE, THREADS):
-                    tiles[int32((s * KEYS + HELD) * SIZE + n)] = ELEMENT(ZERO)
+            for s in range(2 * STAGES * BOXES):
+                for n in range(t, (KEYS - HELD) * WIDE, THREADS):
+                    tiles[int32((s * KEYS + HELD) * WIDE + n)] = ELEMENT(ZERO)
             fence_async()
         cuda.syncthreads()
         grid_dependency_wait()
@@ -138,44 +191,56 @@ def warpgroups(element: str, config: Config) -> Callable:
         mine, grid = int32(cuda.blockIdx.x), int32(cuda.gridDim.x)
         count = quotient(int32(items - mine + grid - 1), grid)  # items of this block
         all_steps, begun = int32(0), int32(0)  # steps of the block; those whose copies have begun
+        if PINGPONG and group == GROUPS:
+            setmaxnreg_dec(24)
+            while t == 128 * GROUPS and begun < count * steps:
+                begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads, parts, mine,
+                      grid)  # fmt: skip
+                begun = int32(begun + 1)
+            return
+        if PINGPONG:
+            setmaxnreg_inc(240)
+        phase = int32(group ^ 1)  # the first group's first wait is over at once
         for number in range(count):
             queries = int32(QUERIES + (number & (BUFFERS - 1)) * ITEM + TILE * group)
             largest0, largest1, weights0, weights1 = LOWEST, LOWEST, ZERO, ZERO
             for e in range(SUMS):
                 total[e] = ZERO
             for step in range(steps):
-                if t == 0:
-                    while begun <= all_steps + AHEAD and begun < count * steps:
-                        n = begun if HELD else quotient(begun, steps)
-                        item, next_step = int32(mine + n * grid), int32(begun - n * steps)
-                        head = quotient(item, int32(parts))
-                        image = quotient(head, int32(heads))
-                        row, column = int32(image * tokens), int32((head - image * heads) * SIZE)
-                        stage = int32(begun & (STAGES - 1))
-                        mbarrier_wait(empty, stage, int32((begun >> STAGE_BITS & 1) ^ 1))
-                        bytes_due = int32(KEY_BYTES)
-                        if next_step == 0:
-                            bytes_due = int32(KEY_BYTES + QUERY_BYTES)
-                        mbarrier_expect(full, stage, bytes_due)
-                        mbarrier_expect(filled, stage, int32(KEY_BYTES))
-                        if next_step == 0:
-                            top = int32(row + (item - head * parts) * (64 * GROUPS))
-                            to = int32(QUERIES + (n & (BUFFERS - 1)) * ITEM)
-                            for g in range(GROUPS):
-                                corner = (int32(top + 64 * g), column)
-                                tma_load(tiles, int32(to + TILE * g), q, corner, full, stage)
-                        if not HELD:
-                            row += int32(min(int32(next_step * KEYS), int32(tokens - KEYS)))
-                        corner, to = (row, column), int32(stage * STAGE)
-                        tma_load(tiles, to, k, corner, full, stage)
-                        tma_load(tiles, int32(to + VALUES), v, corner, filled, stage)
+                if not PINGPONG:
+                    while t == 0 and begun <= all_steps + AHEAD and begun < count * steps:
+                        begin(
+                            tiles,
+                            full,
+                            filled,
+                            empty,
+                            q,
+                            k,
+                            v,
+                            begun,
+                            steps,
+                            tokens,
+                            heads,
+                            parts,
+                            mine,
+                            grid,
+                        )
                         begun = int32(begun + 1)
                 stage = int32(all_steps & (STAGES - 1))
                 parity = int32(all_steps >> STAGE_BITS & 1)
                 cuda.syncwarp()
                 mbarrier_wait(full, stage, parity)
+                if PINGPONG and step == 0:
+                    mbarrier_wait(ready, group, phase)
+                    phase = int32(phase ^ 1)
                 sums = wgmma_zeros(COLUMNS)
-                sums = wgmma_nt(sums, tiles, queries, tiles, int32(stage * STAGE), int32(0))
+                at = int32(stage * STAGE)
+                sums = wgmma_nt_deep(sums, tiles, queries, tiles, at, DEEP, int32(0))
+                if LAST:
+                    of_q, at = int32(queries + BOX), int32(at + BESIDE)
+                    sums = wgmma_nt_deep(sums, tiles, of_q, tiles, at, LAST, int32(1))
+                if PINGPONG and lane == 0:
+                    mbarrier_arrive(ready, int32(group ^ 1))
                 sums = wgmma_sums(sums)
                 unpack(scores, sums)
                 if HELD:
@@ -191,8 +256,13 @@ def warpgroups(element: str, config: Config) -> Callable:
                 for n in range(COLUMNS // 4, WORDS):
                     words[n] = uint32(0)
                 mbarrier_wait(filled, stage, parity)
+                if PINGPONG:
+                    mbarrier_wait(ready, group, phase)
+                    phase = int32(phase ^ 1)
                 sums2 = wgmma_zeros(SIZE)
                 sums2 = wgmma_rn(sums2, words, tiles, int32(stage * STAGE + VALUES), KEYS, int32(0))
+                if PINGPONG and step == steps - 1 and lane == 0:
+                    mbarrier_arrive(ready, int32(group ^ 1))
                 old0 = math.exp2((before0 - largest0) * factor)
                 old1 = math.exp2((before1 - largest1) * factor)
                 weights0, weights1 = weights0 * old0 + new0, weights1 * old1 + new1
@@ -214,8 +284,8 @@ def warpgroups(element: str, config: Config) -> Callable:
                     # the lane anew: addresses that the compiler finds unchanged in the loop would
                     # be kept in registers all the time
                     its = cuda.shfl_sync(ALL, lane, lane)
-                    line = int32(queries + (16 * warp + (its & 15)) * SIZE)
-                    for j in range(4):
+                    line = int32(queries + (16 * warp + (its & 15)) * WIDE)
+                    for j in range(SIZE // 16):
                         n = 8 * j
                         four = (
                             pack(total[n] * scale0, total[n + 1] * scale0),
@@ -223,8 +293,8 @@ def warpgroups(element: str, config: Config) -> Callable:
                             pack(total[n + 4] * scale0, total[n + 5] * scale0),
                             pack(total[n + 6] * scale1, total[n + 7] * scale1),
                         )
-                        chunk = int32(2 * j + (its >> 4)) ^ int32(its & 7)
-                        stmatrix4(tiles, int32(line + (chunk << 3)), four)
+                        chunk = int32(2 * (j & 3) + (its >> 4)) ^ int32(its & 7)
+                        stmatrix4(tiles, int32(line + (j >> 2) * BOX + (chunk << 3)), four)
                     cuda.syncwarp()
                     item = int32(mine + number * grid)
                     head = quotient(item, int32(parts))
@@ -235,9 +305,13 @@ def warpgroups(element: str, config: Config) -> Callable:
                         r = int32(2 * go + (its >> 4))
                         chunk = int32((its & 15) >> 1) ^ int32(r & 7)
                         if top + r < tokens:
-                            at = int32(queries + (16 * warp + r) * SIZE)
+                            at = int32(queries + (16 * warp + r) * WIDE)
                             at = int32(at + (chunk << 3) + 4 * (its & 1))
-                            store4(out, (image, int32(top + r), column), load4(tiles, at))
+                            if 4 * (its & 15) < SIZE:
+                                store4(out, (image, int32(top + r), column), load4(tiles, at))
+                            if 4 * (its & 15) < LAST:
+                                there = image, int32(top + r), int32(column + WIDE)
+                                store4(out, there, load4(tiles, int32(at + BOX)))
                     fence_async()  # the next queries are copied over them
                     cuda.syncwarp()
                 if lane == 0:

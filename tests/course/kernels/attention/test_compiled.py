@@ -5,7 +5,8 @@ from numba import types
 
 from course.compiler.facts import compiled
 from course.kernels.attention import first_steps, online
-from course.kernels.attention.ladder import LONGER
+from course.kernels.attention.configs import LONGER
+from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
@@ -27,18 +28,17 @@ def test_warpgroups_have_all_scores_in_registers_and_call_nothing(config, elemen
     assert facts.spills <= (160 if few else 0)
     assert "call" not in facts.ptx
     # in one process, so that code for one depth is not taken for another
-    assert facts.ptx.count("wgmma.mma_async") == 4 + config.keys // 16
+    assert facts.ptx.count("wgmma.mma_async") == (config.size + config.keys) // 16
     assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
 
 
 @needs_compiler
 @pytest.mark.parametrize("element", KINDS)
-@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("size", SIZES)
 def test_two_blocks_of_mma_fit_a_multiprocessor(size, element):
     four, out = cases.of_attention(element)
     facts = compiled(online.online(element, size), (four, four, four, i4, i4, f4, out), "sm_80")
-    assert facts.registers <= 255 and not facts.spills
-    assert facts.local_bytes == (128 if size == 128 else 0)  # the queries' fragments
+    assert facts.registers <= 255 and not facts.spills + facts.local_bytes
     assert not facts.float64_lines and "call" not in facts.ptx
     letters = "bf16" if element == "bfloat16" else "f16"
     assert f"m16n8k16.row.col.f32.{letters}" in facts.ptx

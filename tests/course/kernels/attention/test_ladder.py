@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
-from course.kernels.attention import LADDER, attention
-from course.kernels.attention.ladder import HeadsProblem, by_warpgroups, config_for
+from course.kernels.attention import LADDER, SIZES, attention
+from course.kernels.attention.configs import config_for, pingpong
+from course.kernels.attention.ladder import HeadsProblem, by_warpgroups
 from course.kernels.attention.warpgroups import Config
 from tests.course.kernels.contract import checked, in_float64
 
@@ -30,19 +31,22 @@ def views(qkv):
 
 
 #: Held scores of one and of two warpgroups, blocks with several items; a ring of steps, whose last
-#: one begins earlier.
+#: one begins earlier; heads of less and of more than one box; warpgroups that alternate.
 CONFIGS = [
     (Config(1, 48, 2, 37), (2, 37, 3)), (Config(2, 112, 2, 100), (2, 100, 2)),
     (Config(1, 48, 1, 41, 3), (1, 41, 2)), (Config(1, 32, 2), (2, 70, 2)),
-    (Config(2, 32, 2), (1, 140, 3)),
+    (Config(2, 32, 2), (1, 140, 3)), (Config(1, 32, 2, 0, 1, 32), (1, 70, 3)),
+    (Config(1, 48, 2, 37, 1, 80), (2, 37, 3)), (Config(2, 32, 2, 0, 1, 96), (1, 140, 2)),
+    (Config(1, 32, 1, 20, 1, 128), (2, 20, 2)), (pingpong(48), (2, 140, 2)),
+    (pingpong(32)._replace(size=80), (1, 70, 3)),
 ]  # fmt: skip
 
 
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize(("config", "size"), CONFIGS)
 def test_warpgroups_wait_for_what_they_read(config, size):
-    qkv = given(*size, 64)
-    out = cuda.to_device(np.full((*size[:2], size[2] * 64), np.nan, np.float16))
+    qkv = given(*size, config.size)
+    out = cuda.to_device(np.full((*size[:2], size[2] * config.size), np.nan, np.float16))
     arrays = *views(qkv), out
     (its,) = by_warpgroups(config)(HeadsProblem.of(*arrays), *arrays)
     grid = its.grid if config.stages == 1 else 2  # so that blocks have several items
@@ -54,15 +58,16 @@ def test_warpgroups_wait_for_what_they_read(config, size):
     assert written.sectors == out.size * 2 // 32  # whole sectors, each once
 
 
+@pytest.mark.parametrize("size", [64, 80])
 @pytest.mark.parametrize("method", LADDER.steps)
-def test_nan_and_infinity_stay_in_their_row_head_and_image(method):
-    qkv = given(2, 37, 2, 64)
+def test_nan_and_infinity_stay_in_their_row_head_and_image(method, size):
+    qkv = given(2, 37, 2, size)
     qkv[0, 5, 0, 0, 3] = np.nan  # a query
     qkv[1, 36, 2, 1, 7] = np.nan  # a value
     qkv[1, 0, 1, 0, 2] = np.inf  # a key
-    found = attention(*views(qkv), method=method).copy_to_host().reshape(2, 37, 2, 64)
+    found = attention(*views(qkv), method=method).copy_to_host().reshape(2, 37, 2, size)
     wrong = ~np.isfinite(found)
-    assert wrong[0, 5, 0].all() and wrong[0].sum() == 64
+    assert wrong[0, 5, 0].all() and wrong[0].sum() == size
     assert wrong[1, :, 1, 7].all() and wrong[1, :, 1].sum() == 37
     q = in_float64(qkv)[1, :, 0, 0, 2]
     assert np.isnan(found[1, q > 0, 0]).all()  # infinity over infinity, as in PyTorch
@@ -93,7 +98,7 @@ def test_auto_takes_the_fastest_that_fits():
         return LADDER.steps[method].lacks(HeadsProblem.of(q, k, v, out))
 
     assert not lacks("wgmma", *views(given(2, 37, 2, 64)))
-    assert "heads of 64" in lacks("wgmma", *views(given(1, 5, 1, 32)))
+    assert not lacks("wgmma", *views(given(1, 5, 1, 80)))
     shared = "shared memory: those of 1,000 tokens are 256,000 bytes"
     assert shared in lacks("fused", *views(np.zeros((1, 1000, 3, 1, 64), np.float16)))
     apart = cuda.to_device(np.zeros((2, 8, 2, 3, 64), np.float16))[:, :, :, 0]
@@ -114,6 +119,8 @@ def test_how_blocks_are_cut_follows_from_tokens_and_heads():
     assert config_for(197, 12, 132).groups == 1
     assert config_for(50, 768, 132).groups == 1
     assert config_for(4096, 64, 132).held == 0
-    for tokens in (1, 64, 197, 200, 201, 257, 4096):
-        for heads in (1, 96, 768):
-            assert config_for(tokens, heads, 132).shared <= 227 * 1024 - 1024
+    for size in SIZES:
+        for tokens in (1, 64, 197, 200, 201, 257, 4096):
+            for heads in (1, 96, 768):
+                its = config_for(tokens, heads, 132, size)
+                assert its.size == size and its.blocks * its.shared <= 227 * 1024 - 1024

@@ -49,8 +49,6 @@ CASES = [
             (lambda: attention(*[_X[..., :48]] * 3), ValueError, "heads have 48 numbers"),
             (lambda: attention(*[_X[0]] * 3), ValueError, r"q has the shape \(8, 2, 64\)"),
             (lambda: attention(_X, _X, _X, -1.0), ValueError, "scale is -1.0"),
-            (lambda: attention(*[_X[..., :32]] * 3, method="wgmma"), ValueError,
-             "'wgmma' of attention takes heads of 64, not of 32: choose 'scores', 'fused'"),
         ],
     ),
 ]  # fmt: skip

@@ -1,0 +1,85 @@
+"""How blocks of "wgmma" work, by tokens, heads and their size: what was measured on an H200.
+
+Up to 256 tokens all scores of a query are in registers, and how many registers a block has decides.
+Longer rows take steps, and a block's time is its steps; what takes least follows from how long a
+step is, and how often all multiprocessors are filled.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from course.kernels.attention.warpgroups import Config
+from course.kernels.steps import ceil_div, round_up
+
+REGISTERS, SHARED = 65_536, 227 * 1024  # of a multiprocessor of 9.0; SHARED in bytes
+#: Of at most so many tokens all scores of a query are in registers; of at most `NARROW`, in those
+#: of a thread when 512 share a multiprocessor.
+HELD, NARROW = 256, 200
+#: Of heads beyond 64 likewise, where heads are many: there a step's sums take as many.
+HELD_WIDE = 192
+
+LONG, LONGER = Config(2, 128, 2, 0, 2), Config(3, 208, 2)
+
+
+def pingpong(keys: int) -> Config:
+    """Of two warpgroups that alternate."""
+    return Config(2, keys, 2, pingpong=True)
+
+
+#: Microseconds of a step, by a head's size, on an H200 that is full: 64 heads of 5,000 tokens.
+STEPS = {
+    32: {Config(1, 192, 2, 0, 2): 1.89, LONG: 2.34, Config(3, 160, 2): 2.22, LONGER: 2.63,
+         Config(4, 128, 2): 2.25},
+    64: {Config(1, 192, 2): 1.77, Config(1, 128, 2, 0, 2): 1.74, LONG: 2.72,
+         Config(3, 160, 2): 2.44, LONGER: 3.03, pingpong(144): 1.42, pingpong(176): 1.65,
+         pingpong(208): 1.93},
+    80: {Config(1, 64, 2, 0, 2): 1.35, Config(1, 128, 2): 1.63, Config(3, 112, 2): 2.10,
+         pingpong(112): 1.27, pingpong(128): 1.42, pingpong(144): 1.55, pingpong(160): 1.65},
+    96: {Config(1, 64, 2, 0, 2): 1.41, Config(1, 128, 2): 1.71, Config(3, 112, 2): 2.24,
+         pingpong(112): 1.35, pingpong(128): 1.50, pingpong(144): 1.61, pingpong(160): 1.77},
+    128: {Config(1, 64, 2, 0, 2): 1.56, Config(1, 128, 2): 1.83, Config(3, 96, 2): 2.24,
+          pingpong(112): 1.60, pingpong(128): 1.81, pingpong(144): 1.88, pingpong(160): 2.10},
+}  # fmt: skip
+BEGIN, BETWEEN = 4.0, 1.0  # microseconds of a launch, and of a part of a head, without steps
+
+
+def microseconds(config: Config, step: float, tokens: int, heads: int, processors: int) -> float:
+    """About how long attention takes in steps; a block alone is faster than one beside others."""
+    items = heads * ceil_div(tokens, 64 * config.groups)
+    beside = min(config.blocks, ceil_div(items, processors)) / config.blocks
+    rounds = ceil_div(items, processors * config.blocks)
+    return BEGIN + rounds * (ceil_div(tokens, config.keys) * step * beside**0.3 + BETWEEN)
+
+
+def _fitting(config: Config) -> Config:
+    """The config with as many of its blocks in a multiprocessor as registers and memory allow."""
+    scores, values = config.columns // 2, config.keys // 4 + config.size // 2
+    threads = (max(scores, values) + 40) * config.threads
+    fit = min(REGISTERS // threads, SHARED // (config.shared + 1024))
+    return config._replace(blocks=max(1, min(config.blocks, fit)))
+
+
+def _held(tokens: int, heads: int, processors: int, size: int) -> Config:
+    """All tokens in a step."""
+    keys, tiles = round_up(tokens, 16), ceil_div(tokens, 64)
+    if size == 64 and heads >= processors and tokens <= NARROW:
+        return Config(tiles, keys, 2, tokens, max(1, 4 // tiles))
+    if (heads if size == 64 else heads * tiles) < processors:
+        return _fitting(Config(1, keys, 1, tokens, 3, size))
+    if tiles <= 2:
+        return _fitting(Config(tiles, keys, 2, tokens, 3, size))
+    if size > 64:
+        return Config(1, keys, 2, tokens, 1, size)
+    return Config(3 if tokens <= HELD_WIDE else 2, keys, 2, tokens, 1, size)
+
+
+@functools.lru_cache(maxsize=4096)
+def config_for(tokens: int, heads: int, processors: int, size: int = 64) -> Config:
+    """How blocks work, for so many heads of all images."""
+    few = heads * ceil_div(tokens, 64) < processors
+    if tokens <= (HELD if size <= 64 or few else HELD_WIDE):
+        return _held(tokens, heads, processors, size)
+    steps = {its: time for its, time in STEPS[size].items() if its.keys <= tokens}
+    best = min(steps, key=lambda its: microseconds(its, steps[its], tokens, heads, processors))
+    return best._replace(size=size)
