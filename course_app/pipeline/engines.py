@@ -21,6 +21,7 @@ from course.images.reading import ImageError
 from course.images.shortage import FEWER, is_shortage
 
 ENGINES = ("auto", "gpu", "simulator", "numpy")
+STACK = 64  # images, as if each stack had so many: a kernel is chosen for it
 
 #: u (n, rows, r), s (n, r), vt (n, r, columns), the values of k -> for each an array (n, rows,
 #: columns), float32.
@@ -151,7 +152,7 @@ def rebuild_there(u: Any, s: Any, vt: Any, k: int, out: Any) -> None:
 
     count, rows, columns = out.shape
     # of a stack on a GPU; the simulator is quickest image by image
-    one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, count))
+    one, many = (ladder.ImageProblem.of_shape(rows, columns, k, images) for images in (0, STACK))
     method, step = ladder.LADDER.choose("auto", many if gpu() else one)
     if not step.lacks(many):
         ladder.reconstruct(u, s, vt, k, out=out, method=method)

@@ -148,7 +148,7 @@ def of_reconstruct() -> Iterator[Case]:
     """Steps on tiles, for one image and for many, aligned or not; what splits the factors."""
     parts = {(False, False): " (unaligned)", (True, True): " (many)",
              (False, True): " (many, unaligned)", (True, False): ""}  # fmt: skip
-    steps = {name: step for name, step in ladder.LADDER.items() if name != "warpgroups"}
+    steps = {its: one for its, one in ladder.LADDER.items() if isinstance(one, ladder.TileStep)}
     steps |= ladder.SPLIT | {"tensor cores, thin": ladder.THIN}
     steps["tensor cores before 8.0"] = ladder.OLDER
     for name, step in steps.items():
@@ -160,6 +160,12 @@ def of_reconstruct() -> Iterator[Case]:
                     f"reconstruct: {name}{label}", kernel, of_factors(step.dtype, which[1]),
                     step.capability, before,
                 )  # fmt: skip
+    for tile in ladder.TILES:
+        for many, kernel in enumerate(ladder.warp_per_tile(tile)):
+            u, s = (_THREE, _TWO) if many else (_TWO, _ONE)
+            name = f"reconstruct: warp per tile, {tile.lanes} x {tile.rows} x {tile.columns}"
+            kinds = f"void({u}, {s}, {u}, int32, {u}, int32)"
+            yield Case(f"{name}{' (many)' * many}", kernel, kinds)
     for kind, kernels in ladder.SPLITTERS.items():
         word, capability = _SPLIT_WORDS[kind], (5, 3) if kind == "float16" else (8, 0)
         for name, kernel in kernels._asdict().items():

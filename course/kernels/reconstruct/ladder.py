@@ -3,8 +3,9 @@
 Steps 1 to 4 are in `course.kernels.reconstruct.first_steps`, 5 to 8 in
 `course.kernels.reconstruct.register_tiles`, 9 in `course.kernels.reconstruct.warp_tiles`, 10 in
 `course.kernels.reconstruct.split_factors` and `course.kernels.reconstruct.tensor_tiles`, for few
-singular values in `course.kernels.reconstruct.thin_tiles`, and 11 in
-`course.kernels.reconstruct.warpgroups`. Here are their names, how each is launched, and the
+singular values in `course.kernels.reconstruct.thin_tiles`, 11 in
+`course.kernels.reconstruct.warpgroups`, and what small and narrow images take, and many of them, in
+`course.kernels.reconstruct.warp_per_tile`. Here are their names, how each is launched, and the
 entry point:
 
 >>> out = reconstruct(u, s, vt, k)                     # NumPy in, NumPy out
@@ -42,6 +43,7 @@ from course.kernels.reconstruct.first_steps import (
     reconstruct_original,
     reconstruct_tiled,
 )
+from course.kernels.reconstruct.warp_per_tile import WARPS, WarpTile, warp_per_tile
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -57,10 +59,12 @@ from warpsim.ptx import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
 #: Operations and singular values from which Hopper's warpgroups win, likewise.
-GROUPS_ENOUGH, GROUPS_FROM = 5e8, 64
+GROUPS_ENOUGH, GROUPS_FROM = 1.5e8, 64
 #: Singular values from which tensor cores win without that pass, likewise: of one image, and the
 #: pixels that it must have, and of each image of a stack.
 THIN_FROM, THIN_PIXELS, THIN_OF_MANY = 40, 2**22, 32
+SMALL_K = 16  # singular values below which tiles of 128 x 128 win nowhere, likewise
+FEW_PIXELS = 1024  # up to which nothing begins sooner than the naive kernel
 
 
 class ImageProblem(NamedTuple):
@@ -259,7 +263,9 @@ def _warpgroups(p, u, s, vt, out, k):
     parts = ceil_div(wide, warpgroups.CUT) + ceil_div(p.rows, warpgroups.WARPS)
     blocks = multiprocessors()
     config = config_for(p.rows, p.columns, blocks)
-    multiply = warpgroups.warpgroup_tiles(config, p.columns % 2 == 0 and are_aligned(out))
+    aligned = p.columns % 8 == 0 and are_aligned(out)
+    config = config if aligned else config._replace(slots=min(config.slots, warpgroups.MOST_SLOTS))
+    multiply = warpgroups.warpgroup_tiles(config, aligned)
     maps = TensorMap(of_u, rows, DEPTH), TensorMap(of_vt, DEPTH, DEPTH)
     given = (*maps, *scales, out, np.int32(depth), np.int32(ROW_GROUP))
     grid = min(config.tiles(p.rows, p.columns), blocks)
@@ -274,6 +280,52 @@ def _warpgroups_refusal(p):
     if p.images:
         return "takes one image, u (rows, r), and not a stack, u (images, rows, r)"
     return hopper_refusal() or _strided_refusal(p)
+
+
+# --- a tile a warp --------------------------------------------------------------------------------
+
+
+#: Tiles of a warp: on an H200 one of the others than the second is within 3% of the fastest of 22;
+#: that one waits half as often where singular values are many.
+TILES = (
+    WarpTile(32, 4, 2, 8), WarpTile(32, 4, 2, 16), WarpTile(32, 8, 1, 8), WarpTile(16, 8, 1, 8),
+    WarpTile(32, 16, 2, 4), WarpTile(32, 8, 4, 8, wide=True),
+)  # fmt: skip
+MANY_K = 48  # singular values from which on 16 are loaded at a time
+WARPS_AT_WORK = 8  # of a multiprocessor, from which on more of them take longer
+
+
+@functools.lru_cache(maxsize=4096)
+def tile_for(rows: int, columns: int, k: int, images: int, wide: bool, processors: int) -> WarpTile:
+    """The tile that takes least, by what a lane does and how often all multiprocessors are filled.
+
+    `wide`: rows of vt and of the result begin at multiples of 16 bytes.
+    """
+
+    def cost(its: WarpTile) -> float:
+        deep = round_up(k, its.deep)
+        loads = its.columns // 4 if its.wide else its.columns
+        one = 100 + deep * (its.rows * its.columns + loads + 0.75 * its.block_rows + 20 / its.deep)
+        return one * max(1, images * its.tiles(rows, columns) / (processors * WARPS_AT_WORK))
+
+    fit = (its for its in TILES if (wide or not its.wide) and (its.deep <= 8 or k >= MANY_K))
+    return min(fit, key=cost)
+
+
+def _warp_per_tile(p, u, s, vt, out, k):
+    wide, images = factors_are_aligned(vt, vt, out), max(p.images, 1)
+    its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
+    tiles = its.tiles(p.rows, p.columns)
+    blocks, kernel = ceil_div(images * tiles, WARPS), warp_per_tile(its)[p.images > 0]
+    return [Launch(kernel, blocks, its.threads, (u, s, vt, np.int32(k), out, np.int32(tiles)))]
+
+
+def _warp_per_tile_work(p):
+    wide, images = p.columns % VECTOR == 0, max(p.images, 1)
+    its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
+    a_tile = p.k * (2 * its.block_rows + WARP * its.columns)
+    loads = its.tiles(p.rows, p.columns) * a_tile
+    return Work(4 * images * (loads + p.rows * p.columns), {})
 
 
 # --- the ladder -----------------------------------------------------------------------------------
@@ -305,23 +357,38 @@ THIN = _with(thin_tiles.ThinConfig(), thin_tiles.thin_tiles, u_anywhere=True, ca
 OLDER = _tensor_tiles("sm_75", "float16", (7, 5))
 
 
+def _fills_tiles(p):
+    """Whether tiles of 128 x 128 pixels are full enough, and as many as multiprocessors need."""
+    down, across = ceil_div(p.rows, 128), ceil_div(p.columns, 128)
+    filled, tiles = p.rows * p.columns / (2**14 * down * across), max(p.images, 1) * down * across
+    if p.columns % 4:
+        return p.k >= 64 and filled >= 0.6 and tiles >= 2 * multiprocessors()
+    return filled >= 0.4 and tiles >= 0.45 * multiprocessors()
+
+
 def _best(p):
     """The fastest that is as accurate as float32.
 
-    Tensor cores for few singular values and where there is enough work for a pass that splits the
-    factors, Hopper's by warpgroups, warp tiles between, and the naive kernel for what fills no
-    tile. In the simulator the naive kernel, which costs least there, and warp tiles for stacks.
+    A tile a warp for few singular values, small images and rows that begin anywhere; tensor cores
+    where there is enough work for a pass that splits the factors, Hopper's by warpgroups; warp
+    tiles, or thin ones, between. In the simulator the naive kernel, which costs least there, and
+    warp tiles for stacks.
     """
-    if not gpu() or (not p.images and (min(p.rows, p.columns) < 64 or p.k < 4)):
+    if not gpu():
         return "warp tiles" if p.images else "naive"
-    operations, pixels = 2 * p.rows * p.columns * p.k, p.rows * p.columns
-    if p.images or operations < GROUPS_ENOUGH or p.k < GROUPS_FROM or hopper_refusal():
-        least = THIN_OF_MANY if p.images else THIN_FROM
-        thin = least <= p.k <= thin_tiles.DEEPEST and p.capability >= THIN.capability
-        thin &= p.columns % 4 == 0 and (p.images > 0 or pixels >= THIN_PIXELS)
-        enough = operations >= ENOUGH and p.capability >= (7, 5) and not p.images
-        return "tensor cores" if thin or enough else "warp tiles"
-    return "warpgroups"
+    if p.rows * p.columns <= FEW_PIXELS and p.k <= 2 and not p.images:
+        return "naive"
+    operations, pixels, one = 2 * p.rows * p.columns * p.k, p.rows * p.columns, not p.images
+    if one and operations >= GROUPS_ENOUGH and p.k >= GROUPS_FROM and not hopper_refusal():
+        return "warpgroups"
+    if one and operations >= ENOUGH and p.k > SMALL_K and p.capability >= (7, 5):
+        return "tensor cores"
+    if p.k < SMALL_K or not _fills_tiles(p):
+        return "warp per tile"
+    least = THIN_FROM if one else THIN_OF_MANY
+    thin = p.columns % 4 == 0 and least <= p.k <= thin_tiles.DEEPEST
+    thin &= p.capability >= THIN.capability
+    return "tensor cores" if thin and (p.images or pixels >= THIN_PIXELS) else "warp tiles"
 
 
 LADDER = Ladder("reconstruct", ImageProblem.of, {
@@ -344,6 +411,7 @@ LADDER = Ladder("reconstruct", ImageProblem.of, {
         OLDER, lambda p: p.capability < (8, 0)),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
+    "warp per tile": Step(_warp_per_tile, _strided_refusal, work=_warp_per_tile_work),
 }, _best)  # fmt: skip
 
 #: rows, columns, k at which every step is timed.

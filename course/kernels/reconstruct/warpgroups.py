@@ -48,6 +48,7 @@ WARPS = 16  # of a block that splits
 THREADS = 32 * WARPS
 CUT = 32  # columns of vt that such a block has; or it has WARPS rows of u
 CONSUMERS = 2  # warpgroups, 64 rows of results each
+PITCH = 64 + 8  # of results in shared memory, so that rows begin in other banks
 ROWS = 64 * CONSUMERS
 
 
@@ -67,6 +68,7 @@ class Config(NamedTuple):
 
 
 CONFIGS = (Config(192, 5), Config(128, 7))
+MOST_SLOTS = 6  # beside results in shared memory
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -201,10 +203,13 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
     """The kernel of (u, vt as tensor maps, scale_u, scale_vt, out, depth, row_group).
 
     Mapping: block i has the tiles i, i + blocks, ...; of a tile, warpgroup 1 + w has the rows 64 w
-    to 64 w + 63. `aligned`: two neighbouring results can be written at once.
+    to 64 w + 63. `aligned`: rows begin at multiples of a sector, so that two neighbours of four
+    lanes are one. Otherwise each sector would be written in parts, so results go through shared
+    memory, and a warp writes 32 neighbours at a time.
     """
     COLUMNS, SLOTS = config
     SLOT, SUMS = config.slot, COLUMNS // 2
+    LINES, HIGH = (1, 1) if aligned else (4 * CONSUMERS, 8)  # warps; rows of each
     init, producer_acquire, consumer_wait, consumer_release, advance = ring(
         SLOTS, 2 * ROWS * DEPTH, 2 * COLUMNS * DEPTH, 4 * CONSUMERS
     )  # a warp each releases a slot
@@ -220,7 +225,7 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
         return x * min(a, b) * max(a, b)
 
     @cuda.jit(device=True, forceinline=True)
-    def save(out, total, first, scales, row, column, scale_u, scale_vt):
+    def save(lines, out, total, first, scales, row, column, scale_u, scale_vt):
         """Write 64 columns: the sums from `first` on. All scales are loaded before stores."""
         rows, columns = int32(out.shape[0]), int32(out.shape[1])
         for j in range(8):
@@ -235,18 +240,41 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                     left = scaled(total[e], z, scales[2 * j])
                     right = scaled(total[e + 1], z, scales[2 * j + 1])
                     if c < columns:
-                        if aligned:
-                            store2(out, (i, c), (left, right))
-                        else:
-                            store(out, (i, c), left)
-                            if c + 1 < columns:
-                                store(out, (i, int32(c + 1)), right)
+                        store2(out, (i, c), (left, right))
+
+    @cuda.jit(device=True, forceinline=True)
+    def save_lines(lines, out, total, first, scales, row, column, scale_u, scale_vt):
+        """The same by way of shared memory, eight rows of a warp at a time."""
+        rows, columns = int32(out.shape[0]), int32(out.shape[1])
+        lane, warp = int32(cuda.threadIdx.x & 31), int32((cuda.threadIdx.x >> 5) - 4)
+        mine, pair = int32(lane >> 2), int32(2 * (lane & 3))
+        for j in range(8):
+            clamped = min(int32(column + 8 * j), int32(scale_vt.size - 2))
+            scales[2 * j], scales[2 * j + 1] = load2(scale_vt, clamped)
+        for h in range(2):
+            z = load(scale_u, min(int32(row + 8 * h), int32(rows - 1)))
+            for j in range(8):
+                e = int32(first + 4 * j + 2 * h)
+                left = scaled(total[e], z, scales[2 * j])
+                right = scaled(total[e + 1], z, scales[2 * j + 1])
+                store2(lines, (warp, mine, int32(8 * j + pair)), (left, right))
+            cuda.syncwarp()
+            for n in range(16):
+                i = int32(row - mine + 8 * h + n // 2)
+                c = int32(column - pair + 32 * (n % 2) + lane)
+                if i < rows and c < columns:
+                    at = warp, int32(n // 2), int32(32 * (n % 2) + lane)
+                    store(out, (i, c), load(lines, at))
+            cuda.syncwarp()
+
+    write = save if aligned else save_lines
 
     @cuda.jit(launch_bounds=(config.threads, 1))
     def reconstruct_warpgroups(u, vt, scale_u, scale_vt, out, depth, row_group):
         tiles = cuda.shared.array(0, float16, alignment=1024)
         full = cuda.shared.array(SLOTS, uint64)
         empty = cuda.shared.array(SLOTS, uint64)
+        lines = cuda.shared.array((LINES, HIGH, PITCH), float32)
         t = int32(cuda.threadIdx.x)
         group = int32(t >> 7)
         if t == 0:
@@ -310,9 +338,11 @@ def warpgroup_tiles(config: Config, aligned: bool) -> Callable:
                     add(total, part)
                 row = int32(tile_row * ROWS + 64 * who + 16 * warp + (lane >> 2))
                 column = int32(tile_column * COLUMNS + 2 * (lane & 3))
-                save(out, total, 0, scales, row, column, scale_u, scale_vt)
-                save(out, total, 32, scales, row, int32(column + 64), scale_u, scale_vt)
+                write(lines, out, total, 0, scales, row, column, scale_u, scale_vt)
+                write(lines, out, total, 32, scales, row, int32(column + 64), scale_u, scale_vt)
                 if COLUMNS > 128:
-                    save(out, total, 64, scales, row, int32(column + 128), scale_u, scale_vt)
+                    write(
+                        lines, out, total, 64, scales, row, int32(column + 128), scale_u, scale_vt
+                    )
 
     return reconstruct_warpgroups

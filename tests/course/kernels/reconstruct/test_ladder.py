@@ -25,6 +25,7 @@ from warpsim.host import gpus
 
 SHAPES = [(1, 1), (3, 2), (13, 7), (17, 33), (31, 64), (5, 101)]
 FIRST = ("original", "float32", "naive", "tiled")
+APART = ("warpgroups", "warp per tile")  # with tests of their own
 #: TF32 keeps 11 bits of each factor.
 LIMITS = {"tf32": 1e-3}
 
@@ -164,9 +165,13 @@ def test_thin_factors_may_have_rows_of_u_anywhere(rng):
         ("H200", (256, 256, 50, 1000), "tensor cores"),
         ("H200", (4096, 4096, 36), "warp tiles"),
         ("H200", (256, 256, 36, 1000), "tensor cores"),
-        ("H200", (256, 254, 50, 1000), "warp tiles"),
+        ("H200", (256, 254, 50, 1000), "warp per tile"),
+        ("H200", (256, 254, 80, 1000), "warp tiles"),
         ("H200", (256, 256, 60, 1000), "warp tiles"),
-        ("H200", (32, 4096, 20), "naive"),
+        ("H200", (32, 4096, 20), "warp per tile"),
+        ("H200", (1120, 2913, 5), "warp per tile"),
+        ("H200", (171, 345, 32, 24), "warp per tile"),
+        ("H200", (24, 30, 2), "naive"),
         ("Tesla T4", (4096, 4096, 1024), "tensor cores"),
         ("Tesla T4", (1024, 1024, 50), "warp tiles"),
         ("Tesla T4", (256, 256, 50, 1000), "warp tiles"),
@@ -218,7 +223,7 @@ def test_steps_of_older_gpus_are_right(monkeypatch, rng, name):
 
 
 @pytest.mark.drawn(3)
-@pytest.mark.parametrize("step", [name for name in LADDER if name not in (*FIRST, "warpgroups")])
+@pytest.mark.parametrize("step", [name for name in LADDER if name not in (*FIRST, *APART)])
 def test_register_tiles_load_what_they_say_and_have_no_error(rng, step):
     rows, columns, k = 128, 128, 32
     u, s, vt = (rng.random(shape, dtype=np.float32) for shape in ((rows, k), k, (k, columns)))

@@ -1,0 +1,164 @@
+"""Rebuild images of any size and number: each warp has a tile of its own, and waits for no other.
+
+Blocks of many threads share what they load, but wait for each other, and their tiles of 128 x 128
+leave most of a GPU idle where an image is small, and most of their threads where it is narrow.
+Here a tile is what one warp makes, 32 to 1,024 pixels, as the image's shape has it, and a block has
+the tiles of several images if those are small. A warp's rows of u, times s, go through shared
+memory, where `DEEP` values of i are read by all lanes at once; the columns of vt stay in
+registers. While they are multiplied, the next ones are loaded.
+
+Columns of neighbouring lanes are neighbours, or four each where rows begin at multiples of 16
+bytes: so what is loaded and stored lies together wherever rows begin. A pixel's terms are added in
+the order of i, whatever the tile: an image comes out the same, bit for bit, in any stack.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import float32, int32
+
+from course.backend import cuda
+from course.kernels.steps import ceil_div
+from warpsim.ptx import load, load4, quotient, store, store4
+
+WARPS = 4  # of a block
+
+
+class WarpTile(NamedTuple):
+    """The tile of a warp.
+
+    Attributes
+    ----------
+    lanes : int
+        Side by side: 8, 16 or 32; the others have further rows.
+    rows, columns : int
+        Of a lane; rows are a multiple of 4, columns, if `wide`, as well.
+    deep : int
+        Values of i that are loaded at a time; with all rows a multiple of 32.
+    wide : bool
+        Four columns are loaded and stored at once.
+    """
+
+    lanes: int
+    rows: int
+    columns: int
+    deep: int
+    wide: bool = False
+
+    block_rows = property(lambda self: self.rows * (32 // self.lanes))
+    block_columns = property(lambda self: self.lanes * self.columns)
+    threads = property(lambda self: 32 * WARPS)
+
+    def tiles(self, rows: int, columns: int) -> int:
+        """How many an image has."""
+        return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
+
+
+@functools.cache
+def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
+    """The kernels, for one image (u, s, vt, k, out, tiles) and for many, one more axis
+    in front.
+
+    Launch with ``config.threads`` threads, a warp for each of all images' `tiles`, so many each.
+    """
+    LANES, ROWS, COLUMNS, DEEP, WIDE = config
+    DOWN, ACROSS = config.block_rows, config.block_columns
+    SHARE = DOWN * DEEP // 32  # elements of u that a lane loads
+    TILE, STEP = DOWN * DEEP, 4 if WIDE else 1
+
+    @cuda.jit(device=True, forceinline=True)
+    def load_u(u, s, start, k, first_row, last_row, lane, x):
+        """A lane's share of the rows of u, times s; zeros from i = k on."""
+        for j in range(SHARE):
+            n = int32(lane + 32 * j)
+            row, i = min(int32(first_row + n // DEEP), last_row), int32(start + n % DEEP)
+            x[j] = load(u, (row, i)) * load(s, i) if i < k else float32(0)
+
+    @cuda.jit(device=True, forceinline=True)
+    def load_vt(vt, start, k, column, last_column, x):
+        """A lane's columns of vt; zeros from i = k on."""
+        for d in range(DEEP):
+            i = int32(start + d)
+            for n in range(0, COLUMNS, STEP):
+                at = min(int32(column + n * LANES), last_column)
+                if i >= k:
+                    for e in range(STEP):
+                        x[d, n + e] = float32(0)
+                elif WIDE:
+                    x[d, n], x[d, n + 1], x[d, n + 2], x[d, n + 3] = load4(vt, (i, at))
+                else:
+                    x[d, n] = load(vt, (i, at))
+
+    @cuda.jit(device=True, forceinline=True)
+    def save(out, total, first_row, first_column):
+        for m in range(ROWS):
+            row = int32(first_row + m)
+            for n in range(0, COLUMNS, STEP):
+                column = int32(first_column + n * LANES)
+                if row < out.shape[0] and column < out.shape[1]:
+                    if WIDE:
+                        four = total[m, n], total[m, n + 1], total[m, n + 2], total[m, n + 3]
+                        store4(out, (row, column), four)
+                    else:
+                        store(out, (row, column), total[m, n])
+
+    @cuda.jit(device=True)
+    def warp_tile(u, s, vt, k, out, tile):
+        u_tile = cuda.shared.array((WARPS, 2, TILE), float32)
+        total = cuda.local.array((ROWS, COLUMNS), float32)
+        now = cuda.local.array((DEEP, COLUMNS), float32)
+        coming = cuda.local.array((DEEP, COLUMNS), float32)
+        share = cuda.local.array(SHARE, float32)
+        t = int32(cuda.threadIdx.x)
+        warp, lane = int32(t >> 5), int32(t & 31)
+        down = quotient(int32(out.shape[0] + (DOWN - 1)), int32(DOWN))
+        across = quotient(tile, down)
+        first_row = int32((tile - across * down) * DOWN)
+        group = int32(lane // LANES * ROWS)  # this lane's first row of the tile
+        column = int32(across * ACROSS + lane % LANES * STEP)
+        last_row, last_column = int32(u.shape[0] - 1), int32(vt.shape[1] - STEP)
+        for m in range(ROWS):
+            for n in range(COLUMNS):
+                total[m, n] = float32(0)
+        load_u(u, s, int32(0), k, first_row, last_row, lane, share)
+        load_vt(vt, int32(0), k, column, last_column, coming)
+        stage = int32(0)
+        for start in range(0, k, DEEP):
+            for j in range(SHARE):
+                n = int32(lane + 32 * j)
+                store(u_tile, (warp, stage, int32(n % DEEP * DOWN + n // DEEP)), share[j])
+            for d in range(DEEP):
+                for n in range(COLUMNS):
+                    now[d, n] = coming[d, n]
+            cuda.syncwarp()
+            following = int32(start + DEEP)
+            if following < k:
+                load_u(u, s, following, k, first_row, last_row, lane, share)
+                load_vt(vt, following, k, column, last_column, coming)
+            for d in range(DEEP):
+                for g in range(0, ROWS, 4):
+                    a = load4(u_tile, (warp, stage, int32(d * DOWN + group + g)))
+                    for n in range(COLUMNS):
+                        for e in range(4):
+                            total[g + e, n] += a[e] * now[d, n]
+            stage = int32(1 - stage)
+        save(out, total, int32(first_row + group), column)
+
+    @cuda.jit
+    def reconstruct_warp_per_tile(u, s, vt, k, out, tiles):
+        tile = int32(cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5))
+        if tile < tiles:
+            warp_tile(u, s, vt, k, out, tile)
+
+    @cuda.jit
+    def reconstruct_many(u, s, vt, k, out, tiles):
+        number = int32(cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5))
+        image = quotient(number, int32(tiles))
+        if image < out.shape[0]:
+            tile = int32(number - image * tiles)
+            warp_tile(u[image], s[image], vt[image], k, out[image], tile)
+
+    return reconstruct_warp_per_tile, reconstruct_many
