@@ -38,3 +38,30 @@ def test_mean_and_worst_are_of_all_ratios():
     assert bench.figures["worst, time"] == ("9", 0.5)
     drawn._summed_up(bench, "max", "time", [])
     assert len(bench.said) == 1
+
+
+class Clock:
+    """Calls say themselves how long they take [ms]."""
+
+    def wall(self, call):
+        return call()
+
+    def launch_cost(self, calls, *how):
+        return next(calls)()
+
+    def samples(self, calls, count, cost, seconds):
+        return [next(calls)()], True
+
+
+@pytest.mark.parametrize(("part", "called"), [(1.0, True), (9.0, False)])
+def test_a_peer_whose_part_takes_too_long_is_not_called(monkeypatch, part, called):
+    monkeypatch.setattr(drawn.event_clock, "clock", Clock)
+    bench, calls = Bench(), []
+    bench.row, bench.failures = (lambda *about: None), []
+    problem = drawn.Drawn(
+        "8x8", "float32", lambda: 2.0, {"slow": lambda: calls.append(1) or 6.0, "near": lambda: 4.0},
+        lambda found: 0.0, 1.0, {"slow": (lambda: part, 5)},
+    )  # fmt: skip
+    ratios = drawn._measured(bench, "svd", problem)
+    assert bool(calls) == called and ratios["time"] == 2
+    assert (bench.said == ["  svd 8x8 float32: without slow, about 45 ms"]) != called
