@@ -94,6 +94,13 @@ def key_of(dispatcher: Any, signature: Any, target: str) -> str:
     return digest.hexdigest()
 
 
+def size_of(dispatcher: Any) -> int:
+    """How much code a kernel is, with all that it calls: what takes long to compile has more."""
+    with contextlib.suppress(NotCacheable, OSError, AttributeError):
+        return sum(map(len, _of_function(dispatcher, set())))
+    return 0
+
+
 def target_here() -> str:
     """Versions and compute capability that machine code is made for."""
     import llvmlite
@@ -231,6 +238,11 @@ class DiskCache:
         with contextlib.suppress(NotCacheable, OSError, KeyError, AttributeError, ImportError):
             return directory / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
         return None
+
+    def has(self, signature: Any) -> bool:
+        """Whether there is a file for a kernel of these types."""
+        file = self._file(signature)
+        return file is not None and file.exists()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled kernel, or None."""

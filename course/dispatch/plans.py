@@ -340,7 +340,7 @@ class HostPlan:
             prepared.wait(handle_of(stream))
         results = list(found) if isinstance(found, tuple) else [found]
         if owner_of_out is not None:
-            owner_of_out.to_host(out)[...] = _to_host(results[0])
+            owner_of_out.to_host(out)[...] = to_host(results[0])
             results[0] = out
         if self.first is not None:
             results = [one if one is out else self._like_first(one) for one in results]
@@ -352,10 +352,10 @@ class HostPlan:
             return None
         if self.entry.scalar:
             return self.first.as_scalar(self.first.from_host(np.reshape(found, 1)))
-        return self.first.from_host(_to_host(found))
+        return self.first.from_host(to_host(found))
 
 
-def _to_host(array: Array) -> np.ndarray:
+def to_host(array: Array) -> np.ndarray:
     """An array of any library as NumPy's."""
     for name in ("copy_to_host", "get"):
         if hasattr(array, name):

@@ -27,7 +27,7 @@ from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
-from course.kernels.svd import blocks, qr
+from course.kernels.svd import blocks, one_launch, qr
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE
@@ -81,6 +81,7 @@ SIGNATURES: dict[str, str] = {
     "svd.rotate.*": f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS}, {_FLAGS})",
     "svd.blocks.rotate_blocks": _BLOCKS,
     "svd.qr.form_q": f"void({_THREE}, {_FOUR}, {_THREE}, {_FLAGS}, int32)",
+    "svd.qr.reflect_rest": f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32, int32)",
     "svd.scaling_sorting.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
     "svd.scaling_sorting.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
     "svd.scaling_sorting.begin": (
@@ -372,14 +373,17 @@ def of_vae() -> Iterator[Case]:
 
 
 def of_svd() -> Iterator[Case]:
-    """Products, reflections, and blocks on tensor cores."""
+    """Products, reflections, blocks on tensor cores, and small matrices in one launch."""
     types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
     for (transpose_a, transpose_b), kernel in batched.PRODUCTS.items():
         yield Case(
             f"svd: product of a{chr(39) * transpose_a} b{chr(39) * transpose_b}", kernel, types
         )
-    types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32)"
+    types = f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32, int32, int32, int32)"
     for own, kernel in qr.FACTOR.items():
         yield Case(f"svd: reflections, {own} rows a thread", kernel, types)
     for name, kernel in blocks.ROTATE.items():
         yield Case(f"svd: blocks on {name} cores", kernel, _BLOCKS, blocks.CAPABILITY)
+    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"
+    for (size, warps), kernel in one_launch.SVD.items():
+        yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)

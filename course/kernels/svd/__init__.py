@@ -18,23 +18,38 @@ of small singular values. For a matrix with m >= n (others are transposed):
    one more QR.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
-not needed.
+not needed. Matrices of up to 64 columns, or rows, take `course.kernels.svd.one_launch`.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
 chapter 8, for the Newton step.
 """
 
-import functools
 import threading
+from dataclasses import replace
 
 import numpy as np
 
-from course.backend import cuda
-from course.dispatch.array_facts import ArrayFacts
+from course.backend import cuda, gpu
+from course.dispatch import prepared
+from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
+from course.dispatch.kept import Kept
+from course.dispatch.plans import to_host
+from course.dispatch.slots import ArraySlot
 from course.kernels.arrays import Array, whole
-from course.kernels.svd.ladder import LADDER, NotConverged, Solver, SVDProblem
+from course.kernels.steps import AUTO, Launch
+from course.kernels.svd import one_launch
+from course.kernels.svd.ladder import (
+    LADDER,
+    MOST_SWEEPS,
+    NotConverged,
+    Solver,
+    SVDProblem,
+    not_converged,
+    unfinished,
+)
+from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.truncated import RankSolver, check_rank
 
 __all__ = ["LADDER", "NotConverged", "RankSolver", "Solver", "forget", "rank_k", "svd"]
@@ -46,8 +61,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     The result is the same to the bit on every call on one kind of GPU. The entry of largest
     magnitude is positive in each row of vt, where m >= n; else in each column of u.
 
-    Memory on the GPU, about eight times that of `a`, is kept for the next call with the same shape;
-    `forget` frees it.
+    Memory on the GPU, about eight times that of `a`, is kept for the next calls with its shape, of
+    up to 64 shapes and 2 GiB; `forget` frees it. Small matrices need none.
 
     Parameters
     ----------
@@ -55,12 +70,12 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
         any strides; it is not changed.
     method : str
-        Of `svd.ladder.names`; "auto" takes rows in shared memory for few columns, then blocks, on
-        tensor cores where the GPU has them.
+        Of `svd.ladder.names`; "auto" takes one launch for all where a matrix of up to 64 columns,
+        or rows, fits into shared memory, else blocks, on tensor cores where the GPU has them.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
-        The work is done on the default stream, after what that stream was given, and the host waits
-        for it: only it can say when enough was rotated.
+        The host waits for the work: only it can say when enough was rotated. All but one launch
+        works on the default stream, after what that stream was given.
 
     Returns
     -------
@@ -82,6 +97,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
+    if _fits(a, method):
+        return _in_one_launch(a, None, stream)
     return _SVD.call((a,), (method,), None, stream)
 
 
@@ -127,26 +144,15 @@ def rank_k(
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
+    if power >= 0 and _fits(a, method):
+        return _in_one_launch(a, k, stream)
     return _RANK_K.call((a,), (k, power, seed, method), None, stream)
 
 
 def forget() -> None:
-    """Free the memory on the GPU that the last calls of `svd` and `rank_k` left for the next."""
-    _solver.cache_clear()
-    _rank_solver.cache_clear()
-
-
-@functools.lru_cache(maxsize=1)
-def _solver(batch: int, m: int, n: int, method: str, device: int) -> Solver:
-    """A solver, with memory on the current device, whose number is `device`."""
-    return Solver(batch, m, n, method)
-
-
-@functools.lru_cache(maxsize=1)
-def _rank_solver(
-    batch: int, m: int, n: int, k: int, power: int, seed: int, method: str, device: int
-) -> RankSolver:
-    return RankSolver(batch, m, n, k, power, seed, method)
+    """Free the memory on the GPU that calls of `svd` and `rank_k` left for the next ones."""
+    with _alone:
+        _solvers.clear()
 
 
 # --- the entry points -----------------------------------------------------------------------------
@@ -177,17 +183,57 @@ def _checked(a: ArrayFacts) -> ArrayFacts:
 
 
 def _result_of_svd(a: ArrayFacts, method: str) -> list[Result]:
-    LADDER.choose(method, SVDProblem(min(_checked(a).shape[-2:])))
+    sides = sorted(_checked(a).shape[-2:])
+    LADDER.choose(method, SVDProblem(*sides))
     return _results(a, min(a.shape[-2:]))
 
 
 _alone = threading.RLock()  # a solver's memory serves one call at a time
+_solvers = Kept()
 
 
 def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    key = *a.shape, method
     with _alone:
-        _solver(*a.shape, method, cuda.get_current_device().id)(a, *factors)
+        device = cuda.get_current_device().id
+        _solvers.get((device, *key), lambda: Solver(*key))(a, *factors)
+
+
+def _fits(a: Array, method: str) -> bool:
+    """Whether an array's matrices are decomposed in one launch; refused elsewhere if at all."""
+    shape = getattr(a, "shape", ())
+    if method not in (AUTO, "one launch") or len(shape) not in (2, 3) or 0 in shape:
+        return False
+    columns, rows = sorted(shape[-2:])
+    return rows <= LONGEST and not LADDER["one launch"].lacks(SVDProblem(columns, rows))
+
+
+def _in_one_launch(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array]:
+    """The k largest singular values, or all, of matrices that fit."""
+    u, s, vt, told = _ONE_LAUNCH.call((a,), (k,), None, stream)
+    if stream is not None and gpu() is not None:
+        prepared.wait(handle_of(stream))
+    read = to_host(told)
+    remaining = unfinished(read, lambda: np.atleast_2d(to_host(s)))
+    if remaining:
+        raise not_converged(remaining, read.shape[1], MOST_SWEEPS, "one launch")
+    return u, s, vt
+
+
+def _result_in_one_launch(a: ArrayFacts, k: int | None) -> list[Result]:
+    rank = min(_checked(a).shape[-2:])
+    if k is not None:
+        check_rank(a.shape, k)
+    batch = a.shape[0] if a.ndim == 3 else 1
+    return [*_results(a, rank if k is None else k), ((4, batch), np.int32)]
+
+
+def _launches_in_one(
+    a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None
+) -> list[Launch]:
+    arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    return [one_launch.launch(*arrays, told, False, MOST_SWEEPS)]
 
 
 def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str) -> list[Result]:
@@ -199,9 +245,10 @@ def _rank_k(
     a: Array, u: Array, s: Array, vt: Array, k: int, power: int, seed: int, method: str
 ) -> None:
     a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    key = *a.shape, k, power, seed, method
     with _alone:
-        solver = _rank_solver(*a.shape, k, power, seed, method, cuda.get_current_device().id)
-        solver(a, *factors)
+        device = cuda.get_current_device().id
+        _solvers.get((device, *key), lambda: RankSolver(*key))(a, *factors)
 
 
 class _Stack:
@@ -217,9 +264,15 @@ class _Stack:
 
 def _batch(array: Array, axes: int) -> Array:
     """The array as a batch; one without the batch's axis is one of one."""
-    return array if array.ndim > axes else cuda.as_cuda_array(_Stack(array), sync=False)
+    if array.ndim > axes:
+        return array
+    if isinstance(array, ArraySlot):
+        strides = array.shape[0] * array.strides[0], *array.strides
+        return replace(array, shape=(1, *array.shape), strides=strides)
+    return cuda.as_cuda_array(_Stack(array), sync=False)
 
 
+_ONE_LAUNCH = EntryPoint("svd", ("a",), _result_in_one_launch, _launches_in_one, options=("k",))
 _SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True, options=("method",))
 _RANK_K = EntryPoint(
     "rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True,

@@ -21,7 +21,7 @@ import math
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.svd.rotate import partners, rotation
+from course.kernels.svd.rotate import partners, rotation_at_once
 from course.kernels.warps import ALL
 from warpsim.ptx import load, load2, store, store2
 
@@ -38,9 +38,6 @@ OWN_QUADS, PLANE = WARPS * QUADS + 1, 575
 STATE = 4 * PLANE  # elements of the four planes; there are two states, before and after a round
 PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight elements lie in 32 banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
-#: Cosine from which a pair rotates. Equally long rows rotate by 45 degrees however small it is:
-#: where they are orthogonal enough, that would only add rounding.
-ENOUGH = 1e-7
 
 
 @cuda.jit(device=True)
@@ -85,16 +82,13 @@ def _rotate_own(h, before, after, quad, to_a, to_b, to_product, floor, rotations
     lane = int32(cuda.threadIdx.x)
     a, b = load(h, before + quad), load(h, before + quad + 3 * PLANE)
     product = load(h, before + quad + PLANE)
-    sine, cosine = float32(0), float32(1)
-    if min(a, b) > floor and abs(product) > float32(ENOUGH) * math.sqrt(a) * math.sqrt(b):
-        sine, rest = rotation(a, b, product)
-        cosine = float32(1) - rest
-        change = sine / cosine * product
-        a, b, product = a - change, b + change, float32(0)
+    _, sine, rest, tangent = rotation_at_once(a, b, product, floor)
+    change = tangent * product
+    a, b, product = a - change, b + change, product if sine == float32(0) else float32(0)
     store(h, after + to_a, a)
     store(h, after + to_b, b)
     store(h, after + to_product, product)
-    store2(rotations, 2 * lane, (sine, cosine))
+    store2(rotations, 2 * lane, (sine, float32(1) - rest))
 
 
 @cuda.jit(device=True)

@@ -14,12 +14,14 @@ import numpy as np
 
 from course import kernel_cache
 from course.backend import cuda
+from course.dispatch.ahead import compile_ahead
 from course.dispatch.graphs import ReplayedGraph
+from course.dispatch.kept import Memory
 from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up
-from course.kernels.svd import blocks, qr, rotate, scaling_sorting
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up, shared_memory_limit
+from course.kernels.svd import blocks, one_launch, qr, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.rotate import FINISHED, REFRESHES
 
@@ -43,9 +45,10 @@ class NotConverged(ArithmeticError):
 
 
 class SVDProblem(NamedTuple):
-    """What decides between the steps: the matrices' shorter side."""
+    """What decides between the steps: the matrices' shorter side, and the longer one."""
 
     columns: int
+    rows: int = 0  # as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,23 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
     )  # fmt: skip
 
 
+def _in_one_launch() -> SVDStep:
+    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and more."""
+
+    def refusal(p):
+        limit, _ = shared_memory_limit()
+        return one_launch.refusal(p.columns, max(p.rows, p.columns), limit)
+
+    return SVDStep(
+        lambda p, kernel, *arguments: [one_launch.launch(*arguments)], refusal,
+        kernel=one_launch.SVD, smallest=8, largest=one_launch.LARGEST, swept=0,
+        sweeps_before_check=MOST_SWEEPS,
+    )  # fmt: skip
+
+
 def _best(p):
+    if not LADDER["one launch"].lacks(p):
+        return "one launch"
     if p.columns <= FEW_COLUMNS:
         return "shared"
     return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"
@@ -120,10 +139,46 @@ LADDER = Ladder("svd", SVDProblem, {
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
+    "one launch": _in_one_launch(),
 }, _best)  # fmt: skip
 
 
-class Solver:
+def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
+    """How many matrices are not finished, by what the GPU told.
+
+    Raises
+    ------
+    ValueError
+        As `Solver`; `values` gives the singular values.
+    """
+    refused = told[one_launch.REFUSED]
+    if refused.any():
+        wrong = np.flatnonzero(refused)
+        raise ValueError(
+            f"a[{wrong[0]}] holds NaN or infinite values"
+            + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
+            + ": an SVD needs numbers, so repair them first"
+        )
+    remaining = int((told[one_launch.STATE] != FINISHED).sum())
+    if not remaining and (told[one_launch.UNSCALE].view(np.float32) > SURELY_FINITE).any():
+        beyond = np.flatnonzero(np.isinf(values()).any(axis=1))
+        if beyond.size:
+            raise ValueError(
+                f"a[{beyond[0]}] has a singular value beyond float32's largest, 3.4e38: scale "
+                "it, a * 2**-20, say, and the values back in float64"
+            )
+    return remaining
+
+
+def not_converged(remaining: int, batch: int, sweeps: int, method: str) -> NotConverged:
+    """The error of what did not converge."""
+    return NotConverged(
+        f"{remaining} of {batch} matrices have rows that are not orthogonal after {sweeps} sweeps; "
+        f"the method was {method!r}"
+    )
+
+
+class Solver(Memory):
     """The SVD of batches of one shape: memory on the GPU, and the launches.
 
     Parameters
@@ -150,16 +205,33 @@ class Solver:
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernels = kernel_cache.kernels_of(batched, blocks, qr, rotate, scaling_sorting)
-        kernel_cache.cached(*kernels)
-        self.problem = SVDProblem(min(rows, columns))
+        kernels = batched, blocks, one_launch, qr, rotate, scaling_sorting
+        kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
+        self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
+        self.whole = self.method == "one launch"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)
+        self.sweeps, self.queued = 0, min(self.step.sweeps_before_check, MOST_SWEEPS)
+        self.ones = cuda.to_device(np.ones(batch, np.float32))
+        self.always = cuda.to_device(np.zeros(batch, np.int32))
+        self._told = cuda.device_array((4, batch), np.int32)  # what the host reads
+        self.state, self.refused, self.swept, unscale = (self._told[row] for row in range(4))
+        self.unscale = unscale.view(np.float32)
+        self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
+        self.scale = cuda.device_array(batch, np.float32)
+        self._taken: Array = None
+        self.compiled = False
+        if not self.whole:
+            self._allocate()
+
+    def _allocate(self) -> None:
+        """Memory that several launches share."""
+        batch, (rows, columns) = self.batch, self.shape
         size = max(round_up(self.rank, 32), self.step.smallest)
         length = max(rows, columns, size)
         self.square = rows == columns
-        self.size, self.sweeps = size, 0
+        self.size = size
         square = batch, size, size
         self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
         self.core, self.low, self.w, self.k = (
@@ -169,24 +241,15 @@ class Solver:
         self.first = Reflections(*self.tall.shape)
         self.second = self.first if self.square else Reflections(*square)
         self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
-        self.scale, self.cosines, self.floor = (
-            cuda.device_array(batch, np.float32) for _ in range(3)
-        )
-        self.ones = cuda.to_device(np.ones(batch, np.float32))
-        self.always = cuda.to_device(np.zeros(batch, np.int32))
+        self.cosines, self.floor = (cuda.device_array(batch, np.float32) for _ in range(2))
         self.since, self.refreshes, self.missing, self.deficient = (
             cuda.device_array(batch, np.int32) for _ in range(4)
         )
-        self._told = cuda.device_array((4, batch), np.int32)  # what the host reads
-        self.state, self.refused, self.swept = self._told[0], self._told[1], self._told[2]
-        self.unscale = self._told[3].view(np.float32)
         self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
         self.order = cuda.device_array((batch, size), np.int32)
         self.w_factor, self.k_factor = (
             cuda.device_array((batch, size), np.float32) for _ in range(2)
         )
-        self.queued = min(self.step.sweeps_before_check, MOST_SWEEPS)
-        self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose.
@@ -205,10 +268,36 @@ class Solver:
             When a matrix holds NaN or infinite values, or a singular value is beyond float32.
         NotConverged
         """
+        if self.whole:
+            self._launch(a, u, s, vt, scaled=False)
+            self.finish(lambda: None, s)
+            return
+        if not self.compiled:
+            self.compile(a, u, s, vt)
         self.find_scale(a)
         self.take(a, self.scale)
         self._first_sweeps(self.queue)
         self.finish(lambda: self.hand_over(u, s, vt), s)
+
+    def compile(self, a: Array, u: Array, s: Array, vt: Array, *before: Callable) -> None:
+        """Compile all that a call launches, and what `before` launch, in several processes."""
+
+        def launches() -> None:
+            for launch in before:
+                launch()
+            self.find_scale(a)
+            self.take(a, self.scale)
+            self.queue(0)
+            self.hand_over(u, s, vt)
+
+        compile_ahead(launches)
+        self.compiled = True
+
+    def _launch(self, a: Array, u: Array, s: Array, vt: Array, scaled: bool) -> None:
+        """All in one launch; `scaled`: a is, and `unscale` and `refused` are known."""
+        arguments = a, u, s, vt, self._told, scaled, MOST_SWEEPS
+        for launch in self.step.launches(self.problem, self.step.kernel, *arguments):
+            launch.on()
 
     def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 elements of `out` a block."""
@@ -233,11 +322,16 @@ class Solver:
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
-        """Launch the copy of scale a that `queue` works on."""
+        """Launch the copy of scale a that `queue` works on; all in one launch works on a."""
+        if self.whole:
+            self._taken = a
+            return
         self.tiled(scaling_sorting.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
+        if self.whole:
+            return
         self._precondition(stream)
         for _ in range(self.queued):
             self._sweep(stream)
@@ -297,37 +391,22 @@ class Solver:
         hand_over()
         while remaining := self._ask(s):
             if queued >= MOST_SWEEPS:
-                raise NotConverged(
-                    f"{remaining} of {self.batch} matrices have rows that are not orthogonal after "
-                    f"{queued} sweeps; the method was {self.method!r}"
-                )
+                raise not_converged(remaining, self.batch, queued, self.method)
             self._more_sweeps(self._sweep_on)
             queued += MORE
             hand_over()
 
     def _ask(self, s: Array) -> int:
         """Wait for the GPU; how many matrices are not finished."""
-        state, refused, swept, unscale = self._told.copy_to_host()
-        self.sweeps = int(swept.max())
-        if refused.any():
-            wrong = np.flatnonzero(refused)
-            raise ValueError(
-                f"a[{wrong[0]}] holds NaN or infinite values"
-                + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
-                + ": an SVD needs numbers, so repair them first"
-            )
-        remaining = int((state != FINISHED).sum())
-        if not remaining and (unscale.view(np.float32) > SURELY_FINITE).any():
-            beyond = np.flatnonzero(np.isinf(s.copy_to_host()).any(axis=1))
-            if beyond.size:
-                raise ValueError(
-                    f"a[{beyond[0]}] has a singular value beyond float32's largest, 3.4e38: scale "
-                    "it, a * 2**-20, say, and the values back in float64"
-                )
-        return remaining
+        told = self._told.copy_to_host()
+        self.sweeps = int(told[one_launch.SWEPT].max())
+        return unfinished(told, s.copy_to_host)
 
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""
+        if self.whole:
+            self._launch(self._taken, u, s, vt, scaled=True)
+            return
         everyone, deficient = np.int32(-1), np.int32(1)
         sort = self._by_rows(scaling_sorting.sort_rows, self.size, shared=4 * self.size)
         sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,

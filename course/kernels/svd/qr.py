@@ -24,7 +24,8 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
-from course.kernels.steps import ceil_div, round_up
+from course.dispatch.kept import Memory
+from course.kernels.steps import ceil_div, multiprocessors, round_up
 from course.kernels.warps import ALL
 from warpsim.ptx import load2, load4, store2, store4
 
@@ -38,6 +39,7 @@ STAGED = 256  # rows of a panel of V in shared memory
 PLANES = WARPS // 2  # of sums in shared memory: the other warps add theirs
 STRIP = 64  # columns that take a panel's reflections together
 LONGEST = 4 * THREADS  # rows of a matrix
+SHARED_COLUMNS = 128  # from which several blocks may share a matrix
 #: Squared length below which a column counts as zeros; entries are about 1 at most. Float32 has
 #: fewer bits from 1e-38 down.
 ZERO = 1e-30
@@ -181,8 +183,8 @@ def _multiply_triangle(t, transposed, sums, products):
 
 
 @cuda.jit(device=True)
-def _reflect(c, v, t, first, transposed, start, here, parts, products):
-    """Columns from `start` on take a panel's reflections, V T V' or, transposed, V T' V'.
+def _reflect(c, v, t, first, transposed, start, stop, here, parts, products):
+    """Columns from `start` to `stop` take a panel's reflections, V T V' or, transposed, V T' V'.
 
     c: (rows, columns), in place. v: (rows, ...), the panel from row and column `first` on. t: T. In
     shared memory: here, (STAGED, PANEL); parts, (PLANES, PANEL, STRIP); products, (PANEL,
@@ -190,7 +192,7 @@ def _reflect(c, v, t, first, transposed, start, here, parts, products):
     """
     y = cuda.local.array((PANEL, 2), float32)
     lane, rows = int32(cuda.threadIdx.x % 32), int32(c.shape[0])
-    for strip in range(start, c.shape[1], STRIP):
+    for strip in range(start, stop, STRIP):
         column = int32(strip + 2 * lane)
         for k in range(PANEL):
             y[k, 0], y[k, 1] = float32(0), float32(0)
@@ -209,7 +211,7 @@ def _reflect(c, v, t, first, transposed, start, here, parts, products):
 
 
 @cuda.jit(device=True)
-def _scale_and_shift(squared, alpha):
+def scale_and_shift(squared, alpha):
     """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column."""
     if squared <= float32(ZERO):
         return float32(0), float32(0)
@@ -218,21 +220,22 @@ def _scale_and_shift(squared, alpha):
     return scale, length if alpha >= float32(0) else -length
 
 
-def make_column(own: int, j: int) -> Callable:
+def make_column(own: int) -> Callable:
     """The reflection of a panel's column j, which v_j replaces; `own` rows to a thread.
 
-    The dot products of the column with all of the panel, the v before it among them, are summed by
-    all warps at once; then each warp computes the rest for itself.
+    The column is the first in the registers, and goes to their end: with the next one first, the
+    same code serves all. The dot products of the column with all of the panel, the v before it
+    among them, are summed by all warps at once; then each warp computes the rest for itself.
     """
-    buffer = j % 2  # what a warp still reads, no other one overwrites
 
     @cuda.jit(device=True)
-    def column(rows, triangle, first, corners, sums, pivots):
+    def column(rows, triangle, j, first, corners, sums, pivots):
         partial, x = cuda.local.array(PANEL, float32), cuda.local.array(own, float32)
         t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         lane, c, corner = t % 32, t % PANEL, first + j
+        buffer = j % 2  # what a warp still reads, no other one overwrites
         for o in range(own):
-            x[o] = rows[o, j] if t + o * threads >= corner else float32(0)
+            x[o] = rows[o, 0] if t + o * threads >= corner else float32(0)
         for k in range(PANEL):
             partial[k] = float32(0)
             for o in range(own):
@@ -255,45 +258,34 @@ def make_column(own: int, j: int) -> Callable:
             warp = int32(2 * n + lane // PANEL)
             whole += sums[buffer, warp, c] if 32 * warp < threads else float32(0)
         whole += cuda.shfl_xor_sync(ALL, whole, PANEL)
-        scale, shift = _scale_and_shift(cuda.shfl_sync(ALL, whole, j), pivots[buffer, j])
+        scale, shift = scale_and_shift(cuda.shfl_sync(ALL, whole, 0), pivots[buffer, 0])
         product = scale * (whole + shift * pivots[buffer, c])  # of v_j and what c stands for
         for o in range(own):
             row = t + o * threads
             if first <= row <= corner:
-                corners[row - first, j] = rows[o, j] if row < corner or scale == 0 else -shift
+                corners[row - first, j] = rows[o, 0] if row < corner or scale == 0 else -shift
             x[o] = scale * (x[o] + (shift if row == corner else float32(0)))
-            rows[o, j] = x[o]
-        for k in range(j + 1, PANEL):
+        for k in range(1, PANEL):
             along = cuda.shfl_sync(ALL, product, k)
             for o in range(own):
-                rows[o, k] -= x[o] * along
+                y = rows[o, k]
+                rows[o, k - 1] = y - x[o] * along if k < PANEL - j else y
+        for o in range(own):
+            rows[o, PANEL - 1] = x[o]
         if t < 32:  # T: its inverse is I and what is right of V'V's diagonal
             total = float32(1) if lane == j else float32(0)
-            for k in range(j):
-                total -= triangle[k] * cuda.shfl_sync(ALL, product, k)
-            triangle[j] = total
+            for k in range(PANEL):
+                before = cuda.shfl_sync(ALL, product, int32((PANEL + k - j) % PANEL))
+                total -= triangle[k] * before if k < j else float32(0)
+            for k in range(PANEL):
+                triangle[k] = total if k == j else triangle[k]
 
     return column
 
 
-def make_columns(own: int, count: int = PANEL) -> Callable:
-    """The first columns of a panel, one after the other: no loop, so that all is in registers."""
-    this = make_column(own, count - 1)
-    if count == 1:
-        return this
-    before = make_columns(own, count - 1)
-
-    @cuda.jit(device=True)
-    def columns(rows, triangle, first, corners, sums, pivots):
-        before(rows, triangle, first, corners, sums, pivots)
-        this(rows, triangle, first, corners, sums, pivots)
-
-    return columns
-
-
 def make_factor(own: int) -> Callable:
     """The kernel that reflects a matrix into a triangle, `own` rows to a thread."""
-    columns = make_columns(own)
+    column = make_column(own)
 
     @cuda.jit(device=True)
     def factor_panel(a, v, first, t, corners, sums, pivots):
@@ -311,7 +303,10 @@ def make_factor(own: int) -> Callable:
                     four = load4(a, (row, first + c))
                 for n in range(4):
                     rows[o, c + n] = four[n]
-        columns(rows, triangle, first, corners, sums, pivots)
+        for c in range(PANEL):
+            triangle[c] = float32(0)
+        for j in range(PANEL):
+            column(rows, triangle, int32(j), first, corners, sums, pivots)
         if thread < PANEL:
             for c in range(PANEL):
                 t[thread, c] = triangle[c]
@@ -329,7 +324,8 @@ def make_factor(own: int) -> Callable:
                 a[first + i, first + j] = corners[i, j] if i <= j else float32(0)
 
     @cuda.jit
-    def factor(a, v, triangles, state, wanted):
+    def factor(a, v, triangles, state, wanted, begin, end, alone):
+        """Panels from `begin` to `end`; alone: what is right of a panel is reflected here, too."""
         here = cuda.shared.array((STAGED, PANEL), float32)
         parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
         products = cuda.shared.array((PANEL, STRIP), float32)
@@ -340,11 +336,15 @@ def make_factor(own: int) -> Callable:
         matrix, thread = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         if state[matrix] != wanted:
             return
-        for panel in range(v.shape[2] // PANEL):
+        for panel in range(begin, end):
             first = int32(panel * PANEL)
             factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots)
             cuda.syncthreads()
-            _reflect(a[matrix], v[matrix], t, first, True, first + PANEL, here, parts, products)
+            if alone:
+                _reflect(
+                    a[matrix], v[matrix], t, first, True, first + PANEL, a.shape[2], here, parts,
+                    products,
+                )  # fmt: skip
             for n in range(thread, PANEL * PANEL, cuda.blockDim.x):
                 triangles[matrix, panel, n // PANEL, n % PANEL] = t[n // PANEL, n % PANEL]
             cuda.syncthreads()
@@ -352,9 +352,34 @@ def make_factor(own: int) -> Callable:
     return factor
 
 
+@cuda.jit(device=True)
+def _load_triangle(triangles, t):
+    for n in range(int32(cuda.threadIdx.x), PANEL * PANEL, cuda.blockDim.x):
+        t[n // PANEL, n % PANEL] = triangles[n // PANEL, n % PANEL]
+    cuda.syncthreads()
+
+
+@cuda.jit
+def reflect_rest(a, v, triangles, state, wanted, panel):
+    """The columns right of a panel take its reflections; a block has 64 of them."""
+    here = cuda.shared.array((STAGED, PANEL), float32)
+    parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
+    products = cuda.shared.array((PANEL, STRIP), float32)
+    t = cuda.shared.array((PANEL, PANEL), float32)
+    matrix, first = cuda.blockIdx.x, int32(panel * PANEL)
+    if state[matrix] != wanted:
+        return
+    _load_triangle(triangles[matrix, panel], t)
+    start = int32(first + PANEL + cuda.blockIdx.y * STRIP)
+    _reflect(a[matrix], v[matrix], t, first, True, start, start + STRIP, here, parts, products)
+
+
 @cuda.jit
 def form_q(v, triangles, q, state, wanted):
-    """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first."""
+    """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first.
+
+    A block has 64 columns of a matrix.
+    """
     here = cuda.shared.array((STAGED, PANEL), float32)
     parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
     products = cuda.shared.array((PANEL, STRIP), float32)
@@ -362,18 +387,18 @@ def form_q(v, triangles, q, state, wanted):
     matrix, thread, threads = cuda.blockIdx.x, int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
     if state[matrix] != wanted:
         return
-    columns = int32(q.shape[2])
-    for n in range(thread, q.shape[1] * columns, threads):
-        i, j = n // columns, n % columns
-        q[matrix, i, j] = float32(1) if i == j else float32(0)
-    panels = v.shape[2] // PANEL
+    start = int32(cuda.blockIdx.y * STRIP)
+    stop = int32(min(start + STRIP, q.shape[2]))
+    for n in range(thread, q.shape[1] * STRIP, threads):
+        i, j = n // STRIP, start + n % STRIP
+        if j < stop:
+            q[matrix, i, j] = float32(1) if i == j else float32(0)
+    panels = min(v.shape[2] // PANEL, (stop + PANEL - 1) // PANEL)
     for back in range(panels):
         panel = panels - 1 - back
-        for n in range(thread, PANEL * PANEL, threads):
-            t[n // PANEL, n % PANEL] = triangles[matrix, panel, n // PANEL, n % PANEL]
-        cuda.syncthreads()
+        _load_triangle(triangles[matrix, panel], t)
         first = int32(panel * PANEL)
-        _reflect(q[matrix], v[matrix], t, first, False, first, here, parts, products)
+        _reflect(q[matrix], v[matrix], t, first, False, start, stop, here, parts, products)
         cuda.syncthreads()
 
 
@@ -381,7 +406,7 @@ def form_q(v, triangles, q, state, wanted):
 FACTOR = {own: make_factor(own) for own in (1, 2, 4)}
 
 
-class Reflections:
+class Reflections(Memory):
     """Memory for the reflections of a batch of matrices, and the launches that use it.
 
     Parameters
@@ -405,15 +430,25 @@ class Reflections:
         self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
         self.threads = min(THREADS, max(FEWEST, round_up(rows, 64)))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
+        self.panels, self.strips = panels, ceil_div(columns, STRIP)
+        #: Several blocks share a matrix, where there are few, by two launches a panel.
+        self.shared = columns >= SHARED_COLUMNS and batch <= multiprocessors() // 2
 
     def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
         """Replace each matrix of `a`, (batch, rows, columns), by R: zeros below its diagonal."""
-        kernel = FACTOR[self.own][len(a), self.threads, stream]
-        kernel(a, self.v, self.triangles, state, np.int32(wanted))
+        kernel, wanted = FACTOR[self.own][len(a), self.threads, stream], np.int32(wanted)
+        alone, step = np.int32(not self.shared), 1 if self.shared else self.panels
+        given = a, self.v, self.triangles, state, wanted
+        for panel in range(0, self.panels, step):
+            kernel(*given, np.int32(panel), np.int32(panel + step), alone)
+            strips = ceil_div(a.shape[2] - (panel + 1) * PANEL, STRIP)
+            if self.shared and strips > 0:
+                reflect_rest[(len(a), strips), self.threads, stream](*given, np.int32(panel))
 
     def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
         """Write the orthonormal columns of Q into `q`, (batch, rows, columns)."""
-        form_q[len(q), self.threads, stream](self.v, self.triangles, q, state, np.int32(wanted))
+        kernel = form_q[(len(q), self.strips), self.threads, stream]
+        kernel(self.v, self.triangles, q, state, np.int32(wanted))
 
     def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
         """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""

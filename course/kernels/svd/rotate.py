@@ -29,6 +29,7 @@ SHARED_ROWS = 64  # rows and columns that fit into shared memory, w and k togeth
 #: from there down, rounding changes the rows as much. And the largest that is left: then no sweep
 #: follows.
 SMALL, DONE = 1e-7, 1.2e-6
+LEAST = 1e-36  # less than any squared length that is not noise, and it has a root
 #: Once the largest cosine is below this, k is made orthonormal again, see `course.kernels.svd`.
 NEAR = 0.03
 #: And below this, where pair after pair is rotated: a row is rounded in each of its rotations then,
@@ -81,6 +82,29 @@ def rotation(a, b, g):
     c = float32(1) / math.sqrt(float32(1) + t * t)
     s = t * c
     return s, s * s / (float32(1) + c)
+
+
+@cuda.jit(device=True)
+def rotation_at_once(a, b, g, floor):
+    """`cosine`; (sin, 1 - cos, tan) of `rotation`, 0 where nothing rotates.
+
+    Without a branch or a slow operation: threads that wait for each other's rotations wait less.
+    However the angle is rounded, 1 - cos is that of the sine to a few units of the last place.
+    """
+    inverse = cuda.libdevice.rsqrtf(max(a, float32(LEAST)))
+    inverse *= cuda.libdevice.rsqrtf(max(b, float32(LEAST)))
+    twice, difference = float32(2) * g * inverse, (b - a) * inverse
+    square = max(twice * twice + difference * difference, float32(LEAST))
+    inverse = cuda.libdevice.rsqrtf(square)
+    squared_cosine = float32(0.5) + float32(0.5) * abs(difference) * inverse
+    other = cuda.libdevice.rsqrtf(squared_cosine)
+    s = float32(0.5) * twice * inverse * other
+    s = s if difference >= float32(0) else -s
+    d = cuda.libdevice.fast_fdividef(s * s, float32(1) + squared_cosine * other)
+    before = float32(0.5) * abs(twice) if min(a, b) > floor else float32(0)
+    if before <= float32(SMALL):
+        s, d = float32(0), float32(0)
+    return before, s, d, s * other
 
 
 @cuda.jit(device=True)

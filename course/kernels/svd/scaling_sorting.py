@@ -27,7 +27,8 @@ ZERO = 1e-28
 
 
 @cuda.jit(device=True)
-def _largest_of_warp(x):
+def largest_of_warp(x):
+    """A warp's largest x, for all of its lanes."""
     for step in range(5):
         x = max(x, cuda.shfl_xor_sync(ALL, x, 16 >> step))
     return x
@@ -36,7 +37,7 @@ def _largest_of_warp(x):
 @cuda.jit(device=True)
 def _largest_of_block(x, found):
     """The block's largest x, for its first thread."""
-    x = _largest_of_warp(x)
+    x = largest_of_warp(x)
     if cuda.threadIdx.x % 32 == 0:
         found[cuda.threadIdx.x // 32] = x
     cuda.syncthreads()
@@ -44,6 +45,20 @@ def _largest_of_block(x, found):
         for warp in range(cuda.blockDim.x // 32):
             x = max(x, found[warp])
     return x
+
+
+@cuda.jit(device=True)
+def scales_of(largest):
+    """The power of two that scales a matrix's largest entry to 1/2 .. 1, and its inverse.
+
+    (0, 1) for an infinite one.
+    """
+    power = int32(0)
+    if largest < float32(math.inf):
+        power = int32(math.frexp(largest)[1])
+    power = int32(max(-MOST_POWER, min(MOST_POWER, power)))
+    scale = math.ldexp(float32(1), int32(-power))
+    return scale if largest < float32(math.inf) else float32(0), math.ldexp(float32(1), power)
 
 
 @cuda.jit
@@ -61,14 +76,8 @@ def find_scale(a, scale, unscale, refused):
             mine = max(mine, size if size < float32(math.inf) else float32(math.inf))
     mine = _largest_of_block(mine, found)
     if t == 0:
-        finite = mine < float32(math.inf)
-        power = int32(0)
-        if finite:
-            power = int32(math.frexp(mine)[1])
-        power = int32(max(-MOST_POWER, min(MOST_POWER, power)))
-        refused[matrix] = 0 if finite else 1
-        scale[matrix] = math.ldexp(float32(1), int32(-power)) if finite else float32(0)
-        unscale[matrix] = math.ldexp(float32(1), power)
+        refused[matrix] = 0 if mine < float32(math.inf) else 1
+        scale[matrix], unscale[matrix] = scales_of(mine)
 
 
 @cuda.jit
@@ -180,7 +189,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
     longest = float32(0)
     for row in range(lane, n, 32):
         longest = max(longest, lengths[row])
-    longest = _largest_of_warp(longest)
+    longest = largest_of_warp(longest)
     noise = float32(NOISE) * longest
     if t < 32:
         nonzero = int32(0)
@@ -203,7 +212,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
             x = k[matrix, row, column]
             if abs(x) > size:
                 size, value = abs(x), x
-        top = _largest_of_warp(size)
+        top = largest_of_warp(size)
         first = cuda.ffs(cuda.ballot_sync(ALL, size == top)) - 1
         sign = float32(1) if cuda.shfl_sync(ALL, value, first) >= float32(0) else float32(-1)
         if lane == 0:

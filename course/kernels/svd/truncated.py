@@ -16,6 +16,8 @@ l = 64 the factor is 2.2. With power steps it nears 1. Measured on noise, where 
 these k and l and n = 256: after one step 1.044 on average, and 1.0504 at worst in 640 matrices;
 after two 1.017, and 1.021 in 256.
 
+A matrix that `course.kernels.svd.one_launch` takes is decomposed as a whole: that costs less.
+
 What lies between the copy of `a` and the factors is one CUDA graph, see `course.dispatch.graphs`.
 
 Source: N. Halko, P. Martinsson and J. Tropp, "Finding structure with randomness", SIAM Review 53
@@ -28,6 +30,7 @@ import numpy as np
 
 from course.backend import cuda
 from course.dispatch.graphs import ReplayedGraph, copied
+from course.dispatch.kept import Memory
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import round_up
 from course.kernels.svd import scaling_sorting
@@ -45,7 +48,7 @@ def sketch_columns(k: int, rank: int) -> int:
     return min(round_up(k + MORE, 32), rank)
 
 
-def check_rank(shape: tuple[int, ...], k: int, power: int) -> None:
+def check_rank(shape: tuple[int, ...], k: int, power: int = 0) -> None:
     """Refuse a k that is no rank of matrices (..., rows, columns), and power below 0."""
     rows, columns = shape[-2:]
     if not 1 <= k <= min(rows, columns):
@@ -56,7 +59,7 @@ def check_rank(shape: tuple[int, ...], k: int, power: int) -> None:
         raise ValueError(f"power is {power}; it is the number of power steps, 0 or more")
 
 
-class RankSolver:
+class RankSolver(Memory):
     """The largest singular values of batches of one shape: memory on the GPU, and the launches.
 
     Parameters
@@ -84,7 +87,8 @@ class RankSolver:
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return
-        self.small.queued = min(self.small.queued, SWEEPS)
+        if not self.small.whole:
+            self.small.queued = min(self.small.queued, SWEEPS)
         random = np.random.default_rng(seed).standard_normal((1, columns, wide))
         self.random = cuda.to_device(random.astype(np.float32))
         self.a = cuda.device_array((batch, rows, columns), np.float32)
@@ -108,6 +112,9 @@ class RankSolver:
         if self.whole:
             small(a, u, s, vt)
             return
+        if not small.compiled:
+            products = lambda: multiply(self.q, self.u, u, small.always)  # noqa: E731
+            small.compile(self.b, self.u, s, vt, lambda: self._queue(0), products)
         if not copied(a, self.a):
             small.tiled(scaling_sorting.scale_into, self.a)(a, small.ones, self.a, False)
 

@@ -3,8 +3,6 @@
 Bounds: those of the project's requirements, against NumPy's float64. Without a GPU sizes are small.
 """
 
-import types
-
 import numpy as np
 import pytest
 from numba import float32
@@ -18,7 +16,7 @@ from course.kernels.svd import (
     SVDProblem,
     blocks,
     forget,
-    ladder,
+    one_launch,
     qr,
     rank_k,
     rotate,
@@ -112,7 +110,8 @@ def test_vectors_of_singular_values_that_are_zero_few_or_many(rng, shape):
     holes = normal(rng, 2, m, n)
     holes[0, 4:6], holes[1, :, 7] = 0, holes[1, :, 2]  # no direction is left; nearly one
     a = np.concatenate([a, holes])
-    solver, factors = Solver(*a.shape), factors_of(a.shape)
+    assert_right(a, svd(a))
+    solver, factors = Solver(*a.shape, "shared"), factors_of(a.shape)
     solver(cuda.to_device(a), *factors)
     assert_right(a, [factor.copy_to_host() for factor in factors])
     missing = solver.missing.copy_to_host()
@@ -185,17 +184,20 @@ def test_a_matrix_of_a_batch_and_a_view_on_the_gpu_give_the_same(rng):
     assert np.array_equal(there.copy_to_host(), whole)
 
 
-@pytest.mark.parametrize(("name", "blocks"), [("T4", "blocks"), ("H200", "tensor cores")])
-def test_auto_takes_shared_memory_for_few_columns_and_blocks_for_more(monkeypatch, name, blocks):
-    there = types.SimpleNamespace(compute_capability=gpus.find(name).compute_capability)
-    monkeypatch.setattr(ladder.cuda, "get_current_device", lambda: there)
+@pytest.mark.parametrize(
+    ("name", "columns", "longest", "blocks"),
+    [("T4", 32, 349, "shared"), ("H200", 64, 681, "tensor cores")],
+)
+def test_auto_takes_one_launch_where_a_matrix_fits(monkeypatch, name, columns, longest, blocks):
+    monkeypatch.setattr(gpus, "_chosen", gpus.find(name))
 
-    def chosen(columns, method="auto"):
-        return LADDER.choose(method, SVDProblem(columns))[0]
+    def chosen(*sides, method="auto"):
+        return LADDER.choose(method, SVDProblem(*sides))[0]
 
-    assert [chosen(columns) for columns in (1, 32)] == ["shared"] * 2
-    assert [chosen(columns) for columns in (33, 64, 65, 1024)] == [blocks] * 4
-    assert chosen(64, "shared") == "shared"  # who asks for it gets it
+    assert [chosen(*sides) for sides in ((1,), (columns,), (8, 1024))] == ["one launch"] * 3
+    assert chosen(columns, longest) == "one launch" != chosen(columns, longest + 1) == blocks
+    assert chosen(65) == chosen(1024) != "one launch"
+    assert chosen(64, method="shared") == "shared"  # who asks for it gets it
 
 
 def test_wrong_factors_are_named(rng):
@@ -247,13 +249,13 @@ def test_the_largest_singular_values_by_a_sketch(rng):
     a = normal(rng, 1, 45, 50)
     k = 6
     assert sketch_columns(k, 45) == 32
-    u, s, vt = rank_k(a, k)
+    u, s, vt = rank_k(a, k, method="shared")
     exact = np.linalg.svd(a.astype(np.float64), compute_uv=False)
     error = np.linalg.norm(a - (u * s[:, None]).astype(np.float64) @ vt, axis=(1, 2))
     assert (error <= 1.05 * np.sqrt((exact[:, k:] ** 2).sum(1))).all()
     assert np.abs(u.swapaxes(1, 2) @ u - np.eye(k)).max() <= ORTHOGONAL
     assert np.abs(vt @ vt.swapaxes(1, 2) - np.eye(k)).max() <= ORTHOGONAL
-    again = rank_k(a, k)
+    again = rank_k(a, k, method="shared")
     assert all(np.array_equal(x, y) for x, y in zip((u, s, vt), again, strict=True))
 
 
@@ -267,7 +269,7 @@ def test_a_sketch_of_full_width_is_the_svd(rng):
 @pytest.mark.slow
 def test_a_matrix_of_lower_rank_than_k(rng):
     a = (normal(rng, 40, 3) @ normal(rng, 3, 50))[None]
-    u, s, vt = rank_k(a, 8)
+    u, s, vt = rank_k(a, 8, method="shared")
     assert (s[0, 3:] <= 1e-6 * s[0, 0]).all()
     assert np.linalg.norm(a - (u * s[:, None]) @ vt) <= 2e-6 * np.linalg.norm(a)
     assert np.abs(u[0].T @ u[0] - np.eye(8)).max() <= ORTHOGONAL
@@ -278,7 +280,9 @@ def test_a_matrix_of_lower_rank_than_k(rng):
 
 
 @pytest.mark.drawn(3)
-@pytest.mark.parametrize("shape", [(2, 6, 4), (1, 40, 36), (1, 300, 20), (1, 600, 68)])
+@pytest.mark.parametrize(
+    "shape", [(2, 6, 4), (1, 40, 36), (1, 300, 20), (1, 600, 68), (1, 150, 140)]
+)
 def test_reflections_are_a_qr_decomposition(rng, shape):
     a = normal(rng, *shape)
     a[0, :, 1] = a[0, :, 0]  # not of full rank
@@ -372,16 +376,25 @@ def test_kernels_have_no_error_under_trace(rng):
     floor, cosines = np.zeros(1, np.float32), np.zeros(1, np.float32)
     since, state = np.full(1, -1, np.int32), np.zeros(1, np.int32)
     arguments = w, k, floor, np.int32(0), cosines, state
-    launch = (1, 1), blocks.THREADS, *arguments
-    reports = [trace(blocks.rotate_blocks, *launch)]
-    reports.append(trace(blocks.ROTATE["tensor"], *launch, gpu="H200"))
+    given = (1, 1), blocks.THREADS, *arguments
+    reports = [trace(blocks.rotate_blocks, *given)]
+    reports.append(trace(blocks.ROTATE["tensor"], *given, gpu="H200"))
     one = np.int32(1), cosines, since, state
     small = normal(rng, 1, 32, 32), k[:, :32, :32].copy(), floor
     for kernel in (rotate.rotate_plain, rotate.rotate_shared):
         reports.append(trace(kernel, 1, rotate.THREADS, *small, *one))
     v, t = np.zeros((1, 40, 48), np.float32), np.zeros((1, 3, 16, 16), np.float32)
-    reports.append(trace(qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, state, np.int32(0)))
+    ends = state, np.int32(0), np.int32(0), np.int32(3), np.int32(1)
+    reports.append(trace(qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, *ends))
     reports.append(trace(qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, np.int32(0)))
+    for shape in ((1, 6, 9), (1, 40, 33)):
+        matrix, r = normal(rng, *shape), min(shape[1:])
+        matrix[0, 2] = 0
+        out = [np.zeros(its, np.float32) for its in ((1, shape[1], r), (1, r), (1, r, shape[2]))]
+        launch = one_launch.launch(matrix, *out, np.zeros((4, 1), np.int32), False, 60)
+        given = launch.grid, launch.block, *launch.arguments
+        reports.append(trace(launch.kernel, *given, dynamic_shared=launch.shared))
+        assert_right(matrix, out)
     q = np.linalg.qr(normal(rng, 40, 40))[0][None].astype(np.float32)
     q[0, :, 38], q[0, :, 39] = q[0, :, 0], 0
     ends = np.int32([2]), np.int32(40), np.int32(40)

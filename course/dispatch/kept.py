@@ -1,0 +1,65 @@
+"""What is kept on the GPU between calls: memory and graphs of the shapes that were used last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+MOST_BYTES = 2 * 2**30  # of what a `Kept` holds, but for the latest
+MOST = 64  # shapes
+
+
+class Memory:
+    """What holds arrays on the GPU, and others that do."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that it holds."""
+        held = {id(one): one for one in vars(self).values()}
+        return sum(getattr(one, "nbytes", 0) for one in held.values())
+
+
+class Kept:
+    """Values by key: alternating calls find theirs, and memory has a bound.
+
+    The least recently used go first. The latest is always kept, however large. Not for several
+    threads at once.
+
+    Parameters
+    ----------
+    most_bytes, most : int
+        Of all values, and how many.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES, most: int = MOST):
+        self.most_bytes, self.most = most_bytes, most
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of a key; made where there is none. Its `nbytes` are what it takes.
+
+        Where the GPU's memory does not suffice beside the others, these go, and it is made again.
+        """
+        if key not in self._values:
+            try:
+                value = make()
+            except Exception:
+                if not self._values:
+                    raise
+                self.clear()
+                value = make()
+            self._values[key] = value, value.nbytes
+            self._bound()
+        self._values.move_to_end(key)
+        return self._values[key][0]
+
+    def _bound(self) -> None:
+        total = sum(size for _, size in self._values.values())
+        while len(self._values) > 1 and (total > self.most_bytes or len(self._values) > self.most):
+            _, (_, size) = self._values.popitem(last=False)
+            total -= size
+
+    def clear(self) -> None:
+        """Free all."""
+        self._values.clear()

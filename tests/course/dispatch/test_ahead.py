@@ -1,0 +1,119 @@
+"""Kernels are noted without a launch, and other processes compile those that are missing."""
+
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from course import backend, kernel_cache
+from course.dispatch import ahead
+
+pytest.importorskip("numba_cuda")
+
+
+def kernel_of(name, *there):
+    """What a kernel of numba.cuda is, to what looks for it; stored are those of the types given."""
+
+    def function():
+        pass
+
+    function.__name__, function.__module__ = name, __name__
+    cache = SimpleNamespace(has=lambda types: types in there)
+    return SimpleNamespace(py_func=function, _cache=cache, overloads={})
+
+
+ONE, TWO, STORED = kernel_of("one"), kernel_of("two"), kernel_of("stored", ("f4",))
+TABLE = {"three": kernel_of("three")}
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    monkeypatch.setattr(kernel_cache, "cached", lambda *kernels: None)
+
+
+def test_without_a_gpu_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(backend, "gpu", lambda: None)
+    assert ahead.compile_ahead(lambda: 1 / 0) == 0
+
+
+def test_launches_of_this_thread_are_noted_and_those_of_others_made(monkeypatch):
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    made = []
+    monkeypatch.setattr(CUDADispatcher, "call", lambda self, args, *how: made.append((self, args)))
+    kernel = SimpleNamespace(typeof_pyval=type)
+    noted, before = [], CUDADispatcher.call
+    with ahead._noting(noted):
+        CUDADispatcher.call(kernel, (1, "two"), "how")
+        other = threading.Thread(target=CUDADispatcher.call, args=(kernel, (3.0,), "how"))
+        other.start()
+        other.join()
+    assert noted == [(kernel, (int, str))] and made == [(kernel, (3.0,))]
+    assert CUDADispatcher.call is before
+    with pytest.raises(ZeroDivisionError), ahead._noting(noted):
+        1 / 0  # noqa: B018
+    assert CUDADispatcher.call is before
+
+
+def test_what_is_missing_is_compiled_once(quiet):
+    TWO.overloads["i4",] = None
+    notes = [(ONE, ("f4",)), (ONE, ("f4",)), (ONE, ("f8",)), (TWO, ("i4",)), (STORED, ("f4",)),
+             (STORED, ("f8",))]  # fmt: skip
+    found = ahead._missing([ahead.Noted(*one) for one in notes])
+    assert found == [(ONE, ("f4",)), (ONE, ("f8",)), (STORED, ("f8",))]
+
+
+def test_another_process_finds_a_kernel_by_its_place(quiet):
+    kernels = list(kernel_cache.kernels_of(sys.modules[__name__]))
+    for kernel in (ONE, TWO, STORED, TABLE["three"]):
+        module, index, types = ahead._job(ahead.Noted(kernel, ("f4",)))
+        assert (module, types) == (__name__, ("f4",)) and kernels[index] is kernel
+    assert ahead._job(ahead.Noted(kernel_of("made elsewhere"), ())) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_job_is_done_by_one_process(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    jobs = [(f"module {n}", n, ()) for n in range(rng.integers(3, 30))]
+    here, there = [], []
+
+    class Process:
+        def __init__(self, command, **how):
+            assert command[1:] == ["-c", ahead.PROGRAM] and how["env"]["PYTHONPATH"]
+            self.stdin = SimpleNamespace(write=self.write, close=lambda: None)
+
+        def write(self, pickled):
+            there.append(ahead.pickle.loads(pickled))
+
+        def wait(self):
+            return 0
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", Process)
+    monkeypatch.setattr(ahead, "_compile", here.extend)
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda _: range(int(rng.integers(1, 40))),
+                        raising=False)  # fmt: skip
+    count = ahead._in_processes(jobs)
+    assert sorted([*here, *sum(there, [])]) == sorted(jobs) and count == len(jobs) - len(here)
+    assert here == jobs[:1] and all(there) and len(there) <= ahead.MOST
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(backend.gpu() is None, reason="compiles for the GPU that is here")
+def test_a_new_shape_compiles_nothing(tmp_path):
+    import os
+    import subprocess
+
+    program = (
+        "import numpy as np; from course.kernels.svd import svd; "
+        "from numba.cuda.dispatcher import CUDADispatcher; from course import kernel_cache\n"
+        "svd(np.ones((2, 70, 70), 'f4')); before = len(list(kernel_cache.folder().iterdir()))\n"
+        "svd(np.ones((3, 90, 90), 'f4')); print(before, len(list(kernel_cache.folder().iterdir())))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"COURSE_CACHE": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    before, after = map(int, ran.stdout.split())
+    assert 3 <= before == after
