@@ -33,7 +33,8 @@ _HOMES = {
         "wait_stores"
     ),
     "wgmma": (
-        "unpack wgmma_nn wgmma_nt wgmma_nt_deep wgmma_rn wgmma_sums wgmma_tn wgmma_wait wgmma_zeros"
+        "unpack wgmma_nn wgmma_nt wgmma_nt_deep wgmma_rn wgmma_sums wgmma_tn wgmma_tt wgmma_wait "
+        "wgmma_zeros"
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -2,7 +2,7 @@
 
 ==================================  =============================================================
 `wgmma_zeros`                       sums to begin with, in the registers of a warpgroup
-`wgmma_nt`, `wgmma_nn`, `wgmma_tn`  begin sums + a b, 64 x n, 64 deep, from shared memory
+`wgmma_nt`, `nn`, `tn`, `tt`        begin sums + a b, 64 x n, 64 deep, from shared memory
 `wgmma_nt_deep`                     `wgmma_nt`, 16, 32, 48 or 64 deep
 `wgmma_rn`                          any columns of b, up to 256 deep; a is in registers
 `wgmma_wait`, `wgmma_sums`          wait for such products; wait for all, and have the sums
@@ -304,7 +304,7 @@ def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[
 
 def _multiply(layout: str, depth: int = DEPTH) -> Callable:
     """Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle."""
-    mn_major = layout == "tn", layout != "nt"  # neighbours lie along the sums, not the depth
+    mn_major = layout[0] == "t", layout[1] == "n"  # neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
     steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in mn_major]
     fixed = [1 << 62 | (1024 // 16) << 32 | (BOX // 16 if side else 1) << 16 for side in mn_major]
@@ -341,7 +341,7 @@ def _products(name: str, sums, a, a_index, b, *_) -> str | None:
     columns = 2 * len(sums)
     if a.dtype != b.dtype:
         return f"{name} multiplies arrays of one type, not {a.dtype} with {b.dtype}"
-    if not name.startswith("wgmma_nt") and columns % 64:
+    if name in ("wgmma_nn", "wgmma_tn") and columns % 64:
         return f"{name} makes a multiple of 64 columns, not {columns}: b lies in pieces of 64"
     return None
 
@@ -383,6 +383,13 @@ def wgmma_tn(sums, a, a_index, b, b_index, keep):
     """``sums = wgmma_tn(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
     needs_hopper("wgmma_tn")
     return _multiply("tn")
+
+
+@_shared(True, False)
+def wgmma_tt(sums, a, a_index, b, b_index, keep):
+    """``sums = wgmma_tt(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
+    needs_hopper("wgmma_tt")
+    return _multiply("tt")
 
 
 def _deep(name: str, sums, a, a_index, b, b_index, depth, keep) -> str | None:
