@@ -143,14 +143,16 @@ def matrix(array: Array, name: str) -> Array:
     return array.reshape(array.size // array.shape[-1], array.shape[-1])
 
 
-def as_words(array: Array) -> Array:
-    """An array of 16-bit numbers on the device as uint32, two neighbours each, in its memory."""
-    shape = *array.shape[:-1], array.shape[-1] // 2
-    strides = *array.strides[:-1], 4
+def as_words(array: Array, size: int = 4) -> Array:
+    """An array of 16-bit numbers on the device as unsigned ones of 4 or 2 bytes, in its memory."""
+    shape = *array.shape[:-1], 2 * array.shape[-1] // size
+    strides = *array.strides[:-1], size
     if isinstance(array, ArraySlot):
-        return dataclasses.replace(array, shape=shape, strides=strides, dtype=np.dtype(np.uint32))
+        kind = np.dtype(f"u{size}")
+        return dataclasses.replace(array, shape=shape, strides=strides, dtype=kind)
     about = dict(array.__cuda_array_interface__)
-    about |= {"shape": shape, "strides": strides, "typestr": "<u4", "descr": [("", "<u4")]}
+    about |= {"shape": shape, "strides": strides, "typestr": f"<u{size}"}
+    about["descr"] = [("", f"<u{size}")]
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from course import backend
-from course.kernels.gemm.half import config_for, gemm
+from course.kernels.gemm.choice import config_for
+from course.kernels.gemm.half import gemm
 from course.kernels.steps import ceil_div, multiprocessors
 from course.measure.recorded import Figure
 from course_recording.frame import compiled_facts

@@ -15,7 +15,18 @@ from course.kernels.attention import first_steps, online
 from course.kernels.attention.configs import LONG, LONGER, config_for
 from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups as attention_by_warpgroups
-from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
+from course.kernels.gemm import (
+    choice,
+    half,
+    mma_sync,
+    padding,
+    partial,
+    split_k,
+    thin,
+    tma,
+    warp_specialised,
+    wgmma,
+)
 from course.kernels.gemm.gemv import gemv
 from course.kernels.gemm.tiles import ELEMENTS
 from course.kernels.gemm.unfused_epilogue import unfused_epilogue
@@ -28,7 +39,7 @@ from warpsim.ptx.tma import TensorMapType
 
 f4, i4, i8, u4 = types.float32, types.int32, types.int64, types.uint32
 EPILOGUES = (("", False), ("gelu", True), ("gelu tanh", True))
-SHAPES = [half.staged_config(*its) for its in (
+SHAPES = [choice.staged_config(*its) for its in (
     (2, 256, 3), (2, 192, 3, True), (2, 128, 2, True), (1, 192, 2), (1, 64, 1), (2, 256, 1),
     (1, 256, 1, True), (1, 112, 1, True),
 )]  # fmt: skip
@@ -38,9 +49,23 @@ WARP_SPECIALISED = [
      ("float16", "bfloat16")[n % 2], EPILOGUES[n // 2 % 3])
     for n, shape in enumerate(SHAPES)
 ]  # fmt: skip
-WARP_SPECIALISED += [(half.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
-WARP_SPECIALISED += [(half.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
-SPLIT = half.staged_config(2, 160, 1, True, 2)
+WARP_SPECIALISED += [(choice.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
+WARP_SPECIALISED += [(choice.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+SPLIT = choice.staged_config(2, 160, 1, True, 2)
+#: Layout and tile of products whose sums are stored as they are.
+PARTIAL = [
+    (layout, choice.partial_tile(*its)) for layout, its in (
+        ("nt", (2, 256, 3)), ("nn", (1, 64, 1)), ("nt", (1, 112, 1)), ("tt", (2, 144, 1, True)),
+        ("tn", (2, 192, 3, True)),
+    )
+]  # fmt: skip
+#: Whether neighbours lie along the depth, in both factors, and the tile, past shared memory.
+THIN = [
+    (along, thin.ThinConfig(*its)) for along, its in (
+        ((True, True), (4, 2, 8, 1)), ((True, False), (1, 1, 8, 1)), ((False, True), (2, 4, 2, 4)),
+        ((False, False), (4, 1, 8, 1)), ((True, False), (4, 4, 4, 1)),
+    )
+]  # fmt: skip
 #: Feed, element, target and instruction of products by mma.
 PLAIN = [
     ("copied", "float16", "sm_80", "m16n8k16.row.col.f32.f16"),
@@ -85,7 +110,31 @@ def of_warp_specialised(shape: Any, layout: str, element: str, high: int = 64) -
     b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
     box = TensorMapType(kind, (high, 64), True)
     plane, line = matrix(element), matrix(element, 1)
-    return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4
+    return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4, i4
+
+
+def of_partial(config: Any, layout: str, element: str) -> tuple[Any, ...]:
+    """Argument types of a product by warpgroups whose sums are stored as they are."""
+    kind, line = ELEMENTS[element], matrix(element, 1)
+    a = TensorMapType(kind, (64, 64) if layout[0] == "t" else (config.rows, 64), True)
+    b = TensorMapType(kind, (config.columns if layout[1] == "t" else 64, 64), True)
+    return a, b, f4[:, :, ::1], line, line, i4, i4, i4, i4, i4
+
+
+def of_thin(element: str) -> tuple[Any, ...]:
+    """Argument types of a product past shared memory."""
+    factor = u4[::1], types.uint16[::1]
+    return (*factor, *factor, matrix(element), matrix(element, 1), matrix(element), *(i4,) * 7)
+
+
+def of_copies() -> tuple[Any, ...]:
+    """Argument types of what copies factors to longer rows."""
+    return (*((u4[::1], types.uint16[::1], u4[::1], i4, i4, i4) * 2), i4)
+
+
+def of_sums(element: str) -> tuple[Any, ...]:
+    """Argument types of what finishes partial sums."""
+    return f4[:, :, ::1], matrix(element, 1), matrix(element), matrix(element)
 
 
 def of_step(step: str) -> tuple[Any, ...]:
@@ -137,7 +186,18 @@ def tensor_cases() -> Iterator[Case]:
         split_k.gemm("nt", "bfloat16", SPLIT, 2, "gelu", True),
         of_warp_specialised(SPLIT, "nt", "bfloat16", 16),
     )
-    yield Case("halves: split", kernel, kinds[:-1], **hopper)
+    yield Case("halves: split", kernel, kinds[:-2], **hopper)
+    for n, (layout, config) in enumerate(PARTIAL):
+        kernel = warp_specialised.gemm(layout, "float16", config)
+        kinds = of_partial(config, layout, "float16")
+        yield Case(f"halves: partial {n}", kernel, kinds, **hopper)
+    for n, (along, config) in enumerate(THIN):
+        aligned = n % 2 == 0, n % 2 == 0
+        kernel = thin.gemm("bfloat16", along, aligned, along[1], config, ("gelu", True, True))
+        yield Case(f"halves: thin {n}", kernel, of_thin("bfloat16"), (8, 0))
+    yield Case("halves: copies", padding.pad(), of_copies())
+    kernel = partial.finish("float16", ("gelu", True, True), True)
+    yield Case("halves: sums", kernel, of_sums("float16"))
     for step, module in (("wgmma", wgmma), ("tma", tma)):
         yield Case(f"halves: {step}", module.gemm(), of_step(step), **hopper)
     for feed, element, target, _ in PLAIN:

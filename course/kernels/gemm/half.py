@@ -1,4 +1,4 @@
-"""Products of float16 and bfloat16: the entry point, and which step a product takes.
+"""Products of float16 and bfloat16: the entry point, and the steps that a product can take.
 
 >>> y = gemm(x, weight, "nt", bias, "gelu")     # a layer and its activation, in one launch
 
@@ -6,22 +6,25 @@
 method     a block                                   needs
 =========  ========================================  ============================================
 "plain"    128 x 128 by mma.sync                     7.5; bfloat16: 8.0. Any shape, any alignment
+"thin"     16 x 8 to 64 x 32 of a warp by mma.sync,  8.0. Any alignment
+           past shared memory; blocks may share
+           the depth
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
 "split"    the same; a cluster shares the depth      the same
+"partial"  the same; any blocks share the depth,     9.0. Any alignment: factors are copied
+           through memory
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
 float16, in the layout "nt", with nothing after the product.
 
-"auto" takes what the model of `config_for` has the fewest cycles for: waves of tiles on the GPU's
-multiprocessors, times what a step of the depth costs, which is the tensor cores' time or that of
-shared memory. "split" is for few tiles and a long depth. Lesson 17, section 12, shows what all that
-takes, and a call with NumPy's arrays, and the first one of a process.
+"auto" takes what the models of `course.kernels.gemm.choice` have the shortest time for. Lesson 17,
+section 12, shows what all that takes, and a call with NumPy's arrays, and the first one of a
+process.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -34,7 +37,18 @@ from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import Array, address_of, flat, holds, in_order
-from course.kernels.gemm import mma_sync, split_k, tma, warp_specialised, wgmma
+from course.kernels.gemm import (
+    choice,
+    mma_sync,
+    padding,
+    partial,
+    split_k,
+    thin,
+    tma,
+    warp_specialised,
+    wgmma,
+)
+from course.kernels.gemm.choice import SPLITS, Sizes, config_for
 from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP
 from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.steps import (
@@ -50,66 +64,9 @@ from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 HALF_TYPES = (np.dtype(np.float16), BFLOAT16)
+MOST = 2**31 - 2**20  # elements of a matrix whose places are counted in 32 bits
 #: layout -> whether the first, the second factor lies transposed.
 LAYOUTS = {"nn": (False, False), "nt": (False, True), "tn": (True, False)}
-SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
-STAGES = 3, 8  # at least and at most
-SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
-#: By measurements on an H200, in cycles of one multiprocessor.
-SHARED = 0.92  # what is seen of shared memory's time
-TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
-ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
-SLOWER = 1.025  # a narrower tile than 256 is read more often
-
-
-def staged_config(
-    consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1
-) -> GemmConfig:
-    """A tile with as many stages as fit beside its results; those of a split one lie there, too."""
-    bare = GemmConfig(consumers, columns, 0, waves, added)
-    results = bare.rows // splits * 64 * bare.boxes if bare.own_results or splits > 1 else 0
-    stages = (SHARED_LIMIT - 2 * results) // (2 * bare.stage)
-    return bare._replace(stages=min(stages, STAGES[1]))
-
-
-@functools.lru_cache(maxsize=1024)
-def config_for(
-    layout: str, rows: int, columns: int, depth: int, blocks: int,
-    shared_by: tuple[int, ...] = (1, *SPLITS), added: bool = False,
-) -> tuple[GemmConfig, int]:  # fmt: skip
-    """The tile of a product, and how many blocks share its depth: one of `shared_by`.
-
-    Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
-    the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
-    writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
-    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure. Where
-    blocks must share, there may be more clusters than that.
-    """
-    steps, best = ceil_div(depth, DEPTH), []
-    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
-        tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
-        step = max(2 * consumers * wide, SHARED * (128 * consumers + wide * (consumers + 1)))
-        step *= SLOWER if wide < 256 else 1
-        for splits in shared_by:
-            waves = ceil_div(tiles, blocks) if splits == 1 else 1
-            config = staged_config(consumers, wide, min(waves, 3), added, splits)
-            if splits == 1:
-                fits, cycles = (
-                    config.stages >= STAGES[0],
-                    waves * (steps * step + TILE_CYCLES * wide),
-                )
-            else:
-                fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
-                fits |= 1 not in shared_by
-                fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
-                given = 4 * config.rows * wide * (splits - 1) // splits
-                cycles = ceil_div(steps, splits) * step + TILE_CYCLES * wide + ADD_CYCLES[0]
-                cycles += given / ADD_CYCLES[1]
-            if fits:
-                best.append((cycles, config, splits))
-    _, config, splits = min(best)
-    return config, splits
-
 
 # --- what is given --------------------------------------------------------------------------------
 
@@ -168,6 +125,7 @@ class GemmProblem(NamedTuple):
     epilogue: tuple[str, bool, bool]  # the activation, whether there are a bias and a residual
     tma: bool  # rows of all matrices begin at multiples of 16 bytes
     copied: bool  # those of both factors do, and results can be stored in pairs
+    aligned: tuple[bool, bool, bool]  # those of a do, of b, of results and residual
 
     @classmethod
     def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
@@ -181,8 +139,10 @@ class GemmProblem(NamedTuple):
         copied = a.size > 0 and b.size > 0 and not ((starts["a"] | starts["b"]) % 16)
         tma = not any(start % 16 for name, start in starts.items() if name != "bias")
         epilogue = activation, bias is not None, residual is not None
+        ends = starts["out"] | starts.get("residual", 0)
+        aligned = tuple(not start % 16 for start in (starts["a"], starts["b"], ends))
         return cls(layout, *out.shape, a.shape[layout != "tn"], name_of(out.dtype), epilogue, tma,
-                   copied and not starts["out"] % 4)  # fmt: skip
+                   copied and not starts["out"] % 4, aligned)  # fmt: skip
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -232,9 +192,8 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
     """What the method "roles" launches with a config, or "split" with several blocks for a tile."""
     box, added = (16 if splits > 1 else 64, 64), residual is not None
     maps = (
-        TensorMap(a, *((64, DEPTH) if p.layout == "tn" else (config.rows, DEPTH))),
-        TensorMap(b, *((config.columns, DEPTH) if p.layout == "nt" else (DEPTH, 64))),
-        TensorMap(out, *box), TensorMap(residual, *box) if added else out,
+        *_factors(config, p.layout, a, b), TensorMap(out, *box),
+        TensorMap(residual, *box) if added else out,
     )  # fmt: skip
     arguments = (*maps, _or_anything(bias, out), *_sizes(p))
     down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
@@ -245,7 +204,58 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     grid = (down, across) if config.waves == 1 else min(down * across, multiprocessors())
     return Launch(warp_specialised.gemm(*how, *p.epilogue[:2]), grid, config.threads,
-                  (*arguments, np.int32(ROW_GROUP)), config.shared)  # fmt: skip
+                  (*arguments, np.int32(1), np.int32(ROW_GROUP)), config.shared)  # fmt: skip
+
+
+def _factors(config: GemmConfig, layout: str, a: Array, b: Array) -> tuple[TensorMap, ...]:
+    return (
+        TensorMap(a, *((DEPTH, 64) if layout[0] == "t" else (config.rows, DEPTH))),
+        TensorMap(b, *((config.columns, DEPTH) if layout[1] == "t" else (DEPTH, 64))),
+    )
+
+
+def partial_launches(
+    config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array, bias: Array | None,
+    residual: Array | None, out: Array, copied: tuple[bool, bool] | None = None,
+) -> list[Launch]:  # fmt: skip
+    """What the method "partial" launches with a config; of factors some may be copied first."""
+    first, (a, b) = padding.launches(a, b, copied=copied)
+    if not config.partial:
+        return [*first, launch_of(config, splits, p, a, b, bias, residual, out)]
+    sums, layout, sizes = partial.workspace_for(splits, out), p.layout, (p.rows, p.columns)
+    if config.swapped:
+        a, b, layout, sizes = b, a, "".join("nt"[c == "n"] for c in p.layout[::-1]), sizes[::-1]
+    down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
+    sizes = map(np.int32, (*sizes, p.depth, splits, ROW_GROUP))
+    grid = (down, across, splits)
+    if config.waves > 1:
+        grid = min(down * across * splits, multiprocessors())
+    extra = flat(out, "out")
+    arguments = (*_factors(config, layout, a, b), sums, extra, extra, *sizes)
+    kernel = warp_specialised.gemm(layout, p.dtype, config)
+    own = Launch(kernel, grid, config.threads, arguments, config.shared)
+    return [*first, own, *partial.launches(sums, bias, residual, out, p.epilogue[0])]
+
+
+def _sizes_of(p: GemmProblem) -> Sizes:
+    return Sizes(*p[:4], multiprocessors(), p.aligned, p.epilogue[2])
+
+
+def _thin(p, *arrays, **_):
+    plan = choice.thin_plan(_sizes_of(p))
+    return thin.launches(*plan[2:5], p, *arrays)
+
+
+def _small_refusal(p):
+    sizes = p.rows, p.columns, p.depth
+    if min(sizes) and max(m * n for m, n in itertools.combinations(sizes, 2)) < MOST:
+        return ""
+    return f"takes matrices of 1 to {MOST:,} elements"
+
+
+def _partial(p, *arrays, **_):
+    plan = choice.partial_plan(_sizes_of(p))
+    return partial_launches(plan.config, plan.splits, p, *arrays, copied=plan.copied)
 
 
 def _tma_refusal(p):
@@ -263,19 +273,23 @@ def _taught_refusal(p):
 
 
 def _best(p):
-    if backend.gpu() is None or LADDER["roles"].lacks(p):
+    methods = [name for name in ("thin", "partial") if not LADDER[name].lacks(p)]
+    if backend.gpu() is None or not methods:
         return "plain"
-    _, splits = config_for(*p[:4], multiprocessors(), added=p.epilogue[2])
-    return "roles" if splits == 1 else "split"
+    if not LADDER["roles"].lacks(p):
+        methods.append("stored")
+    return choice.plan_for(_sizes_of(p), tuple(methods)).method
 
 
 LADDER_ONLY = ("wgmma", "tma")  # steps to be read and timed, with nothing after the product
 LADDER = Ladder("gemm", GemmProblem.of, {
     "plain": Step(_plain, _plain_refusal, (7, 5)),
+    "thin": Step(_thin, _small_refusal, (8, 0)),
     "wgmma": Step(wgmma.launches, _taught_refusal, (9, 0)),
     "tma": Step(tma.launches, _taught_refusal, (9, 0)),
     "roles": Step(_by_tma((1,)), _tma_refusal, (9, 0)),
     "split": Step(_by_tma(SPLITS), _tma_refusal, (9, 0)),
+    "partial": Step(_partial, lambda p: hopper_refusal() or _small_refusal(p), (9, 0)),
 }, _best)  # fmt: skip
 _ENTRY = EntryPoint("gemm", ("a", "b", "bias", "residual"), result, LADDER.launches,
              optional=("bias", "residual"), empty=True, in_place=("residual",),

@@ -73,11 +73,12 @@ def gemm(
     Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
     the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
-    CONSUMERS, TILE_N, STAGES, _, added = config
+    CONSUMERS, TILE_N, STAGES, _, added, *_ = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64)
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
+    UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
     init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     SUMS, BOXES, RESULTS = TILE_N // 2, config.boxes, results_at(config)
     OWN_WARPS = 4 * CONSUMERS // splits  # warps whose results a block has
@@ -135,7 +136,8 @@ def gemm(
         if added:
             overlap = int32(1 - same_start(out, other))  # else it were added twice
         if overlap:
-            row, column = clamp_tile(row, TILE_M, rows), clamp_tile(column, TILE_N, columns)
+            high = int32((int32(rows) + int32(UP_A)) & int32(~UP_A))
+            row, column = clamp_tile(row, TILE_M, high), clamp_tile(column, TILE_N, columns)
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))

@@ -32,6 +32,8 @@ from warpsim.ptx import (
     named_barrier,
     quotient,
     same_start,
+    store,
+    store2,
     tma_load,
     tma_prefetch,
     tma_store,
@@ -41,11 +43,12 @@ from warpsim.ptx import (
     wgmma_nt,
     wgmma_sums,
     wgmma_tn,
+    wgmma_tt,
     wgmma_wait,
     wgmma_zeros,
 )
 
-WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn}
+WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn, "tt": wgmma_tt}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
 
@@ -66,6 +69,11 @@ class GemmConfig(NamedTuple):
         tile lie where the factors' tiles were; of one or two a box is stored when it is there.
     added : bool
         A residual is added. It is prefetched, so no tile of the factors can lie there.
+    partial : bool
+        Sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are
+        tiles of their own.
+    swapped : bool
+        Partial sums are stored transposed: the factors have changed places.
     """
 
     consumers: int
@@ -73,6 +81,8 @@ class GemmConfig(NamedTuple):
     stages: int
     waves: int = 3
     added: bool = False
+    partial: bool = False
+    swapped: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
@@ -83,11 +93,14 @@ class GemmConfig(NamedTuple):
             self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns, 4 * self.consumers
         )
     )  # a warp each releases a stage
-    own_results = property(lambda self: self.waves > 1 or self.added)  # beside the factors' tiles
+    own_results = property(  # beside the factors' tiles
+        lambda self: not self.partial and (self.waves > 1 or self.added)
+    )
     results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
     shared = property(
         lambda self: 2 * max(
-            self.stages * self.stage, self.results + self.rows * 64 * self.boxes
+            self.stages * self.stage,
+            not self.partial and self.results + self.rows * 64 * self.boxes,
         )
     )  # fmt: skip
 
@@ -99,7 +112,7 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
     ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage.
     Neighbours that lie along the results come in boxes of 64.
     """
-    transpose_a, transpose_b = layout == "tn", layout != "nt"
+    transpose_a, transpose_b = layout[0] == "t", layout[1] == "n"
     CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
 
     @cuda.jit(device=True, inline="always")
@@ -123,24 +136,61 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
 
 
 @functools.cache
+def partial_store(wide: int, swapped: bool) -> Callable:
+    """Device function: store 64 columns of a warpgroup's sums as they are, of a tile so wide.
+
+    ``(sums, local, box, part, row, column, t, rows, columns)``; `swapped`: sums are transposed.
+    """
+
+    @cuda.jit(device=True, forceinline=True)
+    def store_partial(sums, local, box, part, row, column, t, rows, columns):
+        high = int32(row + 16 * (t >> 5 & 3) + (t >> 2 & 7))
+        for n in range(8):
+            j = int32(8 * box + n)
+            c = int32(column + 8 * j + 2 * (t & 3))
+            if swapped:
+                for e in range(4 if j < wide // 8 else 0):
+                    r, d = int32(high + 8 * (e // 2)), int32(c + e % 2)
+                    if r < rows and d < columns:
+                        store(sums, (part, d, r), local[4 * j + e])
+            elif j < wide // 8 and c < columns:
+                if high < rows:
+                    store2(sums, (part, high, c), (local[4 * j], local[4 * j + 1]))
+                if high + 8 < rows:
+                    low = int32(high + 8)
+                    store2(sums, (part, low, c), (local[4 * j + 2], local[4 * j + 3]))
+
+    return store_partial
+
+
+@cuda.jit(device=True)
+def store_nothing(sums, local, box, part, row, column, t, rows, columns):
+    """What stands for `partial_store` where TMA stores the results."""
+
+
+@functools.cache
 def gemm(
     layout: str, element: str, config: GemmConfig, activation: str = "", biased: bool = False
 ) -> Callable:
-    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth, row_group).
+    """The kernel of (a, b, out, residual as tensor maps, bias, and sizes).
 
-    Without a residual its place takes anything.
+    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything.
+    Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
     Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
     the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
     64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
-    CONSUMERS, TILE_N, STAGES, waves, added = config
+    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX)
+    store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
     TILE_M, STAGE = config.rows, config.stage
+    # TMA begins at multiples of 16 bytes of a row, and partial sums are stored in pairs
+    UP_A, UP_B = (7 if layout[0] == "t" else 0), (7 if layout[1] == "n" or partial else 0)
     init, producer_acquire, consumer_wait, consumer_release, advance = config.ring
     RESULTS, BOXES, SUMS = config.results, config.boxes, TILE_N // 2
     PARTS, PREFETCH_AT = (
@@ -164,8 +214,20 @@ def gemm(
             tma_store(out, corner, tiles, int32(mine + box * BOX))
             commit_stores()
 
+    @cuda.jit(device=True, forceinline=True)
+    def place_of(tile, down, across, row_group):
+        """Row and column of a tile, and its part of the depth."""
+        if one_tile:
+            return int32(cuda.blockIdx.x), int32(cuda.blockIdx.y), int32(cuda.blockIdx.z)
+        part = int32(0)
+        if partial:
+            part = quotient(tile, int32(down * across))
+            tile = int32(tile - part * down * across)
+        tile_row, tile_column = tile_coordinates(tile, down, across, row_group)
+        return tile_row, tile_column, part
+
     @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
-    def gemm_warp_specialised(a, b, out, other, bias, rows, columns, depth, row_group):
+    def gemm_warp_specialised(a, b, out, other, bias, rows, columns, depth, splits, row_group):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
@@ -175,7 +237,8 @@ def gemm(
         if t == GROUP * CONSUMERS:
             tma_prefetch(a)
             tma_prefetch(b)
-            tma_prefetch(out)
+            if not partial:
+                tma_prefetch(out)
             init(full, empty)
             for group in range(CONSUMERS):
                 mbarrier_init(residual_full, int32(group), int32(1))
@@ -185,8 +248,12 @@ def gemm(
         down = quotient(int32(int32(rows) + int32(TILE_M - 1)), int32(TILE_M))
         across = quotient(int32(int32(columns) + int32(TILE_N - 1)), int32(TILE_N))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
+        high = int32((int32(rows) + int32(UP_A)) & int32(~UP_A))
+        wide = int32((int32(columns) + int32(UP_B)) & int32(~UP_B))
         tile = int32(0 if one_tile else cuda.blockIdx.x)
         tiles_in_all = int32(1 if one_tile else down * across)
+        if partial and not one_tile:
+            tiles_in_all = int32(tiles_in_all * splits)
         stage, phase = int32(0), int32(0)
         overlap = int32(1)  # tiles may share what both store
         if added:
@@ -194,19 +261,18 @@ def gemm(
         if who == CONSUMERS:  # the producer warp, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
-                    if one_tile:
-                        tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
-                    else:
-                        tile_row, tile_column = tile_coordinates(
-                            tile, down, across, int32(row_group)
-                        )
+                    tile_row, tile_column, part = place_of(tile, down, across, int32(row_group))
+                    begin, end = int32(0), steps
+                    if partial:
+                        begin = quotient(int32(steps * part), int32(splits))
+                        end = quotient(int32(steps * (part + 1)), int32(splits))
                     row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
                     if overlap:
                         row, column = (
-                            clamp_tile(row, TILE_M, rows),
-                            clamp_tile(column, TILE_N, columns),
+                            clamp_tile(row, TILE_M, high),
+                            clamp_tile(column, TILE_N, wide),
                         )
-                    for step in range(steps):
+                    for step in range(begin, end):
                         k = int32(step << 6)
                         producer_acquire(full, empty, stage, phase)
                         load_stage(tiles, full, stage, a, b, row, column, k)
@@ -220,18 +286,20 @@ def gemm(
             line = int32(mine + (16 * warp + (lane & 15)) * 64)
             split_at, residual_phase = int32(min(PREFETCH_AT, steps)), int32(0)
             while tile < tiles_in_all:
-                if one_tile:
-                    tile_row, tile_column = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
-                else:
-                    tile_row, tile_column = tile_coordinates(tile, down, across, int32(row_group))
+                tile_row, tile_column, tile_part = place_of(tile, down, across, int32(row_group))
+                origin = int32(0)
+                if partial:
+                    origin = quotient(int32(steps * tile_part), int32(splits))
                 row, column = int32(tile_row * TILE_M), int32(tile_column * TILE_N)
                 if overlap:
-                    row, column = clamp_tile(row, TILE_M, rows), clamp_tile(column, TILE_N, columns)
+                    row, column = clamp_tile(row, TILE_M, high), clamp_tile(column, TILE_N, wide)
                 row = int32(row + 64 * who)
                 sums = wgmma_zeros(TILE_N)
                 last = int32(-1)
                 for part in range(PARTS):  # a branch in the loop would cost each step
-                    begin, end = int32(0), steps
+                    begin, end = origin, steps
+                    if partial:
+                        end = quotient(int32(steps * (tile_part + 1)), int32(splits))
                     if added:
                         if part == 0:
                             end = split_at
@@ -248,7 +316,7 @@ def gemm(
                         consumer_wait(full, stage, phase)
                         at = int32(stage * STAGE)
                         at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
-                        sums = multiply(sums, tiles, at_a, tiles, at_b, step)
+                        sums = multiply(sums, tiles, at_a, tiles, at_b, int32(step - origin))
                         wgmma_wait(1)  # the product before has read its tiles
                         if lane == 0 and last >= 0:
                             consumer_release(empty, last)
@@ -258,29 +326,38 @@ def gemm(
                 if lane == 0:
                     consumer_release(empty, last)
                 unpack(local, sums)
-                if added:
-                    mbarrier_wait(residual_full, who, residual_phase)
-                    residual_phase = int32(residual_phase ^ 1)
-                elif one_tile:
-                    named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                if partial:
+                    store_partial(out, local, 0, tile_part, row, column, t, rows, columns)
+                    if BOXES > 1:
+                        store_partial(out, local, 1, tile_part, row, column, t, rows, columns)
+                    if BOXES > 2:
+                        store_partial(out, local, 2, tile_part, row, column, t, rows, columns)
+                    if BOXES > 3:
+                        store_partial(out, local, 3, tile_part, row, column, t, rows, columns)
                 else:
-                    if leader:
-                        wait_stores(0)  # the results before have left shared memory
-                    named_barrier(int32(1 + who), GROUP)
-                store_box(out, tiles, local, 0, line, mine, row, column, t, columns, bias)
-                if BOXES > 1:
-                    store_box(out, tiles, local, 1, line, mine, row, column, t, columns, bias)
-                if BOXES > 2:
-                    store_box(out, tiles, local, 2, line, mine, row, column, t, columns, bias)
-                if BOXES > 3:
-                    store_box(out, tiles, local, 3, line, mine, row, column, t, columns, bias)
-                if not store_by_box and ready(who, leader):
-                    for p in range(BOXES):
-                        corner = (row, int32(column + 16 * min(4 * p, LAST)))
-                        tma_store(out, corner, tiles, int32(mine + BOX * p))
-                    commit_stores()
+                    if added:
+                        mbarrier_wait(residual_full, who, residual_phase)
+                        residual_phase = int32(residual_phase ^ 1)
+                    elif one_tile:
+                        named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                    else:
+                        if leader:
+                            wait_stores(0)  # the results before have left shared memory
+                        named_barrier(int32(1 + who), GROUP)
+                    store_box(out, tiles, local, 0, line, mine, row, column, t, columns, bias)
+                    if BOXES > 1:
+                        store_box(out, tiles, local, 1, line, mine, row, column, t, columns, bias)
+                    if BOXES > 2:
+                        store_box(out, tiles, local, 2, line, mine, row, column, t, columns, bias)
+                    if BOXES > 3:
+                        store_box(out, tiles, local, 3, line, mine, row, column, t, columns, bias)
+                    if not store_by_box and ready(who, leader):
+                        for p in range(BOXES):
+                            corner = (row, int32(column + 16 * min(4 * p, LAST)))
+                            tma_store(out, corner, tiles, int32(mine + BOX * p))
+                        commit_stores()
                 tile = int32(tile + cuda.gridDim.x)
-            if leader:
+            if not partial and leader:
                 wait_stores(0)
 
     return gemm_warp_specialised

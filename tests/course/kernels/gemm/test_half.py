@@ -5,12 +5,11 @@ import pytest
 
 from course import backend, cuda, trace
 from course.kernels.gemm import half
+from course.kernels.gemm.choice import SPLITS, config_for
 from course.kernels.gemm.float32 import matmul
 from course.kernels.gemm.half import (
     LADDER,
-    SPLITS,
     GemmProblem,
-    config_for,
     launch_of,
 )
 from course.kernels.gemm.warp_specialised import GemmConfig
@@ -149,7 +148,7 @@ def test_an_older_numba_cuda_is_refused_in_one_sentence_and_auto_does_without(mo
     given = cuda.to_device(a), cuda.to_device(a), None, None, cuda.to_device(a)
     with pytest.raises(ValueError, match="'roles' of gemm needs numba-cuda 0.30, which"):
         LADDER.launches(*given, method="roles")
-    assert LADDER.choose("auto", GemmProblem.of(*given))[0] == "plain"
+    assert LADDER.choose("auto", GemmProblem.of(*given))[0] == "thin"
 
 
 def test_a_product_takes_the_tile_that_fills_the_last_wave():

@@ -1,0 +1,299 @@
+"""Which tile a product of 16 bits takes, and how many blocks share its depth: models of the time.
+
+>>> plan_for(layout, rows, columns, depth, blocks, aligned).method
+'thin'
+
+Times are sums of what is counted, each with a factor: fitted to 90 drawn shapes with some six tiles
+each, on an H200, to 16 in a hundred.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from course.kernels.arrays import MOST
+from course.kernels.gemm import split_k
+from course.kernels.gemm.thin import CHUNK, ThinConfig
+from course.kernels.gemm.tiles import DEPTH
+from course.kernels.gemm.warp_specialised import GemmConfig
+from course.kernels.steps import ceil_div, round_up
+
+SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
+STAGES = 3, 8  # at least and at most
+SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
+#: By measurements on an H200, in cycles of one multiprocessor.
+SHARED = 0.92  # what is seen of shared memory's time
+TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
+ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
+SLOWER = 1.025  # a narrower tile than 256 is read more often
+
+
+def staged_config(
+    consumers: int, columns: int, waves: int, added: bool = False, splits: int = 1
+) -> GemmConfig:
+    """A tile with as many stages as fit beside its results; those of a split one lie there, too."""
+    bare = GemmConfig(consumers, columns, 0, waves, added)
+    results = bare.rows // splits * 64 * bare.boxes if bare.own_results or splits > 1 else 0
+    stages = (SHARED_LIMIT - 2 * results) // (2 * bare.stage)
+    return bare._replace(stages=min(stages, STAGES[1]))
+
+
+def step_cycles(consumers: int, wide: int) -> float:
+    """Of a step of a tile: the tensor cores' 2,048 multiplications a cycle, or shared memory's."""
+    return max(2 * consumers * wide, SHARED * (128 * consumers + wide * (consumers + 1)))
+
+
+@functools.lru_cache(maxsize=1024)
+def config_for(
+    layout: str, rows: int, columns: int, depth: int, blocks: int,
+    shared_by: tuple[int, ...] = (1, *SPLITS), added: bool = False,
+) -> tuple[GemmConfig, int]:  # fmt: skip
+    """The tile of a product, and how many blocks share its depth: one of `shared_by`.
+
+    Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
+    the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
+    writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
+    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure. Where
+    blocks must share, there may be more clusters than that.
+    """
+    steps, best = ceil_div(depth, DEPTH), []
+    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
+        tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
+        step = step_cycles(consumers, wide)
+        step *= SLOWER if wide < 256 else 1
+        for splits in shared_by:
+            waves = ceil_div(tiles, blocks) if splits == 1 else 1
+            config = staged_config(consumers, wide, min(waves, 3), added, splits)
+            if splits == 1:
+                fits, cycles = (
+                    config.stages >= STAGES[0],
+                    waves * (steps * step + TILE_CYCLES * wide),
+                )
+            else:
+                fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
+                fits |= 1 not in shared_by
+                fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
+                given = 4 * config.rows * wide * (splits - 1) // splits
+                cycles = ceil_div(steps, splits) * step + TILE_CYCLES * wide + ADD_CYCLES[0]
+                cycles += given / ADD_CYCLES[1]
+            if fits:
+                best.append((cycles, config, splits))
+    _, config, splits = min(best)
+    return config, splits
+
+
+# --- microseconds ---------------------------------------------------------------------------------
+
+MEGA = 1e-6
+#: Of a launch, of one past shared memory, of one behind, which adds; of one that copies, its bytes.
+LAUNCH, PAST, BEHIND, COPY, COPIED = 2.6, 2.8, 1.3, 1.6, 0.6 * MEGA
+#: Of "thin": a round of loads that a warp waits for; an instruction that loads and a product,
+#: of all warps of a multiprocessor; a byte of memory, of L2; a sum that a warp leaves in the block.
+ROUND, ACCESS, PRODUCT = 0.15, 1.1e-3, 2.5e-3
+BYTE, L2_BYTE, LEFT = 0.14 * MEGA, 0.01 * MEGA, 1.8e-4
+#: Of tiles by wgmma: a cycle of their steps, of their ends, a byte that is copied to shared memory.
+CYCLE, END, FETCHED = 0.26e-3, 0.9e-3, 0.075 * MEGA
+CROSSED = 0.06 * MEGA  # more, where the bytes begin between sectors
+OUTSIDE = 0.12  # of a step whose boxes lie outside of a factor, but for a few columns
+SURE = 0.92  # of the time of one launch, beside those of two
+RESULT = 0.27 * MEGA  # stored by TMA
+FINISHED, SUMMED = 0.9 * MEGA, 2.3 * MEGA  # a result that is finished, a partial sum
+
+
+class Plan(NamedTuple):
+    """What a method launches for a product.
+
+    Attributes
+    ----------
+    time : float
+        Microseconds, about.
+    method : str
+        A step of the ladder.
+    config : ThinConfig or GemmConfig
+    splits : int
+        Blocks that share the depth of a tile.
+    swapped : bool
+        The factors change places; a config that has it says so itself.
+    copied : tuple of bool
+        Whether a, whether b is copied first.
+    """
+
+    time: float
+    method: str
+    config: ThinConfig | GemmConfig
+    splits: int
+    swapped: bool = False
+    copied: tuple[bool, bool] = (False, False)
+
+
+class Sizes(NamedTuple):
+    """What the models count.
+
+    `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes.
+    """
+
+    layout: str
+    rows: int
+    columns: int
+    depth: int
+    blocks: int
+    aligned: tuple[bool, bool, bool]
+    added: bool = False
+
+
+def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
+    """Tiles that are worth a thought, by how many blocks each is shared, and the wide side."""
+    chunks = ceil_div(p.depth, CHUNK)
+    for swapped, down, across in itertools.product((False, True), (1, 2, 4), (1, 2, 4)):
+        wide, narrow = (p.columns, p.rows) if swapped else (p.rows, p.columns)
+        if ceil_div(narrow, 8 * across) > MOST or across > 2 * down:
+            continue
+        if 8 * across >= 2 * narrow > 16 or 16 * down >= 2 * wide > 32:
+            continue
+        most = 4 if down * across == 16 else 8
+        for deep in (1, 2, 4, 8):
+            if deep > min(most, chunks) or 8 * deep < min(chunks, 9):
+                continue
+            beside = min(most // deep, ceil_div(wide, 16 * down))
+            tiles = ceil_div(wide, 16 * down * beside) * ceil_div(narrow, 8 * across)
+            most_splits = max(1, chunks // (2 * deep))
+            shares = {min(ceil_div(p.blocks * n, tiles), most_splits) for n in (1, 2, 4)}
+            for splits in sorted({1, *shares}):
+                yield ThinConfig(down, across, deep, beside), splits, swapped
+
+
+def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> float:
+    factors = [
+        (p.rows, p.layout[0] == "n", p.aligned[0]),
+        (p.columns, p.layout[1] == "t", p.aligned[1]),
+    ]
+    (wide, *how_wide), (narrow, *how_narrow) = factors[::-1] if swapped else factors
+    down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
+    rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
+    each = ceil_div(ceil_div(down, config.beside) * across * splits, p.blocks)
+    warps = each * config.warps
+    accesses = _accesses(2 * config.down, *how_wide) + _accesses(config.across, *how_narrow)
+    read = 2 * (p.rows * p.depth + p.columns * p.depth + p.rows * p.columns)
+    fetched = 2 * p.depth * down * across * (config.wide + config.thin)
+    time = PAST + ROUND * max(1, each / 2) * rounds + BYTE * read + L2_BYTE * fetched
+    time += warps * rounds * (ACCESS * accesses + 2 * PRODUCT * config.down * config.across)
+    time += LEFT * warps * config.wide * config.thin
+    return time + (splits > 1) * _finish_time(p, splits)
+
+
+def _accesses(lines: int, along: bool, aligned: bool) -> int:
+    """Instructions that load a warp's part of a factor, 32 deep."""
+    if along:
+        return lines * (1 if aligned else 5)
+    return 8 * (1 if aligned or lines == 1 else max(lines // 2, 1) + 1)
+
+
+def _finish_time(p: Sizes, splits: int) -> float:
+    return BEHIND + (FINISHED + SUMMED * splits) * p.rows * p.columns
+
+
+def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
+    """Of a kernel of tiles by wgmma, without what is before or behind it."""
+    wide, steps = config.columns, ceil_div(p.depth, DEPTH)
+    rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
+    tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
+    waves = ceil_div(tiles * splits, p.blocks)
+    in_turn = waves * ceil_div(steps, splits)
+    cycles = in_turn * step_cycles(config.consumers, wide)
+    fetched = tiles * steps * 2 * config.stage
+    sides = (config.rows, wide)[:: -1 if config.swapped else 1]
+    crossed = tiles * steps * sum(side * odd for side, odd in zip(sides, _crossing(p))) * 2 * DEPTH
+    outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
+    time = OUTSIDE * outside * in_turn + CYCLE * cycles + END * waves * TILE_CYCLES * wide
+    return time + FETCHED * fetched + CROSSED * crossed
+
+
+def _crossing(p: Sizes) -> tuple[bool, bool]:
+    """Whether rows of 128 bytes of a, of b begin between sectors of 32, which TMA reads as five."""
+    pitches = (
+        p.rows if p.layout[0] == "t" else p.depth,
+        p.depth if p.layout[1] == "t" else p.columns,
+    )
+    a, b = (is_aligned and pitch % 16 != 0 for is_aligned, pitch in zip(p.aligned, pitches))
+    return a, b
+
+
+def _copy_time(p: Sizes) -> float:
+    sides = zip((p.rows, p.columns), p.aligned)
+    copied = sum(2 * p.depth * side for side, is_aligned in sides if not is_aligned)
+    return (copied > 0) * COPY + COPIED * copied
+
+
+def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
+    """Tiles whose sums are stored as they are, and by how many blocks each is shared."""
+    steps = ceil_div(p.depth, DEPTH)
+    for swapped, consumers in itertools.product((False, True), (1, 2)):
+        rows, columns = (p.columns, p.rows) if swapped else (p.rows, p.columns)
+        boxes = p.layout == "tn" or (p.layout == "nn" and not swapped)  # of 64 columns
+        narrow = round_up(ceil_div(columns, ceil_div(columns, 256)), 64 if boxes else 16)
+        for wide in sorted({64, 128, 192, 256, narrow}):
+            tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
+            for n in (1, 2, 3):
+                splits = min(max(1, steps // 4), max(1, n * p.blocks // tiles))
+                waves = ceil_div(tiles * splits, p.blocks)
+                yield partial_tile(consumers, wide, waves, swapped), splits
+
+
+def partial_tile(consumers: int, columns: int, waves: int, swapped: bool = False) -> GemmConfig:
+    """A tile whose sums are stored as they are, with as many stages as fit."""
+    bare = GemmConfig(consumers, columns, 0, 1 if waves == 1 else 3, False, True, swapped)
+    return bare._replace(stages=min(SHARED_LIMIT // (2 * bare.stage), STAGES[1]))
+
+
+@functools.lru_cache(maxsize=1024)
+def thin_plan(p: Sizes) -> Plan:
+    """The best that goes past shared memory."""
+    return min(Plan(_thin_time(p, *its), "thin", *its) for its in _thin_tiles(p))
+
+
+@functools.lru_cache(maxsize=1024)
+def stored_plan(p: Sizes) -> Plan:
+    """The best whose results TMA stores, of factors that it takes."""
+    config, splits = config_for(*p[:5], added=p.added)
+    added = (
+        (splits > 1) * CYCLE * (ADD_CYCLES[0] + 4 * config.rows * config.columns / ADD_CYCLES[1])
+    )
+    time = LAUNCH + _tile_time(p, config, splits) + RESULT * p.rows * p.columns + added
+    return Plan(time, "roles" if splits == 1 else "split", config, splits)
+
+
+@functools.lru_cache(maxsize=1024)
+def partial_plan(p: Sizes) -> Plan:
+    """The best of copies: results stored by TMA, where it can, or of partial sums.
+
+    What TMA does not take is copied, and what it reads slowly, if that pays. Where tiles fill the
+    GPU and TMA can store them, there are no partial sums.
+    """
+    plans = []
+    a, b, stored = p.aligned
+    odd, many = _crossing(p), stored and stored_plan(p).config.waves > 1
+    for aligned in {(a, b, stored), (a and not odd[0], b and not odd[1], stored)}:
+        q = p._replace(aligned=aligned)
+        copies, copied = _copy_time(q), (not aligned[0], not aligned[1])
+        for config, splits in () if many else _partial_tiles(q):
+            time = LAUNCH + copies + _tile_time(q, config, splits) + _finish_time(q, splits)
+            plans.append(Plan(time, "partial", config, splits, copied=copied))
+        if stored and any(copied):
+            plan = stored_plan(q)
+            time = plan.time + copies
+            plans.append(plan._replace(time=time, method="partial", copied=copied))
+    if not plans:
+        plans = [stored_plan(p)._replace(method="partial")]
+    return min(plans)
+
+
+def plan_for(p: Sizes, methods: tuple[str, ...]) -> Plan:
+    """The best of some of "thin", "partial" and "stored"; the last where it is as good, about."""
+    plans = {"thin": thin_plan, "partial": partial_plan, "stored": stored_plan}
+    return min(
+        (plans[method](p) for method in methods),
+        key=lambda plan: plan.time * (SURE if plan.method in ("roles", "split") else 1),
+    )

@@ -1,0 +1,111 @@
+"""Matrices whose rows do not begin at multiples of 16 bytes, as TMA wants them: copied, longer.
+
+>>> first, (a, b) = launches(a, b)      # what is launched for it, and what to multiply then
+
+A copy costs twice its bytes. It pays where each element is used often.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from numba import int32, uint32
+
+from course.backend import cuda
+from course.dispatch.slots import workspace
+from course.kernels.arrays import Array, address_of, as_words, flat
+from course.kernels.steps import Launch, ceil_div, round_up
+from warpsim.ptx import grid_dependency_wait, load, quotient, store4
+
+THREADS = 256
+LONG = 512  # elements of a row that may become 63 more
+
+
+@functools.cache
+def pad() -> Callable:
+    """The kernel of two matrices, each (words, halves, out as words, width, pitch, total), blocks.
+
+    `total` is how many elements a matrix has, or 0 where words may not be read. Mapping: a thread
+    has eight neighbours of a row, the first `blocks` blocks those of the first matrix. Memory: rows
+    are read by words of 4 bytes and shifted where they begin between two.
+    """
+
+    @cuda.jit(device=True, forceinline=True)
+    def copy(block, words, halves, out, width, pitch, total):
+        n = int32(int32(block) * THREADS + int32(cuda.threadIdx.x))
+        chunks = int32(pitch >> 3)
+        row = quotient(n, chunks)
+        column = int32((n - row * chunks) << 3)
+        at = int32(row * width + column)
+        if 8 * n < out.shape[0] * 2:
+            found = cuda.local.array(4, uint32)
+            if column + 8 <= width and at + 10 <= total:
+                low = load(words, int32(at >> 1))
+                for e in range(4):
+                    high = load(words, int32((at >> 1) + 1 + e))
+                    found[e] = (low >> uint32(16) | high << uint32(16)) if at & 1 else low
+                    low = high
+            else:
+                for e in range(4):
+                    word = uint32(0)
+                    for h in range(2):
+                        if column + 2 * e + h < width:
+                            word |= uint32(load(halves, int32(at + 2 * e + h))) << uint32(16 * h)
+                    found[e] = word
+            store4(out, int32(4 * n), (found[0], found[1], found[2], found[3]))
+
+    @cuda.jit(launch_bounds=(THREADS, 4))
+    def pad_rows(
+        words,
+        halves,
+        out,
+        width,
+        pitch,
+        total,
+        words2,
+        halves2,
+        out2,
+        width2,
+        pitch2,
+        total2,
+        blocks,
+    ):
+        grid_dependency_wait()
+        block = int32(cuda.blockIdx.x)
+        if block < blocks:
+            copy(block, words, halves, out, width, pitch, total)
+        else:
+            copy(int32(block - blocks), words2, halves2, out2, width2, pitch2, total2)
+
+    return pad_rows
+
+
+def is_aligned(array: Array) -> bool:
+    """Whether rows of 16-bit elements begin at multiples of 16 bytes."""
+    return (array.strides[0] | address_of(array)) % 16 == 0
+
+
+def launches(
+    *arrays: Array, copied: tuple[bool, ...] | None = None
+) -> tuple[list[Launch], list[Array]]:
+    """What copies some matrices, or those that TMA does not take; the matrices as they are then."""
+    given, blocks, found = [], [], []
+    for n, array in enumerate(arrays):
+        found.append(array)
+        if not (copied[n] if copied else not is_aligned(array)):
+            continue
+        height, width = array.shape
+        # 128 bytes of a row lie in four sectors of 32, not in parts of five
+        pitch = round_up(width, 64 if width >= LONG else 16)
+        found[-1] = workspace((height, pitch), array.dtype)
+        line = flat(array, "a factor")
+        total = array.size if address_of(array) % 4 == 0 else 0
+        given.append((as_words(line), as_words(line, 2), as_words(flat(found[-1], "a copy")),
+                      np.int32(width), np.int32(pitch), np.int32(total)))  # fmt: skip
+        blocks.append(ceil_div(height * pitch // 8, THREADS))
+    if not given:
+        return [], found
+    arguments = (*given[0], *given[-1], np.int32(blocks[0]))
+    return [Launch(pad(), sum(blocks), THREADS, arguments)], found

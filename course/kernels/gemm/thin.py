@@ -1,0 +1,290 @@
+"""Products from global memory straight to mma.sync: thin, shallow or without any alignment.
+
+Where one side of a result is a few columns, the other factor is read once and hardly used: nothing
+is gained by shared memory, and what counts is that enough is in flight everywhere. So a warp loads
+its fragments itself, in the order in which they lie. The depth may be added in any order, as long
+as it is the same for both factors: a lane takes eight neighbours of it, 16 bytes of a row.
+
+Warps of a block share the depth of one tile, or have tiles of their own; blocks share the depth,
+too, see `course.kernels.gemm.partial`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numba import float32, int32, uint32
+
+from course.backend import cuda
+from course.kernels.arrays import Array, address_of, as_words, flat
+from course.kernels.gemm import partial
+from course.kernels.gemm.tiles import ELEMENTS, epilogue
+from course.kernels.steps import Launch, ceil_div
+from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
+
+CHUNK = 32  # of the depth, that a warp takes at a time: two products of 16
+NEAR = 16  # elements behind a chunk's that a wide access may touch
+
+
+class ThinConfig(NamedTuple):
+    """How a block's tiles are made.
+
+    Attributes
+    ----------
+    down, across : int
+        Products of 16 x 8 of a warp: along the wide side 1, 2 or 4, along the other 1, 2 or 4.
+    deep, beside : int
+        Warps that share the depth of a tile; tiles of a block, along the wide side.
+    """
+
+    down: int
+    across: int
+    deep: int
+    beside: int
+
+    warps = property(lambda self: self.deep * self.beside)
+    wide = property(lambda self: 16 * self.down)  # results of a tile
+    thin = property(lambda self: 8 * self.across)
+
+
+@functools.cache
+def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
+    """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
+
+    ``(fragment, words, halves, first, k, pitch, last, deep)``; of line l the word e of a lane holds
+    the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth, and
+    line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
+    ``lines (lane / 4) + l``.
+
+    Rows that do not begin at multiples of 16 bytes are read by words of 4, and shifted where they
+    begin between two. One by one is for the matrix' last rows, and its last depths.
+    """
+    WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
+    ROWS = lines if along else 8
+    LOW, HIGH = uint32(0xFFFF), uint32(0xFFFF0000)
+
+    @cuda.jit(device=True, forceinline=True)
+    def access(raw, r, words, at):
+        """`WORDS` words from an element on."""
+        w = int32(at >> 1)
+        if aligned and WORDS == 4:
+            four = load4(words, w)
+            for e in range(4):
+                raw[r, e] = four[e]
+        elif aligned and WORDS == 2:
+            two = load2(words, w)
+            for e in range(2):
+                raw[r, e] = two[e]
+        elif aligned:
+            raw[r, 0] = load(words, w)
+        else:
+            low = load(words, w)
+            for e in range(WORDS):
+                high = load(words, int32(w + 1 + e))
+                raw[r, e] = (low >> uint32(16) | high << uint32(16)) if at & 1 else low
+                low = high
+
+    @cuda.jit(device=True, forceinline=True)
+    def at_once(fragment, words, halves, first, k, pitch, last, deep):
+        lane = int32(cuda.threadIdx.x & 31)
+        g, t = int32(lane >> 2), int32(lane & 3)
+        if along:
+            for r in range(ROWS):
+                row = min(int32(first + 8 * r + g), int32(last))
+                access(fragment, r, words, int32(row * pitch + k + 8 * t))
+        else:
+            raw = cuda.local.array((ROWS, WORDS), uint32)
+            start = int32((k + 8 * t) * pitch + first + lines * g)
+            for r in range(ROWS):
+                if lines == 1:
+                    raw[r, 0] = uint32(load(halves, int32(start + r * pitch)))
+                else:
+                    access(raw, r, words, int32(start + r * pitch))
+            for p in range(4):
+                for w in range(WORDS):
+                    x, y = raw[2 * p, w], raw[2 * p + 1, w]
+                    fragment[2 * w, p] = (x & LOW) | (y << uint32(16))
+                    if lines > 1:
+                        fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
+
+    @cuda.jit(device=True, forceinline=True)
+    def one_by_one(fragment, words, halves, first, k, pitch, last, deep):
+        lane = int32(cuda.threadIdx.x & 31)
+        g, t = int32(lane >> 2), int32(lane & 3)
+        for line in range(lines):
+            row = int32(first + (8 * line + g if along else lines * g + line))
+            row = min(row, int32(last))
+            for p in range(4):
+                word = uint32(0)
+                for h in range(2):
+                    d = int32(k + 8 * t + 2 * p + h)
+                    if d < deep:
+                        at = int32(row * pitch + d) if along else int32(d * pitch + row)
+                        word |= uint32(load(halves, at)) << uint32(16 * h)
+                fragment[line, p] = word
+
+    return at_once, one_by_one
+
+
+@functools.cache
+def gemm(
+    element: str, along: tuple[bool, bool], aligned: tuple[bool, bool], swapped: bool,
+    config: ThinConfig, epilogue_of: tuple[str, bool, bool] | None,
+) -> Callable:  # fmt: skip
+    """The kernel of (wide and thin factor, each as words and as halves, out, bias, residual, ...).
+
+    Then come the sizes: of the wide and the thin side, the depth; elements of a row of both
+    factors, and of all of them, or 0 where words may not be read. `swapped`: the wide side is that
+    of the columns. Without `epilogue_of` sums go to `out`, float32, a plane a block of the grid's
+    z.
+
+    Mapping: block (x, y, z) has `config.beside` tiles along the wide side, one along the other, and
+    part z of the depth; a tile's `config.deep` warps take its chunks by turns.
+    Memory: a warp's loads are of 8 rows of 64 bytes each, or of 4 rows of 128, 64 or 32.
+    """
+    DOWN, ACROSS, DEEP, BESIDE = config
+    WIDE, THIN, WARPS = config.wide, config.thin, config.warps
+    wide_at_once, wide_one_by_one = fragment_loader(along[0], 2 * DOWN, aligned[0])
+    thin_at_once, thin_one_by_one = fragment_loader(along[1], ACROSS, aligned[1])
+    wide_along, thin_along = along
+    mma = mma_bf16 if element == "bfloat16" else mma_f16
+    is_partial = epilogue_of is None
+    finished = epilogue(*(epilogue_of or ("", False, False)))
+    ELEMENT, ZERO = ELEMENTS[element], float32(0)
+    TILE, LINES = WIDE * THIN, 2 * DOWN
+    ALL, NEAR_SIDE = WARPS * TILE, WIDE if swapped else THIN  # along a row of results
+    OWN, ROUNDS = BESIDE * TILE, ceil_div(BESIDE * TILE, 32 * WARPS)
+    TILE_BITS, NEAR_BITS = TILE.bit_length() - 1, NEAR_SIDE.bit_length() - 1
+
+    @cuda.jit(device=True, forceinline=True)
+    def inside(is_along, first, k, many, pitch, last, deep, total):
+        """Whether all that a warp would read at once lies in the matrix, and in its depth."""
+        if is_along:
+            row = min(int32(first + many - 1), int32(last))
+            return k + CHUNK <= deep and row * pitch + k + CHUNK + NEAR <= total
+        return k + CHUNK <= deep and (k + CHUNK - 1) * pitch + first + many + NEAR <= total
+
+    @cuda.jit(launch_bounds=(32 * WARPS, 2), fastmath=True)
+    def gemm_thin(
+        wide_words, wide_halves, thin_words, thin_halves, out, bias, other,
+        wide, thin, depth, wide_pitch, thin_pitch, wide_total, thin_total,
+    ):  # fmt: skip
+        shared = cuda.shared.array(ALL, float32)
+        sums = cuda.local.array((DOWN, ACROSS, 4), float32)
+        fa = cuda.local.array((LINES, 4), uint32)
+        fb = cuda.local.array((ACROSS, 4), uint32)
+        t = int32(cuda.threadIdx.x)
+        warp, lane = int32(t >> 5), int32(t & 31)
+        beside, part = int32(warp // DEEP), int32(warp % DEEP)
+        first = int32((int32(cuda.blockIdx.x) * BESIDE + beside) * WIDE)
+        start = int32(int32(cuda.blockIdx.y) * THIN)
+        for i in range(DOWN):
+            for j in range(ACROSS):
+                for e in range(4):
+                    sums[i, j, e] = ZERO
+        grid_dependency_wait()
+        chunks = int32((int32(depth) + (CHUNK - 1)) >> 5)
+        splits, z = int32(cuda.gridDim.z), int32(cuda.blockIdx.z)
+        per_split = quotient(int32(chunks + splits - 1), splits)
+        end = min(chunks, int32((z + 1) * per_split))
+        chunk = int32(z * per_split + part)
+        if first >= wide:
+            chunk = end
+        while chunk < end:
+            k = int32(chunk << 5)
+            if inside(wide_along, first, k, WIDE, wide_pitch, wide - 1, depth, wide_total) and (
+                inside(thin_along, start, k, THIN, thin_pitch, thin - 1, depth, thin_total)
+            ):
+                wide_at_once(
+                    fa, wide_words, wide_halves, first, k, wide_pitch, int32(wide - 1), depth
+                )
+                thin_at_once(
+                    fb, thin_words, thin_halves, start, k, thin_pitch, int32(thin - 1), depth
+                )
+            else:
+                wide_one_by_one(
+                    fa, wide_words, wide_halves, first, k, wide_pitch, int32(wide - 1), depth
+                )
+                thin_one_by_one(
+                    fb, thin_words, thin_halves, start, k, thin_pitch, int32(thin - 1), depth
+                )
+            for s in range(2):
+                for i in range(DOWN):
+                    for j in range(ACROSS):
+                        c = sums[i, j, 0], sums[i, j, 1], sums[i, j, 2], sums[i, j, 3]
+                        a = (
+                            fa[2 * i, 2 * s], fa[2 * i + 1, 2 * s],
+                            fa[2 * i, 2 * s + 1], fa[2 * i + 1, 2 * s + 1],
+                        )  # fmt: skip
+                        c = mma(c, a, (fb[j, 2 * s], fb[j, 2 * s + 1]))
+                        for e in range(4):
+                            sums[i, j, e] = c[e]
+            chunk = int32(chunk + DEEP)
+        g, two = int32(lane >> 2), int32(2 * (lane & 3))
+        mine = int32(warp * TILE)
+        for i in range(DOWN):
+            for j in range(ACROSS):
+                for e in range(4):
+                    line, near = 2 * i + e // 2, int32(two + e % 2)
+                    w = int32(8 * line + g) if wide_along else int32(2 * DOWN * g + line)
+                    n = int32(8 * j + near) if thin_along else int32(ACROSS * near + j)
+                    place = int32(n * WIDE + w) if swapped else int32(w * THIN + n)
+                    shared[mine + place] = sums[i, j, e]
+        cuda.syncthreads()
+        left = int32(int32(cuda.blockIdx.x) * BESIDE * WIDE)
+        for step in range(ROUNDS):
+            r = int32(t + step * (32 * WARPS))
+            tile, place = int32(r >> TILE_BITS), int32(r & (TILE - 1))
+            low, high = int32(place & (NEAR_SIDE - 1)), int32(place >> NEAR_BITS)
+            at = int32(tile * (DEEP * TILE) + place)
+            x = ZERO
+            if r < OWN:
+                for d in range(DEEP):
+                    x += shared[int32(at + d * TILE)]
+            if swapped:
+                row, column = int32(high + start), int32(low + left + tile * WIDE)
+                here = r < OWN and row < thin and column < wide
+            else:
+                row, column = int32(high + left + tile * WIDE), int32(low + start)
+                here = r < OWN and row < wide and column < thin
+            if here:
+                if is_partial:
+                    store(out, (z, row, column), x)
+                else:
+                    store(out, (row, column), ELEMENT(finished(x, bias, other, row, column)))
+
+    return gemm_thin
+
+
+def launches(
+    config: ThinConfig, splits: int, swapped: bool, p, a: Array, b: Array,
+    bias: Array | None, residual: Array | None, out: Array,
+) -> list[Launch]:  # fmt: skip
+    """What is launched with a config, where so many blocks share the depth."""
+    sides = [(a, p.rows, p.layout != "tn"), (b, p.columns, p.layout == "nt")]
+    wide, thin = sides[::-1] if swapped else sides
+    factors, pitches, totals = [], [], []
+    aligned = p.aligned[1::-1] if swapped else p.aligned[:2]
+    for array, _, _ in (wide, thin):
+        line, start = flat(array, "a factor"), address_of(array)
+        factors += [as_words(line), as_words(line, 2)]
+        pitches.append(np.int32(array.shape[1]))
+        totals.append(np.int32(array.size if start % 4 == 0 else 0))
+    along = wide[2], thin[2]
+    sums, epilogue_of = out, (p.epilogue if splits == 1 else None)
+    if splits > 1:
+        sums = partial.workspace_for(splits, out)
+    kernel = gemm(p.dtype, along, aligned, swapped, config, epilogue_of)
+    grid = (
+        ceil_div(wide[1], config.wide * config.beside), ceil_div(thin[1], config.thin), splits
+    )  # fmt: skip
+    extra = flat(out, "out") if bias is None else bias, out if residual is None else residual
+    sizes = np.int32(wide[1]), np.int32(thin[1]), np.int32(p.depth)
+    arguments = (*factors, sums, *extra, *sizes, *pitches, *totals)
+    own = Launch(kernel, grid, 32 * config.warps, arguments)
+    return [own] + (
+        partial.launches(sums, bias, residual, out, p.epilogue[0]) if splits > 1 else []
+    )
