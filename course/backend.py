@@ -1,4 +1,4 @@
-"""Which machine is this: a GPU through numba.cuda, or the simulator.
+"""Which machine is this: a GPU through numba.cuda or its successor, or the simulator.
 
 `cuda` and `xp` are decided once, when they are first asked for. Nothing is hidden: a GPU that is
 there and cannot be used is left alone; `why()` and `course.doctor()` say what stands in the way.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from course import successor
 from course.colab import installed_version
 from course.driver import read_driver
 from warpsim.host import gpus
@@ -53,7 +54,7 @@ def version_tuple(text: str) -> tuple[int, ...]:
 
 def numpy_too_new() -> str | None:
     """The sentence that says that NumPy is too new for the installed numba-cuda, or None."""
-    numba_cuda = installed_version("numba-cuda")
+    numba_cuda = None if successor.is_chosen() else installed_version("numba-cuda")
     if numba_cuda is None or version_tuple(numba_cuda) > NUMBA_CUDA_WITH_ROW_STACK:
         return None
     if version_tuple(np.__version__) < NUMPY_WITHOUT_ROW_STACK:
@@ -81,9 +82,13 @@ def silence_performance_warnings() -> None:
 
     A lesson launches small grids on purpose. This is the only place that filters warnings.
     Newer numba-cuda defines the class and the settings a second time, so both are named. The
-    settings also hold where somebody resets the filters, as test runners do.
+    settings also hold where somebody resets the filters, as test runners do. The successor's are
+    set where it is imported already: that takes seconds.
     """
-    for package in ("numba.core", "numba.cuda.core"):
+    packages = ["numba.core"]
+    if not successor.is_chosen() or successor.PACKAGE in sys.modules:
+        packages.append(f"{successor.above()}.core")
+    for package in packages:
         try:
             category = importlib.import_module(f"{package}.errors").NumbaPerformanceWarning
             settings = importlib.import_module(f"{package}.config")
@@ -129,23 +134,21 @@ def _find_gpu() -> Machine:
     too_new = numpy_too_new()
     if too_new:
         return Machine(None, too_new)
+    package = successor.compiler()
+    runs = package if successor.is_chosen() else "numba.cuda"
+    if not successor.is_installed(package):
+        return Machine(None, f"the package {package} is not installed")
     try:
-        numba_cuda_is_there = importlib.util.find_spec("numba_cuda") is not None
-    except (ImportError, ValueError):
-        numba_cuda_is_there = False
-    if not numba_cuda_is_there:
-        return Machine(None, "the package numba-cuda is not installed")
-    try:
-        numba_cuda = importlib.import_module("numba.cuda")
-        if "numba_cuda" not in (numba_cuda.__file__ or ""):
+        found = successor.numba_cuda()
+        if "numba_cuda" not in (found.__file__ or ""):
             return Machine(None, "numba.cuda is Numba's old built-in target, not numba-cuda's")
-        if not numba_cuda.is_available():
-            return Machine(None, f"numba.cuda does not accept this machine's {name}")
+        if not found.is_available():
+            return Machine(None, f"{runs} does not accept this machine's {name}")
         silence_performance_warnings()
-        run_smoke_kernel(numba_cuda)
+        run_smoke_kernel(found)
     except Exception as error:  # whatever a broken installation raises, the course goes on
         return Machine(None, one_line(error))
-    return Machine(name, f"numba.cuda runs kernels on the {name}")
+    return Machine(name, f"{runs} runs kernels on the {name}")
 
 
 @functools.cache
@@ -167,10 +170,7 @@ def why() -> str:
 @functools.cache
 def _cuda() -> ModuleType:
     silence_performance_warnings()
-    if gpu() is not None:
-        importlib.import_module("numba.cuda.random")  # so that cuda.random is there, as simulated
-        return importlib.import_module("numba.cuda")
-    return importlib.import_module("warpsim.cuda")
+    return successor.numba_cuda() if gpu() is not None else importlib.import_module("warpsim.cuda")
 
 
 def jit_without_lto(**options: Any) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import os
 import pickle
 import platform
@@ -29,16 +30,19 @@ from typing import Any
 
 import numpy as np
 
+from course import successor
 from course.files import write_whole
 from warpsim.core.own_files import is_own, own_content
 from warpsim.ptx import bfloat16
-from warpsim.ptx.instruction import Instruction
+from warpsim.ptx.instruction import Instruction, Intrinsic
 
 MOST_BYTES = 256 * 1024 * 1024
 MARK = b"course kernel 2\n"
 _STARTED = time.time()
 #: Modules whose contents the versions say.
-_VERSIONED = ("numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda")
+_VERSIONED = (
+    "numba", "numpy", "llvmlite", "math", "operator", "cuda", "numba_cuda", "numba_cuda_mlir"
+)  # fmt: skip
 
 
 class NotCacheable(TypeError):
@@ -86,7 +90,7 @@ def key_of(dispatcher: Any, signature: Any, target: str) -> str:
     """
     digest = hashlib.sha256()
     seen: set[int] = set()
-    types = str(signature)
+    types = str(getattr(signature, "args", signature))
     loads = _of_file(bfloat16.__file__) if str(bfloat16.bfloat16) in types else ""
     for part in (MARK.decode(), target, types, loads, *_of_function(dispatcher, seen)):
         digest.update(part.encode())
@@ -105,14 +109,17 @@ def target_here() -> str:
     """Versions and compute capability that machine code is made for."""
     import llvmlite
     import numba
-    import numba_cuda
-    from numba import cuda  # not the course's: its backend tries a GPU with a kernel that is cached
 
+    cuda = (
+        successor.numba_cuda()
+    )  # not `backend.cuda`: that tries a GPU with a kernel that is cached
+    package = importlib.import_module(successor.compiler().replace("-", "_"))
     device = cuda.get_current_device()
     return repr((
-        numba.__version__, numba_cuda.__version__, llvmlite.__version__, np.__version__,
-        platform.python_version(), platform.machine(), tuple(device.compute_capability),
-        tuple(cuda.runtime.get_version()),
+        numba.__version__, package.__name__, package.__version__, llvmlite.__version__,
+        np.__version__, platform.python_version(), platform.machine(),
+        tuple(device.compute_capability), tuple(cuda.runtime.get_version()),
+        *map(_of_file, successor.files()),
     ))  # fmt: skip
 
 
@@ -205,9 +212,9 @@ def _module(value: Any) -> str:
 
 def _definition(value: Any) -> Any:
     """The Python function behind a function or an intrinsic."""
-    if isinstance(value, Instruction):
-        return value.__wrapped__
     found = getattr(value, "_defn", value)
+    if isinstance(value, Intrinsic):
+        found = value.__wrapped__
     return found if isinstance(found, python.FunctionType) else None
 
 
@@ -258,13 +265,16 @@ class DiskCache:
                 file.unlink()  # cut off, or changed
             return None
         try:
-            from numba.cuda.dispatcher import _Kernel
-
             target_context.refresh()
             name, states = pickle.loads(rest)
             if name != file.name:
                 return None
-            kernel = _Kernel._rebuild(**states)
+            if successor.is_chosen():
+                kernel = successor.loaded(signature, states)
+            else:
+                from numba.cuda.dispatcher import _Kernel
+
+                kernel = _Kernel._rebuild(**states)
             with contextlib.suppress(OSError):
                 os.utime(file)  # the oldest go first
             return kernel
@@ -277,9 +287,12 @@ class DiskCache:
         if file is None:
             return
         with contextlib.suppress(Exception):
-            from numba.cuda import serialize
+            if successor.is_chosen():
+                content = pickle.dumps((file.name, successor.stored(kernel)))
+            else:
+                from numba.cuda import serialize
 
-            content = serialize.dumps((file.name, kernel._reduce_states()))
+                content = serialize.dumps((file.name, kernel._reduce_states()))
             write_whole(file, MARK + hashlib.sha256(content).digest() + content, mode=0o600)
             _bound(file.parent)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
+from course import successor
 from course.compiler import toolchain
 from course.compiler.arguments import arguments_of, function_of, parameters_of
 from course.compiler.ptx import (
@@ -291,6 +292,8 @@ def _making(
     toolchain.check_supported(target)
     fast = bool(options.get("fastmath") if fastmath is None else fastmath)
     bounds, lto = options.get("launch_bounds"), options.get("lto") is not False
+    if successor.is_chosen():  # not without being asked
+        lto = bool(options.get("lto"))
     return _Making(function, signature, target, fast, bounds, lto)
 
 
@@ -334,7 +337,7 @@ class _Making:
     def codes(self) -> list[bytes]:
         """The linker's input: for optimisation at link time, or PTX."""
         there, capability = common(), toolchain.capability(self.target)
-        if there is None:
+        if there is None or successor.is_chosen():
             return self._translated(RealKernel(self.function))
         options = self.fastmath, self.launch_bounds, self.lto
         asked = answers(capability, self.signature, self.function)
@@ -358,12 +361,12 @@ class _Making:
         """PTX with line numbers. Apart from the one that is measured: a launch has none.
 
         A library's debug information does not link with Numba's, so a kernel that uses one is
-        taken as it is before linking.
+        taken as it is before linking. Linking loses all lines of numba-cuda-mlir.
         """
         real = RealKernel(self.function, lineinfo=True)
         what, options = self._what(real), {**self._options(), "lineinfo": True}
         with real.readable():
-            if uses_libraries:
+            if uses_libraries or successor.is_chosen():
                 return toolchain.ptx_before_linking(*what, **options), real
             codes = toolchain.compile_kernel(*what, **options)
         return toolchain.linked_ptx(codes, self.function.__name__, self.target), real

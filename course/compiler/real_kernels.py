@@ -8,7 +8,6 @@ numba.cuda and numba.cuda's device functions. The kernel itself is not changed.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import itertools
 import linecache
@@ -22,15 +21,16 @@ from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from course import successor
 from warpsim.front.names import KernelName
 from warpsim.run.kernel import Kernel
 
 #: Options of a device function that change its code.
 _DEVICE_OPTIONS = ("inline", "forceinline", "fastmath", "opt")
-#: Modules of the simulator, and those of numba.cuda whose names they have.
-_REAL_MODULES = {"warpsim.cuda": "numba.cuda", "warpsim.run.random": "numba.cuda.random"}
+#: Modules of the simulator: what of numba.cuda, or of numba.cuda itself, has their names.
+_REAL_MODULES = {"warpsim.cuda": "", "warpsim.run.random": "random"}
 _numbers = itertools.count()
-_UNCHANGED = ("numba", "numba_cuda", "numpy", "math", "builtins")
+_UNCHANGED = ("numba", "numba_cuda", "numba_cuda_mlir", "numpy", "math", "builtins")
 
 
 class NoSource(ValueError):
@@ -101,8 +101,7 @@ class RealKernel:
         lineinfo: bool = False,
         functions: dict[FunctionType, Any] | None = None,
     ):
-        self._cuda = importlib.import_module("numba.cuda")
-        importlib.import_module("numba.cuda.random")  # a kernel may say cuda.random
+        self._cuda = successor.numba_cuda()
         self._lineinfo = lineinfo
         self._functions = {} if functions is None else functions
         self._modules: dict[tuple[ModuleType, frozenset[str]], ModuleType] = {}
@@ -174,7 +173,7 @@ class RealKernel:
     def _module(self, module: ModuleType, names: frozenset[str]) -> ModuleType:
         """A module, or a copy of it in which the names that the code uses are the real ones."""
         if module.__name__ in _REAL_MODULES:
-            return importlib.import_module(_REAL_MODULES[module.__name__])
+            return self._real_module(module.__name__)
         if module.__name__.partition(".")[0] in _UNCHANGED:
             return module
         key = (module, names)
@@ -191,14 +190,18 @@ class RealKernel:
                 stand_in.__dict__.update({**module.__dict__, **changed})
         return self._modules[key]
 
+    def _real_module(self, name: str) -> ModuleType:
+        part = _REAL_MODULES[name]
+        return getattr(self._cuda, part) if part else self._cuda
+
     def _device_function(self, kernel: Any) -> Any:
         function = kernel.py_func
         if function.__module__ in _REAL_MODULES:
-            module = importlib.import_module(_REAL_MODULES[function.__module__])
-            return getattr(module, function.__name__)
+            return getattr(self._real_module(function.__module__), function.__name__)
         if function not in self._functions:
             given = getattr(kernel, "targetoptions", None) or {}
-            options = {name: given[name] for name in _DEVICE_OPTIONS if given.get(name)}
+            options = {name: given.get(name) for name in _DEVICE_OPTIONS}
+            options = {name: one for name, one in options.items() if one and one != "never"}
             made = self._copy(function)
             decorate = self._cuda.jit(device=True, lineinfo=self._lineinfo, **options)
             # entered before it is filled in, so that a function that calls itself finds it

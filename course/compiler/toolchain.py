@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from course import backend
+from course import backend, successor
 from course import installed as toolkits
 from course.installed import CLONE, install_command, installed_as
 from warpsim.host import gpus
@@ -53,7 +53,9 @@ def _missing(what: str) -> CompilerMissing:
     wheels = toolkits.WHEELS[int(release[:2])].values()
     listed = " ".join(f'"{name}=={release}.*"' for name in wheels)
     install = f"python -m pip install numba-cuda {listed}"
-    if installed_as() == CLONE and release == COMPILED_WITH:
+    if successor.is_chosen():
+        install = install_command("mlir")
+    elif installed_as() == CLONE and release == COMPILED_WITH:
         install = install_command("compile")
     return CompilerMissing(
         f"compiling a kernel needs NVIDIA's compilers, and {what}",
@@ -99,7 +101,8 @@ def check_supported(target: str) -> None:
     """Refuse a target that the installed compilers do not have; ValueError lists theirs."""
     major, minor = capability(target)
     version = backend.installed_version("numba-cuda") or ""
-    if target[-1].isalpha() and backend.version_tuple(version) < _WITH_SUFFIX:
+    without_suffix = backend.version_tuple(version) < _WITH_SUFFIX and not successor.is_chosen()
+    if target[-1].isalpha() and without_suffix:
         raise ValueError(f"numba-cuda {version} does not compile for {target}: use {target[:-1]}")
     known = _supported()
     if known and 10 * major + minor not in known:
@@ -125,7 +128,7 @@ def require() -> ModuleType:
     Returns
     -------
     module
-        ``numba.cuda`` of the package numba-cuda.
+        ``numba.cuda`` of the package numba-cuda, or what numba-cuda-mlir has in its place.
 
     Raises
     ------
@@ -140,20 +143,26 @@ def require() -> ModuleType:
     too_new = backend.numpy_too_new()
     if too_new:
         raise CompilerMissing(too_new, 'python -m pip install "numpy<2.5"')
+    package = successor.compiler()
     try:
-        if importlib.util.find_spec("numba_cuda") is None:
-            raise _missing("the package numba-cuda is not installed")
+        if importlib.util.find_spec(package.replace("-", "_")) is None:
+            raise _missing(f"the package {package} is not installed")
         _load("NVRTC", _supported)  # first: where it is missing, numba.cuda need not be imported
-        numba_cuda = importlib.import_module("numba.cuda")
-        nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
-    except (ImportError, ValueError) as error:
-        raise _missing(f"numba-cuda cannot be used ({backend.one_line(error)})") from error
+        numba_cuda = successor.numba_cuda()
+        nvvm = _part("cudadrv.nvvm")
+    except (ImportError, ValueError, successor.UnknownVersion) as error:
+        raise _missing(f"{package} cannot be used ({backend.one_line(error)})") from error
     if "numba_cuda" not in (numba_cuda.__file__ or ""):
         raise _missing("numba.cuda is Numba's old built-in target, not numba-cuda's")
     _load("NVVM", nvvm.NVVM)
     _load("NVVM's libdevice", nvvm.LibDevice)
     _load("nvJitLink", lambda: _linker().version())
     return numba_cuda
+
+
+def _part(name: str) -> ModuleType:
+    """A module of numba.cuda, or the successor's of that name."""
+    return importlib.import_module(f"{successor.above()}.{name}")
 
 
 def _load(library: str, load: Callable[[], object]) -> None:
@@ -193,6 +202,8 @@ def mixed_releases() -> CompilerMissing:
 # ---------------------------------------------------------------------- compile, link
 def type_of(value: Any) -> Any:
     """The Numba type of a kernel's argument, as at a launch, or None."""
+    if successor.is_chosen():
+        return successor.type_of(value)
     dispatcher = importlib.import_module("numba.cuda.dispatcher")
     try:
         return dispatcher.typeof(value, dispatcher.Purpose.argument)
@@ -227,6 +238,8 @@ def compile_kernel(
     of libraries that it uses (float16 has one). `options` are those of ``numba.cuda.compile_all``.
     """
     numba_cuda = require()
+    if successor.is_chosen():
+        return successor.codes(function, signature, target, lto=True, **options)
     with device_answers(capability(target)):
         codes, _ = numba_cuda.compile_all(
             function,
@@ -251,6 +264,8 @@ def ptx_before_linking(
 ) -> str:
     """The PTX of a kernel by itself, without the libraries that it uses; options as above."""
     numba_cuda = require()
+    if successor.is_chosen():
+        return successor.codes(function, signature, target, lto=False, **options)[0].decode()
     with device_answers(capability(target)):
         ptx, _ = numba_cuda.compile(
             function, signature, device=False, abi="numba", cc=_numbers(target), **options
@@ -371,7 +386,7 @@ def _text(handle: int, what: str) -> str:
 
 
 def _device_runtime() -> Path:
-    libs = importlib.import_module("numba.cuda.cudadrv.libs")
+    libs = _part("cudadrv.libs")
     path = Path(libs.get_cudalib("cudadevrt", static=True) or "")
     if not path.is_file():
         raise _missing("libcudadevrt.a of the CUDA runtime is missing (grid synchronisation)")

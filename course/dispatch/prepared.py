@@ -3,7 +3,8 @@
 A launch through Numba costs the host 20 to 60 microseconds: it looks at each argument anew. The
 driver takes a kernel's parameters as a list of addresses of words. An array of n axes is 5 + 2 n
 words in Numba's convention: two that kernels do not use, elements, bytes of an element, the address
-of its memory, shape, strides. All but the memory's address stay as they are from call to call.
+of its memory, shape, strides. In numba-cuda-mlir's it is 3 + 2 n: the address twice, an offset,
+shape, strides in elements. All but the memory's address stay as they are from call to call.
 
 A GPU gives a block up to 64 KiB of shared memory (Tesla T4) or 227 KiB (H200), dynamic and asked
 for once for each kernel. Numba has no word for that; the driver has.
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from course import backend, kernel_cache
+from course import backend, kernel_cache, successor
 from course.dispatch.slots import ArraySlot
 from warpsim.host import libcuda
 from warpsim.ptx.grid_dependency import waits
@@ -102,32 +103,30 @@ class PreparedLaunch:
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
             kernel_cache.cached(launch.kernel)
-            configured, arguments = launch.configured(), launch.arguments
-            dispatcher = configured.dispatcher
-            shape = (*configured.griddim, *configured.blockdim, configured.sharedmem or 0)
-            overload = dispatcher.compile(tuple(type_of(value, dispatcher) for value in arguments))
-            function = overload._codelibrary.get_cufunc()
-            kernel = _handle(function)
-            if overload.cooperative or overload.debug or dispatcher.extensions:
+            launch.allow_shared()
+            dispatcher, arguments = launch.kernel, launch.arguments
+            types = tuple(type_of(value, dispatcher) for value in arguments)
+            overload = dispatcher.compile(types)
+            kernel = _handle(overload._codelibrary.get_cufunc())
+            debug = dispatcher.targetoptions.get("debug")
+            if overload.cooperative or debug or dispatcher.extensions:
                 raise CannotPrepare(f"{dispatcher.__name__} needs Numba's own launch")
-            types = overload.argument_types
         except (AttributeError, ValueError, OSError) as problem:
             raise CannotPrepare(backend.one_line(problem)) from problem
-        self.kept = configured, tuple(arguments)
+        self.kept = overload, tuple(arguments)
         self.slots = slots or new_slots(0)
         #: Words that are an address and some bytes: index, slot, bytes.
         self.moved: list[tuple[int, int, int]] = []
         words: list[int] = []
         at_slots: dict[int, int] = {}  # words that are an address as it is: index, slot
         for numba_type, value in zip(types, arguments, strict=True):
-            array, index = None, len(words)
+            array, first, places = None, len(words), ()
             if hasattr(value, "__cuda_array_interface__"):
-                array, index = value, index + 4
-                address = value.__cuda_array_interface__["data"][0]
-                words += [0, 0, value.size, value.dtype.itemsize, address]
-                words += [*value.shape, *value.strides]
+                array = value
+                its_words, places = _of_array(value)
+                words += its_words
             elif hasattr(value, "address_word"):  # a warpsim.ptx.TensorMap
-                array, index = value.array, index + value.address_word()
+                array, places = value.array, (value.address_word(),)
                 words += value
             else:
                 word = _WORDS.get(str(numba_type))
@@ -135,14 +134,15 @@ class PreparedLaunch:
                 if word is None or str(numba_type).startswith("complex"):
                     raise CannotPrepare(f"an argument of type {numba_type}")
                 words.append(word(value))
-            if isinstance(array, ArraySlot) and array.offset:
-                self.moved.append((index, array.slot, array.offset))
-            elif isinstance(array, ArraySlot):
-                at_slots[index] = array.slot
+            for index in (first + place for place in places):
+                if isinstance(array, ArraySlot) and array.offset:
+                    self.moved.append((index, array.slot, array.offset))
+                elif isinstance(array, ArraySlot):
+                    at_slots[index] = array.slot
         words = [word - 2**64 if word >= 2**63 else word for word in words]
         self.words = (ctypes.c_int64 * len(words))(*words)
         self.attributes = (Attribute * len(attributes))(*attributes)
-        self.at_slots, self.kernel, self.shape = at_slots, kernel, tuple(map(int, shape))
+        self.at_slots, self.kernel, self.shape = at_slots, kernel, launch.shape
         self._pointed()
 
     def _pointed(self) -> None:
@@ -196,6 +196,35 @@ class PreparedLaunch:
         libcuda.check(status, "a kernel's launch")
 
 
+def _of_array(array: Any) -> tuple[list[int], tuple[int, ...]]:
+    """The words of an array as the compiler here takes it, and which of them are its address."""
+    address, size = array.__cuda_array_interface__["data"][0], array.dtype.itemsize
+    if not successor.is_chosen():
+        return [0, 0, array.size, size, address, *array.shape, *array.strides], (4,)
+    if any(stride % size for stride in array.strides):
+        raise CannotPrepare(f"strides of {array.strides} bytes for elements of {size}")
+    steps = (stride // size for stride in array.strides)
+    return [address, address, 0, *array.shape, *steps], (0, 1)
+
+
+class Configured:
+    """A kernel of numba-cuda-mlir with its launch, which the driver makes: it takes tensor maps."""
+
+    def __init__(self, launch: Any, stream: Any):
+        self.launch, self.queue = launch, int(getattr(stream, "handle", stream) or 0)
+        self.dispatcher, shape = launch.kernel, launch.shape
+        self.griddim, self.blockdim, self.sharedmem = shape[:3], shape[3:6], shape[6]
+        self.arguments: tuple | None = None
+
+    def __call__(self, *arguments: Any) -> None:
+        """Launch; the latest arguments are kept."""
+        known = self.arguments
+        if known is None or any(a is not b for a, b in zip(known, arguments, strict=True)):
+            self.prepared = PreparedLaunch(self.launch._replace(arguments=arguments))
+            self.arguments = arguments
+        self.prepared(self.queue, ())
+
+
 def attributes_behind(kernel: Any) -> tuple[Attribute, ...]:
     """What lets a launch begin before the one in front of it is done, if its kernel `waits`."""
     new = tuple(backend.cuda.get_current_device().compute_capability) >= (9, 0)
@@ -217,8 +246,11 @@ def _handle(function: Any) -> int:
 
 
 def type_of(value: Any, dispatcher: Any) -> Any:
-    """Numba's type of an argument."""
-    return value.numba_type() if isinstance(value, ArraySlot) else dispatcher.typeof_pyval(value)
+    """The type of an argument, the compiler's here."""
+    if not isinstance(value, ArraySlot):
+        return dispatcher.typeof_pyval(value)
+    numba_type = value.numba_type()
+    return successor.moved(numba_type) if successor.is_chosen() else numba_type
 
 
 # --- shared memory --------------------------------------------------------------------------------

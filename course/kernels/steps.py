@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from course import backend
 from course.backend import cuda
-from course.dispatch.prepared import allow_shared, type_of
+from course.dispatch.prepared import Configured, allow_shared, type_of
 
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking for more
 _NUMBA = (0, 30)  # compiles for "sm_90a"
@@ -72,7 +72,8 @@ def hopper_refusal() -> str:
     if capability != (9, 0):
         return "needs compute capability 9.0, and this GPU has {}.{}".format(*capability)
     version = backend.installed_version("numba-cuda") or ""
-    if backend.gpu() is not None and backend.version_tuple(version) < _NUMBA:
+    old = backend.version_tuple(version) < _NUMBA and not backend.successor.is_chosen()
+    if backend.gpu() is not None and old:
         return f"needs numba-cuda 0.30, which compiles for sm_90a, and {version} is installed"
     return ""
 
@@ -100,6 +101,26 @@ class Launch(NamedTuple):
     arguments: tuple
     shared: int = 0
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Three numbers of the grid and three of the block, and bytes of shared memory."""
+        parts = (one if isinstance(one, tuple) else (one,) for one in (self.grid, self.block))
+        sizes = (size for part in parts for size in (*part, 1, 1)[:3])
+        return (*map(int, sizes), int(self.shared))
+
+    def allow_shared(self) -> None:
+        """Allow the kernel its shared memory, where a block has less without asking.
+
+        Raises
+        ------
+        RuntimeError
+            When the driver refuses so much.
+        """
+        # barriers, and what aligns the rest, come on top
+        if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
+            types = tuple(type_of(one, self.kernel) for one in self.arguments)
+            allow_shared(self.kernel, types, self.shared)
+
     def configured(self, stream: Any = 0) -> Callable[..., None]:
         """The kernel with its launch configuration, to be called with the arguments.
 
@@ -108,10 +129,9 @@ class Launch(NamedTuple):
         RuntimeError
             When the driver refuses so much shared memory.
         """
-        # barriers, and what aligns the rest, come on top
-        if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
-            types = tuple(type_of(one, self.kernel) for one in self.arguments)
-            allow_shared(self.kernel, types, self.shared)
+        if backend.successor.is_chosen() and backend.gpu() is not None:
+            return Configured(self, stream)
+        self.allow_shared()
         return self.kernel[self.grid, self.block, stream, self.shared]
 
     def on(self, stream: Any = 0) -> None:

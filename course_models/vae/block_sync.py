@@ -21,13 +21,13 @@ from numba import types
 
 from course.backend import cuda
 from warpsim.ptx import store4
-from warpsim.ptx.instruction import intrinsic
+from warpsim.ptx.instruction import Intrinsic
 
 MISSING = 0x7FFFDEAD
 _WORD = ir.IntType(32)
 
 
-@intrinsic
+@Intrinsic
 def await4(typing, array, index):
     """``await4(array, index)``: four neighbours of global memory as other blocks last wrote them.
 
@@ -51,7 +51,7 @@ def await4(typing, array, index):
     return types.UniTuple(array.dtype, 4)(array, types.int64), generate
 
 
-@intrinsic
+@Intrinsic
 def publish4(typing, array, index, values):
     """``publish4(array, index, (v0, v1, v2, v3))``: four neighbours for `await4`, at once."""
 
@@ -70,7 +70,7 @@ def publish4(typing, array, index, values):
     return types.void(array, types.int64, types.UniTuple(types.float32, 4)), generate
 
 
-@intrinsic
+@Intrinsic
 def is_missing(typing, value):
     """``is_missing(value)``: whether a float32 is `MISSING`."""
 
@@ -81,7 +81,7 @@ def is_missing(typing, value):
     return types.boolean(types.float32), generate
 
 
-@intrinsic
+@Intrinsic
 def _prefetch(typing, array, index):
     """Prefetch a line of global memory to L2."""
 
@@ -99,7 +99,7 @@ def _prefetch(typing, array, index):
 def _instruction(text: str) -> Callable:
     """A function for kernels of one instruction that takes and gives nothing."""
 
-    @intrinsic
+    @Intrinsic
     def instruction(typing):
         def generate(context, builder, signature, args):
             kind = ir.FunctionType(ir.VoidType(), [])

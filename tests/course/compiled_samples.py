@@ -5,6 +5,7 @@ import pytest
 from numba import float32
 
 import course
+from course import successor
 from course.compiler import toolchain
 from course.compiler.facts import CompilerMissing
 from warpsim import cuda
@@ -21,6 +22,12 @@ _skipped = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def needs_compiler(test):
     """Mark a test that NVIDIA's compilers take part in: ``pytest -m compiler`` runs these alone."""
     return pytest.mark.compiler(_skipped(test))
+
+
+def needs_numba_cuda(test):
+    """Mark a test of what numba-cuda does and its successor does otherwise."""
+    other = pytest.mark.skipif(successor.is_chosen(), reason="numba-cuda-mlir compiles here")
+    return needs_compiler(other(test))
 
 
 VECTOR = np.zeros(64, np.float32)

@@ -18,8 +18,10 @@ ALLOWED = {
     "course/stopping": "",
     "course": "course/lazy course/old_names warpsim",
     "course/driver": "warpsim/host",
-    "course/kernel_cache": "course/files warpsim/core warpsim/ptx",
-    "course/backend": "course/colab course/driver course/kernel_cache warpsim/host",
+    "course/successor": "warpsim/core warpsim/ptx",
+    "course/kernel_cache": "course/files course/successor warpsim/core warpsim/ptx",
+    "course/backend": "course/colab course/driver course/kernel_cache course/successor "
+    "warpsim/host",
     "course/installed": "course/backend course/colab",
     "course/dispatch": "+course/backend course/kernel_cache warpsim/host warpsim/ptx",
     "course/kernels": "",

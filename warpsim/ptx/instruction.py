@@ -56,16 +56,33 @@ TYPES = {
 INSTRUCTIONS: dict[str, Instruction] = {}
 
 
-def intrinsic(typed: Callable) -> Any:
-    """An intrinsic of Numba-CUDA; of Numba where that is missing, and nothing is compiled."""
-    try:
+class Intrinsic:
+    """A function of the compiler's: given types of a call, it has its type and what writes code.
+
+    Numba asks for its type when it first compiles a kernel that has it.
+    """
+
+    def __init__(self, typed: Callable):
+        functools.update_wrapper(self, typed)
+
+    @property
+    def typed(self) -> Callable:
+        """The function of (typing, types of arguments ...), as Numba's ``intrinsic`` takes it."""
+        return self.__wrapped__
+
+    @functools.cached_property
+    def _numba_type_(self) -> types.Type:
+        """What Numba compiles."""
+        from numba.cuda.descriptor import cuda_target
         from numba.cuda.extending import intrinsic
-    except ImportError:
-        from numba.extending import intrinsic
-    return intrinsic(typed)
+
+        context = cuda_target.typing_context
+        made = intrinsic(self.typed)
+        context.refresh()
+        return context.resolve_value_type(made)
 
 
-class Instruction:
+class Instruction(Intrinsic):
     """A function that works inside a kernel, on a GPU and in the simulator alike.
 
     Attributes
@@ -84,7 +101,7 @@ class Instruction:
         by_warp: bool = False, writes: bool = False, tensor: int = 0, each: Callable | None = None,
         check: Callable | None = None, unknown: str = "",
     ):  # fmt: skip
-        functools.update_wrapper(self, function)
+        super().__init__(function)
         name = function.__name__
         self.takes, self.gives = takes.split(), gives
         self.twin = getattr(twin, "__name__", twin)
@@ -132,17 +149,8 @@ class Instruction:
             return self.gives or types.none
         return self.gives(*kinds)
 
-    @functools.cached_property
-    def _numba_type_(self) -> types.Type:
-        """What Numba compiles."""
-        from numba.cuda.descriptor import cuda_target
-
-        context = cuda_target.typing_context
-        made = intrinsic(self._typed())
-        context.refresh()
-        return context.resolve_value_type(made)
-
-    def _typed(self) -> Callable:
+    @property
+    def typed(self) -> Callable:
         """The typing function of the intrinsic."""
         function = self.__wrapped__
 

@@ -17,7 +17,15 @@ from course.compiler.facts import Float64Line, compiled
 from course.compiler.ptx import instructions
 from course.compiler.real_kernels import RealKernel, origin
 from course.kernels.reconstruct import ladder
-from tests.course.compiled_samples import FACTORS, VECTOR, bend_each, juggle, needs_compiler, scaled
+from tests.course.compiled_samples import (
+    FACTORS,
+    VECTOR,
+    bend_each,
+    juggle,
+    needs_compiler,
+    needs_numba_cuda,
+    scaled,
+)
 from warpsim import cuda
 from warpsim.run import random
 
@@ -100,7 +108,7 @@ def test_moving_float64_values_is_no_float64_instruction():
 
 
 # ------------------------------------------------------------------ device functions
-@needs_compiler
+@needs_numba_cuda
 @BOTH
 def test_names_the_line_of_a_device_function_by_its_own_def(target):
     store, line = compiled(bend_each, (VECTOR, VECTOR), target).float64_lines
@@ -124,7 +132,7 @@ def shrink(x):
 """
 
 
-@needs_compiler
+@needs_numba_cuda
 @pytest.mark.parametrize(
     "path", ["/tmp/ipykernel_9/123.py", "<ipython-input-3-ab>", r"C:\me\a b.py", "relative.py"]
 )
@@ -179,7 +187,7 @@ def test_a_device_function_is_found_under_all_its_names_once():
     assert names == ["twice", "scaled"]
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_takes_kernels_and_device_functions_of_numba_cuda():
     real = pytest.importorskip("numba.cuda")
 
@@ -199,7 +207,7 @@ def test_takes_kernels_and_device_functions_of_numba_cuda():
     assert not thirds.overloads and not third.overloads
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_random_numbers_are_numba_cudas():
     def draw(states, out):
         i = cuda.grid(1)
@@ -228,7 +236,7 @@ def test_a_device_function_may_call_itself():
     assert compiled(fill, (np.zeros(2, np.int64),)).registers > 0
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_the_current_device_is_asked_as_before_even_after_an_error():
     from numba.cuda import dispatcher
 
@@ -337,7 +345,7 @@ def test_float64_lines_of_a_kernel_with_a_float16_library():
     assert texts(facts) == [(4, "mixed")]
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_fastmath_reaches_the_compiler():
     def divide(x, out):
         i = cuda.grid(1)

@@ -20,7 +20,13 @@ from course.compiler.together import (
 from course.kernels import activation
 from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.svd import rotate
-from tests.course.compiled_samples import VECTOR, bend_each, needs_compiler, scaled
+from tests.course.compiled_samples import (
+    VECTOR,
+    bend_each,
+    needs_compiler,
+    needs_numba_cuda,
+    scaled,
+)
 from tools import compile_all
 from warpsim import cuda
 from warpsim.ptx import grid_dependency_wait
@@ -75,7 +81,7 @@ def figures(found):
     return {**vars(found), "ptx": counts}
 
 
-@needs_compiler
+@needs_numba_cuda
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_comes_out_is_what_comes_out_alone(name, compilations, monkeypatch):
     kernel, types = KERNELS[name]()
@@ -89,7 +95,7 @@ def test_what_comes_out_is_what_comes_out_alone(name, compilations, monkeypatch)
         assert len(compilations) == 1  # for both targets
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_a_bfloat16_is_rounded_as_its_target_can(compilations):
     kernel, types = wide("bfloat16")
     with compiled_together():
@@ -98,7 +104,7 @@ def test_a_bfloat16_is_rounded_as_its_target_can(compilations):
     assert len(compilations) == 2
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_kernels_share_device_functions(compilations):
     from numba.cuda import dispatcher
 
@@ -149,7 +155,7 @@ def test_a_kernel_that_follows_another_waits_where_launches_begin_early_only():
     assert waits == {"sm_75": False, "sm_80": False, "sm_90": True}
 
 
-@needs_compiler
+@needs_numba_cuda
 def test_numba_asks_for_no_other_capability():
     """Wherever numba-cuda and the course compare a target's capability while they write code."""
     numba_cuda = Path(importlib.util.find_spec("numba_cuda").submodule_search_locations[0])

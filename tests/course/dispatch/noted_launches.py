@@ -8,32 +8,30 @@ import numpy as np
 from course.dispatch import entry, prepared, slots
 from course.kernels.steps import Launch
 
+SHAPE = ("gx", "gy", "gz", "bx", "by", "bz", "shared")
+
 
 class NotingDriver:
-    """Takes what `course.dispatch.prepared` calls, and keeps the words of each launch."""
+    """Takes what `course.dispatch.prepared` calls: the words of each launch, the latest's shape."""
 
     def __init__(self):
         self.launched, self.capturing, self.ordered = [], False, []
 
     def cuLaunchKernelEx(self, how, kernel, what, nothing):
         configuration = prepared.Configuration.from_address(how.value)
+        self.shape = tuple(getattr(configuration, name) for name in SHAPE)
         self.launched.append((kernel.value, configuration.stream or 0, what.value))
         return 0
 
 
 class FakeKernel:
-    """What a kernel of numba.cuda looks like from outside; its configuration is always the same."""
+    """What a kernel of numba.cuda looks like from outside."""
 
-    griddim, blockdim, sharedmem = (3, 1, 1), (64, 1, 1), 0
-    cooperative = debug = False
-    extensions, __name__ = (), "fake"
+    cooperative = False
+    extensions, targetoptions, __name__ = (), {}, "fake"
 
     def __init__(self):
-        self.dispatcher = self._codelibrary = self
-
-    def __getitem__(self, how):
-        self.how = how
-        return self
+        self._codelibrary = self
 
     def typeof_pyval(self, value):
         from numba import typeof
@@ -41,7 +39,6 @@ class FakeKernel:
         return typeof(value)
 
     def compile(self, kinds):
-        self.argument_types = kinds
         return self
 
     def get_cufunc(self):

@@ -1,0 +1,185 @@
+"""Faults of numba-cuda-mlir 0.6.0 (July 2026), mended in the loaded package; no other version.
+
+=====================  ==========================================================================
+dynamic shared memory  a variable of one byte: static arrays lie behind it, in what the launch
+                       gives (upstream's issues 312 and 263)
+shared arrays of a     not taken along into the module of the kernel that calls it
+device function
+memory fences          `cuda.threadfence` and its like have types and no code
+rows of a view         are given strides that MLIR's verifier refuses
+constants from 2^63    are no number of 64 bits there: "std::bad_cast"
+float16                of several neighbours is rounded at once, by what libNVVM refuses:
+                       "unsupported operation"
+fastmath               is not said to libNVVM below compute capability 10.0: precise divisions and
+                       roots, denormals
+target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
+=====================  ==========================================================================
+
+Tensor maps by value, which it passes as 8 bytes, are words here: `facade.NewTensorMapType`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from typing import Any
+
+import numpy as np
+from numba_cuda_mlir import mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
+from numba_cuda_mlir._mlir.extras import types as T
+from numba_cuda_mlir.extending import lowering_registry, refresh_registries
+from numba_cuda_mlir.lowering import numpy as numpy_lowering
+from numba_cuda_mlir.lowering_utilities import convert
+from numba_cuda_mlir.numba_cuda import stubs
+from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import CompilationUnit, LibDevice
+
+_FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
+
+
+def mend() -> None:
+    """Mend the loaded package, which is of that version."""
+    _dynamic_memory()
+    _fences()
+    _shared_in_functions()
+    _rows()
+    _large_constants()
+    _float16()
+    _fastmath()
+    _target()
+
+
+def _dynamic_memory() -> None:
+    """It is what the launch gives, behind all static arrays, and lies at a multiple of 1,024."""
+    original = mlir_optimization.run_pre_codegen_patterns
+    external = "#llvm.linkage<external>"
+
+    def walk(operation: Any) -> None:
+        for one in (o for region in operation.regions for b in region.blocks for o in b.operations):
+            if isinstance(one, llvm.GlobalOp) and "__dynamic_shmem" in one.sym_name.value:
+                one.attributes["linkage"] = ir.Attribute.parse(external)
+                long = ir.IntegerType.get_signless(64)
+                one.attributes["alignment"] = ir.IntegerAttr.get(long, 1024)
+            walk(one.operation)
+
+    def patterns(module: Any) -> Any:
+        walk(module.operation)
+        return original(module)
+
+    mlir_optimization.run_pre_codegen_patterns = patterns
+
+
+def _fences() -> None:
+    for name, level in _FENCES.items():
+
+        def lower(builder: Any, target: Any, args: Any, kwargs: Any, level: str = level) -> None:
+            llvm.inline_asm(None, [], f"membar.{level};", "~{memory}", has_side_effects=True)
+            builder.store_var(target, None)
+
+        lowering_registry.lower(getattr(stubs, name))(lower)
+    refresh_registries()
+
+
+def _change(owner: Any, name: str, *parts: tuple[str, str]) -> None:
+    """Change parts of the text of a function."""
+    function = getattr(owner, name)
+    space = {**function.__globals__, "memref": memref}
+    text = textwrap.dedent(inspect.getsource(function))
+    for old, new in parts:
+        text = text.replace(old, new)
+    exec(compile(text, function.__code__.co_filename, "exec"), space)
+    setattr(owner, name, space[name])
+
+
+def _shared_in_functions() -> None:
+    """What a device function's module has is copied to the caller's: its shared arrays, too."""
+    name = "build_user_defined_function_call"
+    _change(mlir_lowering.MLIRLower, name, ("llvm.GlobalOp)", "llvm.GlobalOp, memref.GlobalOp)"))
+
+
+def _rows() -> None:
+    """A view is a pointer's worth of the array, with sizes and strides of its own."""
+
+    def view(array: Any, offsets: list, sizes: list, strides: list, dropped: list[bool]) -> Any:
+        kind, free = array.type, ir.ShapedType.get_dynamic_stride_or_offset()
+        base, start, *rest = memref.extract_strided_metadata(array)
+        offsets, sizes, strides = (
+            [convert(one, T.index()) for one in many] for many in (offsets, sizes, strides)
+        )
+        steps = rest[kind.rank :]
+        for offset, step in zip(offsets, steps, strict=True):
+            start = arith.addi(start, arith.muli(offset, step))
+        kept = [axis for axis in range(kind.rank) if not dropped[axis]]
+        free_size = [ir.ShapedType.get_dynamic_size()] * len(kept)
+        layout = ir.StridedLayoutAttr.get(free, [free] * len(kept))
+        return memref.ReinterpretCastOp(
+            ir.MemRefType.get(free_size, kind.element_type, layout, kind.memory_space),
+            base,
+            [start],
+            [sizes[axis] for axis in kept],
+            [arith.muli(steps[axis], strides[axis]) for axis in kept],
+            [free],
+            free_size,
+            [free] * len(kept),
+        ).result
+
+    numpy_lowering._rank_reducing_subview = view
+
+
+def _float16() -> None:
+    """A float32 is rounded by an instruction: of several at once libNVVM makes none."""
+    original = arith.truncf
+
+    def truncf(out: Any, in_: Any, **named: Any) -> Any:
+        if out != T.f16() or in_.type != T.f32():
+            return original(out, in_, **named)
+        text, constraints = "cvt.rn.f16.f32 $0, $1;", "=h,f"
+        bits = llvm.inline_asm(T.i16(), [in_], text, constraints, has_side_effects=False)
+        return llvm.bitcast(out, bits)
+
+    arith.truncf = truncf
+
+
+def _large_constants() -> None:
+    original = arith.ConstantOp.__init__
+
+    def __init__(self: Any, result: Any, value: Any, **named: Any) -> None:
+        if isinstance(value, int | np.integer) and value >= 2**63:
+            value = int(value) - 2**64
+        original(self, result, value, **named)
+
+    arith.ConstantOp.__init__ = __init__
+
+
+def _fastmath() -> None:
+    """What it translates to LLVM's language is given to libNVVM with the options."""
+    original = mlir_optimization._call_llvm70_capi
+
+    def compiled(
+        module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
+    ) -> bytes:
+        if gen_llvmir or not options.get("fastmath"):
+            return original(module, options, gen_lto, gen_llvmir)
+        target = options["chip"].removeprefix("sm_")
+        chosen = mlir_optimization._nvvm_options(target, options)
+        unit = CompilationUnit(chosen | ({"gen-lto": None} if gen_lto else {}))
+        unit.add_module(original(module, options, gen_llvmir=True))
+        unit.lazy_add_module(LibDevice().get())
+        code: bytes = unit.compile()
+        return code
+
+    mlir_optimization._call_llvm70_capi = compiled
+
+
+def _target() -> None:
+    """What is compiled for a GPU of 9.0 may use all of it."""
+    original = tools.resolve_gpu_target
+
+    def resolve_target_options(options: dict[str, Any]) -> dict[str, Any]:
+        chip = original(options)["chip"]
+        given = options.get("chip")
+        options["chip"] = "sm_90a" if given is None and chip == "sm_90" else chip
+        return options
+
+    tools.resolve_target_options = resolve_target_options

@@ -1,0 +1,182 @@
+"""numba-cuda-mlir in numba-cuda's place: when it is taken, how it is launched, what is mended."""
+
+import importlib
+import sys
+import types as python
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numba import float32, types
+
+from course import successor
+from course.dispatch import prepared
+from course.dispatch.slots import ArraySlot
+from tests.course.compiled_samples import needs_compiler
+from warpsim import cuda
+from warpsim.ptx import load4, mma_f16, store4, unpack_f16
+
+needs_successor = pytest.mark.skipif(
+    not successor.is_chosen(), reason="numba-cuda compiles here: COURSE_COMPILER is not mlir"
+)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Ask anew with these packages and this variable."""
+
+    def ask(variable: str, *packages: str) -> bool:
+        monkeypatch.setenv(successor.VARIABLE, variable)
+        monkeypatch.setattr(successor, "is_installed", packages.__contains__)
+        successor.is_chosen.cache_clear()
+        return successor.is_chosen()
+
+    yield ask
+    monkeypatch.undo()
+    successor.is_chosen.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("variable", "packages", "chosen"),
+    [
+        ("", ("numba-cuda",), False), ("", ("numba-cuda-mlir",), True), ("", (), False),
+        ("", ("numba-cuda", "numba-cuda-mlir"), False), ("numba-cuda", ("numba-cuda-mlir",), False),
+        ("mlir", ("numba-cuda", "numba-cuda-mlir"), True), ("mlir", (), True),
+    ],
+)  # fmt: skip
+def test_it_is_taken_where_it_is_asked_for_or_alone(asked, variable, packages, chosen):
+    assert asked(variable, *packages) is chosen
+    assert successor.compiler() == ("numba-cuda-mlir" if chosen else "numba-cuda")
+
+
+def test_another_compiler_is_refused_with_those_there_are(asked):
+    with pytest.raises(ValueError, match="COURSE_COMPILER is 'llvm': set it to mlir or numba-cuda"):
+        asked("llvm")
+
+
+def test_another_version_is_refused_with_the_one_that_is_known(monkeypatch):
+    monkeypatch.setattr(successor.importlib.metadata, "version", lambda name: "0.7.0")
+    with pytest.raises(successor.UnknownVersion, match='knows the faults of 0.6.0: .*mlir==0.6.0"'):
+        successor.cuda.__wrapped__()
+
+
+def test_an_array_is_its_address_twice_sizes_and_strides_in_elements(monkeypatch):
+    slot = ArraySlot(1, (9, 52), (320, 4), np.dtype(np.float32))
+    address = slot.__cuda_array_interface__["data"][0]
+    monkeypatch.setattr(successor, "is_chosen", lambda: False)
+    assert prepared._of_array(slot) == ([0, 0, 468, 4, address, 9, 52, 320, 4], (4,))
+    monkeypatch.setattr(successor, "is_chosen", lambda: True)
+    assert prepared._of_array(slot) == ([address, address, 0, 9, 52, 80, 1], (0, 1))
+    odd = ArraySlot(1, (9,), (6,), np.dtype(np.float32))
+    with pytest.raises(prepared.CannotPrepare, match="strides of .6,. bytes for elements of 4"):
+        prepared._of_array(odd)
+
+
+def test_a_configured_launch_is_prepared_once_for_the_same_arguments(monkeypatch):
+    made = []
+
+    def launched(launch):
+        made.append(launch.arguments)
+        return lambda queue, addresses: made.append(queue)
+
+    monkeypatch.setattr(prepared, "PreparedLaunch", launched)
+    from course.kernels.steps import Launch
+
+    launch = Launch("kernel", (3, 2), 64, (), 256)
+    call = prepared.Configured(launch, SimpleNamespace(handle=7))
+    assert call.griddim == (3, 2, 1) and call.blockdim == (64, 1, 1) and call.sharedmem == 256
+    x, y = object(), object()
+    for arguments in ((x,), (x,), (y,)):
+        call(*arguments)
+    assert made == [(x,), 7, 7, (y,), 7]
+
+
+# ---------------------------------------------------------------------- with the package
+
+
+def compiled(function: python.FunctionType, signature: tuple, target: str = "sm_90a", **options):
+    from course.compiler.real_kernels import RealKernel
+
+    return successor.compiled(RealKernel(function).function, signature, target, **options)
+
+
+@needs_successor
+def test_it_is_imported_when_something_is_compiled():
+    code = (
+        "import sys; from course import cuda, trace; import course.kernels.softmax;"
+        "sys.exit('numba_cuda_mlir' in sys.modules)"
+    )
+    subprocess = importlib.import_module("subprocess")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@needs_successor
+@needs_compiler
+def test_instructions_are_the_simulators_declarations():
+    def kernel(x, words, out):
+        i = 4 * cuda.grid(1)
+        a, b, c, d = load4(x, i)
+        sums = mma_f16((a, b, c, d), (words[0], words[1], words[2], words[3]), (words[4], words[5]))
+        low, high = unpack_f16(words[6])
+        store4(out, i, (sums[0] + low, sums[1] + high, sums[2], sums[3]))
+
+    ptx = compiled(kernel, (float32[::1], types.uint32[::1], float32[::1]))["ptx"]
+    for words in ("ld.global.v4.f32", "mma.sync.aligned.m16n8k16", "st.global.v4.f32"):
+        assert ptx.count(words) == 1
+
+
+@needs_successor
+@needs_compiler
+def test_dynamic_shared_memory_lies_behind_all_static_arrays():
+    def kernel(out):
+        dynamic = cuda.shared.array(0, float32)
+        static = cuda.shared.array(8, float32)
+        i = cuda.threadIdx.x
+        dynamic[i], static[i] = i, 2 * i
+        cuda.syncthreads()
+        out[i] = dynamic[i + 1] + static[i + 1]
+
+    ptx = compiled(kernel, (float32[::1],))["ptx"]
+    assert ".extern .shared .align 1024 .b8 __dynamic_shmem" in ptx
+
+
+@cuda.jit(device=True)
+def passed_on(value, row):
+    place = cuda.shared.array(64, float32)
+    place[cuda.threadIdx.x] = value + row[0]
+    cuda.threadfence_block()
+    cuda.syncthreads()
+    return place[63 - cuda.threadIdx.x]
+
+
+@needs_successor
+@needs_compiler
+@pytest.mark.parametrize("target", ["sm_75", "sm_90a"])
+def test_faults_of_this_version_are_mended(target):
+    step = np.uint64(0x9E3779B97F4A7C15)
+
+    def kernel(x, seed, halves):
+        rows = cuda.shared.array((2, 64), float32)
+        rows[0, cuda.threadIdx.x] = 1
+        i = cuda.grid(1)
+        found = passed_on(x[i], rows[1]) / x[i]
+        x[i] = found + float32(seed * step >> np.uint64(40))
+        halves[i] = types.float16(found)
+        cuda.threadfence()
+
+    kinds = (float32[::1], types.uint64, types.float16[::1])
+    ptx = compiled(kernel, kinds, target, fastmath=True)["ptx"]
+    assert "membar.gl" in ptx and "membar.cta" in ptx and "cvt.rn.f16.f32" in ptx
+    assert "div.full.ftz.f32" in ptx and "div.rn" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_what_is_kept_on_disk_can_be_launched():
+    def kernel(x):
+        x[0] = 1
+
+    made = SimpleNamespace(metadata=compiled(kernel, (float32[::1],)))
+    again = successor.loaded((successor.moved(float32[::1]),), successor.stored(made))
+    assert again.metadata["cubin"] == made.metadata["cubin"]
+    assert "kernel" in again.metadata["func_name"]
