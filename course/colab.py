@@ -153,12 +153,16 @@ def holds(text: str, version: str) -> bool:
 def outside(version: Callable[[str], str | None] = installed_version) -> dict[str, str]:
     """What is here and not in the declared range: {"numpy 2.0.2": "numpy<2.5,>=2.1"}.
 
-    Of numba-cuda the range alone is named: which toolkit is wanted depends on the driver.
+    Of numba-cuda the range alone is named: which toolkit is wanted depends on the driver. NumPy's
+    bound in the extras is numba-cuda's.
     """
     return {
         f"{name} {have}": re.sub(r"\[cu\d+\]", "", text)
         for name, text, extra in declared()
-        if extra in USED and (have := version(name)) and not holds(text, have)
+        if extra in USED
+        and (have := version(name))
+        and not holds(text, have)
+        and not (extra and name == "numpy" and version("numba-cuda") is None)
     }
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-from course import backend, installed
+from course import backend, installed, successor
 from course.colab import declared, outside
 from course.driver import Driver, read_driver
 from course.installed import CLONE, COLAB, WHEEL, installed_as
@@ -231,8 +231,11 @@ def probe_cudasim(facts: Facts) -> Probe | None:
 
 
 def probe_numba_cuda(facts: Facts) -> Probe:
-    """Is numba-cuda here, where a GPU needs it?"""
-    version = facts.version("numba-cuda")
+    """Is numba-cuda here, or its successor in its place, where a GPU needs it?"""
+    package = successor.compiler()
+    version = facts.version(package)
+    if package == successor.DISTRIBUTION:
+        return _probe_successor(version)
     if version is not None:
         return Probe("numba-cuda", "ok", version)
     if not facts.driver.devices:
@@ -243,6 +246,17 @@ def probe_numba_cuda(facts: Facts) -> Probe:
         "problem",
         "not installed, so the GPU is not used",
         pip(f"numba-cuda[{extra}]") if extra else installed.UPDATE_DRIVER,
+    )
+
+
+def _probe_successor(version: str | None) -> Probe:
+    if version == successor.VERSION:
+        return Probe(successor.DISTRIBUTION, "ok", f"{version} compiles here, not numba-cuda")
+    return Probe(
+        successor.DISTRIBUTION,
+        "problem",
+        f"{version or 'not installed'}; the course knows the faults of {successor.VERSION}",
+        pip(f"{successor.DISTRIBUTION}=={successor.VERSION}"),
     )
 
 
