@@ -59,7 +59,8 @@ def test_a_peer_whose_part_takes_too_long_is_not_called(monkeypatch, part, calle
     bench, calls = Bench(), []
     bench.row, bench.failures = (lambda *about: None), []
     problem = drawn.Drawn(
-        "8x8", "float32", lambda: 2.0, {"slow": lambda: calls.append(1) or 6.0, "near": lambda: 4.0},
+        "8x8", "float32", lambda: 2.0,
+        {"slow": lambda: calls.append(1) or 6.0, "near": lambda: 4.0},
         lambda found: 0.0, 1.0, {"slow": (lambda: part, 5)},
     )  # fmt: skip
     ratios = drawn._measured(bench, "svd", problem)
