@@ -38,6 +38,7 @@ from course_recording.frame import WrongResult
 SHAPES = 64
 MOST_BYTES, MOST_OPERATIONS = 2e9, 1e13
 ROUNDS, WALLS = 7, 7
+SECONDS = 0.006  # of a round and a call: 14 rows of 64 shapes and their peers in ten minutes
 SLOW = 20.0  # times the fastest first call: such a peer is timed no further
 LIMITS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 SIXTEEN_BITS, FLOATS = ("float16", "bfloat16"), ("float32", "float16", "bfloat16")
@@ -135,13 +136,13 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
     times = {each: [firsts[each]] if each in slow else [] for each in calls}
     walls = {each: list(times[each]) for each in calls}
     costs = {
-        each: clock.launch_cost(itertools.repeat(call), 4, 0.01)
+        each: clock.launch_cost(itertools.repeat(call), 4, SECONDS)
         for each, call in calls.items()
         if each not in slow
     }
     for _ in range(ROUNDS):
         for each, cost in costs.items():
-            times[each] += clock.samples(itertools.repeat(calls[each]), 1, cost, seconds=0.02)[0]
+            times[each] += clock.samples(itertools.repeat(calls[each]), 1, cost, seconds=SECONDS)[0]
     for _ in range(WALLS):
         for each in costs:
             walls[each].append(clock.wall(calls[each]))
