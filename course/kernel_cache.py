@@ -246,10 +246,10 @@ class DiskCache:
             return directory / f"{key_of(self.dispatcher, signature, target_here())}.kernel"
         return None
 
-    def has(self, signature: Any) -> bool:
-        """Whether there is a file for a kernel of these types."""
+    def lacks(self, signature: Any) -> bool:
+        """Whether a kernel of these types could be stored, and is not."""
         file = self._file(signature)
-        return file is not None and file.exists()
+        return file is not None and not file.exists()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled kernel, or None."""

@@ -84,9 +84,7 @@ def _missing(noted: list[Noted]) -> list[Noted]:
     found = {}
     for one in noted:
         kernel_cache.cached(one.kernel)
-        if one.types in one.kernel.overloads or not hasattr(one.kernel._cache, "has"):
-            continue
-        if not one.kernel._cache.has(one.types):
+        if one.types not in one.kernel.overloads and one.kernel._cache.lacks(one.types):
             found[id(one.kernel), one.types] = one
     return list(found.values())
 

@@ -16,6 +16,9 @@ First the rows x of all lanes are paired with the rows y of all: from step to st
 another lane, whose number differs in one bit (as in a Gray code). Then half of the lanes take all
 x, half take all y, and each half does the same among itself; until a lane is alone. So for each
 rotation one row moves, by shuffles, and none of it goes through memory.
+
+Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
+much here, to compile and to load.
 """
 
 import math

@@ -20,7 +20,7 @@ def kernel_of(name, *there):
         pass
 
     function.__name__, function.__module__ = name, __name__
-    cache = SimpleNamespace(has=lambda types: types in there)
+    cache = SimpleNamespace(lacks=lambda types: types not in there)
     return SimpleNamespace(py_func=function, _cache=cache, overloads={})
 
 
