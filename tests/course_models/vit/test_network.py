@@ -210,7 +210,7 @@ def test_flags_of_another_type_are_refused_and_numpys_whole_numbers_are_taken():
         (lambda: Flags(mlp="split"), "no mlp 'split': choose fused, unfused"),
         (lambda: ViTShape(image=30), "image is 30; it must be a multiple of patch, 16"),
         (lambda: ViTShape(depth=0), "depth is 0"),
-        (lambda: ViT(ViTShape(width=960), {}), r"heads have 80 numbers; .* 128\): give your own"),
+        (lambda: ViT(ViTShape(width=576), {}), r"heads have 48 numbers; .* 128\): give your own"),
     ],
 )
 def test_refusals_name_what_was_given(change, words):
