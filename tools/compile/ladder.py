@@ -19,7 +19,15 @@ from course.compiler.together import compiled_together
 from course.files import write_whole
 from course.kernels.gemm.tiles import DEPTH
 from course.kernels.reconstruct import warpgroups
-from course.kernels.reconstruct.ladder import LADDER, LADDER_SHAPE, OLDER, TileStep, config_for
+from course.kernels.reconstruct.ladder import (
+    LADDER,
+    LADDER_SHAPE,
+    OLDER,
+    TileStep,
+    config_for,
+    tile_for,
+)
+from course.kernels.reconstruct.warp_per_tile import warp_per_tile
 from course_lessons.lesson06 import ladder
 from tools.compile.cases import of_factors
 from tools.notebooks.lessons import ROOT
@@ -39,6 +47,8 @@ def steps() -> Iterator[tuple[str, str, Compiled]]:
             step = OLDER if name == "tensor cores" and capability < (8, 0) else newest
             if name == "warpgroups" and step.capability <= capability:
                 yield name, target, compiled(*of_warpgroups(), target=f"{target}a")
+            elif name == "warp per tile":
+                yield name, target, compiled(*of_warp_per_tile(), target=target)
             elif step.capability <= capability:
                 factors = of_factors(step.dtype, many=False)
                 yield name, target, compiled(step.kernel, factors, target=target)
@@ -51,6 +61,13 @@ def of_warpgroups() -> tuple[Any, tuple[Any, ...]]:
     line, sizes = types.float32[::1], (types.int32, types.int32)
     given = (*maps, line, line, types.float32[:, ::1], *sizes)
     return warpgroups.warpgroup_tiles(config, True), given
+
+
+def of_warp_per_tile() -> tuple[Any, tuple[Any, ...]]:
+    """The kernel of one image at the ladder's shape, and its types."""
+    plane, line = types.float32[:, ::1], types.float32[::1]
+    kernel, _ = warp_per_tile(tile_for(*LADDER_SHAPE, 1, True, 132))
+    return kernel, (plane, line, plane, types.int32, plane, types.int32)
 
 
 def row(name: str, target: str, found: Compiled) -> tuple:
