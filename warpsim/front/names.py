@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
 from functools import cache, cached_property
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -367,12 +367,8 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
         return _lambda(function, missing)
     try:
         code = inspect.unwrap(function).__code__
-        noted = lines_of(code)
-        if noted is None:
-            text, _ = inspect.getsourcelines(function)
-        else:
-            text = inspect.getblock(noted[code.co_firstlineno - 1 :])
-        tree = ast.parse(textwrap.dedent("".join(text))).body[0]
+        text = _text_of(code, code.co_filename)
+        tree = ast.parse(text).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
     if getattr(tree, "name", None) != function.__code__.co_name:
@@ -385,7 +381,18 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
         raise missing  # newer Pythons find lines of another program under the name "<string>"
     if not isinstance(tree, ast.FunctionDef):
         raise Unsupported(f"{name} is not a plain function: write the kernel with def")
-    return textwrap.dedent("".join(text)).splitlines(), tree
+    return text.splitlines(), tree
+
+
+@cache
+def _text_of(code: CodeType, file: str) -> str:
+    """The text of a function: once for all that a factory makes of one code, in one file."""
+    noted = lines_of(code)
+    if noted is None:
+        lines, _ = inspect.getsourcelines(code)
+    else:
+        lines = inspect.getblock(noted[code.co_firstlineno - 1 :])
+    return textwrap.dedent("".join(lines))
 
 
 def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], ast.FunctionDef]:

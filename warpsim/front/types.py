@@ -100,6 +100,7 @@ class Typer(Expressions):
         if not alive:
             return None
         joined: Environment = {}
+        unified: list[str] = []  # names of several types
         for name in {name: None for _, env in alive for name in env}:
             if isinstance(name, tuple):
                 values = {env.get(name, MISSING) for _, env in alive if name[0] in env}
@@ -108,13 +109,13 @@ class Typer(Expressions):
                 continue
             kinds = list(dict.fromkeys(env[name] for _, env in alive if name in env))
             joined[name] = kinds[0] if len(kinds) == 1 else self._unify(kinds)
+            if len(kinds) > 1 and not isinstance(joined[name], Conflict):
+                unified.append(name)
         for edge, env in alive:
             self.typing.edges[edge] = [
-                (name, kind, joined[name])
-                for name, kind in env.items()
-                if isinstance(name, str)
-                and not isinstance(joined[name], Conflict)
-                and kind != joined[name]
+                (name, env[name], joined[name])
+                for name in unified
+                if name in env and env[name] != joined[name]
             ]
         return joined
 

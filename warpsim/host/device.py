@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import math
 import operator
@@ -354,8 +353,10 @@ class Stream:
     def add_callback(self, callback: Any, arg: Any = None) -> None:
         callback(self, 0, arg)
 
-    def async_done(self) -> asyncio.Future:
-        """What a coroutine awaits until the queue is empty; it always is."""
+    def async_done(self) -> Any:
+        """What a coroutine awaits until the queue is empty, a Future; it always is."""
+        import asyncio  # 30 modules, which hardly anybody asks for
+
         done = asyncio.get_running_loop().create_future()
         done.set_result(self)
         return done
