@@ -21,7 +21,7 @@ from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError
 
 from warpsim.code.likeness import likeness
-from warpsim.code.statements import LaneProgram, Writer
+from warpsim.code.statements import LaneProgram, Writer, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names, walk
@@ -300,7 +300,8 @@ def _bind_functions(source: Source) -> None:
 
 
 _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
-_shared: dict[int, Program] = {}  # by what functions that are alike have in common
+#: By what functions that are alike have in common, and whether coverage.py measures their lines.
+_shared: dict[tuple[int | None, bool], Program] = {}
 
 
 def program_of(kernel: Any) -> Program:
@@ -322,9 +323,9 @@ def _read(kernel: Any, function: Any) -> Program:
         raise Unsupported(f"{kernel!r} is not a kernel: give a function decorated with @cuda.jit")
     found = _programs.get(function)
     if found is None:
-        number = likeness(function)
-        found = Program(function) if number is None else _shared.get(number) or Program(function)
+        number, is_measured = likeness(function), is_covered()
+        found = _shared.get((number, is_measured)) or Program(function)
         if number is not None:
-            _shared[number] = found
+            _shared[number, is_measured] = found
         _programs[function] = found
     return found

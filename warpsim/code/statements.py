@@ -29,7 +29,7 @@ PROGRAM = "lane program"
 _serial = count()
 
 
-def _is_covered() -> bool:
+def is_covered() -> bool:
     """Whether coverage.py measures which lines run."""
     coverage = sys.modules.get("coverage")
     return coverage is not None and coverage.Coverage.current() is not None
@@ -86,7 +86,7 @@ class Writer(Emitter):
         file = f"<{PROGRAM} {next(_serial)} of {source.name}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         code: Any = text
-        if _is_covered():
+        if is_covered():
             code, file = self._as_source(text, len(named) + len(head))
         exec(compile(code, file, "exec"), self.namespace)
         return LaneProgram(
@@ -142,7 +142,7 @@ class Writer(Emitter):
         if self.costs and counts:
             text = self.operation("count", self.counted_site(node, counts), dict(counts))
             self._insert(place, text, node)
-        if node.lineno not in self.lines[place:] and _is_covered():
+        if node.lineno not in self.lines[place:] and is_covered():
             self._insert(place, "pass", node)  # nothing is left of it, but it is there
 
     def _insert(self, place: int, text: str, node: ast.stmt) -> None:
