@@ -104,7 +104,10 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
     """Return the README's table of lessons: below each track those that it is the first for."""
     present = {lessons.name(path)[:2]: path for path in lessons.paths(root)}
     named = dict(lessons.PLAN)
-    rows = ["| no. | lesson | core | all | exercises | filled in |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| no. | lesson | core (min) | all | exercises | filled in |",
+        "|---|---|---|---|---|---|",
+    ]
     for aim, taken, core, whole, first_here in tracks.rows(root):
         rows.append(f"| | **{aim}**: {taken} | **{core}** | **{whole}** | | |")
         for number in first_here:
@@ -116,10 +119,10 @@ def lesson_table(address: Address, root: Path = lessons.ROOT) -> str:
             notebook = f"notebooks/{lessons.name(path)}.ipynb"
             link = f"[{lessons.title(cells)[1]}]({notebook})"
             times = sections.times(cells)
-            spans = f"{minutes.span(times.core)}&nbsp;min | {tracks.hours(times.whole)}"
+            spans = f"{minutes.span(times.core)} | {tracks.hours(times.whole)}"
             opened = f"{address.badge(notebook)} | [solution](solutions/{lessons.name(path)}.ipynb)"
             rows.append(f"| {number} | {link} | {spans} | {opened} |")
-    return "\n".join(rows)
+    return re.sub(r"(?<=[\d½]) h\b", "&nbsp;h", "\n".join(rows))
 
 
 def readme(text: str, address: Address, root: Path = lessons.ROOT) -> str:
