@@ -13,6 +13,9 @@ float16                of several neighbours is rounded at once, by what libNVVM
 fastmath               is not said to libNVVM below compute capability 10.0: precise divisions and
                        roots, denormals
 target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
+linking                is not optimised, and nvJitLink of CUDA 13.0 then forgets how dynamic shared
+                       memory is aligned: TMA finds a "misaligned address" (CUDA 716). A kernel with
+                       such memory is optimised when it is linked, unless it says ``lto=False``
 =====================  ==========================================================================
 
 Tensor maps by value, which it passes as 8 bytes, are words here: `facade.NewTensorMapType`.
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +51,7 @@ def mend() -> None:
     _large_constants()
     _float16()
     _fastmath()
+    _linking()
     _target()
 
 
@@ -170,6 +175,19 @@ def _fastmath() -> None:
         return code
 
     mlir_optimization._call_llvm70_capi = compiled
+
+
+def _linking() -> None:
+    original = mlir_optimization.optimize
+
+    def optimize(made: Any, *arguments: Any, **named: Any) -> Any:
+        plan = made.metadata.get("link_plan")
+        text = mlir_lowering.get_mlir_module_str(made.metadata)
+        if plan is not None and not plan.lto_explicit and "dynamic_shared_memory" in text:
+            made.metadata["link_plan"] = replace(plan, compile_new_inputs_as_ltoir=True)
+        return original(made, *arguments, **named)
+
+    mlir_optimization.optimize = optimize
 
 
 def _target() -> None:

@@ -120,7 +120,7 @@ def test_instructions_are_the_simulators_declarations():
         low, high = unpack_f16(words[6])
         store4(out, i, (sums[0] + low, sums[1] + high, sums[2], sums[3]))
 
-    ptx = compiled(kernel, (float32[::1], types.uint32[::1], float32[::1]))["ptx"]
+    ptx = compiled(kernel, (float32[::1], types.uint32[::1], float32[::1]), lto=False)["ptx"]
     for words in ("ld.global.v4.f32", "mma.sync.aligned.m16n8k16", "st.global.v4.f32"):
         assert ptx.count(words) == 1
 
@@ -136,7 +136,7 @@ def test_dynamic_shared_memory_lies_behind_all_static_arrays():
         cuda.syncthreads()
         out[i] = dynamic[i + 1] + static[i + 1]
 
-    ptx = compiled(kernel, (float32[::1],))["ptx"]
+    ptx = compiled(kernel, (float32[::1],), lto=False)["ptx"]
     assert ".extern .shared .align 1024 .b8 __dynamic_shmem" in ptx
 
 
@@ -165,9 +165,21 @@ def test_faults_of_this_version_are_mended(target):
         cuda.threadfence()
 
     kinds = (float32[::1], types.uint64, types.float16[::1])
-    ptx = compiled(kernel, kinds, target, fastmath=True)["ptx"]
+    ptx = compiled(kernel, kinds, target, fastmath=True, lto=False)["ptx"]
     assert "membar.gl" in ptx and "membar.cta" in ptx and "cvt.rn.f16.f32" in ptx
     assert "div.full.ftz.f32" in ptx and "div.rn" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_a_kernel_with_dynamic_shared_memory_is_optimised_when_linked():
+    def kernel(x):
+        place = cuda.shared.array(0, float32)
+        place[cuda.threadIdx.x] = x[0]
+        x[0] = place[0]
+
+    assert compiled(kernel, (float32[::1],))["ltoir"]
+    assert compiled(kernel, (float32[::1],), lto=False)["ptx"]
 
 
 @needs_successor
