@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from course import backend, kernel_cache
+from course import backend, kernel_cache, successor
 from course.dispatch.prepared import type_of
 
 FEWEST = 3  # kernels for which processes are worth their start, 2 s
@@ -64,9 +64,9 @@ def compile_ahead(launches: Callable[[], Any]) -> int:
     -------
     int
         How many kernels were compiled by other processes. 0 without a GPU, without a folder for
-        compiled kernels, and where few are missing.
+        compiled kernels, where few are missing, and with numba-cuda-mlir, which launches otherwise.
     """
-    if backend.gpu() is None or kernel_cache.folder() is None:
+    if backend.gpu() is None or kernel_cache.folder() is None or successor.is_chosen():
         return 0
     noted: list[Noted] = []
     with _alone:
