@@ -5,10 +5,9 @@
 
 Each is registered with `torch.library`, as `torch.ops.course.layer_norm`, say: a kernel, what its
 result looks like (for torch.compile, which calls it without elements), and a gradient.
-Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Where a
-gradient of up to `FEW` elements is wanted, the GPU would wait for the host, and PyTorch's own
-operators are called. Types are float32, float16 and bfloat16; under autocast `layer_norm` and
-`softmax` work in float32, as PyTorch's do. Without a GPU the simulator computes.
+Gradients are kernels of the course, too, but for `reconstruct`, whose are three products. Types are
+float32, float16 and bfloat16; under autocast `layer_norm` and `softmax` work in float32, as
+PyTorch's do. Without a GPU the simulator computes.
 
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
 dozen other functions, which costs the host more than the call itself. So where nothing but
@@ -44,7 +43,7 @@ __all__ = ["activation", "gelu", "layer_norm", "reconstruct", "silu", "softmax"]
 
 def _rows(x: Tensor) -> Tensor:
     """A tensor whose rows kernels can read as they lie, or a copy."""
-    if x.is_contiguous() or (x.dim() == 2 and x.stride(1) == 1):
+    if x.dim() == 2 and x.stride(1) == 1:
         return x
     return x.contiguous()
 
@@ -61,47 +60,34 @@ _FUNCTORCH = getattr(torch._C, "_functorch", None)
 #: tracer. Where one of these functions is gone, an operator is called always.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
-_is_traced = getattr(torch._C, "_is_tracing", lambda: True)
-_are_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_tracer = getattr(torch._C, "_get_tracing_state", lambda: 1)
+_transform = getattr(_FUNCTORCH, "maybe_current_level", lambda: 1)
 #: Whether a tensor stands for a batch of them, as in `torch.autograd.grad(is_grads_batched=True)`.
 _is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
-#: Elements up to which PyTorch's own operators record a gradient sooner.
-FEW = 1 << 22
-TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _forward_ad = torch.autograd.forward_ad
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 
 
-def _is_watched() -> bool:
-    """Whether other parts of PyTorch than autograd must know of a call."""
-    return (
-        _is_compiling()
-        or _modes()
-        or _function_modes()
-        or _are_transformed()
-        or _is_traced()
-        or torch.is_autocast_enabled()
-        or getattr(_forward_ad, "_current_level", 0) >= 0
-    )
-
-
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
     """Whether autograd has to record a call; None where other parts of PyTorch must know of it."""
-    if _is_watched():
+    if (
+        _is_compiling()
+        or torch.is_autocast_enabled()
+        or _modes()
+        or _function_modes()
+        or _tracer()
+        or _transform()
+        or getattr(_forward_ad, "_current_level", 0) >= 0
+    ):
         return None
     recorded = False
     for one in tensors:
         if one is not None:
-            if type(one) not in _TENSORS:
+            if type(one) not in _TENSORS or _is_batch(one):
                 return None
             recorded = recorded or one.requires_grad
     return recorded and torch.is_grad_enabled()
-
-
-def _are_batches(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a tensor stands for several: that costs too much to ask where it cannot be."""
-    return any(one is not None and _is_batch(one) for one in tensors)
 
 
 def _check_tangents(tensors: Sequence[Tensor | None]) -> None:
@@ -129,16 +115,12 @@ class Operator:
         ``gradients(ctx, dy)``: of all arguments, by operators.
     save : callable, optional
         ``save(ctx, inputs, output)`` keeps what `gradients` needs.
-    native : callable, optional
-        The same by PyTorch's own operators, or None where they are not as exact: called for few
-        elements whose gradient is wanted. A gradient in Python costs the host tens of microseconds
-        more than the GPU needs for them.
 
     Attributes
     ----------
     now : callable
         The function itself.
-    by_course : callable
+    recorded : callable
         The same with its gradient, recorded by autograd.
     registered : torch._ops.OpOverload
         What PyTorch's dispatcher calls.
@@ -150,7 +132,6 @@ class Operator:
         looks_like: Callable[..., Any],
         gradients: Callable[..., Any] | None = None,
         save: Callable[..., Any] | None = None,
-        native: Callable[..., Any] | None = None,
     ):
         name = function.__name__.strip("_")
         #: How many of the arguments are tensors, or None in place of one; they come first.
@@ -159,7 +140,7 @@ class Operator:
         if gradients is None:
             gradients, save = _refusal(name), lambda ctx, inputs, output: None
         self.now = function
-        self.native, self.by_course = native, _recorded(function, gradients, save)
+        self.recorded = _recorded(function, gradients, save)
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
         LIBRARY.impl(name, _without_gradient(function), "CompositeExplicitAutograd")
@@ -180,36 +161,18 @@ class Operator:
             if not _is_compiling():
                 _check_tangents(inputs[: self.count])
             return self.registered(*inputs)
-        if recorded:
-            return self.recorded(*inputs)
-        try:
-            return self.now(*inputs)
-        except RuntimeError:
-            if not _are_batches(inputs[: self.count]):
-                raise
-        return (self._dispatch or self.registered)(*inputs)
-
-    def recorded(self, *inputs: Any) -> Any:
-        """The function with its gradient, recorded by autograd."""
-        x = inputs[0]
-        if self.native is not None and x.is_cuda and x.numel() <= FEW and x.dtype in TYPES:
-            found = self.native(*inputs)
-            if found is not None:
-                return found
-        return self.by_course(*inputs)
+        return self.recorded(*inputs) if recorded else self.now(*inputs)
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
-        tensors = inputs[: self.count]
-        known = not named and len(tensors) == self.count and not _are_batches(tensors)
-        if known and _is_recorded(tensors) is False:
+        if not named and len(inputs) >= self.count and _is_recorded(inputs[: self.count]) is False:
             return self.now(*inputs)
         return self._dispatch(*inputs, **named)
 
     def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
         """The same from within the dispatcher."""
         tensors = inputs[: self.count]
-        recorded = None if _are_batches(tensors) else _is_recorded(tensors)
+        recorded = _is_recorded(tensors)
         if recorded is not None:
             return self.recorded(*inputs) if recorded else self.now(*inputs)
         if torch.is_grad_enabled() and any(
@@ -284,18 +247,6 @@ def _dispatched(
     return Dispatched.apply
 
 
-F = torch.nn.functional
-#: PyTorch's own activations by the course's names.
-NATIVE: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu tanh": functools.partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-    "sigmoid": torch.sigmoid,
-    "relu": F.relu,
-    "leaky relu": functools.partial(F.leaky_relu, negative_slope=0.2),
-}
-GELU = {"none": "gelu", "tanh": "gelu tanh"}  # by PyTorch's name of the approximation
-
 # --- LayerNorm ------------------------------------------------------------------------------------
 
 
@@ -338,24 +289,11 @@ def _layer_norm_gradients(ctx, dy):
 
 
 LAYER_NORM_BACKWARD = Operator(_layer_norm_backward, _gradients_look_like)
-
-
-def _native_layer_norm(
-    x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float, activation: str | None
-) -> Tensor | None:
-    alike = all(one is None or one.dtype == x.dtype for one in (gamma, beta))
-    if not alike or x.dim() == 0 or (activation is not None and x.dtype != torch.float32):
-        return None
-    y = F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
-    return y if activation is None else NATIVE[activation](y)
-
-
 LAYER_NORM = Operator(
     _layer_norm,
     lambda x, gamma, beta, eps, activation: _empty(x),
     _layer_norm_gradients,
     _save_layer_norm,
-    _native_layer_norm,
 )
 
 
@@ -405,17 +343,11 @@ SOFTMAX = Operator(
     _empty,
     lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
     lambda ctx, inputs, output: ctx.save_for_backward(output),
-    lambda x: torch.softmax(x, -1),
 )
 
 
 def softmax(x: Tensor) -> Tensor:
     """The softmax along the last axis, of any of the three types; as `course.kernels.softmax`."""
-    if type(x) is Tensor and not x.requires_grad and not _is_watched():
-        try:
-            return softmax_of(x)
-        except (ValueError, RuntimeError):  # strides, a batch: the operator knows
-            pass
     return SOFTMAX(x)
 
 
@@ -441,30 +373,25 @@ ACTIVATION = Operator(
     lambda x, name: _empty(x),
     lambda ctx, dy: (ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
     _save_activation,
-    lambda x, name: NATIVE[name](x) if name in NATIVE else None,
 )
 
 
 def activation(x: Tensor, name: str = "gelu") -> Tensor:
     """Apply a function of `course.kernels.activation.FUNCTIONS` to every element."""
-    if type(x) is Tensor and not x.requires_grad and not _is_watched():
-        try:
-            return activations.activation(x, name)
-        except (ValueError, RuntimeError):  # strides, a batch: the operator knows
-            pass
     return ACTIVATION(x, name)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"."""
-    if approximate not in GELU:
+    names = {"none": "gelu", "tanh": "gelu tanh"}
+    if approximate not in names:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return activation(x, GELU[approximate])
+    return ACTIVATION(x, names[approximate])
 
 
 def silu(x: Tensor) -> Tensor:
     """SiLU (Swish), as `torch.nn.functional.silu`."""
-    return activation(x, "silu")
+    return ACTIVATION(x, "silu")
 
 
 # --- reconstruction -------------------------------------------------------------------------------

@@ -16,12 +16,6 @@ on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 ROWS, COLUMNS = 9, 52
 
 
-@pytest.fixture(autouse=True)
-def kernels_for_few_elements_too(monkeypatch):
-    """What is small enough for a test is not handed to PyTorch."""
-    monkeypatch.setattr(operators, "FEW", -1)
-
-
 def tensor(*shape, seed=0, dtype=torch.float32, grad=True):
     values = np.random.default_rng(seed).standard_normal(shape)
     return torch.tensor(values, dtype=dtype, device=DEVICE).requires_grad_(grad)
@@ -236,22 +230,6 @@ def test_tracers_batches_and_subclasses_see_operators():
     two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
     ones = torch.ones(8, device=DEVICE)
     assert isinstance(operators.layer_norm(x, two(ones, ones.clone())), two)
-
-
-@on_gpu
-@pytest.mark.gpu
-def test_few_elements_whose_gradient_is_wanted_are_pytorchs(monkeypatch):
-    def recorded_by(y):
-        return type(y.grad_fn).__name__
-
-    x = tensor(9, 52)
-    for few, native in ((x.numel(), True), (x.numel() - 1, False)):
-        monkeypatch.setattr(operators, "FEW", few)
-        assert (recorded_by(operators.softmax(x)) == "SoftmaxBackward0") == native
-        assert (recorded_by(operators.silu(x)) == "SiluBackward0") == native
-        assert (recorded_by(operators.layer_norm(x)) == "NativeLayerNormBackward0") == native
-        assert recorded_by(operators.activation(x, "gelu erf")) == "RecordedBackward"
-        assert recorded_by(operators.layer_norm(x.half(), activation="gelu")) == "RecordedBackward"
 
 
 def test_one_number_keeps_its_shape():
