@@ -138,7 +138,7 @@ def in_flight(config: TileConfig, reads: int, writes: int) -> Callable:
     They read one element of the image each or four, and write as many of out; 0 stands for one
     whose neighbours in the row lie apart.
     Memory: loads beyond the edge are of the last row or column once more, so that none is behind a
-    branch. Two lanes at most meet in a bank.
+    branch. At most two lanes access a bank at once.
     """
     high, wide, threads = config.high, config.wide, config.threads
     pitch, size = wide + 1, high * (wide + 1)

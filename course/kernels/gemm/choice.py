@@ -201,13 +201,13 @@ def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
     rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
     tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
     waves = ceil_div(tiles * splits, p.blocks)
-    in_turn = waves * ceil_div(steps, splits)
-    cycles = in_turn * step_cycles(config.consumers, wide)
+    in_order = waves * ceil_div(steps, splits)
+    cycles = in_order * step_cycles(config.consumers, wide)
     fetched = tiles * steps * 2 * config.stage
     sides = (config.rows, wide)[:: -1 if config.swapped else 1]
     crossed = tiles * steps * sum(side * odd for side, odd in zip(sides, _crossing(p))) * 2 * DEPTH
     outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
-    time = OUTSIDE * outside * in_turn + CYCLE * cycles + END * waves * TILE_CYCLES * wide
+    time = OUTSIDE * outside * in_order + CYCLE * cycles + END * waves * TILE_CYCLES * wide
     return time + FETCHED * fetched + CROSSED * crossed
 
 

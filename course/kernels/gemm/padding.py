@@ -25,7 +25,7 @@ LONG = 512  # elements of a row that may become 63 more
 
 @functools.cache
 def pad() -> Callable:
-    """The kernel of two matrices, each (words, halves, out as words, width, pitch, total), blocks.
+    """The kernel of two matrices, each (words, elements, out as words, width, pitch, total).
 
     `total` is how many elements a matrix has, or 0 where words may not be read. Mapping: a thread
     has eight neighbours of a row, the first `blocks` blocks those of the first matrix. Memory: rows
@@ -33,7 +33,7 @@ def pad() -> Callable:
     """
 
     @cuda.jit(device=True, forceinline=True)
-    def copy(block, words, halves, out, width, pitch, total):
+    def copy(block, words, elements, out, width, pitch, total):
         n = int32(int32(block) * THREADS + int32(cuda.threadIdx.x))
         chunks = int32(pitch >> 3)
         row = quotient(n, chunks)
@@ -52,20 +52,20 @@ def pad() -> Callable:
                     word = uint32(0)
                     for h in range(2):
                         if column + 2 * e + h < width:
-                            word |= uint32(load(halves, int32(at + 2 * e + h))) << uint32(16 * h)
+                            word |= uint32(load(elements, int32(at + 2 * e + h))) << uint32(16 * h)
                     found[e] = word
             store4(out, int32(4 * n), (found[0], found[1], found[2], found[3]))
 
     @cuda.jit(launch_bounds=(THREADS, 4))
     def pad_rows(
         words,
-        halves,
+        elements,
         out,
         width,
         pitch,
         total,
         words2,
-        halves2,
+        elements2,
         out2,
         width2,
         pitch2,
@@ -75,9 +75,9 @@ def pad() -> Callable:
         grid_dependency_wait()
         block = int32(cuda.blockIdx.x)
         if block < blocks:
-            copy(block, words, halves, out, width, pitch, total)
+            copy(block, words, elements, out, width, pitch, total)
         else:
-            copy(int32(block - blocks), words2, halves2, out2, width2, pitch2, total2)
+            copy(int32(block - blocks), words2, elements2, out2, width2, pitch2, total2)
 
     return pad_rows
 

@@ -54,8 +54,8 @@ class ThinConfig(NamedTuple):
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
     """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
 
-    ``(fragment, words, halves, first, k, pitch, last, deep)``; of line l the word e of a lane holds
-    the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth, and
+    ``(fragment, words, elements, first, k, pitch, last, deep)``; of line l the word e of a lane
+    holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth, and
     line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
@@ -88,7 +88,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                 low = high
 
     @cuda.jit(device=True, forceinline=True)
-    def at_once(fragment, words, halves, first, k, pitch, last, deep):
+    def at_once(fragment, words, elements, first, k, pitch, last, deep):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         if along:
@@ -100,7 +100,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
             start = int32((k + 8 * t) * pitch + first + lines * g)
             for r in range(ROWS):
                 if lines == 1:
-                    raw[r, 0] = uint32(load(halves, int32(start + r * pitch)))
+                    raw[r, 0] = uint32(load(elements, int32(start + r * pitch)))
                 else:
                     access(raw, r, words, int32(start + r * pitch))
             for p in range(4):
@@ -111,7 +111,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                         fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
 
     @cuda.jit(device=True, forceinline=True)
-    def one_by_one(fragment, words, halves, first, k, pitch, last, deep):
+    def one_by_one(fragment, words, elements, first, k, pitch, last, deep):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         for line in range(lines):
@@ -123,7 +123,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                     d = int32(k + 8 * t + 2 * p + h)
                     if d < deep:
                         at = int32(row * pitch + d) if along else int32(d * pitch + row)
-                        word |= uint32(load(halves, at)) << uint32(16 * h)
+                        word |= uint32(load(elements, at)) << uint32(16 * h)
                 fragment[line, p] = word
 
     return at_once, one_by_one
@@ -134,7 +134,7 @@ def gemm(
     element: str, along: tuple[bool, bool], aligned: tuple[bool, bool], swapped: bool,
     config: ThinConfig, epilogue_of: tuple[str, bool, bool] | None,
 ) -> Callable:  # fmt: skip
-    """The kernel of (wide and thin factor, each as words and as halves, out, bias, residual, ...).
+    """The kernel of (wide and thin factor, each as words and as elements, out, bias, ...).
 
     Then come the sizes: of the wide and the thin side, the depth; elements of a row of both
     factors, and of all of them, or 0 where words may not be read. `swapped`: the wide side is that
@@ -142,7 +142,7 @@ def gemm(
     z.
 
     Mapping: block (x, y, z) has `config.beside` tiles along the wide side, one along the other, and
-    part z of the depth; a tile's `config.deep` warps take its chunks by turns.
+    part z of the depth; a tile's `config.deep` warps take its chunks one after the other.
     Memory: a warp's loads are of 8 rows of 64 bytes each, or of 4 rows of 128, 64 or 32.
     """
     DOWN, ACROSS, DEEP, BESIDE = config
@@ -169,7 +169,7 @@ def gemm(
 
     @cuda.jit(launch_bounds=(32 * WARPS, 2), fastmath=True)
     def gemm_thin(
-        wide_words, wide_halves, thin_words, thin_halves, out, bias, other,
+        wide_words, wide_elements, thin_words, thin_elements, out, bias, other,
         wide, thin, depth, wide_pitch, thin_pitch, wide_total, thin_total,
     ):  # fmt: skip
         shared = cuda.shared.array(ALL, float32)
@@ -199,17 +199,17 @@ def gemm(
                 inside(thin_along, start, k, THIN, thin_pitch, thin - 1, depth, thin_total)
             ):
                 wide_at_once(
-                    fa, wide_words, wide_halves, first, k, wide_pitch, int32(wide - 1), depth
+                    fa, wide_words, wide_elements, first, k, wide_pitch, int32(wide - 1), depth
                 )
                 thin_at_once(
-                    fb, thin_words, thin_halves, start, k, thin_pitch, int32(thin - 1), depth
+                    fb, thin_words, thin_elements, start, k, thin_pitch, int32(thin - 1), depth
                 )
             else:
                 wide_one_by_one(
-                    fa, wide_words, wide_halves, first, k, wide_pitch, int32(wide - 1), depth
+                    fa, wide_words, wide_elements, first, k, wide_pitch, int32(wide - 1), depth
                 )
                 thin_one_by_one(
-                    fb, thin_words, thin_halves, start, k, thin_pitch, int32(thin - 1), depth
+                    fb, thin_words, thin_elements, start, k, thin_pitch, int32(thin - 1), depth
                 )
             for s in range(2):
                 for i in range(DOWN):

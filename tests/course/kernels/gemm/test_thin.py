@@ -45,7 +45,7 @@ def drawn(rng, sides, depths):
 
 
 def run(launches, arrays, exact, factors, element):
-    """Launch in turn without a finding; the result is right."""
+    """Launch one after the other without a finding; the result is right."""
     for its in launches:
         report = trace(
             its.kernel, its.grid, its.block, *its.arguments, dynamic_shared=its.shared, gpu="H200"
