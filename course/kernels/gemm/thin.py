@@ -55,8 +55,8 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
     """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
 
     ``(fragment, words, elements, first, k, pitch, last, deep)``; of line l the word e of a lane
-    holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth, and
-    line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
+    holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth,
+    and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
     Rows that do not begin at multiples of 16 bytes are read by words of 4, and shifted where they
