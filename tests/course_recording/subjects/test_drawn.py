@@ -1,11 +1,15 @@
 """What `bench drawn` draws, and how it sums up."""
 
+import csv
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from course_recording.subjects import drawn
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -66,3 +70,27 @@ def test_a_peer_whose_part_takes_too_long_is_not_called(monkeypatch, part, calle
     ratios = drawn._measured(bench, "svd", problem)
     assert bool(calls) == called and ratios["time"] == 2
     assert (bench.said == ["  svd 8x8 float32: without slow, about 45 ms"]) != called
+
+
+def test_the_page_of_functions_says_what_is_recorded():
+    page = (ROOT / "site/functions.md").read_text(encoding="utf-8")
+    with (ROOT / "data/measurements/h200-drawn.csv").open(encoding="utf-8") as file:
+        rows = csv.DictReader(line for line in file if line[0] != "#")
+        ratios = {
+            (row["kernel"], row["metric"]): row for row in rows if row["variant"] == drawn.BEST
+        }
+    said = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in page.splitlines()
+        if line.startswith("|") and line.count("|") == 7
+    ][2:]
+    assert [row[0] for row in said] == [*dict.fromkeys(kernel for kernel, _ in ratios)]
+    for name, _, *figures in said:
+        found = []
+        for metric in ("time", "whole call"):
+            mean, worst = (
+                ratios[name, f"{what}, {metric}"] for what in ("geometric mean", "worst")
+            )
+            shape = f", {worst['shape']}" if metric == "time" else ""
+            found += [f"{float(mean['median']):.2f}", f"{float(worst['median']):.2f}{shape}"]
+        assert figures == found, name
