@@ -719,12 +719,13 @@ for name, step in svd.LADDER.items():
     print(f"{name:13} from {step.smallest:3} to {step.largest:5,} rows")
 
 # %% [markdown]
-# The last one makes the blocks' products on **tensor cores**. Those round what they multiply to
-# TF32, 11 bits. So each number is split into two of TF32, and three products take the place of one.
+# `one launch` has a small matrix in a block from beginning to end; the file below is older. The
+# last one makes the blocks' products on **tensor cores**. Those round what they multiply to TF32,
+# 11 bits. So each number is split into two of TF32, and three products take the place of one.
 #
-# Which one is taken, if you do not say? `auto` takes shared memory up to 32 columns. Beyond, it
-# takes blocks, on tensor cores where the GPU has them: also for 64 columns, which would fit into
-# shared memory. Section 12 shows why.
+# Which one is taken, if you do not say? `auto` takes one launch where a matrix of up to 64 columns
+# fits into shared memory. Beyond, it takes blocks, on tensor cores where the GPU has them. Section
+# 12 shows why.
 
 # %% [markdown]
 # ## 9 Fewer sweeps
@@ -1056,10 +1057,11 @@ predict.answer("times faster than CuPy, 64 matrices of 256 x 256", times)
 # **The ladder**, from the same file. What did each step bring?
 
 # %%
-print("64 matrices  " + "".join(f"{name:>14}" for name in svd.LADDER) + "   [ms]")
+steps = [name for name in svd.LADDER if recorded("svd", variant=name, gpu="H200")]
+print("64 matrices  " + "".join(f"{name:>14}" for name in steps) + "   [ms]")
 for size in (64, 128, 256):
     line = f"{f'{size} x {size}':13}"
-    for name in svd.LADDER:
+    for name in steps:
         wanted = {"kernel": "svd normal", "shape": f"64x{size}x{size}", "gpu": "H200"}
         line += "".join(f"{each.median:14.2f}" for each in recorded("svd", variant=name, **wanted))
         line += " " * 14 * (size > svd.LADDER[name].largest)

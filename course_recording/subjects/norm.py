@@ -13,7 +13,7 @@ from course.kernels.norm.backward import BACKWARD
 from course.kernels.norm.first_steps import REGISTERS
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, prepared
 from course.kernels.norm.registers import short_config
-from course.kernels.steps import configured, shared_memory_limit
+from course.kernels.steps import configured, hopper_refusal, shared_memory_limit
 from course_recording import launch_costs, peers
 from course_recording.peers import cuda_cpp as cuda_cpp_norm
 
@@ -85,6 +85,10 @@ def ours(bench, data, activation, methods, expected):
             continue
         if method == REGISTERS_AND_SHARED and not shared_memory_limit()[1]:
             note = f"{REGISTERS_AND_SHARED} left out: it needs compute capability 8.0"
+            bench.notes += [note] if note not in bench.notes else []
+            continue
+        if method == "clusters" and (wrong := hopper_refusal()):
+            note = f"{method} left out: it {wrong}"
             bench.notes += [note] if note not in bench.notes else []
             continue
 

@@ -110,7 +110,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
         u_tile = cuda.shared.array((WARPS, 2, TILE), float32)
         total = cuda.local.array((ROWS, COLUMNS), float32)
         now = cuda.local.array((DEEP, COLUMNS), float32)
-        following = cuda.local.array((DEEP, COLUMNS), float32)
+        ahead = cuda.local.array((DEEP, COLUMNS), float32)
         share = cuda.local.array(SHARE, float32)
         t = int32(cuda.threadIdx.x)
         warp, lane = int32(t >> 5), int32(t & 31)
@@ -124,7 +124,7 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
             for n in range(COLUMNS):
                 total[m, n] = float32(0)
         load_u(u, s, int32(0), k, first_row, last_row, lane, share)
-        load_vt(vt, int32(0), k, column, last_column, following)
+        load_vt(vt, int32(0), k, column, last_column, ahead)
         stage = int32(0)
         for start in range(0, k, DEEP):
             for j in range(SHARE):
@@ -132,12 +132,12 @@ def warp_per_tile(config: WarpTile) -> tuple[Callable, Callable]:
                 store(u_tile, (warp, stage, int32(n % DEEP * DOWN + n // DEEP)), share[j])
             for d in range(DEEP):
                 for n in range(COLUMNS):
-                    now[d, n] = following[d, n]
+                    now[d, n] = ahead[d, n]
             cuda.syncwarp()
             following = int32(start + DEEP)
             if following < k:
                 load_u(u, s, following, k, first_row, last_row, lane, share)
-                load_vt(vt, following, k, column, last_column, following)
+                load_vt(vt, following, k, column, last_column, ahead)
             for d in range(DEEP):
                 for g in range(0, ROWS, 4):
                     a = load4(u_tile, (warp, stage, int32(d * DOWN + group + g)))

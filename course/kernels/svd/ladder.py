@@ -137,9 +137,9 @@ def _best(p):
 LADDER = Ladder("svd", SVDProblem, {
     "plain": _whole(rotate.rotate_plain),
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
+    "one launch": _in_one_launch(),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
-    "one launch": _in_one_launch(),
 }, _best)  # fmt: skip
 
 

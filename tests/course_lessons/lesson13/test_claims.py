@@ -139,7 +139,7 @@ def of_lengths(program="auto"):
 def chosen():
     """The step that is chosen on an H200, by the length of the rows."""
     room = 227 * 1024, True
-    rows = (norm.NormProblem(1, n, aligned=n % 4 == 0, limits=room) for n in of_lengths())
+    rows = (norm.NormProblem(2**26 // n, n, aligned=n % 4 == 0, limits=room) for n in of_lengths())
     return {each.columns: norm.LADDER.best(each) for each in rows}
 
 

@@ -70,15 +70,15 @@ def test_the_bench_times_a_step_of_two_launches_with_what_it_is_given(monkeypatc
     data = bench_norm.inputs(frame, 2, 8193)
     given = tuple(cuda.to_device(array) for array in data)
     given += np.float32(bench_norm.EPS), cuda.to_device(np.empty_like(data[0]))
-    launches = prepared(*given, "auto", "gelu")
+    launches = prepared(*given, REGISTERS_AND_SHARED, "gelu")
     assert len(launches) == 2  # four copies of gamma and beta, and rows that begin anywhere
     other = tuple(cuda.to_device(2 * array) for array in data)
     other += given[3], cuda.to_device(np.zeros_like(data[0]))
     bench_norm.one_call(launches, given)(*other)
     doubled = exact(*(2 * array for array in data), "gelu")
     assert_close(other[-1].copy_to_host(), doubled)
-    bench_norm.ours(frame, data, "gelu", ("auto",), exact(*data, "gelu"))
-    assert [row[1] for row in frame.rows] == ["auto"]
+    bench_norm.ours(frame, data, "gelu", (REGISTERS_AND_SHARED,), exact(*data, "gelu"))
+    assert [row[1] for row in frame.rows] == [REGISTERS_AND_SHARED]
 
 
 @pytest.mark.parametrize("activation", [None, "gelu"])

@@ -46,6 +46,7 @@ def test_reductions_and_softmax_are_right_in_the_bench(monkeypatch):
     assert gradient.metric == f"{3 * 4 * 6 * 128} bytes"
     # sum, its fractions, max; softmax of two shapes and two types, and its gradient
     softmaxes = len(reduce.softmax.LADDER) + len(reduce.softmax.BACKWARD)
+    softmaxes -= sum("clusters left out" in note for note in bench.notes)
     assert len(bench.rows) == 3 * len(reduce.reduce.LADDER) + 4 * softmaxes
 
 
