@@ -33,13 +33,16 @@ def call_with_tiles(answer: Callable, arguments: tuple) -> Any:
     whole = sum(scores.nbytes + values.nbytes for scores, values in tiles)
     if whole < LARGE or tracemalloc.is_tracing():
         return answer(each_once(tiles), *others)
-    tracemalloc.start()
-    try:
-        result = answer(each_once(tiles), *others)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    if most > whole / 2:
+    for _ in range(2):  # once more: what other threads allocated meanwhile was counted, too
+        tracemalloc.start()
+        try:
+            result = answer(each_once(tiles), *others)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        if most <= whole / 2:
+            break
+    else:
         raise Failure(
             "limit",
             f"Your function held {most / 1e3:,.0f} kB at a time. That is all {len(tiles)} tiles, "

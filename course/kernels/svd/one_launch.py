@@ -77,7 +77,7 @@ def _take_columns(a, wide, columns, pitch, found, warps):
     while row < rows:
         column = lane
         while column < width:
-            x = load(a, (row, column))
+            x = a[row, column]
             store(columns, int32(row * across + column * down), x)
             size = abs(x)
             largest = max(largest, size if size < float32(math.inf) else float32(math.inf))

@@ -141,7 +141,8 @@ def entries() -> dict[str, tuple[EntryPoint, Callable]]:
     for one in modules():
         module = importlib.import_module(one.name)
         for function in vars(module).values():
-            if inspect.isfunction(function) and function.__module__ == one.name:
+            public = inspect.isfunction(function) and not function.__name__.startswith("_")
+            if public and function.__module__ == one.name:
                 if "call" in function.__code__.co_names:
                     for name in function.__code__.co_names:
                         entry = getattr(module, name, None)

@@ -129,7 +129,9 @@ wrong("not-a-function", "is a kernel or device")(
 )
 
 
-wrong("not-a-function", "clip runs on the CPU")({"@cuda.vectorize": "@vectorize"})
+wrong("not-a-function", "clip runs on the CPU")(
+    {"@cuda.vectorize": "from numba import vectorize\n\n\n@vectorize"}
+)
 
 
 @wrong("not-a-function", "clip_on_the_host runs in Python, on the host")

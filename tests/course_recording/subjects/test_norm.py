@@ -18,7 +18,7 @@ from course_recording.subjects import norm_lengths
 from tests.course.kernels.cases import norm as case
 from warpsim.host import gpus
 
-STEPS = [name for name in LADDER if name not in (REGISTERS_AND_SHARED, "half")]
+STEPS = [name for name in LADDER if name not in (REGISTERS_AND_SHARED, "half", "clusters")]
 
 
 def exact(x, gamma, beta, activation=None):

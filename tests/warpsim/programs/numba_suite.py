@@ -230,9 +230,9 @@ def _make_stand_ins() -> None:
     core.errors = _errors(numba.cuda.core.errors)
     cuda.core = core
     drivers = {}
-    for name, own in (("driver", numba_names.DRIVER), ("devicearray", numba_names.DEVICEARRAY)):
+    for name in ("driver", "devicearray"):
         real = importlib.import_module(f"numba.cuda.cudadrv.{name}")
-        drivers[name] = _Fallback(real.__name__, real, **own)
+        drivers[name] = _Fallback(real.__name__, real, **numba_names.MODULES[real.__name__])
     cuda.cudadrv = _Fallback("numba.cuda.cudadrv", numba.cuda.cudadrv, **drivers)
     cuda.tests = _Fallback("numba.cuda.tests", importlib.import_module("numba.cuda.tests"))
     cuda.tests.support = _Fallback(
