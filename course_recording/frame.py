@@ -113,6 +113,12 @@ class Bench:
             if len(self.failures) == failed and len(self.rows) > first:
                 self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
+    def leave_out(self, name: str, why: str) -> None:
+        """Note, once, that a program is not measured here."""
+        note = f"{name} left out: it {why}"
+        if note not in self.notes:
+            self.notes.append(note)
+
     # ------------------------------------------------------------------ one program
     def variant(
         self,

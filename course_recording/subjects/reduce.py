@@ -97,8 +97,7 @@ def one_softmax(bench, rows, columns, stored):
     problem = softmax.LADDER.problem(there, out)
     for name in softmax.LADDER:
         if wrong := softmax.LADDER[name].lacks(problem):
-            note = f"{name} left out: it {wrong}"
-            bench.notes += [note] if note not in bench.notes else []
+            bench.leave_out(name, wrong)
             continue
 
         def queued(stream, name=name):

@@ -118,8 +118,7 @@ def product(bench, layout, sizes, small):
         products, about = TENSOR.get(method), {"operations": work}
         if products:
             if not shared_memory_limit()[1]:
-                note = f"{method} left out: it needs compute capability 8.0"
-                bench.notes += [note] * (note not in bench.notes)
+                bench.leave_out(method, "needs compute capability 8.0")
                 continue
             about = {"operations": {"tensor_float32": products * work}}
             if products == 1:
