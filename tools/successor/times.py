@@ -1,299 +1,464 @@
-"""What numba-cuda-mlir's code computes on a GPU, and how fast: `<gpu>-successor.csv`.
+"""The steps of the ladders by both compilers in turns: are they right, how long do they take?
 
-    python -m tools.successor.times compile FOLDER     # once in each virtual environment, no GPU
-    python -m tools.successor.times measure FOLDER FILE    # with numba-cuda and CuPy, on the GPU
+    python -m tools.successor.times FILE [FAMILY ...] [--processes 14] [--seconds 150]
 
-The two packages do not live in one environment (`tools.successor.compiles` says how the successor's
-is made), so the successor's machine code goes from one to the other: its kernels take each array as
-two pointers, an offset, sizes and strides, counted in elements. Both compilers' seconds are those
-of the machine that compiles. Both kernels are launched in CUDA graphs, by rounds, on the same data.
+writes ``<gpu>-successor.csv``. It needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process
+has one compiler, so two are measured in turns; before, several compile every step and compare its
+result with float64. A process in which something fails, or that is silent, ends, and others go on.
+A step's time is the GPU's for calls on end, the host's that of calls which only queue.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
-import importlib
-import importlib.metadata
-import io
+import functools
+import hashlib
+import itertools
 import json
-import re
+import os
+import select
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from course.compiler import toolchain
-from course.compiler.arguments import arguments_of, function_of
-from course.compiler.real_kernels import RealKernel
 from course.files import write_whole
-from tools import compile_all
-from tools.successor import compiles as successor
 
-TARGET = "sm_90"
-CALLS, ROUNDS = 20, 15
+COMPILERS = ("numba-cuda", "mlir")
+ROUNDS, CALLS, LONG = 7, 20, 4e-3  # calls on end are at most so many seconds, or one
+SILENT = 100  # seconds until a process is given up
 COLUMNS = (
-    "kernel", "shape", "difference", "numba_us", "successor_us", "ratio", "numba_s", "successor_s"
+    "family", "what", "step", "numba_error", "successor_error", "same_bits", "numba_us",
+    "successor_us", "ratio", "numba_host_us", "successor_host_us",
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Work:
-    """A kernel's launch; `arguments` come from a random generator, the last ones are results."""
+class Problem(NamedTuple):
+    """What a function of the course is given, and its result in float64."""
 
-    grid: Any
-    block: Any
-    arguments: Callable[[np.random.Generator], tuple]
-    results: int = 1
+    call: Callable
+    given: tuple
+    exact: Callable[[], Any]
 
 
-def _floats(*shapes: Any) -> Callable[[np.random.Generator], tuple]:
-    """Normal numbers; what is no shape is passed on as it is."""
-
-    def made(random: np.random.Generator) -> tuple:
-        return tuple(
-            random.standard_normal(one, dtype=np.float32) if isinstance(one, tuple) else one
-            for one in shapes
-        )
-
-    return made
+# --- families: shapes of the recorded benches -----------------------------------------------------
 
 
-def _half_matrices(random: np.random.Generator) -> tuple:
-    q, k = (random.standard_normal((8, 197, 12, 64), dtype=np.float32) for _ in range(2))
-    scores = np.zeros((8 * 12 * 197, 197), np.float32)
-    return q.astype(np.float16), k.astype(np.float16), np.float32(0.125), scores
+def _softmax(torch: Any, random: Callable, kind: str) -> Problem:
+    from course.kernels.softmax import softmax
+
+    x = random(16_384, 4096, kind=kind)
+    return Problem(softmax, (x,), lambda: torch.softmax(x.double(), 1))
 
 
-def _digest(random: np.random.Generator) -> tuple:
-    words = random.integers(0, 2**32, (64, 1 << 18), np.uint32)
-    return words, np.zeros(64, np.uint64)
+def _softmax_backward(torch: Any, random: Callable, kind: str) -> Problem:
+    from course.kernels.softmax.backward import softmax_backward
+
+    dy, y = random(16_384, 4096), torch.softmax(random(16_384, 4096), 1)
+    return Problem(
+        softmax_backward, (dy, y),
+        lambda: y.double() * (dy.double() - (dy.double() * y.double()).sum(1, keepdim=True)),
+    )  # fmt: skip
 
 
-def _adam(random: np.random.Generator) -> tuple:
-    size = 1 << 22
-    given = [random.standard_normal(size, dtype=np.float32) for _ in range(4)]
-    given[3] = given[3] ** 2
-    return *given, np.float32([1e-3, 1.5]), *np.zeros((3, size), np.float32)
+def _norm(torch: Any, random: Callable, rows: int, columns: int) -> Problem:
+    from course.kernels.norm import layer_norm
+
+    x, gamma, beta = random(rows, columns), random(columns), random(columns)
+    return Problem(
+        layer_norm, (x, gamma, beta),
+        lambda: torch.layer_norm(x.double(), [columns], gamma.double(), beta.double()),
+    )  # fmt: skip
 
 
-SIDE, FLAT, ROWS = 4096, 1 << 24, (8192, 1024)
-_square = _floats((SIDE, SIDE), (SIDE, SIDE))
-_factors = _floats((2048, 64), (64,), (64, 2048), np.int64(64), (2048, 2048))
-_normed = _floats(ROWS, (ROWS[1],), (ROWS[1],), np.float32(1e-5), ROWS)
-_norm = "norm.first_steps.layer_norm_"
-_reconstruct = "reconstruct.first_steps.reconstruct_"
+def _norm_backward(torch: Any, random: Callable, rows: int, columns: int) -> Problem:
+    from course.kernels.norm.backward import layer_norm_backward
 
-WORK = {
-    "transpose.copy": Work((SIDE // 32, SIDE // 8), (32, 8), _square, 2),
-    "transpose.transpose_read_coalesced": Work((SIDE // 32, SIDE // 8), (32, 8), _square, 2),
-    "transpose.transpose_tiled": Work((SIDE // 32, SIDE // 32), (32, 8), _square, 2),
-    "transpose.transpose_padded": Work((SIDE // 32, SIDE // 32), (32, 8), _square, 2),
-    f"{_reconstruct}original": Work((128, 128), (16, 16), _factors),
-    f"{_reconstruct}naive": Work((128, 128), (16, 16), _factors),
-    f"{_reconstruct}tiled": Work((128, 128), (16, 16), _factors),
-    "softmax.forward.softmax_three_passes": Work(ROWS[0], 256, _floats(ROWS, ROWS)),
-    f"{_norm}naive": Work(ROWS[0] // 64, 64, _normed),
-    f"{_norm}tree": Work(ROWS[0], 128, _normed),
-    f"{_norm}warp": Work(ROWS[0] // 4, 128, _normed),
-    f"{_norm}block": Work(ROWS[0], 128, _normed),
-    "activation.multiply": Work(FLAT // 256, 256, _floats((FLAT,), (FLAT,), (FLAT,))),
-    "training.adam.adam_each": Work((1 << 22) // 256, 256, _adam, 3),
-    "training.losses.kl_backward": Work(
-        FLAT // 256, 256, _floats((FLAT,), (FLAT,), np.float32(0.5), (FLAT,), (FLAT,)), 2
-    ),
-    "convolution.convolve_naive": Work(
-        64 * 32 * 32 * 32 // 256, 256,
-        _floats((64, 16, 32, 32), (32, 16, 3, 3), (32,), (64, 32, 32, 32)),
-    ),
-    "gemm.gemv.linear_naive": Work(
-        (16, 64), (32, 8), _floats((512, 784), (512, 784), (512,), (512, 512))
-    ),
-    "gemm.float32.bias_backward": Work(32, (32, 8), _floats(ROWS, (1024,))),
-    "attention.first_steps.scores_in_memory": Work((13, 13, 96), (16, 16), _half_matrices),
-    "synthetic_images.digest": Work((16, 64), 256, _digest),
-}  # fmt: skip
-#: Kernels of (out, x), whose results come first.
-RESULT_FIRST = {name for name in WORK if name.startswith("transpose.")}
+    dy, x, gamma = random(rows, columns), random(rows, columns), random(columns)
+
+    def exact() -> Any:
+        its = x.double().requires_grad_()
+        torch.layer_norm(its, [columns], gamma.double(), None).backward(dy.double())
+        return its.grad
+
+    return Problem(layer_norm_backward, (dy, x, gamma), exact)
 
 
-def cases() -> dict[str, compile_all.Case]:
-    """The cases of `tools.compile_all` that are measured."""
-    return {case.name: case for case in compile_all.kernels() if case.name in WORK}
+def _reduce(torch: Any, random: Callable, size: int) -> Problem:
+    from course.kernels.reduce import reduction
+
+    x = random(size).abs()
+    return Problem(reduction, (x,), lambda: x.double().sum())
 
 
-def compile_here(folder: Path) -> None:
-    """Compile all kernels with the package of this environment; note seconds and versions."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        new = importlib.import_module(f"{successor.PACKAGE}.cuda")
-    except ImportError:
-        new = None
+def _activation(torch: Any, random: Callable, kind: str) -> Problem:
+    from course.kernels.activation import activation
+
+    x = random(1 << 26, kind=kind)
+    return Problem(activation, (x,), lambda: torch.nn.functional.gelu(x.double()))
+
+
+def _gradient(torch: Any, random: Callable, kind: str) -> Problem:
+    from course.kernels.activation import activation_gradient
+
+    grad, x = random(1 << 26, kind=kind), random(1 << 26, kind=kind)
+    return Problem(
+        activation_gradient, (grad, x),
+        lambda: torch.ops.aten.gelu_backward(grad.double(), x.double()),
+    )  # fmt: skip
+
+
+def _transpose(torch: Any, random: Callable, rows: int, columns: int) -> Problem:
+    from course.kernels.transpose import transpose
+
+    x = random(rows, columns)
+    return Problem(transpose, (x,), lambda: x.T.double())
+
+
+def _matmul(torch: Any, random: Callable, side: int) -> Problem:
+    from course.kernels.gemm.float32 import matmul
+
+    a, b = random(side, side), random(side, side)
+    return Problem(matmul, (a, b), lambda: a.double() @ b.double())
+
+
+def _gemm(torch: Any, random: Callable, rows: int, columns: int, depth: int) -> Problem:
+    from course.kernels.gemm.half import gemm
+
+    a, b = random(rows, depth, kind="float16"), random(columns, depth, kind="float16")
+    return Problem(gemm, (a, b, "nt"), lambda: a.double() @ b.double().T)
+
+
+def _attention(torch: Any, random: Callable, batch: int, heads: int, tokens: int) -> Problem:
+    from course.kernels.attention import attention
+
+    qkv = random(batch, tokens, 3, heads, 64, kind="float16")
+    q, k, v = (qkv[:, :, part] for part in range(3))
+
+    def exact() -> Any:
+        of = (one.double().transpose(1, 2) for one in (q, k, v))
+        found = torch.nn.functional.scaled_dot_product_attention(*of)
+        return found.transpose(1, 2).flatten(2)
+
+    return Problem(attention, (q, k, v), exact)
+
+
+def _reconstruct(torch: Any, random: Callable, side: int, k: int) -> Problem:
+    from course.kernels.reconstruct import reconstruct
+
+    u, s, vt = random(side, k), random(k).abs(), random(k, side)
+    return Problem(reconstruct, (u, s, vt, k), lambda: (u.double() * s.double()) @ vt.double())
+
+
+def _svd(torch: Any, random: Callable, batch: int, side: int) -> Problem:
+    from course.kernels.svd import svd
+
+    a = random(batch, side, side)
+
+    def values(a: Any, **more: Any) -> Any:
+        return svd(a, **more)[1]
+
+    values.ladder = svd.ladder
+    return Problem(values, (a,), lambda: torch.linalg.svdvals(a.double()))
+
+
+def _loss(torch: Any, random: Callable, name: str) -> Problem:
+    from course_models.training.losses import loss
+
+    x, y = random(1 << 24), random(1 << 24).sigmoid()
+    exact = {
+        "bce": lambda x, y: torch.nn.functional.softplus(x) - x * y,
+        "kl": lambda x, y: (x * x + y.exp() - 1 - y) / 2,
+    }[name]
+
+    def named_last(x: Any, y: Any, **more: Any) -> Any:
+        return loss(name, x, y, **more)
+
+    named_last.ladder = loss.ladder
+    return Problem(named_last, (x, y), lambda: exact(x.double(), y.double()).sum())
+
+
+def _layer(torch: Any, random: Callable, name: str) -> Problem:
+    """What networks launch: a ladder without a function."""
+    from course.kernels.gemm import gemv
+    from course_lessons.lesson13.digits import convolution
+    from course_models.training import adam
+
+    if name == "convolution":
+        ladder, shape = convolution.LADDER, (16, 8, 3, 3)
+        given = random(512, 8, 32, 32), random(*shape), random(16)
+        shapes, options = [(512, 16, 16, 16)], {"activation": None}
+    elif name == "linear":
+        ladder, given = gemv.LADDER, (random(2048, 784), random(2048, 784), random(2048))
+        shapes, options = [(2048, 2048)], {"activation": None}
     else:
-        sys.modules["numba.cuda"], sys.modules["numba.cuda.random"] = new, new.random
-    seconds: dict[str, float] = {}
-    for number in range(2):  # what a compiler loads at its first kernel is no kernel's
-        for name, case in cases().items():
-            start = time.perf_counter()
-            if new is None:
-                function, options = function_of(case.kernel)
-                kinds = arguments_of(case.kernel, compile_all.signature(case))
-                fast = {"fastmath": bool(options.get("fastmath"))}
-                codes = toolchain.compile_kernel(
-                    RealKernel(function).function, kinds, TARGET, **fast
-                )
-                toolchain.link(codes, name, TARGET)
-            else:
-                code = successor_code(case)
-                (folder / f"{name}.cubin").write_bytes(code)
-            if number:
-                seconds[name] = round(time.perf_counter() - start, 3)
-    package = "numba-cuda" if new is None else "numba-cuda-mlir"
-    facts = {"version": f"{package} {importlib.metadata.version(package)}", "seconds": seconds}
-    write_whole(folder / f"{package}.json", json.dumps(facts, indent=1))
+        size = 1 << 24
+        ladder, options, shapes = adam.LADDER, {}, [(size,)] * 3
+        factors = torch.from_numpy(adam.corrections(3, 1e-3)).cuda()
+        given = *(random(size) for _ in range(3)), random(size).square(), factors
+
+    def exact() -> Any:
+        x, *more = (one.double() for one in given)
+        if name == "convolution":
+            return torch.nn.functional.max_pool2d(torch.conv2d(x, *more, padding=1), 2)
+        if name == "linear":
+            return torch.nn.functional.linear(x, *more)
+        grad, first, second, (size, of_square) = more
+        first, second = 0.9 * first + 0.1 * grad, 0.999 * second + 0.001 * grad * grad
+        return x - size * first / ((second * of_square).sqrt() + 1e-8)
+
+    @functools.cache
+    def launches(method: str) -> tuple[list, Any]:
+        from course.backend import cuda
+        from course.kernels.steps import configured
+
+        results = [torch.empty(shape, device="cuda") for shape in shapes]
+        there = [cuda.as_cuda_array(one) for one in (*given, *results)]
+        return configured(ladder.launches(*there, method=method, **options)), results[0]
+
+    def call(*_: Any, method: str) -> Any:
+        made, found = launches(method)
+        for kernel, arguments in made:
+            kernel(*arguments)
+        return found
+
+    call.ladder = ladder
+    return Problem(call, given, exact)
 
 
-def successor_code(case: compile_all.Case) -> bytes:
-    """A kernel's machine code, by the successor."""
-    importlib.import_module(f"{successor.PACKAGE}.tools")._cached_cc = toolchain.capability(TARGET)
-    function, options = function_of(case.kernel)
-    kinds = arguments_of(case.kernel, compile_all.signature(case))
-    given = {name: options[name] for name in successor.OPTIONS if options.get(name) is not None}
-    compiler = importlib.import_module(f"{successor.PACKAGE}.compiler")
-    with redirect_stdout(io.StringIO()):
-        return compiler.compile_cubin(
-            successor.Moved(function).function, tuple(map(successor.moved, kinds)),
-            cc=toolchain.capability(TARGET), **given,
-        )  # fmt: skip
+FAMILIES: dict[str, tuple[Callable, tuple]] = {
+    "softmax": (_softmax, (("float32",), ("float16",))),
+    "softmax backward": (_softmax_backward, (("float32",),)),
+    "norm": (_norm, ((65_536, 768), (16_384, 4096))),
+    "norm backward": (_norm_backward, ((65_536, 768), (16_384, 4096))),
+    "reduce": (_reduce, ((1 << 26,),)),
+    "activation": (_activation, (("float32",), ("float16",))),
+    "activation gradient": (_gradient, (("float32",),)),
+    "transpose": (_transpose, ((8192, 8192), (4099, 8191))),
+    "matmul": (_matmul, ((2048,),)),
+    "gemm": (_gemm, ((4096, 4096, 4096), (12_608, 2304, 768))),
+    "attention": (_attention, ((64, 12, 197),)),
+    "reconstruct": (_reconstruct, ((4096, 1024),)),
+    "svd": (_svd, ((64, 64), (64, 256))),
+    "loss": (_loss, (("bce",), ("kl",))),
+    "layers": (_layer, (("convolution",), ("linear",), ("adam",))),
+}
 
 
-def abi(cupy: Any, arguments: tuple) -> tuple:
-    """Arguments as the successor's kernels take them."""
-    flat: list[Any] = []
-    for one in arguments:
-        if not isinstance(one, cupy.ndarray):
-            flat.append(one)
-            continue
-        flat += [one, one, np.int64(0), *map(np.int64, one.shape)]
-        flat += [np.int64(stride // one.itemsize) for stride in one.strides]
-    return tuple(flat)
+# --- a process with a compiler --------------------------------------------------------------------
 
 
-def measured(cupy: Any, cuda: Any, folder: Path, name: str, kernel: Any) -> list[Any]:
-    """Difference and times of a kernel: relative, and microseconds of each."""
-    work = WORK[name]
-    arrays = [
-        cupy.asarray(one) if isinstance(one, np.ndarray) else one
-        for one in work.arguments(np.random.default_rng(0))
-    ]
-    places = [0] if name in RESULT_FIRST else range(len(arrays) - work.results, len(arrays))
-    code = (folder / f"{name}.cubin").read_bytes()
-    symbol = re.search(rb"\.nv\.constant0\.([\w$]+)", code)[1].decode()  # type: ignore[index]
-    other = cupy.cuda.function.Module()
-    other.load(code)
-    theirs = other.get_function(symbol)
-    grid, block = (one if isinstance(one, tuple) else (one,) for one in (work.grid, work.block))
-    stream = cupy.cuda.Stream(non_blocking=True)
-    outside = cuda.external_stream(stream.ptr)
-    wrapped = [cuda.as_cuda_array(a) if isinstance(a, cupy.ndarray) else a for a in arrays]
+@functools.lru_cache(1)
+def problem(family: str, place: int) -> Problem:
+    """A family's problem, with numbers of one seed."""
+    import torch
 
-    def ours() -> None:
-        kernel[work.grid, work.block, outside](*wrapped)
+    make, shapes = FAMILIES[family]
+    generator = torch.Generator("cuda").manual_seed(7)
 
-    def its() -> None:
-        theirs(grid, block, abi(cupy, tuple(arrays)), stream=stream)
+    def random(*shape: int, kind: str = "float32") -> Any:
+        made = torch.randn(shape, device="cuda", generator=generator)
+        return made.to(getattr(torch, kind))
 
-    results = []
-    for call in (ours, its):
-        for place in places:
-            arrays[place].fill(0)
-        cupy.cuda.Device().synchronize()
-        call()
-        stream.synchronize()
-        results.append([arrays[place].get().astype(np.float64) for place in places])
-    difference = max(
-        float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30))
-        for a, b in zip(*results, strict=True)
-    )
-    graphs = []
-    for call in (ours, its):
-        with stream:
-            stream.begin_capture()
-            for _ in range(CALLS):
-                call()
-            graphs.append(stream.end_capture())
-    times: list[list[float]] = [[], []]
-    for number in range(ROUNDS + 2):
-        for graph, its_times in zip(graphs, times, strict=True):
-            start, end = cupy.cuda.Event(), cupy.cuda.Event()
-            start.record(stream)
-            graph.launch(stream)
-            end.record(stream)
-            end.synchronize()
-            if number >= 2:
-                its_times.append(1e3 * cupy.cuda.get_elapsed_time(start, end) / CALLS)
-    return [difference, *map(statistics.median, times)]
+    torch.cuda.empty_cache()
+    return make(torch, random, *shapes[place])
 
 
-def measure(folder: Path, file: Path) -> int:
-    """Measure all kernels and write the table; returns how many failed."""
-    import cupy
+def called(family: str, place: int, method: str) -> Callable[[], Any]:
+    """A step's call."""
+    call, given, _ = problem(family, place)
+    return lambda: call(*given, method=method)
 
-    from course import backend, kernel_cache
+
+def steps(family: str, place: int) -> list[str]:
+    """The names of the steps."""
+    return [name for name in problem(family, place).call.ladder.names if name != "auto"]
+
+
+def checked(family: str, place: int, method: str) -> dict[str, Any]:
+    """The largest error, of the largest result, and what tells the result from others."""
+    import torch
+
+    start = time.perf_counter()
+    found = called(family, place, method)()
+    found = torch.as_tensor(found[0] if isinstance(found, tuple) else found, device="cuda")
+    torch.cuda.synchronize()
+    seconds, wanted = time.perf_counter() - start, problem(family, place).exact()
+    error = (found.double().reshape(wanted.shape) - wanted).abs().max() / wanted.abs().max()
+    torch.cuda.empty_cache()
+    digest = hashlib.sha256(found.reshape(-1).view(torch.uint8).cpu().numpy()).hexdigest()
+    return {"error": float(error), "digest": digest, "seconds": seconds}
+
+
+def timed(family: str, place: int, method: str) -> tuple[float, float]:
+    """Microseconds of a call on the GPU, and of the host."""
+    import torch
+
+    call = called(family, place, method)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def run(calls: int) -> tuple[float, float]:
+        torch.cuda.synchronize()
+        begin.record()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        host = time.perf_counter() - start
+        end.record()
+        end.synchronize()
+        return 1e3 * begin.elapsed_time(end) / calls, 1e6 * host / calls
+
+    once = min(run(1)[0], run(1)[0])
+    return run(max(1, min(CALLS, int(1e6 * LONG / once))))
+
+
+def about() -> dict[str, str]:
+    """What the figures may depend on."""
+    from course import backend, successor
     from course_recording.profiling.hardware_counters import versions
 
-    known = {
-        package: json.loads((folder / f"{package}.json").read_text(encoding="utf-8"))
-        for package in ("numba-cuda", "numba-cuda-mlir")
-    }
-    facts = {**versions(backend.gpu(), backend.cuda), "cupy": cupy.__version__}
-    facts |= {"date": datetime.date.today().isoformat()}
-    facts["compiled_by"] = ", ".join(one["version"] for one in known.values())
-    facts["seconds"] = "of compiling on two processor cores, the second time in a process"
-    facts["times"] = f"medians of {ROUNDS} graphs of {CALLS} launches each, in turns, warm caches"
-    lines, failed = [], 0
-    for name, case in cases().items():
-        kernel_cache.cached(case.kernel)
+    if backend.gpu() is None:
+        raise RuntimeError(backend.why())
+    import torch
+
+    found = versions(backend.gpu(), backend.cuda) | {"torch": torch.__version__}
+    package = successor.compiler()
+    return found | {package: backend.installed_version(package) or "", "command": __spec__.name}
+
+
+def serve() -> None:
+    """Answer questions, a line of JSON each, until there are no more."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        what, *given = json.loads(line)
         try:
-            found = measured(cupy, backend.cuda, folder, name, case.kernel)
-        except Exception as error:  # the others are measured all the same
-            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
-            failed += 1
+            found: Any = {"answer": globals()[what](*given)}
+        except Exception as error:  # the GPU's, a compiler's, or a step's refusal
+            found = {"refused": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps(found), file=answers, flush=True)
+
+
+class Process:
+    """A process with a compiler, started when it is asked, and anew after a failure."""
+
+    def __init__(self, compiler: str):
+        self.compiler, self.running = compiler, None
+
+    def ask(self, *question: Any) -> tuple[Any, str]:
+        """The answer, and what was refused."""
+        if self.running is None:
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", __spec__.name, "--serve"], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True,
+                env=os.environ | {"COURSE_COMPILER": self.compiler},
+            )  # fmt: skip
+        print(json.dumps(question), file=self.running.stdin, flush=True)
+        ready, *_ = select.select([self.running.stdout], [], [], SILENT)
+        line = self.running.stdout.readline() if ready else ""
+        found = json.loads(line or '{"refused": "it is silent, or has died"}')
+        if "refused" in found and "the method" not in found["refused"]:
+            self.end()
+        return found.get("answer"), found.get("refused", "")
+
+    def end(self) -> None:
+        """End it."""
+        if self.running is not None:
+            self.running.kill()
+            self.running.wait()
+        self.running = None
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
+    """Check and time; write the table after each step. Returns how many steps failed."""
+    until = time.monotonic() + seconds
+    two = [Process(compiler) for compiler in COMPILERS]
+    facts: dict[str, str] = {}
+    for one in two:
+        its, refused = one.ask("about")
+        if refused:
+            print(f"{one.compiler}: {refused}", file=sys.stderr)
+            return 1
+        facts = {**(its or {}), **facts}
+    facts |= {"date": datetime.date.today().isoformat()}
+    facts["times"] = f"medians of {ROUNDS} rounds of up to {CALLS} calls, in turns, warm caches"
+    places = [(one, place) for one in families for place in range(len(FAMILIES[one][1]))]
+    todo = [(*one, step) for one in places for step in two[0].ask("steps", *one)[0]]
+    idle = [[Process(compiler) for compiler in COMPILERS] for _ in range(processes)]
+
+    def check(which: tuple) -> list[tuple[Any, str]]:
+        mine = idle.pop()
+        try:
+            return [one.ask("checked", *which) for one in mine]
+        finally:
+            idle.append(mine)
+
+    right, failed, rows, ratios = {}, 0, [], {}
+    with ThreadPoolExecutor(processes) as pool:
+        for which, found in zip(todo, pool.map(check, todo), strict=True):
+            right[which] = [its for its, _ in found]
+            for compiler, (its, refused) in zip(COMPILERS, found, strict=True):
+                if its is None:
+                    failed += "the method" not in refused
+                    print("refused:", *which, compiler, refused, flush=True)
+    for one in itertools.chain(*idle):
+        one.end()
+    for which in todo:
+        both = right[which]
+        if None in both or time.monotonic() > until:
             continue
-        shape = "+".join(
-            "x".join(map(str, one.shape))
-            for one in WORK[name].arguments(np.random.default_rng(0))
-            if isinstance(one, np.ndarray)
+        times: list[list] = [[], []]
+        with contextlib.suppress(TypeError):  # refused now
+            for _ in range(ROUNDS):
+                for one, its in zip(two, times, strict=True):
+                    its.append(tuple(one.ask("timed", *which)[0]))
+        if len(times[1]) < ROUNDS:
+            failed += 1
+            print("not timed:", *which, flush=True)
+            continue
+        (old, host), (new, its_host) = (
+            (statistics.median(t for t, _ in one), min(h for _, h in one)) for one in times
         )
-        seconds = [known[package]["seconds"][name] for package in known]
-        times = [f"{value:.2f}" for value in found[1:]]
-        row = [name, shape, f"{found[0]:.1e}", *times, f"{found[2] / found[1]:.3f}", *seconds]
-        lines.append(",".join(map(str, row)))
-        print(lines[-1], flush=True)
-    head = [f"# {key}={value}" for key, value in facts.items()]
-    write_whole(file, "\n".join([*head, ",".join(COLUMNS), *lines, ""]).encode())
+        family, place, step = which
+        ratios.setdefault(family, []).append(old / new)
+        row = [family, " x ".join(map(str, FAMILIES[family][1][place])), step]
+        row += [f"{one['error']:.1e}" for one in both]
+        row += ["yes" if both[0]["digest"] == both[1]["digest"] else "no"]
+        row += [f"{old:.2f}", f"{new:.2f}", f"{old / new:.3f}", f"{host:.1f}", f"{its_host:.1f}"]
+        rows.append(",".join(row))
+        print(rows[-1], f"{both[0]['seconds']:.1f} {both[1]['seconds']:.1f} s", flush=True)
+        head = [f"# {key}={value}" for key, value in facts.items()]
+        write_whole(file, "\n".join([*head, ",".join(COLUMNS), *rows, ""]).encode())
+    for one in two:
+        one.end()
+    for family, its in (*ratios.items(), ("all", [r for one in ratios.values() for r in one])):
+        print(f"{family}: {statistics.geometric_mean(its or [1]):.3f} of {len(its)} steps")
     return failed
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("compile", "measure"))
-    parser.add_argument("folder", type=Path, help="where machine code and seconds lie")
     parser.add_argument("file", type=Path, nargs="?", help="the table to write")
-    chosen = parser.parse_args(arguments)
-    if chosen.what == "compile":
-        compile_here(chosen.folder)
+    parser.add_argument("family", nargs="*", choices=[*FAMILIES, []])
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--seconds", type=float, default=3600, help="time nothing after so many")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.serve:
+        serve()
         return 0
-    if chosen.file is None:
+    if asked.file is None:
         parser.error("which file shall be written?")
-    return 1 if measure(chosen.folder, chosen.file) else 0
+    return 1 if run(asked.file, asked.family or [*FAMILIES], asked.processes, asked.seconds) else 0
 
 
 if __name__ == "__main__":
