@@ -160,7 +160,8 @@ def _notebook_folder(item: pytest.Item) -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # before nbval starts the kernel, which inherits this process's environment
     for name in list(os.environ):
-        if name == "MPLBACKEND" or (name.startswith("COURSE_") and name != "COURSE_SOURCE"):
+        kept = name in ("COURSE_SOURCE", "COURSE_COMPILER")
+        if name == "MPLBACKEND" or (name.startswith("COURSE_") and not kept):
             del os.environ[name]
     os.environ["COURSE_PROGRESS"] = "off"  # no verdict of a test is the user's
     folder = _notebook_folder(item)

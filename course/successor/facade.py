@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -65,43 +66,37 @@ class NewTensorMapType(new.UniTuple):
 register_model(NewTensorMapType)(UniTupleModel)
 
 
+def _other(kind: Any, name: str, to: Any, other: Callable) -> Any:
+    """A type of one package as the other has it: of that name, or made of others."""
+    if hasattr(kind, "layout"):
+        element = other(kind.dtype)
+        return to.Array(element, kind.ndim, kind.layout, not kind.mutable, aligned=kind.aligned)
+    if hasattr(kind, "literal_value"):
+        return to.IntegerLiteral(kind.literal_value)
+    if isinstance(kind, types.UniTuple | new.UniTuple):
+        return to.UniTuple(other(kind.dtype), kind.count)
+    return to.Tuple(list(map(other, kind))) if hasattr(kind, "__iter__") else getattr(to, name)
+
+
 def moved(kind: types.Type) -> Any:
     """The successor's type for one of Numba's."""
     if isinstance(kind, TensorMapType):
         return NewTensorMapType(kind)
-    if isinstance(kind, types.Array):
-        element = moved(kind.dtype)
-        return new.Array(element, kind.ndim, kind.layout, not kind.mutable, aligned=kind.aligned)
-    if isinstance(kind, types.UniTuple):
-        return new.UniTuple(moved(kind.dtype), kind.count)
-    if isinstance(kind, types.BaseTuple):
-        return new.Tuple([moved(one) for one in kind])
-    if isinstance(kind, types.IntegerLiteral):
-        return new.IntegerLiteral(kind.literal_value)
     if isinstance(kind, Bfloat16):
         return new_bfloat16
     if isinstance(kind, types.Record):
         return from_dtype(as_dtype(kind))
-    return getattr(new, "boolean" if isinstance(kind, types.Boolean) else kind.name)
+    name = "boolean" if isinstance(kind, types.Boolean) else kind.name
+    return _other(kind, name, new, moved)
 
 
 def original(kind: Any) -> types.Type:
     """Numba's type for one of the successor's."""
     if isinstance(kind, NewTensorMapType):
         return kind.old
-    if isinstance(kind, new.Array):
-        element = original(kind.dtype)
-        return types.Array(element, kind.ndim, kind.layout, not kind.mutable, aligned=kind.aligned)
-    if isinstance(kind, new.UniTuple):
-        return types.UniTuple(original(kind.dtype), kind.count)
-    if isinstance(kind, new.BaseTuple):
-        return types.Tuple([original(one) for one in kind])
-    if isinstance(kind, new.IntegerLiteral):
-        return types.IntegerLiteral(kind.literal_value)
     if kind == new_bfloat16:
         return bfloat16
-    name = str(kind)
-    return getattr(types, _RENAMED.get(name, name))
+    return _other(kind, _RENAMED.get(str(kind), str(kind)), types, original)
 
 
 def type_of(value: Any) -> types.Type | None:

@@ -86,21 +86,15 @@ def _fences() -> None:
     refresh_registries()
 
 
-def _change(owner: Any, name: str, *parts: tuple[str, str]) -> None:
-    """Change parts of the text of a function."""
-    function = getattr(owner, name)
-    space = {**function.__globals__, "memref": memref}
-    text = textwrap.dedent(inspect.getsource(function))
-    for old, new in parts:
-        text = text.replace(old, new)
-    exec(compile(text, function.__code__.co_filename, "exec"), space)
-    setattr(owner, name, space[name])
-
-
 def _shared_in_functions() -> None:
     """What a device function's module has is copied to the caller's: its shared arrays, too."""
     name = "build_user_defined_function_call"
-    _change(mlir_lowering.MLIRLower, name, ("llvm.GlobalOp)", "llvm.GlobalOp, memref.GlobalOp)"))
+    function = getattr(mlir_lowering.MLIRLower, name)
+    space = {**function.__globals__, "memref": memref}
+    text = textwrap.dedent(inspect.getsource(function))
+    text = text.replace("llvm.GlobalOp)", "llvm.GlobalOp, memref.GlobalOp)")
+    exec(compile(text, function.__code__.co_filename, "exec"), space)
+    setattr(mlir_lowering.MLIRLower, name, space[name])
 
 
 def _rows() -> None:
