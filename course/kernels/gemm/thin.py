@@ -54,22 +54,23 @@ class ThinConfig(NamedTuple):
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
     """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
 
-    ``(fragment, words, elements, first, k, pitch, last, deep)``; of line l the word e of a lane
-    holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the depth,
-    and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
+    ``(fragment, words, elements, first, k, pitch, last, deep, total)``; of line l the word e of a
+    lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the
+    depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
     Rows that do not begin at multiples of 16 bytes are read by words of 4, and shifted where they
-    begin between two. One by one is for the matrix' last rows, and its last depths.
+    begin between two. One by one is for the ends of such a matrix. At once, what lies beyond the
+    depth is any other element; beyond the matrix nothing is read.
     """
     WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
     ROWS = lines if along else 8
     LOW, HIGH = uint32(0xFFFF), uint32(0xFFFF0000)
 
     @cuda.jit(device=True, forceinline=True)
-    def access(raw, r, words, at):
+    def access(raw, r, words, at, total):
         """`WORDS` words from an element on."""
-        w = int32(at >> 1)
+        w = int32((min(at, int32(total - 2 * WORDS)) if aligned else at) >> 1)
         if aligned and WORDS == 4:
             four = load4(words, w)
             for e in range(4):
@@ -88,21 +89,22 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                 low = high
 
     @cuda.jit(device=True, forceinline=True)
-    def at_once(fragment, words, elements, first, k, pitch, last, deep):
+    def at_once(fragment, words, elements, first, k, pitch, last, deep, total):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         if along:
             for r in range(ROWS):
                 row = min(int32(first + 8 * r + g), int32(last))
-                access(fragment, r, words, int32(row * pitch + k + 8 * t))
+                access(fragment, r, words, int32(row * pitch + k + 8 * t), total)
         else:
             raw = cuda.local.array((ROWS, WORDS), uint32)
-            start = int32((k + 8 * t) * pitch + first + lines * g)
+            start = int32(first + lines * g)
             for r in range(ROWS):
+                at = int32(min(int32(k + 8 * t + r), int32(deep - 1)) * pitch + start)
                 if lines == 1:
-                    raw[r, 0] = uint32(load(elements, int32(start + r * pitch)))
+                    raw[r, 0] = uint32(load(elements, min(at, int32(total - 1))))
                 else:
-                    access(raw, r, words, int32(start + r * pitch))
+                    access(raw, r, words, at, total)
             for p in range(4):
                 for w in range(WORDS):
                     x, y = raw[2 * p, w], raw[2 * p + 1, w]
@@ -111,7 +113,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                         fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
 
     @cuda.jit(device=True, forceinline=True)
-    def one_by_one(fragment, words, elements, first, k, pitch, last, deep):
+    def one_by_one(fragment, words, elements, first, k, pitch, last, deep, total):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         for line in range(lines):
@@ -149,7 +151,7 @@ def gemm(
     WIDE, THIN, WARPS = config.wide, config.thin, config.warps
     wide_at_once, wide_one_by_one = fragment_loader(along[0], 2 * DOWN, aligned[0])
     thin_at_once, thin_one_by_one = fragment_loader(along[1], ACROSS, aligned[1])
-    wide_along, thin_along = along
+    (wide_along, thin_along), (wide_aligned, thin_aligned) = along, aligned
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     is_partial = epilogue_of is None
     finished = epilogue(*(epilogue_of or ("", False, False)))
@@ -160,12 +162,22 @@ def gemm(
     TILE_BITS, NEAR_BITS = TILE.bit_length() - 1, NEAR_SIDE.bit_length() - 1
 
     @cuda.jit(device=True, forceinline=True)
-    def inside(is_along, first, k, many, pitch, last, deep, total):
-        """Whether all that a warp would read at once lies in the matrix, and in its depth."""
+    def inside(is_along, is_aligned, first, many, k, pitch, last, deep, total):
+        """Whether all that a warp would read at once lies in the matrix."""
         if is_along:
-            row = min(int32(first + many - 1), int32(last))
-            return k + CHUNK <= deep and row * pitch + k + CHUNK + NEAR <= total
-        return k + CHUNK <= deep and (k + CHUNK - 1) * pitch + first + many + NEAR <= total
+            row, end = min(int32(first + many - 1), int32(last)), int32(k + CHUNK)
+        else:
+            row, end = min(int32(k + CHUNK), int32(deep)) - 1, int32(first + many)
+        return is_aligned or row * pitch + end + NEAR <= total
+
+    @cuda.jit(device=True, forceinline=True)
+    def masked(fragment, lines, left):
+        """Zeros beyond the depth, of which `left` elements are left from the chunk's first on."""
+        for p in range(4):
+            here = int32(left - 8 * int32(cuda.threadIdx.x & 3) - 2 * p)
+            keep = uint32(0xFFFFFFFF) if here > 1 else uint32(0xFFFF) if here > 0 else uint32(0)
+            for line in range(lines):
+                fragment[line, p] &= keep
 
     @cuda.jit(launch_bounds=(32 * WARPS, 2), fastmath=True)
     def gemm_thin(
@@ -195,22 +207,19 @@ def gemm(
             chunk = end
         while chunk < end:
             k = int32(chunk << 5)
-            if inside(wide_along, first, k, WIDE, wide_pitch, wide - 1, depth, wide_total) and (
-                inside(thin_along, start, k, THIN, thin_pitch, thin - 1, depth, thin_total)
-            ):
-                wide_at_once(
-                    fa, wide_words, wide_elements, first, k, wide_pitch, int32(wide - 1), depth
-                )
-                thin_at_once(
-                    fb, thin_words, thin_elements, start, k, thin_pitch, int32(thin - 1), depth
-                )
+            its = k, wide_pitch, int32(wide - 1), depth, wide_total
+            if inside(wide_along, wide_aligned, first, WIDE, *its):
+                wide_at_once(fa, wide_words, wide_elements, first, *its)
             else:
-                wide_one_by_one(
-                    fa, wide_words, wide_elements, first, k, wide_pitch, int32(wide - 1), depth
-                )
-                thin_one_by_one(
-                    fb, thin_words, thin_elements, start, k, thin_pitch, int32(thin - 1), depth
-                )
+                wide_one_by_one(fa, wide_words, wide_elements, first, *its)
+            its = k, thin_pitch, int32(thin - 1), depth, thin_total
+            if inside(thin_along, thin_aligned, start, THIN, *its):
+                thin_at_once(fb, thin_words, thin_elements, start, *its)
+            else:
+                thin_one_by_one(fb, thin_words, thin_elements, start, *its)
+            if k + CHUNK > depth:
+                masked(fa, LINES, int32(depth - k))
+                masked(fb, ACROSS, int32(depth - k))
             for s in range(2):
                 for i in range(DOWN):
                     for j in range(ACROSS):
