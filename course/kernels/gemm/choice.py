@@ -99,7 +99,7 @@ CYCLE, END, FETCHED = 0.26e-3, 0.9e-3, 0.075 * MEGA
 CROSSED = 0.06 * MEGA  # more, where the bytes begin between sectors
 OUTSIDE = 0.12  # of a step whose boxes lie outside of a factor, but for a few columns
 SURE = 0.92  # of the time of one launch, beside those of two
-RESULT = 0.27 * MEGA  # stored by TMA
+RESULT, BY_THREADS = 0.27 * MEGA, 0.45 * MEGA  # stored by TMA, by threads where rows begin anywhere
 FINISHED, SUMMED = 0.9 * MEGA, 2.3 * MEGA  # a result that is finished, a partial sum
 
 
@@ -132,7 +132,8 @@ class Plan(NamedTuple):
 class Sizes(NamedTuple):
     """What the models count.
 
-    `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes.
+    `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes; `in_words`:
+    whether the results begin at a multiple of 4. `added`: there is a residual.
     """
 
     layout: str
@@ -142,6 +143,7 @@ class Sizes(NamedTuple):
     blocks: int
     aligned: tuple[bool, bool, bool]
     added: bool = False
+    in_words: bool = True
 
 
 def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
@@ -242,6 +244,15 @@ def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
                 yield partial_tile(consumers, wide, waves, swapped), splits
 
 
+def direct_tiles(p: Sizes) -> Iterator[GemmConfig]:
+    """Tiles whose results threads store."""
+    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if p.layout == "nt" else 64)):
+        tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
+        config = staged_config(consumers, wide, min(ceil_div(tiles, p.blocks), 3))
+        if config.stages >= STAGES[0]:
+            yield config._replace(by_threads=True)
+
+
 def partial_tile(consumers: int, columns: int, waves: int, swapped: bool = False) -> GemmConfig:
     """A tile whose sums are stored as they are, with as many stages as fit."""
     bare = GemmConfig(consumers, columns, 0, 1 if waves == 1 else 3, False, True, swapped)
@@ -267,10 +278,11 @@ def stored_plan(p: Sizes) -> Plan:
 
 @functools.lru_cache(maxsize=1024)
 def partial_plan(p: Sizes) -> Plan:
-    """The best of copies: results stored by TMA, where it can, or of partial sums.
+    """The best of copies: results stored by TMA, where it can, by threads, or of partial sums.
 
     What TMA does not take is copied, and what it reads slowly, if that pays. Where tiles fill the
-    GPU and TMA can store them, there are no partial sums.
+    GPU and TMA can store them, there are no partial sums; where it cannot, threads store the
+    results of tiles whose depth is not shared.
     """
     plans = []
     a, b, stored = p.aligned
@@ -285,6 +297,9 @@ def partial_plan(p: Sizes) -> Plan:
             plan = stored_plan(q)
             time = plan.time + copies
             plans.append(plan._replace(time=time, method="partial", copied=copied))
+        for config in () if stored or p.added or not p.in_words else direct_tiles(q):
+            time = LAUNCH + copies + _tile_time(q, config, 1) + BY_THREADS * p.rows * p.columns
+            plans.append(Plan(time, "partial", config, 1, copied=copied))
     if not plans:
         plans = [stored_plan(p)._replace(method="partial")]
     return min(plans)

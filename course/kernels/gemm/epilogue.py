@@ -10,17 +10,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from numba import int32
+from numba import int32, uint16, uint32
 
 from course.backend import cuda
 from course.kernels.gemm.tiles import PACK, UNPACK, epilogue2
-from warpsim.ptx import ldmatrix4, stmatrix4
+from warpsim.ptx import ldmatrix4, load, stmatrix4, store
 
 
 @functools.cache
 def store_epilogue(
-    element: str, activation: str, biased: bool, added: bool, wide: int, box_size: int
-) -> Callable:
+    element: str, activation: str, biased: bool, added: bool, wide: int, box_size: int,
+    paired: bool = True,
+) -> Callable:  # fmt: skip
     """What stores a box of a warp's sums: (tiles, local, box, line, column, t, columns, bias).
 
     `line` is where row `lane % 16` of box 0 begins in `tiles`, boxes lie `box_size` elements
@@ -28,7 +29,8 @@ def store_epilogue(
     unroll, the sums are in memory. Where the tile is not a multiple of 64, the last box has some
     columns of the one before, and the same elements.
     """
-    finished, pack, unpack = epilogue2(activation, biased), PACK[element], UNPACK[element]
+    finished = epilogue2(activation, biased, paired)
+    pack, unpack = PACK[element], UNPACK[element]
     LAST = wide // 16 - 4  # where the last box begins, in 16 columns
 
     @cuda.jit(device=True)
@@ -60,3 +62,33 @@ def store_epilogue(
             stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
 
     return store_box
+
+
+@cuda.jit(device=True, forceinline=True)
+def store_rows(out, elements, line, box, row, column, t, rows, columns):
+    """A warp's 16 rows of a box go to rows that begin anywhere, by words, at their ends by elements.
+
+    In shared memory row 0 of the box begins at word `line`; `out` and `elements` are the results, by
+    4 bytes and by 2.
+    """
+    words = cuda.shared.array(0, uint32, alignment=1024)
+    lane = int32(t & 31)
+    after = min(int32(lane + 1), int32(31))
+    left = min(int32(columns - column), int32(64))
+    for first in range(0, min(int32(rows - row), int32(16)), 4):  # four rows at a time
+        for n in range(4):
+            r = int32(first + n)
+            start = int32(line + 32 * r)
+            low = load(words, int32(start + ((lane >> 2 ^ r & 7) << 2) + (lane & 3)))
+            high = load(words, int32(start + ((after >> 2 ^ r & 7) << 2) + (after & 3)))
+            begin = int32((row + r) * columns + column)
+            odd = int32(begin & 1)
+            e = int32(2 * lane + odd)
+            if row + r < rows:
+                pair = uint32((low >> uint32(16) | high << uint32(16)) if odd else low)
+                if e + 1 < left:
+                    store(out, int32((begin + e) >> 1), pair)
+                elif e < left:
+                    store(elements, int32(begin + e), uint16(pair & uint32(0xFFFF)))
+                if odd and lane == 0 and left > 0:
+                    store(elements, begin, uint16(low & uint32(0xFFFF)))

@@ -36,7 +36,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
-from course.kernels.arrays import Array, address_of, flat, holds, in_order
+from course.kernels.arrays import Array, address_of, as_words, flat, holds, in_order
 from course.kernels.gemm import (
     choice,
     mma_sync,
@@ -126,6 +126,7 @@ class GemmProblem(NamedTuple):
     tma: bool  # rows of all matrices begin at multiples of 16 bytes
     copied: bool  # those of both factors do, and results can be stored in pairs
     aligned: tuple[bool, bool, bool]  # those of a do, of b, of results and residual
+    in_words: bool  # results begin at a multiple of 4 bytes
 
     @classmethod
     def of(cls, a: Array, b: Array, bias: Array | None, residual: Array | None, out: Array,
@@ -142,7 +143,7 @@ class GemmProblem(NamedTuple):
         ends = starts["out"] | starts.get("residual", 0)
         aligned = tuple(not start % 16 for start in (starts["a"], starts["b"], ends))
         return cls(layout, *out.shape, a.shape[layout != "tn"], name_of(out.dtype), epilogue, tma,
-                   copied and not starts["out"] % 4, aligned)  # fmt: skip
+                   copied and not starts["out"] % 4, aligned, not address_of(out) % 4)  # fmt: skip
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -191,11 +192,11 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
               bias: Array | None, residual: Array | None, out: Array) -> Launch:  # fmt: skip
     """What the method "roles" launches with a config, or "split" with several blocks for a tile."""
     box, added = (16 if splits > 1 else 64, 64), residual is not None
-    maps = (
-        *_factors(config, p.layout, a, b), TensorMap(out, *box),
-        TensorMap(residual, *box) if added else out,
-    )  # fmt: skip
-    arguments = (*maps, _or_anything(bias, out), *_sizes(p))
+    if config.by_threads:
+        ends = as_words(flat(out, "out")), as_words(flat(out, "out"), 2)
+    else:
+        ends = TensorMap(out, *box), TensorMap(residual, *box) if added else out
+    arguments = (*_factors(config, p.layout, a, b), *ends, _or_anything(bias, out), *_sizes(p))
     down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
     how = p.layout, p.dtype, config
     if splits > 1:
@@ -238,7 +239,7 @@ def partial_launches(
 
 
 def _sizes_of(p: GemmProblem) -> Sizes:
-    return Sizes(*p[:4], multiprocessors(), p.aligned, p.epilogue[2])
+    return Sizes(*p[:4], multiprocessors(), p.aligned, p.epilogue[2], p.in_words)
 
 
 def _thin(p, *arrays, **_):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import store_epilogue
+from course.kernels.gemm.epilogue import store_epilogue, store_rows
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
@@ -74,6 +74,8 @@ class GemmConfig(NamedTuple):
         tiles of their own.
     swapped : bool
         Partial sums are stored transposed: the factors have changed places.
+    by_threads : bool
+        Rows of results begin anywhere, where TMA does not store them.
     """
 
     consumers: int
@@ -83,6 +85,7 @@ class GemmConfig(NamedTuple):
     added: bool = False
     partial: bool = False
     swapped: bool = False
+    by_threads: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
@@ -165,7 +168,7 @@ def partial_store(wide: int, swapped: bool) -> Callable:
 
 @cuda.jit(device=True)
 def store_nothing(sums, local, box, part, row, column, t, rows, columns):
-    """What stands for `partial_store` where TMA stores the results."""
+    """What stands for `partial_store` and `store_rows` where TMA stores the results."""
 
 
 @functools.cache
@@ -174,7 +177,8 @@ def gemm(
 ) -> Callable:
     """The kernel of (a, b, out, residual as tensor maps, bias, and sizes).
 
-    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything.
+    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything;
+    of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
     Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
@@ -182,11 +186,12 @@ def gemm(
     64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
-    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped = config
+    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX)
+    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX, not by_threads)
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
+    store_by_threads = store_rows if by_threads else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
     TILE_M, STAGE = config.rows, config.stage
     # TMA begins at multiples of 16 bytes of a row, and partial sums are stored in pairs
@@ -207,9 +212,17 @@ def gemm(
 
     # a tensor map goes to no function that is called
     @cuda.jit(device=True, inline="always")
-    def store_box(out, tiles, local, box, line, mine, row, column, t, columns, bias):
-        store_sums(tiles, local, box, line, column, t, columns, bias)
-        if store_by_box and ready(int32(t >> 7), t & 127 == 0):
+    def store_box(out, other, tiles, local, box, mine, place, t, size, bias):
+        row, column = place
+        high = int32(16 * (t >> 5 & 3))  # the warp's first row
+        line = int32(mine + (high + (t & 15)) * 64)
+        store_sums(tiles, local, box, line, column, t, size[1], bias)
+        if by_threads:
+            cuda.syncwarp()
+            first, begin = int32(row + high), int32(column + 16 * min(4 * box, LAST))
+            line = int32((mine + box * BOX + 64 * high) >> 1)
+            store_by_threads(out, other, line, box, first, begin, t, size[0], size[1])
+        elif store_by_box and ready(int32(t >> 7), t & 127 == 0):
             corner = row, int32(column + 16 * min(4 * box, LAST))
             tma_store(out, corner, tiles, int32(mine + box * BOX))
             commit_stores()
@@ -237,7 +250,7 @@ def gemm(
         if t == GROUP * CONSUMERS:
             tma_prefetch(a)
             tma_prefetch(b)
-            if not partial:
+            if not partial and not by_threads:
                 tma_prefetch(out)
             init(full, empty)
             for group in range(CONSUMERS):
@@ -280,10 +293,9 @@ def gemm(
                     tile = int32(tile + cuda.gridDim.x)
         else:  # the consumer warpgroups
             local = cuda.local.array(SUMS, float32)
-            warp, lane = int32(t >> 5 & 3), int32(t & 31)
+            lane = int32(t & 31)
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
-            line = int32(mine + (16 * warp + (lane & 15)) * 64)
             split_at, residual_phase = int32(min(PREFETCH_AT, steps)), int32(0)
             while tile < tiles_in_all:
                 tile_row, tile_column, tile_part = place_of(tile, down, across, int32(row_group))
@@ -340,24 +352,27 @@ def gemm(
                         residual_phase = int32(residual_phase ^ 1)
                     elif one_tile:
                         named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
+                    elif by_threads:
+                        cuda.syncwarp()  # the results before have been read
                     else:
                         if leader:
                             wait_stores(0)  # the results before have left shared memory
                         named_barrier(int32(1 + who), GROUP)
-                    store_box(out, tiles, local, 0, line, mine, row, column, t, columns, bias)
+                    place, size = (row, column), (rows, columns)
+                    store_box(out, other, tiles, local, 0, mine, place, t, size, bias)
                     if BOXES > 1:
-                        store_box(out, tiles, local, 1, line, mine, row, column, t, columns, bias)
+                        store_box(out, other, tiles, local, 1, mine, place, t, size, bias)
                     if BOXES > 2:
-                        store_box(out, tiles, local, 2, line, mine, row, column, t, columns, bias)
+                        store_box(out, other, tiles, local, 2, mine, place, t, size, bias)
                     if BOXES > 3:
-                        store_box(out, tiles, local, 3, line, mine, row, column, t, columns, bias)
-                    if not store_by_box and ready(who, leader):
+                        store_box(out, other, tiles, local, 3, mine, place, t, size, bias)
+                    if not (store_by_box or by_threads) and ready(who, leader):
                         for p in range(BOXES):
                             corner = (row, int32(column + 16 * min(4 * p, LAST)))
                             tma_store(out, corner, tiles, int32(mine + BOX * p))
                         commit_stores()
                 tile = int32(tile + cuda.gridDim.x)
-            if not partial and leader:
+            if not (partial or by_threads) and leader:
                 wait_stores(0)
 
     return gemm_warp_specialised

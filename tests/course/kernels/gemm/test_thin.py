@@ -91,6 +91,23 @@ def test_products_of_copies_are_right(seed, swapped):
     run(launches, arrays, exact_a @ exact_b, (exact_a, exact_b), element)
 
 
+@pytest.mark.parametrize("waves", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_results_may_begin_anywhere(seed, waves):
+    rng = np.random.default_rng([seed, waves])
+    rows, columns, depth, layout, kind = drawn(rng, (200, 300), 200)
+    element = "bfloat16" if kind == "b" else "float16"
+    wide = int(rng.choice([64, 128, 256] if layout != "nt" else [80, 144, 256]))
+    tile = choice.staged_config(1 + seed % 2, wide, waves)._replace(by_threads=True, stages=2)
+    a, b, exact_a, exact_b = given(rows, columns, depth, layout, element, seed)
+    bias, exact_bias = stored(rng.standard_normal(columns), element)
+    out = empty(rows, columns, element)
+    arrays = cuda.to_device(a), cuda.to_device(b), cuda.to_device(bias), None, out
+    problem = GemmProblem.of(*arrays, layout)
+    launches = half.partial_launches(tile, 1, problem, *arrays)
+    run(launches, arrays, exact_a @ exact_b + exact_bias, (exact_a, exact_b), element)
+
+
 def test_sums_of_an_odd_number_of_columns_are_stored_in_pairs():
     """The last tile's first column is even, though b's rows may begin anywhere."""
     a, b, exact_a, exact_b = given(70, 141, 72, "nt", "float16")
