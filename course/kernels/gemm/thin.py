@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import float32, int32, uint32
+from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.arrays import Array, address_of, as_words, flat
@@ -26,7 +26,7 @@ from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
 
 CHUNK = 32  # of the depth, that a warp takes at a time: two products of 16
-NEAR = 16  # elements behind a chunk's that a wide access may touch
+NEAR = 8  # elements behind a chunk's that a wide access may touch
 
 
 class ThinConfig(NamedTuple):
@@ -59,34 +59,46 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
     depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
-    Rows that do not begin at multiples of 16 bytes are read by words of 4, and shifted where they
-    begin between two. One by one is for the ends of such a matrix. At once, what lies beyond the
-    depth is any other element; beyond the matrix nothing is read.
+    Where rows do not begin at multiples of 16 bytes, two accesses are made for one, and shifted. One
+    by one is for the ends of such a matrix. At once, what lies beyond the depth is any other
+    element; beyond the matrix nothing is read.
     """
     WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
-    ROWS = lines if along else 8
+    ROWS, TWICE = lines if along else 8, 2 * WORDS
     LOW, HIGH = uint32(0xFFFF), uint32(0xFFFF0000)
 
     @cuda.jit(device=True, forceinline=True)
     def access(raw, r, words, at, total):
-        """`WORDS` words from an element on."""
-        w = int32((min(at, int32(total - 2 * WORDS)) if aligned else at) >> 1)
-        if aligned and WORDS == 4:
-            four = load4(words, w)
-            for e in range(4):
-                raw[r, e] = four[e]
-        elif aligned and WORDS == 2:
-            two = load2(words, w)
-            for e in range(2):
-                raw[r, e] = two[e]
-        elif aligned:
-            raw[r, 0] = load(words, w)
-        else:
-            low = load(words, w)
+        """`WORDS` words from an element on: of one access, or of two and shifted."""
+        found = cuda.local.array(TWICE, uint32)
+        if aligned:
+            at = min(at, int32(total - TWICE))
+        over = int32(at & (TWICE - 1))
+        for n in range(1 if aligned else 2):
+            w = int32(((at - over) >> 1) + n * WORDS)
+            if WORDS == 4:
+                four = load4(words, w)
+                for e in range(4):
+                    found[4 * n + e] = four[e]
+            elif WORDS == 2:
+                two = load2(words, w)
+                for e in range(2):
+                    found[2 * n + e] = two[e]
+            else:
+                found[n] = load(words, w)
+        if not aligned:
+            if WORDS > 2:
+                for e in range(TWICE - 2):
+                    found[e] = found[e + 2] if over & 4 else found[e]
+            if WORDS > 1:
+                for e in range(WORDS + 1):
+                    found[e] = found[e + 1] if over & 2 else found[e]
+            shift = uint64(16 * (over & 1))
             for e in range(WORDS):
-                high = load(words, int32(w + 1 + e))
-                raw[r, e] = (low >> uint32(16) | high << uint32(16)) if at & 1 else low
-                low = high
+                both = uint64(found[e + 1]) << uint64(32) | uint64(found[e])
+                found[e] = uint32(both >> shift)
+        for e in range(WORDS):
+            raw[r, e] = found[e]
 
     @cuda.jit(device=True, forceinline=True)
     def at_once(fragment, words, elements, first, k, pitch, last, deep, total):
@@ -139,9 +151,9 @@ def gemm(
     """The kernel of (wide and thin factor, each as words and as elements, out, bias, ...).
 
     Then come the sizes: of the wide and the thin side, the depth; elements of a row of both
-    factors, and of all of them, or 0 where words may not be read. `swapped`: the wide side is that
-    of the columns. Without `epilogue_of` sums go to `out`, float32, a plane a block of the grid's
-    z.
+    factors, and of all of them, or 0 where they do not begin at a multiple of 16 bytes. `swapped`:
+    the wide side is that of the columns. Without `epilogue_of` sums go to `out`, float32, a plane a
+    block of the grid's z.
 
     Mapping: block (x, y, z) has `config.beside` tiles along the wide side, one along the other, and
     part z of the depth; a tile's `config.deep` warps take its chunks one after the other.
@@ -281,7 +293,7 @@ def launches(
         line, start = flat(array, "a factor"), address_of(array)
         factors += [as_words(line), as_words(line, 2)]
         pitches.append(np.int32(array.shape[1]))
-        totals.append(np.int32(array.size if start % 4 == 0 else 0))
+        totals.append(np.int32(array.size if start % 16 == 0 else 0))
     along = wide[2], thin[2]
     sums, epilogue_of = out, (p.epilogue if splits == 1 else None)
     if splits > 1:
