@@ -171,6 +171,7 @@ def gemm(
     TILE, LINES = WIDE * THIN, 2 * DOWN
     ALL, NEAR_SIDE = WARPS * TILE, WIDE if swapped else THIN  # along a row of results
     OWN, ROUNDS = BESIDE * TILE, ceil_div(BESIDE * TILE, 32 * WARPS)
+    BATCH = min(8, ROUNDS)
     TILE_BITS, NEAR_BITS = TILE.bit_length() - 1, NEAR_SIDE.bit_length() - 1
 
     @cuda.jit(device=True, forceinline=True)
@@ -190,6 +191,16 @@ def gemm(
             keep = uint32(0xFFFFFFFF) if here > 1 else uint32(0xFFFF) if here > 0 else uint32(0)
             for line in range(lines):
                 fragment[line, p] &= keep
+
+    @cuda.jit(device=True, forceinline=True)
+    def place_of(r, left, start):
+        """Row and column of a block's result r, and where the sum of its first warp is."""
+        tile, place = int32(r >> TILE_BITS), int32(r & (TILE - 1))
+        low, high = int32(place & (NEAR_SIDE - 1)), int32(place >> NEAR_BITS)
+        at, left = int32(tile * (DEEP * TILE) + place), int32(left + tile * WIDE)
+        if swapped:
+            return int32(high + start), int32(low + left), at
+        return int32(high + left), int32(low + start), at
 
     @cuda.jit(launch_bounds=(32 * WARPS, 2), fastmath=True)
     def gemm_thin(
@@ -256,26 +267,27 @@ def gemm(
                     shared[mine + place] = sums[i, j, e]
         cuda.syncthreads()
         left = int32(int32(cuda.blockIdx.x) * BESIDE * WIDE)
-        for step in range(ROUNDS):
-            r = int32(t + step * (32 * WARPS))
-            tile, place = int32(r >> TILE_BITS), int32(r & (TILE - 1))
-            low, high = int32(place & (NEAR_SIDE - 1)), int32(place >> NEAR_BITS)
-            at = int32(tile * (DEEP * TILE) + place)
-            x = ZERO
-            if r < OWN:
+        rows, columns = (thin, wide) if swapped else (wide, thin)
+        found = cuda.local.array(BATCH, float32)
+        for batch in range(0, ROUNDS, BATCH):  # some are loaded before the first is stored
+            for n in range(BATCH):
+                r = min(int32(t + (batch + n) * (32 * WARPS)), int32(OWN - 1))
+                row, column, at = place_of(r, left, start)
+                x = ZERO
                 for d in range(DEEP):
                     x += shared[int32(at + d * TILE)]
-            if swapped:
-                row, column = int32(high + start), int32(low + left + tile * WIDE)
-                here = r < OWN and row < thin and column < wide
-            else:
-                row, column = int32(high + left + tile * WIDE), int32(low + start)
-                here = r < OWN and row < wide and column < thin
-            if here:
-                if is_partial:
-                    store(out, (z, row, column), x)
-                else:
-                    store(out, (row, column), ELEMENT(finished(x, bias, other, row, column)))
+                if not is_partial:
+                    high, low = min(row, int32(rows - 1)), min(column, int32(columns - 1))
+                    x = finished(x, bias, other, high, low)
+                found[n] = x
+            for n in range(BATCH):
+                r = int32(t + (batch + n) * (32 * WARPS))
+                row, column, _ = place_of(r, left, start)
+                if r < OWN and row < rows and column < columns:
+                    if is_partial:
+                        store(out, (z, row, column), found[n])
+                    else:
+                        store(out, (row, column), ELEMENT(found[n]))
 
     return gemm_thin
 
