@@ -69,6 +69,8 @@ class Bench:
         Rows of each part that was measured.
     passed_over : list of str
         Parts that were not to be measured.
+    keep : callable
+        Called when a part is done that was asked for by name.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Bench:
         self.failures: list[str] = []
         self.notes: list[str] = []
         self.only, self.of_parts, self.passed_over = frozenset(only), {}, []
+        self.keep: Callable[[], Any] = lambda: None
 
     def random(self, *shape: int, dtype: Any = np.float32) -> np.ndarray:
         """A host array of uniform random numbers from -0.5 to 0.5."""
@@ -110,6 +113,8 @@ class Bench:
             first, noted, failed = len(self.rows), len(self.notes), len(self.failures)
             yield item
             self.of_parts[name] = self.rows[first:]
+            if self.only and len(self.rows) > first:
+                self.keep()
             if len(self.failures) == failed and len(self.rows) > first:
                 self.unfinished.add(name, self.rows[first:], self.notes[noted:])
 
@@ -361,7 +366,8 @@ def measure_subjects(
         Programs that were wrong or failed; the others' figures are in the files.
 
     A subject that was stopped goes on with the part that it was at, see `Bench.parts`. With `parts`
-    these alone are measured, anew, and take the places of such rows in the subject's file.
+    these alone are measured, anew, and each, as soon as it is done, takes the place of its rows in
+    the subject's file. Another seed than `SEED` has a file of its own, GPU-SUBJECT-SEED.csv.
 
     A subject that has ``CHARTS = True`` gets those of `course_lessons.lesson13.speed_charts` beside
     its file; the name of another module, those of that one.
@@ -376,8 +382,9 @@ def measure_subjects(
     files, failures = [], []
     for subject in chosen:
         say(subject)
-        command = f"python -m course bench {subject}" + (f" --seed {seed}" if seed != SEED else "")
-        path = folder / recorded.file_name(gpu, subject)
+        other = seed != SEED
+        command = f"python -m course bench {subject}" + (f" --seed {seed}" if other else "")
+        path = folder / recorded.file_name(gpu, f"{subject}-{seed}" if other else subject)
         facts = recorded.header(gpu, None, command)
         lasting = {key: value for key, value in facts.items() if key != "date"}
         lasting["sources"] = sources()
@@ -387,24 +394,28 @@ def measure_subjects(
         elif not parts:
             unfinished = Unfinished.found(path.with_suffix(".unfinished"), lasting, say)
         bench = Bench(subject, roofs, say, folder, unfinished, parts, seed)
+
+        def written(bench=bench, path=path, others=others, command=command) -> Path:
+            facts, rows = recorded.header(gpu, roofs, command), bench.rows
+            if bench.notes:
+                facts["notes"] = "; ".join(bench.notes)
+            if parts:
+                rows = [row for rows in bench.of_parts.values() for row in rows]
+                facts, rows = beside_others(others, facts, rows, list(bench.of_parts))
+            return recorded.write(path, facts, rows)
+
+        bench.keep = written
         module = importlib.import_module(f"course_recording.subjects.{subject}")
         module.run(bench)
         for name in parts:
             if name not in bench.of_parts:
                 there = ", ".join(map(repr, bench.passed_over)) or "none"
                 bench.failures.append(f"there is no part {name!r}; others are: {there}")
-        if parts:
-            bench.rows = [row for rows in bench.of_parts.values() for row in rows]
         failures += [f"{subject}: {failure}" for failure in bench.failures]
-        if not bench.rows:
+        if not (any(bench.of_parts.values()) if parts else bench.rows):
             say(f"  nothing was measured, so no file of {subject}")
             continue
-        facts = recorded.header(gpu, roofs, command)
-        if bench.notes:
-            facts["notes"] = "; ".join(bench.notes)
-        if parts:
-            facts, bench.rows = beside_others(others, facts, bench.rows, list(bench.of_parts))
-        files.append(recorded.write(path, facts, bench.rows))
+        files.append(written())
         unfinished.remove()
         say(f"  written: {path}")
         if name := getattr(module, "CHARTS", None):

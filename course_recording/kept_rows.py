@@ -105,7 +105,7 @@ class Unfinished:
 def beside_others(
     others: Recording | None, facts: Mapping[str, str], rows: list[Figure], parts: list[str]
 ) -> tuple[dict[str, str], list[Figure]]:
-    """Header and rows of the file: new rows in the place of those of the same programs.
+    """Header and rows of the file: new rows in the place of those of the same programs, or parts.
 
     The header is that of the other rows, and its notes name the parts, when they were measured, and
     what differed then. Where there are no others, they say so.
@@ -119,7 +119,8 @@ def beside_others(
     what = " ".join([what, f"on {facts['date']}", *differing])
     header["notes"] = joined(header.get("notes"), facts.get("notes"), what)
     new = {row.key for row in rows}
-    return header, [row for row in others.figures if row.key not in new] + rows
+    old = (row for row in others.figures if row.key not in new and row.kernel not in parts)
+    return header, [*old, *rows]
 
 
 def joined(*notes: str | None) -> str:

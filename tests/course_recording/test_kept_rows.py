@@ -141,6 +141,33 @@ def test_parts_alone_take_the_places_of_their_rows(parted, tmp_path, capsys):
     )
 
 
+def test_of_parts_alone_each_is_kept_when_it_is_done_and_runs_add_up(parted, tmp_path, capsys):
+    _, trouble = parted
+    path = tmp_path / "fake1-parted.csv"
+
+    def shapes():
+        return [row.shape for row in recorded.read(path).figures]
+
+    trouble[3] = "stop"
+    assert call(capsys, "parted", "--parts", "1", "3", "--out", tmp_path)[0] == 130
+    assert shapes() == ["1"]
+    assert call(capsys, "parted", "--parts", "2", "3", "--out", tmp_path)[0] == 130
+    assert shapes() == ["1", "2"] and list(tmp_path.iterdir()) == [path]
+    assert call(capsys, "parted", "--parts", "1", "--seed", "7", "--out", tmp_path)[0] == 0
+    assert shapes() == ["1", "2"]
+    path = tmp_path / "fake1-parted-7.csv"
+    assert shapes() == ["1"]
+
+
+def test_no_row_of_a_part_outlives_it(parted, tmp_path, capsys):
+    figures = [recorded.Figure(kernel, "mine", "all", "", "value", "units", 1, 1, 1, 1)
+               for kernel in ("1", "other")]  # fmt: skip
+    facts = recorded.header("NVIDIA Fake 1", None, "bench")
+    path = recorded.write(tmp_path / "fake1-parted.csv", facts, figures)
+    assert call(capsys, "parted", "--parts", "1", "--out", tmp_path)[0] == 0
+    assert [row.kernel for row in recorded.read(path).figures] == ["other", "part"]
+
+
 def test_parts_alone_say_what_their_file_lacks(parted, tmp_path, capsys):
     assert call(capsys, "parted", "--out", tmp_path, "--parts", "2")[0] == 0
     found = recorded.read(tmp_path / "fake1-parted.csv")
