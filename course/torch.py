@@ -12,7 +12,9 @@ PyTorch's do. Without a GPU the simulator computes.
 `torch.library.custom_op` is the short way to the same. PyTorch calls what it makes by way of a
 dozen other functions, which costs the host more than the call itself. So where nothing but
 tensors is at work (see `_is_recorded`), the same functions are called without the dispatcher, from
-torch.compile's programs, too; `python -m course bench door` and `bench training` time both.
+torch.compile's programs, too. Where tensors look like those of an earlier call, which one guard of
+torch.compile's tells, the launch that was prepared for them is all that is called.
+`python -m course bench door` and `bench training` time both.
 
 Not offered: forward gradients, which are refused; second derivatives, which are refused, too, but
 for `reconstruct`; derivatives by `torch.func`, which PyTorch refuses.
@@ -30,11 +32,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course.dispatch.array_facts import reader_of
+from course.dispatch.entry import ALIGNMENT_MASK, EntryPoint
 from course.kernels import activation as activations
 from course.kernels import norm
+from course.kernels.norm import backward as norm_backward
+from course.kernels.norm import ladder as norm_forward
 from course.kernels.reconstruct.ladder import reconstruct as rebuild
-from course.kernels.softmax import softmax as softmax_of
-from course.kernels.softmax import softmax_backward as softmax_gradient_of
+from course.kernels.softmax import backward as softmax_gradient
+from course.kernels.softmax import forward as softmax_forward
 
 #: Holds what is registered, which lives as long as it does.
 LIBRARY = torch.library.Library("course", "FRAGMENT")
@@ -67,6 +73,12 @@ _is_batch = getattr(_FUNCTORCH, "is_legacy_batchedtensor", lambda tensor: True)
 _TENSORS = frozenset((Tensor, torch.nn.Parameter))  # and no other subclass
 _forward_ad = torch.autograd.forward_ad
 _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
+#: A guard of torch.compile's: whether tensors are as those it was made of, in type, layout, device,
+#: `requires_grad`, and in what the dispatcher must know of: modes, transforms, tracers, autocast.
+_Guard = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
+if not hasattr(_forward_ad, "_current_level"):
+    _Guard = None
+MOST_KNOWN, EACH_MISS = 8, 64  # guards of an operator; where it has as many, one of 64 is replaced
 
 
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
@@ -115,6 +127,10 @@ class Operator:
         ``gradients(ctx, dy)``: of all arguments, by operators.
     save : callable, optional
         ``save(ctx, inputs, output)`` keeps what `gradients` needs.
+    entry : EntryPoint, optional
+        What `function` calls with the same tensors.
+    entry_options : callable
+        ``entry_options(*options)``: the options that `entry` is called with.
 
     Attributes
     ----------
@@ -132,6 +148,8 @@ class Operator:
         looks_like: Callable[..., Any],
         gradients: Callable[..., Any] | None = None,
         save: Callable[..., Any] | None = None,
+        entry: EntryPoint | None = None,
+        entry_options: Callable[..., tuple] = lambda: ("auto",),
     ):
         name = function.__name__.strip("_")
         #: How many of the arguments are tensors, or None in place of one; they come first.
@@ -139,8 +157,12 @@ class Operator:
         self.count = sum("Tensor" in str(one.annotation) for one in given)
         if gradients is None:
             gradients, save = _refusal(name), lambda ctx, inputs, output: None
-        self.now = function
-        self.recorded = _recorded(function, gradients, save)
+        self.now, self.entry, self.entry_options = function, entry, entry_options
+        self.recorded = _recorded(self, gradients, save)
+        #: Of calls before: a guard of the tensors, options, whether a gradient may be wanted, the
+        #: entry point's plan.
+        self.known: list[tuple[Callable[..., bool], tuple, bool, Callable[..., Any]]] = []
+        self.misses = 0
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
         LIBRARY.impl(name, _without_gradient(function), "CompositeExplicitAutograd")
@@ -156,12 +178,46 @@ class Operator:
 
     def __call__(self, *inputs: Any) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
-        recorded = _is_recorded(inputs[: self.count])
+        count = self.count
+        tensors = inputs[:count]
+        if not _is_compiling():
+            for is_known, options, is_leaf, plan in self.known:
+                if is_known(*tensors) and options == inputs[count:]:
+                    if _function_modes() or _forward_ad._current_level >= 0:
+                        break
+                    if is_leaf and torch.is_grad_enabled():
+                        return self.recorded(*inputs)
+                    addresses, together = [], 0
+                    for one in tensors:
+                        address = one.data_ptr()
+                        addresses.append(address)
+                        together |= address
+                    if together & ALIGNMENT_MASK:
+                        break
+                    return plan(tensors, addresses, None, None)
+        recorded = _is_recorded(tensors)
         if recorded is None:
             if not _is_compiling():
-                _check_tangents(inputs[: self.count])
+                _check_tangents(tensors)
             return self.registered(*inputs)
-        return self.recorded(*inputs) if recorded else self.now(*inputs)
+        if recorded:
+            return self.recorded(*inputs)
+        found = self.now(*inputs)
+        if self.entry is not None and _Guard is not None and None not in tensors:
+            self._learn(tensors, inputs[count:])
+        return found
+
+    def _learn(self, tensors: Sequence[Tensor], options: tuple) -> None:
+        """Know such tensors in the next call."""
+        self.misses += 1
+        if len(self.known) >= MOST_KNOWN and self.misses % EACH_MISS:
+            return
+        facts = (reader_of(one)(one)[0] for one in tensors)
+        plan = self.entry.plans.get((self.entry_options(*options), *facts))
+        if plan is not None:
+            guard = _Guard(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+            is_leaf = any(one.requires_grad for one in tensors)
+            self.known = [*self.known[1 - MOST_KNOWN :], (guard.check, options, is_leaf, plan)]
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
@@ -203,14 +259,14 @@ def _refusal(name: str) -> Callable[..., Any]:
 
 
 def _recorded(
-    function: Callable[..., Any], gradients: Callable[..., Any], save: Callable[..., Any]
+    operator: Operator, gradients: Callable[..., Any], save: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The function with its gradient, recorded by autograd without the dispatcher."""
+    """The operator with its gradient, recorded by autograd without the dispatcher."""
 
     class Recorded(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *inputs):
-            output = function(*inputs)
+            output = operator(*inputs)
             save(ctx, inputs, output)
             return output
 
@@ -288,12 +344,19 @@ def _layer_norm_gradients(ctx, dy):
     return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None, None, None
 
 
-LAYER_NORM_BACKWARD = Operator(_layer_norm_backward, _gradients_look_like)
+LAYER_NORM_BACKWARD = Operator(
+    _layer_norm_backward,
+    _gradients_look_like,
+    entry=norm_backward._ENTRY,
+    entry_options=lambda eps, activation, parameters: (eps, parameters, "auto", activation),
+)
 LAYER_NORM = Operator(
     _layer_norm,
     lambda x, gamma, beta, eps, activation: _empty(x),
     _layer_norm_gradients,
     _save_layer_norm,
+    norm_forward._ENTRY,
+    lambda eps, activation: (eps, "auto", activation),
 )
 
 
@@ -330,19 +393,22 @@ def layer_norm(
 
 
 def _softmax(x: Tensor) -> Tensor:
-    return softmax_of(_rows(x))
+    return softmax_forward.softmax(_rows(x))
 
 
 def _softmax_backward(dy: Tensor, y: Tensor) -> Tensor:
-    return softmax_gradient_of(dy.contiguous(), y.contiguous())
+    return softmax_gradient.softmax_backward(dy.contiguous(), y.contiguous())
 
 
-SOFTMAX_BACKWARD = Operator(_softmax_backward, lambda dy, y: _empty(y))
+SOFTMAX_BACKWARD = Operator(
+    _softmax_backward, lambda dy, y: _empty(y), entry=softmax_gradient._ENTRY
+)
 SOFTMAX = Operator(
     _softmax,
     _empty,
     lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
     lambda ctx, inputs, output: ctx.save_for_backward(output),
+    softmax_forward._ENTRY,
 )
 
 
@@ -367,12 +433,19 @@ def _save_activation(ctx, inputs, output):
     ctx.save_for_backward(x)
 
 
-ACTIVATION_GRADIENT = Operator(_activation_gradient, lambda dy, x, name: _empty(x))
+ACTIVATION_GRADIENT = Operator(
+    _activation_gradient,
+    lambda dy, x, name: _empty(x),
+    entry=activations._GRADIENT,
+    entry_options=lambda name: (name, "auto"),
+)
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
     lambda ctx, dy: (ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
     _save_activation,
+    activations._ENTRY,
+    lambda name: (name, "auto"),
 )
 
 
