@@ -1,5 +1,8 @@
 """The kernels as PyTorch's operators: gradients, opcheck, torch.compile, graphs, autocast."""
 
+import contextlib
+import functools
+
 import numpy as np
 import pytest
 
@@ -143,6 +146,81 @@ def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
     assert called == ["layer_norm", "layer_norm_backward"]
 
 
+class Seeing(TorchDispatchMode):
+    """Notes the operators that it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+AROUND = {
+    "nothing": contextlib.nullcontext, "no_grad": torch.no_grad, "inference": torch.inference_mode,
+    "mode": Seeing, "function mode": torch.overrides.BaseTorchFunctionMode,
+    "autocast": lambda: torch.autocast(DEVICE, torch.bfloat16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tensors_that_are_known_are_treated_as_new_ones(seed):
+    rng, functions = np.random.default_rng(seed), ["gelu", "gelu tanh", "silu"]
+    before = operators.SOFTMAX.misses
+    for number in range(60):
+        what, around = rng.choice(["softmax", "layer_norm", "activation"]), rng.choice([*AROUND])
+        name, columns = str(rng.choice(functions)), int(rng.choice([8, 12, 13]))
+        dtype = getattr(torch, rng.choice(["float32", "bfloat16"]))
+        x, g, b = (
+            tensor(*shape, seed=number, dtype=dtype, grad=bool(rng.integers(2)))
+            for shape in ((int(rng.integers(1, 4)), columns), (columns,), (columns,))
+        )
+        own = {"gelu": F.gelu, "gelu tanh": functools.partial(F.gelu, approximate="tanh"),
+               "silu": F.silu}[name]  # fmt: skip
+        ours, theirs, given = {
+            "softmax": (operators.softmax, lambda x: F.softmax(x, -1), [x]),
+            "layer_norm": (functools.partial(operators.layer_norm, activation=name),
+                           lambda x, g, b, own=own: own(F.layer_norm(x, g.shape, g, b)), [x, g, b]),
+            "activation": (functools.partial(operators.activation, name=name), own, [x]),
+        }[what]  # fmt: skip
+        with AROUND[around]() as context:
+            y = ours(*given)
+        told = f"{number}: {what} {name} {tuple(x.shape)} {dtype} within {around}"
+        exact = [one.detach().double().requires_grad_() for one in given]
+        wanted, rounding = theirs(*exact), 4e-5 if dtype == torch.float32 else 2**-7
+        assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
+        recorded = around not in ("no_grad", "inference") and any(t.requires_grad for t in given)
+        assert y.dtype == dtype and y.requires_grad == recorded, told
+        assert y.is_inference() == (around == "inference"), told
+        assert around != "mode" or f"course::{what}" in {its.name() for its in context.seen}, told
+        if recorded:
+            dy = tensor(*y.shape, seed=9, dtype=dtype, grad=False)
+            y.backward(dy)
+            wanted.backward(dy.double())
+            for one, right in zip(given, exact, strict=True):
+                assert (one.grad is None) != one.requires_grad, told
+                if one.grad is not None:
+                    most = 4 * rounding * max(1, right.grad.abs().max())
+                    assert (one.grad.double() - right.grad).abs().max() <= most, told
+    assert operators.SOFTMAX.misses > before
+    assert len(operators.SOFTMAX.known) <= operators.MOST_KNOWN
+
+
+def test_a_known_tensor_asks_nothing_but_its_plan(monkeypatch):
+    for operator in (operators.SOFTMAX, operators.SOFTMAX_BACKWARD):
+        monkeypatch.setattr(operator, "known", [])
+    x, leaf = tensor(5, 24, grad=False), tensor(5, 24, seed=1)
+    wanted = operators.softmax(x)
+    operators.softmax(leaf).backward(x)
+    monkeypatch.setattr(operators, "_is_recorded", None)
+    assert torch.equal(operators.softmax(x), wanted)
+    operators.softmax(leaf).backward(x)
+    with torch.no_grad():
+        assert torch.equal(operators.softmax(x.clone().requires_grad_()), wanted)
+
+
 def test_programs_go_without_the_dispatcher_unless_someone_must_know():
     operator, asked = operators.LAYER_NORM, []
     dispatch = operator._dispatch
@@ -165,16 +243,9 @@ def test_programs_go_without_the_dispatcher_unless_someone_must_know():
         assert torch.allclose(call(**named), wanted, atol=1e-5) and len(asked) == 1
         y = call(x.clone().requires_grad_(), gamma, None, 1e-5, "gelu")
         assert len(asked) == 2 and y.requires_grad
-        seen = []
-
-        class Seeing(TorchDispatchMode):
-            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-                seen.append(function)
-                return function(*args, **(kwargs or {}))
-
-        with Seeing():
+        with Seeing() as mode:
             operators.layer_norm(x, gamma, activation="gelu")
-        assert seen == [call]
+        assert mode.seen == [call]
     finally:
         operator._dispatch = dispatch
 
