@@ -254,7 +254,7 @@ class ActivationConfig:
         return self.threads * self.accesses * VECTOR
 
 
-FEW, MANY = 1 << 18, 1 << 20  # elements from which on another config is faster, on an H200
+FEW, MANY = 1 << 21, 1 << 23  # elements from which on another config is faster, on an H200
 
 
 def config_for(dtype: str, size: int) -> ActivationConfig:
@@ -263,10 +263,8 @@ def config_for(dtype: str, size: int) -> ActivationConfig:
     Few blocks run at the same time whatever they are, and a thread's accesses follow each other.
     Of many, a new one can begin about every nanosecond: each must have enough to do.
     """
-    if size < FEW:
-        return ActivationConfig(128, 2)
     if size < MANY:
-        return ActivationConfig(256, 1)
+        return ActivationConfig(256, 1 if size < FEW else 2)
     return ActivationConfig(128, 8 // (NUMBA_TYPES[dtype].bitwidth // 8))
 
 

@@ -433,7 +433,7 @@ def last_block_config(size: int) -> ReductionConfig:
         return ReductionConfig(threads, max(fours // threads, 1), 1)
     if size < 1 << 19:
         return ReductionConfig(256, 2, 4)
-    return ReductionConfig(512, 2 if size < 1 << 23 else 8, 2)
+    return ReductionConfig(512, 2 if size < 1 << 22 else 4 if size < 3 << 23 else 8, 2)
 
 
 def _last_blocks(problem: ReductionProblem) -> int:

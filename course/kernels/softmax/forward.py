@@ -58,14 +58,14 @@ LOWEST = np.finfo(np.float32).min  # a maximum to begin with: minus infinity les
 
 @cuda.jit(device=True)
 def larger(a, b):
-    """The larger of two; where b is NaN, a: the sum of exponentials carries it on."""
-    return b if b > a else a
+    """The larger of two; NaN is none of them: the sum of exponentials carries it on."""
+    return cuda.libdevice.fmaxf(a, b)
 
 
 @cuda.jit(device=True)
 def power(x, largest):
-    """exp(x - largest), at most 1; the GPU's instruction is for powers of 2."""
-    return math.exp2((x - largest) * LOG2_E)
+    """exp(x - largest), at most 1, by the GPU's instruction alone: 0 where it is below 2**-126."""
+    return cuda.libdevice.fast_expf(x - largest)
 
 
 def most_registers(threads: int) -> int | None:
@@ -426,19 +426,20 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
             for e in range(VECTOR):
                 value = float32(row_elements[n, e])
                 values[n, e] = value if inside(n, e, t, columns) else MINUS_INFINITY
-                largest = larger(largest, values[n, e])
+            left, right = larger(values[n, 0], values[n, 1]), larger(values[n, 2], values[n, 3])
+            largest = larger(largest, larger(left, right))
         largest = largest_of(largest)
         for n in range(accesses):
             for e in range(VECTOR):
                 values[n, e] = power(values[n, e], largest)
-                total += values[n, e]
+            total += (values[n, 0] + values[n, 1]) + (values[n, 2] + values[n, 3])
         total = sum_of(total)
         scale = ONE
         if warps > 1:
             here = largest
             largest, total = of_row(here, total)
             scale = power(here, largest)
-        scale /= total
+        scale = cuda.libdevice.fast_fdividef(scale, total)
         for n in range(accesses):
             for e in range(VECTOR):
                 row_elements[n, e] = element(values[n, e] * scale)
