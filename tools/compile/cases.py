@@ -27,7 +27,7 @@ from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
-from course.kernels.svd import blocks, one_launch, qr
+from course.kernels.svd import blocks, one_launch, qr, registers
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE
@@ -80,7 +80,7 @@ SIGNATURES: dict[str, str] = {
     "gemm.gemv.linear_naive": _LINEAR,
     "svd.rotate.*": f"void({_THREE}, {_THREE}, {_ONE}, int32, {_ONE}, {_FLAGS}, {_FLAGS})",
     "svd.blocks.rotate_blocks": _BLOCKS,
-    "svd.qr.form_q": f"void({_THREE}, {_FOUR}, {_THREE}, {_FLAGS}, int32)",
+    "svd.qr.form_q": f"void({_THREE}, {_FOUR}, {_THREE}, {_FLAGS}, int32, int32)",
     "svd.qr.reflect_rest": f"void({_THREE}, {_THREE}, {_FOUR}, {_FLAGS}, int32, int32)",
     "svd.scaling_sorting.find_scale": f"void({_THREE}, {_ONE}, {_ONE}, {_FLAGS})",
     "svd.scaling_sorting.scale_into": f"void({_THREE}, {_ONE}, {_THREE}, boolean)",
@@ -387,3 +387,6 @@ def of_svd() -> Iterator[Case]:
     types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"
     for (size, warps), kernel in one_launch.SVD.items():
         yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)
+    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"
+    for size, kernel in registers.SVD.items():
+        yield Case(f"svd: in registers, {size} columns", kernel, types)

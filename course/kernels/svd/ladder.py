@@ -21,7 +21,7 @@ from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up, shared_memory_limit
-from course.kernels.svd import blocks, one_launch, qr, rotate, scaling_sorting
+from course.kernels.svd import blocks, one_launch, qr, registers, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.rotate import FINISHED, REFRESHES
 
@@ -126,6 +126,20 @@ def _in_one_launch() -> SVDStep:
     )  # fmt: skip
 
 
+def _in_registers() -> SVDStep:
+    """All sweeps over R; the launch is of what `registers.launch` takes."""
+
+    def refusal(p):
+        limit, _ = shared_memory_limit()
+        return registers.refusal(p.columns, limit)
+
+    return SVDStep(
+        lambda p, kernel, *arguments: [registers.launch(*arguments)], refusal,
+        kernel=registers.SVD, smallest=8, largest=registers.LARGEST, swept=0,
+        sweeps_before_check=MOST_SWEEPS,
+    )  # fmt: skip
+
+
 def _best(p):
     if not LADDER["one launch"].lacks(p):
         return "one launch"
@@ -138,6 +152,7 @@ LADDER = Ladder("svd", SVDProblem, {
     "plain": _whole(rotate.rotate_plain),
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
     "one launch": _in_one_launch(),
+    "registers": _in_registers(),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
 }, _best)  # fmt: skip
@@ -205,11 +220,11 @@ class Solver(Memory):
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernels = batched, blocks, one_launch, qr, rotate, scaling_sorting
+        kernels = batched, blocks, one_launch, qr, registers, rotate, scaling_sorting
         kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
         self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
-        self.whole = self.method == "one launch"
+        self.whole, self.in_registers = self.method == "one launch", self.method == "registers"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)
         self.sweeps, self.queued = 0, min(self.step.sweeps_before_check, MOST_SWEEPS)
@@ -234,6 +249,10 @@ class Solver(Memory):
         self.size = size
         square = batch, size, size
         self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
+        if self.in_registers:
+            self.first = Reflections(*self.tall.shape)
+            self.q1 = cuda.device_array(self.tall.shape, np.float32)
+            return
         self.core, self.low, self.w, self.k = (
             cuda.device_array(square, np.float32) for _ in range(4)
         )
@@ -332,6 +351,9 @@ class Solver(Memory):
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
         if self.whole:
             return
+        if self.in_registers:
+            self.first.factor(self.tall, self.always, stream=stream)
+            return
         self._precondition(stream)
         for _ in range(self.queued):
             self._sweep(stream)
@@ -406,6 +428,14 @@ class Solver(Memory):
         """Sort, make vectors of rows, complete those of zero singular values."""
         if self.whole:
             self._launch(self._taken, u, s, vt, scaled=True)
+            return
+        if self.in_registers:
+            short, long = (u, vt) if self.wide else (vt, u)
+            arguments = self.tall, self.q1, s, short, self.wide, MOST_SWEEPS, self._told
+            for launch in self.step.launches(self.problem, self.step.kernel, *arguments):
+                launch.on()
+            self.first.form(self.q1, self.always, given=True)
+            self.tiled(scaling_sorting.scale_into, long)(self.q1, self.ones, long, self.wide)
             return
         everyone, deficient = np.int32(-1), np.int32(1)
         sort = self._by_rows(scaling_sorting.sort_rows, self.size, shared=4 * self.size)

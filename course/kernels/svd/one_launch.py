@@ -22,7 +22,6 @@ much here, to compile and to load.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,26 +29,23 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.steps import Launch, multiprocessors
-from course.kernels.svd.rotate import (
-    DONE,
-    FINISHED,
-    NEAR_BY_PAIRS,
-    NOISE,
-    ROTATES,
-    rotation_at_once,
+from course.kernels.svd.registers import (
+    REFUSED,
+    STATE,
+    SWEPT,
+    TOGETHER,
+    UNSCALE,
+    make_parts,
+    sum_of_warp,
 )
-from course.kernels.svd.scaling_sorting import LITTLE, ZERO, largest_of_warp, scales_of
-from course.kernels.warps import ALL, lanes_sum
+from course.kernels.svd.rotate import FINISHED, ROTATES
+from course.kernels.svd.scaling_sorting import ZERO, largest_of_warp, scales_of
+from course.kernels.warps import ALL
 from warpsim.ptx import load, store
 
-#: Rows of what the host reads, (4, batch), int32: the inverse of the scale is float32's bits.
-STATE, REFUSED, SWEPT, UNSCALE = 0, 1, 2, 3
 LARGEST = 64  # columns of a matrix
 SIZES = 8, 16, 32, LARGEST  # to which they are padded
 STATIC = 8192  # bytes of static shared memory, at most
-TOGETHER = 4  # columns that a thread works on at once
-
-_sum_of_warp = lanes_sum(32)
 
 
 @cuda.jit(device=True)
@@ -106,7 +102,7 @@ def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitc
             x = load(columns, int32(mine + i))
             squared += x * x
             i = int32(i + 32)
-        scale, shift = _reflection(_sum_of_warp(squared), load(columns, int32(mine + j)))
+        scale, shift = _reflection(sum_of_warp(squared), load(columns, int32(mine + j)))
         first = int32(warp * TOGETHER)
         while first < rank:
             for e in range(TOGETHER):
@@ -119,7 +115,7 @@ def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitc
                     along[e] += x * load(columns, int32(k * pitch + i))
                 i = int32(i + 32)
             for e in range(TOGETHER):
-                along[e] = scale * _sum_of_warp(along[e])
+                along[e] = scale * sum_of_warp(along[e])
                 k = int32(first + e)
                 if k < j and lane == 0:
                     store(products, int32(k * square_pitch + j), along[e] * scales[k])
@@ -140,76 +136,6 @@ def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitc
         j = int32(j + 1)
 
 
-@cuda.jit(device=True)
-def _unit_vector(rows, pitch, order, row, rank):
-    """A row becomes the unit vector that is farthest from the rows before, by one warp."""
-    lane, least, at = int32(cuda.threadIdx.x % 32), float32(2), int32(0)
-    e = lane
-    while e < rank:
-        total, j = float32(0), int32(0)
-        while j < row:
-            x = load(rows, int32(order[j] * pitch + e))
-            total += x * x
-            j = int32(j + 1)
-        if total < least:
-            least, at = total, e
-        e = int32(e + 32)
-    low = -largest_of_warp(-least)
-    at = cuda.shfl_sync(ALL, at, cuda.ffs(cuda.ballot_sync(ALL, low == least)) - 1)
-    e = lane
-    while e < rank:
-        store(rows, int32(order[row] * pitch + e), float32(1) if e == at else float32(0))
-        e = int32(e + 32)
-    cuda.syncwarp()
-
-
-@cuda.jit(device=True)
-def _project(rows, pitch, order, row, rank, along):
-    """A row becomes orthogonal to the rows before, twice, by one warp; its squared length then."""
-    lane, mine, left = int32(cuda.threadIdx.x % 32), int32(order[row] * pitch), float32(0)
-    for _ in range(2):
-        j = lane
-        while j < row:
-            total, its, e = float32(0), int32(order[j] * pitch), int32(0)
-            while e < rank:
-                total += load(rows, int32(its + e)) * load(rows, int32(mine + e))
-                e = int32(e + 1)
-            along[j] = total
-            j = int32(j + 32)
-        cuda.syncwarp()
-        left, e = float32(0), lane
-        while e < rank:
-            total, j = load(rows, int32(mine + e)), int32(0)
-            while j < row:
-                total -= along[j] * load(rows, int32(order[j] * pitch + e))
-                j = int32(j + 1)
-            store(rows, int32(mine + e), total)
-            left += total * total
-            e = int32(e + 32)
-        cuda.syncwarp()
-    return _sum_of_warp(left)
-
-
-@cuda.jit(device=True)
-def _complete(rows, pitch, order, have, wanted, rank, along):
-    """Rows from `have` on become orthonormal to all before; each keeps its direction if it can."""
-    row = have
-    while row < wanted:
-        left, tries = float32(0), int32(0)
-        while left < float32(LITTLE) and tries < 2:
-            if tries > 0:
-                _unit_vector(rows, pitch, order, row, rank)
-            left = _project(rows, pitch, order, row, rank, along)
-            tries = int32(tries + 1)
-        e = int32(cuda.threadIdx.x % 32)
-        while e < rank:
-            at = int32(order[row] * pitch + e)
-            store(rows, at, load(rows, at) / math.sqrt(left))
-            e = int32(e + 32)
-        cuda.syncwarp()
-        row = int32(row + 1)
-
-
 def padded(columns: int) -> int:
     """Columns that a kernel is made for."""
     return next(size for size in SIZES if size >= columns)
@@ -220,71 +146,6 @@ def shared_floats(size: int, rank: int, length: int) -> int:
     return 3 * size * (size + 1) + rank * (length | 1)
 
 
-def make_rotations(size: int, rotating: int) -> tuple[int, Callable]:
-    """Elements of a row that a lane has, and a sweep over `size` rows by so many warps."""
-    pairs = size // 2
-    levels = 5 - (pairs.bit_length() - 1)  # of sums over a warp's lanes of one pair
-    share = size * pairs // (32 * rotating)
-
-    @cuda.jit(device=True)
-    def rotate(x, y, floor, sums, buffer):
-        """Make a pair's rows of w orthogonal; the cosine that they had."""
-        lane, warp = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32)
-        a, b, g = float32(0), float32(0), float32(0)
-        for n in range(share):
-            a += x[n] * x[n]
-            b += y[n] * y[n]
-            g += x[n] * y[n]
-        for level in range(levels):
-            a += cuda.shfl_xor_sync(ALL, a, pairs << level)
-            b += cuda.shfl_xor_sync(ALL, b, pairs << level)
-            g += cuda.shfl_xor_sync(ALL, g, pairs << level)
-        if rotating > 1:
-            if lane < pairs:
-                sums[buffer, 0, warp, lane] = a
-                sums[buffer, 1, warp, lane] = b
-                sums[buffer, 2, warp, lane] = g
-            cuda.syncthreads()
-            a, b, g, p = float32(0), float32(0), float32(0), int32(lane % pairs)
-            for other in range(rotating):
-                a += sums[buffer, 0, other, p]
-                b += sums[buffer, 1, other, p]
-                g += sums[buffer, 2, other, p]
-        before, s, d, _ = rotation_at_once(a, b, g, floor)
-        if cuda.any_sync(ALL, s != float32(0)):
-            for n in range(2 * share):
-                p, q = x[n], y[n]
-                x[n] = (p - s * q) - d * p
-                y[n] = (q + s * p) - d * q
-        return before
-
-    @cuda.jit(device=True)
-    def sweep(x, y, floor, sums):
-        """Rotate each pair of rows once; the largest cosine. x, y: of w, and then of k."""
-        lane, largest, buffer = int32(cuda.threadIdx.x % 32), float32(0), int32(0)
-        group = int32(pairs)
-        while group > 0:
-            step = int32(1)
-            while step <= group:
-                largest = max(largest, rotate(x, y, floor, sums, buffer))
-                buffer = int32(1 - buffer)
-                if step < group:
-                    to = int32(step & -step)
-                    for n in range(2 * share):
-                        y[n] = cuda.shfl_xor_sync(ALL, y[n], to)
-                step = int32(step + 1)
-            group = int32(group >> 1)
-            if group > 0:
-                low = lane & group == 0
-                for n in range(2 * share):
-                    p, q = x[n], y[n]
-                    other = cuda.shfl_xor_sync(ALL, q if low else p, group)
-                    x[n], y[n] = p if low else other, other if low else q
-        return largest_of_warp(largest)
-
-    return share, sweep
-
-
 def make_svd(size: int, warps: int, rotating: int, registers: int | None = None) -> Any:
     """The kernel for matrices of at most `size` columns, by blocks of so many warps.
 
@@ -292,16 +153,14 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
     sweeps; and what the host reads. rotating: how many warps rotate, 1 or all. Dynamic shared
     memory: `shared_floats`.
     """
-    pairs, pitch, bits = size // 2, size + 1, size.bit_length() - 1
-    square, twice, threads = size * pitch, 2 * size, 32 * warps
-    share, sweep = make_rotations(size, rotating)
-    both = 2 * share  # of a row of w and of one of k
-    lane_shares = 32 // pairs  # shares of a row in a warp
+    pitch, bits = size + 1, size.bit_length() - 1
+    square, twice, pairs, threads = size * pitch, 2 * size, size // 2, 32 * warps
     lane_rows = max(1, size // 32)
 
     @cuda.jit(device=True)
-    def fill_triangle(columns, column_pitch, rank, scales, shifts, r):
+    def fill_triangle(source, rank, r):
         """r = R, padded with zeros."""
+        columns, column_pitch, scales, shifts = source
         n = int32(cuda.threadIdx.x)
         while n < size * size:
             i, j, x = int32(n >> bits), int32(n & (size - 1)), float32(0)
@@ -313,160 +172,7 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
             n = int32(n + threads)
         cuda.syncthreads()
 
-    @cuda.jit(device=True)
-    def multiply_by_itself(k, rank, out):
-        """out = k k', of the first `rank` columns."""
-        total = cuda.local.array(TOGETHER, float32)
-        lane, first = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * TOGETHER)
-        while first < size:
-            j = lane
-            while j < size:
-                for e in range(TOGETHER):
-                    total[e] = float32(0)
-                n = int32(0)
-                while n < rank:
-                    x = load(k, int32(j * pitch + n))
-                    for e in range(TOGETHER):
-                        total[e] += x * load(k, int32((first + e) * pitch + n))
-                    n = int32(n + 1)
-                for e in range(TOGETHER):
-                    store(out, int32((first + e) * pitch + j), total[e])
-                j = int32(j + 32)
-            first = int32(first + TOGETHER * warps)
-        cuda.syncthreads()
-
-    @cuda.jit(device=True)
-    def multiply(left, right, rank, p, first, x, y, at):
-        """A lane's share of rows p and p + pairs of left times right, to x[at:] and y[at:]."""
-        for n in range(share):
-            x[at + n], y[at + n] = float32(0), float32(0)
-        j = int32(0)
-        while j < rank:
-            one = load(left, int32(p * pitch + j))
-            other = load(left, int32((p + pairs) * pitch + j))
-            for n in range(share):
-                z = load(right, int32(j * pitch + first + n))
-                x[at + n] += one * z
-                y[at + n] += other * z
-            j = int32(j + 1)
-
-    @cuda.jit(device=True)
-    def hand_out(x, y, at, p, first, rows):
-        """A lane's shares to rows of shared memory."""
-        for n in range(share):
-            store(rows, int32(p * pitch + first + n), x[at + n])
-            store(rows, int32((p + pairs) * pitch + first + n), y[at + n])
-
-    @cuda.jit(device=True)
-    def orthogonalise(r, k, columns, column_pitch, rank, scales, shifts, sums, found, most):
-        """Rotate R's rows in r, k beside it, until they are orthogonal: w to r, J' to k.
-
-        Whether they are, and how often they were swept.
-        """
-        t = int32(cuda.threadIdx.x)
-        lane, warp = t % 32, t // 32
-        x, y = cuda.local.array(both, float32), cuda.local.array(both, float32)
-        p = int32(lane % pairs)
-        first = int32((warp * lane_shares + lane // pairs) * share)
-        rotates = warp < rotating
-        longest = float32(0)
-        if rotates:
-            a, b, j = float32(0), float32(0), int32(0)
-            while j < rank:
-                one, other = load(r, int32(p * pitch + j)), load(r, int32((p + pairs) * pitch + j))
-                a += one * one
-                b += other * other
-                j = int32(j + 1)
-            longest = largest_of_warp(max(a, b))
-            for n in range(share):
-                x[n] = load(r, int32(p * pitch + first + n))
-                y[n] = load(r, int32((p + pairs) * pitch + first + n))
-                x[share + n] = float32(1) if first + n == p else float32(0)
-                y[share + n] = float32(1) if first + n == p + pairs else float32(0)
-        floor = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
-        done, fresh, swept = False, False, int32(0)
-        while not done and swept < most:
-            if rotates:
-                largest = sweep(x, y, floor, sums)
-                if t == 0:
-                    found[0] = largest
-            cuda.syncthreads()
-            largest = found[0]
-            cuda.syncthreads()
-            swept = int32(swept + 1)
-            done = fresh and largest <= float32(DONE)
-            if not fresh and largest <= float32(NEAR_BY_PAIRS):
-                fresh = True
-                if rotates:
-                    hand_out(x, y, share, p, first, k)
-                cuda.syncthreads()
-                multiply_by_itself(k, rank, r)
-                if rotates:
-                    for n in range(share):
-                        x[n] = float32(1.5) * x[share + n]
-                        y[n] = float32(1.5) * y[share + n]
-                    multiply(r, k, int32(size), p, first, x, y, share)
-                    for n in range(share):
-                        x[share + n] = x[n] - float32(0.5) * x[share + n]
-                        y[share + n] = y[n] - float32(0.5) * y[share + n]
-                cuda.syncthreads()
-                if rotates:
-                    hand_out(x, y, share, p, first, k)
-                fill_triangle(columns, column_pitch, rank, scales, shifts, r)
-                if rotates:
-                    multiply(k, r, rank, p, first, x, y, 0)
-                cuda.syncthreads()
-        if rotates:
-            hand_out(x, y, 0, p, first, r)
-            hand_out(x, y, share, p, first, k)
-        cuda.syncthreads()
-        return done, swept
-
-    @cuda.jit(device=True)
-    def sort(w, k, rank, lengths, order):
-        """Lengths of rows, largest first; which row each is. Padding comes last."""
-        t = int32(cuda.threadIdx.x)
-        lane, row = t % 32, t // 32
-        while row < size:
-            total, e = float32(0), lane
-            while e < size:
-                x = load(w, int32(row * pitch + e))
-                total += x * x
-                if e >= rank:  # only in rows that are padding
-                    total -= abs(load(k, int32(row * pitch + e)))
-                e = int32(e + 32)
-            total = _sum_of_warp(total)
-            if lane == 0:
-                lengths[size + row] = math.sqrt(total) if total >= float32(0) else float32(-1)
-            row = int32(row + warps)
-        cuda.syncthreads()
-        if t < size:
-            mine, before, other = lengths[size + t], int32(0), int32(0)
-            while other < size:
-                its = lengths[size + other]
-                before = int32(before + int32(its > mine or (its == mine and other < t)))
-                other = int32(other + 1)
-            lengths[before], order[before] = mine, t
-        cuda.syncthreads()
-
-    @cuda.jit(device=True)
-    def sign_and_normalise(w, k, mine, rank, length):
-        """A row of w, of this length, to a unit vector; its largest entry positive. k's with it."""
-        lane, largest, value = int32(cuda.threadIdx.x % 32), float32(-1), float32(0)
-        e = lane
-        while e < rank:
-            x = load(w, int32(mine + e))
-            if abs(x) > largest:
-                largest, value = abs(x), x
-            e = int32(e + 32)
-        first = cuda.ffs(cuda.ballot_sync(ALL, largest == largest_of_warp(largest))) - 1
-        sign = float32(1) if cuda.shfl_sync(ALL, value, first) >= float32(0) else float32(-1)
-        by = sign / length if length * length > float32(ZERO) else float32(0)
-        e = lane
-        while e < rank:
-            store(w, int32(mine + e), by * load(w, int32(mine + e)))
-            store(k, int32(mine + e), sign * load(k, int32(mine + e)))
-            e = int32(e + 32)
+    orthogonalise, hand_over = make_parts(size, warps, rotating, 1, fill_triangle)
 
     @cuda.jit(device=True)
     def gather_reflections(columns, column_pitch, k, order, products, scales, rank, count, y):
@@ -513,20 +219,6 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
         cuda.syncthreads()
 
     @cuda.jit(device=True)
-    def write_rows(w, order, rank, wanted, out, transposed):
-        """Sorted rows, or columns where they are transposed."""
-        t = int32(cuda.threadIdx.x)
-        lane, warp = t % 32, t // 32
-        i, rows, width = warp, rank if transposed else wanted, wanted if transposed else rank
-        while i < rows:
-            j = lane
-            while j < width:
-                row, e = (j, i) if transposed else (i, j)
-                out[i, j] = load(w, int32(order[row] * pitch + e))
-                j = int32(j + 32)
-            i = int32(i + warps)
-
-    @cuda.jit(device=True)
     def write_long(
         columns, column_pitch, length, k, order, y, rank, wanted, count, out, transposed
     ):
@@ -566,7 +258,7 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
         lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
         found = cuda.shared.array(warps, float32)
-        sums = cuda.shared.array((2, 3, rotating, pairs), float32)
+        sums = cuda.shared.array((2, 1, rotating, pairs), float32)
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         lane, warp = t % 32, t // 32
         wide = a.shape[1] < a.shape[2]
@@ -595,24 +287,15 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
         cuda.syncthreads()
         # 2
         _reflect(columns, column_pitch, length, rank, scales, shifts, products, pitch, warps)
-        fill_triangle(columns, column_pitch, rank, scales, shifts, w)
+        source = columns, column_pitch, scales, shifts
+        fill_triangle(source, rank, w)
         # 3
-        done, times = orthogonalise(
-            w, k, columns, column_pitch, rank, scales, shifts, sums, found, most
-        )
+        done, times = orthogonalise(w, k, source, rank, sums, found, most)
         if t == 0:
             told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
         # 4
-        sort(w, k, rank, lengths, order)
-        noise, have, row = float32(NOISE) * lengths[0], int32(0), int32(0)
-        while row < wanted and lengths[row] > noise:
-            row = int32(row + 1)
-        have, row = row, warp
-        while row < wanted:
-            sign_and_normalise(w, k, int32(order[row] * pitch), rank, lengths[row])
-            if lane == 0:
-                s[matrix, row] = lengths[row] * back
-            row = int32(row + warps)
+        short, long = (u, vt) if wide else (vt, u)
+        hand_over(w, k, rank, wanted, lengths, order, s[matrix], back, short[matrix], wide)
         j = warp
         while j < rank:  # V where R was, its diagonal too
             i = lane
@@ -621,13 +304,6 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
                 store(columns, at, load(columns, at) + shifts[j] if i == j else float32(0))
                 i = int32(i + 32)
             j = int32(j + warps)
-        cuda.syncthreads()
-        if have < wanted:
-            if warp == 0:
-                _complete(w, pitch, order, have, wanted, rank, lengths)
-            cuda.syncthreads()
-        short, long = (u, vt) if wide else (vt, u)
-        write_rows(w, order, rank, wanted, short[matrix], wide)
         cuda.syncthreads()
         gather_reflections(columns, column_pitch, k, order, products, scales, rank, count, w)
         write_long(

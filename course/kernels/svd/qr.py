@@ -375,10 +375,10 @@ def reflect_rest(a, v, triangles, state, wanted, panel):
 
 
 @cuda.jit
-def form_q(v, triangles, q, state, wanted):
+def form_q(v, triangles, q, state, wanted, given):
     """Q = H1 H2 ... , the first columns of it: reflect the identity, the last panel first.
 
-    A block has 64 columns of a matrix.
+    A block has 64 columns of a matrix. given: q holds what is reflected in place of the identity.
     """
     here = cuda.shared.array((STAGED, PANEL), float32)
     parts = cuda.shared.array((PLANES, PANEL, STRIP), float32)
@@ -389,11 +389,13 @@ def form_q(v, triangles, q, state, wanted):
         return
     start = int32(cuda.blockIdx.y * STRIP)
     stop = int32(min(start + STRIP, q.shape[2]))
-    for n in range(thread, q.shape[1] * STRIP, threads):
-        i, j = n // STRIP, start + n % STRIP
-        if j < stop:
-            q[matrix, i, j] = float32(1) if i == j else float32(0)
-    panels = min(v.shape[2] // PANEL, (stop + PANEL - 1) // PANEL)
+    panels = v.shape[2] // PANEL
+    if not given:
+        panels = min(panels, (stop + PANEL - 1) // PANEL)
+        for n in range(thread, q.shape[1] * STRIP, threads):
+            i, j = n // STRIP, start + n % STRIP
+            if j < stop:
+                q[matrix, i, j] = float32(1) if i == j else float32(0)
     for back in range(panels):
         panel = panels - 1 - back
         _load_triangle(triangles[matrix, panel], t)
@@ -445,10 +447,12 @@ class Reflections(Memory):
             if self.shared and strips > 0:
                 reflect_rest[(len(a), strips), self.threads, stream](*given, np.int32(panel))
 
-    def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
-        """Write the orthonormal columns of Q into `q`, (batch, rows, columns)."""
+    def form(
+        self, q: Array, state: Array, wanted: int = 0, *, given: bool = False, stream: Any = 0
+    ) -> None:
+        """Write the orthonormal columns of Q into `q`, (batch, rows, columns); `given`: Q q."""
         kernel = form_q[(len(q), self.strips), self.threads, stream]
-        kernel(self.v, self.triangles, q, state, np.int32(wanted))
+        kernel(self.v, self.triangles, q, state, np.int32(wanted), np.int32(given))
 
     def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
         """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""

@@ -57,7 +57,7 @@ CASES = [
             (lambda: svd(A[:, :0]), ValueError, "nothing to decompose"),
             (lambda: svd(np.ones((1, LONGEST + 1, 2), "f4")), ValueError, "1025 x 2.*1,024"),
             (lambda: svd(np.ones((65, 65), "f4"), method="shared"), ValueError,
-             "'shared' of svd takes .* at most 64; given 65: choose 'plain', 'blocks'"),
+             "'shared' of svd takes .* at most 64; given 65: choose 'plain', 'registers'"),
             (lambda: rank_k(A, 5), ValueError, "k is 5.*1 to 4"),
             (lambda: rank_k(A, 2, power=-1), ValueError, "power is -1"),
         ],

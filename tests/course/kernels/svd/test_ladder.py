@@ -386,7 +386,7 @@ def test_kernels_have_no_error_under_trace(rng):
     v, t = np.zeros((1, 40, 48), np.float32), np.zeros((1, 3, 16, 16), np.float32)
     ends = state, np.int32(0), np.int32(0), np.int32(3), np.int32(1)
     reports.append(trace(qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, *ends))
-    reports.append(trace(qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, np.int32(0)))
+    reports.append(trace(qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, *ends[:2]))
     for shape in ((1, 6, 9), (1, 40, 33)):
         matrix, r = normal(rng, *shape), min(shape[1:])
         matrix[0, 2] = 0
