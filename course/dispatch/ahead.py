@@ -2,29 +2,31 @@
 
 Numba compiles a kernel when it is launched first, one after the other, some seconds each. What
 launches many notes them before: the kernels and their types of arguments, without a launch. Those
-that no process has compiled yet are compiled by processes, one kernel each, and stored by
-`course.kernel_cache`, from where the launches load them. Where anything is not as expected, Numba
-compiles them as ever.
+that no process has compiled yet are compiled by copies of this process, as `os.fork` makes them: so
+nothing is imported once more, and a copy, in which the driver does not work, needs none of it. They
+are stored by `course.kernel_cache`, from where the launches load them. Where anything is not as
+expected, Numba compiles them as ever.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import gc
 import os
-import pickle
-import subprocess
-import sys
+import signal
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from course import backend, kernel_cache, successor
 from course.dispatch.prepared import type_of
 
-FEWEST = 3  # kernels for which processes are worth their start, 2 s
+FEWEST = 2  # kernels for which processes are worth their start
 MOST = 16  # processes
-PROGRAM = "from course.dispatch.ahead import serve; serve()"
+LONGEST = 60.0  # seconds that a copy may work when this process is done
 
 
 class Noted(NamedTuple):
@@ -63,20 +65,19 @@ def compile_ahead(launches: Callable[[], Any]) -> int:
     Returns
     -------
     int
-        How many kernels were compiled by other processes. 0 without a GPU, without a folder for
-        compiled kernels, where few are missing, and with numba-cuda-mlir, which launches otherwise.
+        How many kernels were given to other processes. 0 without a GPU, a folder for compiled
+        kernels or `os.fork`, where few are missing, and with numba-cuda-mlir, which launches
+        otherwise.
     """
-    if backend.gpu() is None or kernel_cache.folder() is None or successor.is_chosen():
+    ready = backend.gpu() is not None and kernel_cache.folder() is not None
+    if not ready or successor.is_chosen() or not hasattr(os, "fork"):
         return 0
     noted: list[Noted] = []
     with _alone:
         with _noting(noted):
             launches()
         missing = sorted(_missing(noted), key=lambda one: -kernel_cache.size_of(one.kernel))
-        jobs = [job for job in map(_job, missing) if job is not None]
-        if len(jobs) < FEWEST:
-            return 0
-        return _in_processes(jobs)
+        return _in_processes(missing) if len(missing) >= FEWEST else 0
 
 
 def _missing(noted: list[Noted]) -> list[Noted]:
@@ -89,46 +90,69 @@ def _missing(noted: list[Noted]) -> list[Noted]:
     return list(found.values())
 
 
-def _job(one: Noted) -> tuple[str, int, tuple] | None:
-    """How another process finds the kernel: its module, and which of its kernels it is."""
-    module = one.kernel.py_func.__module__
-    for index, kernel in enumerate(kernel_cache.kernels_of(sys.modules[module])):
-        if kernel is one.kernel:
-            return module, index, one.types
-    return None
+def _in_processes(missing: list[Noted]) -> int:
+    """This process compiles the first kernel; copies of it the rest."""
+    from numba.cuda.core.compiler_lock import global_compiler_lock
 
-
-def _in_processes(jobs: list[tuple[str, int, tuple]]) -> int:
-    """This process compiles the first kernel, as it need not start; others the rest."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    count = min(len(jobs) - 1, MOST, max((cores or 1) - 1, 1))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    others = []
-    for start in range(count):
-        its = pickle.dumps(jobs[1 + start :: count])
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        with contextlib.suppress(OSError):  # it has ended: what it lacks is compiled here
-            process.stdin.write(its)
-            process.stdin.close()
-        others.append(process)
+    count = min(len(missing) - 1, MOST, max((cores or 1) - 1, 1))
+    compile_one, copies = _compiler(missing[0].kernel), []
+    with global_compiler_lock, warnings.catch_warnings():  # no thread compiles, so none has locks
+        warnings.simplefilter("ignore", DeprecationWarning)  # of copies of several threads
+        for start in range(count):
+            copy = os.fork()
+            if not copy:
+                _work(compile_one, missing[1 + start :: count])
+            copies.append(copy)
     try:
-        _compile(jobs[:1])
+        missing[0].kernel.compile(missing[0].types)
     finally:
-        for process in others:
-            process.wait()
-    return len(jobs) - 1
+        _wait(copies, time.monotonic() + LONGEST)
+    return len(missing) - 1
 
 
-def _compile(jobs: list[tuple[str, int, tuple]]) -> None:
-    for module, index, types in jobs:
-        kernel = list(kernel_cache.kernels_of(importlib.import_module(module)))[index]
-        kernel_cache.cached(kernel)
-        kernel.compile(types)
+def _compiler(kernel: Any) -> Callable[[Noted], None]:
+    """What compiles and stores a kernel without the driver, which says here what it is asked."""
+    from numba.cuda import codegen, dispatcher
+
+    kernel.typingctx.refresh()  # once, not in each copy
+    kernel.targetctx.refresh()
+    target, library = kernel_cache.target_here(), codegen.CUDACodeLibrary
+    device = SimpleNamespace(compute_capability=dispatcher.get_current_device().compute_capability)
+    capability = library._ensure_cc(None, None)
+
+    def compile_one(one: Noted) -> None:
+        kernel_cache.target_here = lambda: target
+        dispatcher.get_current_device = lambda: device
+        library._ensure_cc = lambda self, given: given or capability
+        made = dispatcher._Kernel(one.kernel.py_func, one.types, **one.kernel.targetoptions)
+        made.library.get_cubin()
+        one.kernel._cache.save_overload(one.types, made)
+
+    return compile_one
 
 
-def serve() -> None:
-    """Compile what stands on the standard input, and store it."""
-    _compile(pickle.loads(sys.stdin.buffer.read()))
+def _work(compile_one: Callable[[Noted], None], jobs: list[Noted]) -> None:
+    """In a copy of the process: compile and end, without what a process does at its end."""
+    try:
+        gc.disable()  # what is on the GPU is not this process's to free
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        for one in jobs:
+            with contextlib.suppress(Exception):  # then it is compiled where it is launched
+                compile_one(one)
+    finally:
+        os._exit(0)
+
+
+def _wait(copies: list[int], end: float) -> None:
+    """Wait for the copies; those that work too long are ended."""
+    while copies:
+        ended = os.waitpid(copies[0], os.WNOHANG)[0]
+        if ended:
+            copies.pop(0)
+        elif time.monotonic() > end:
+            os.kill(copies[0], signal.SIGKILL)
+        else:
+            time.sleep(0.01)
