@@ -182,8 +182,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--gpus",
         metavar="N",
         type=positive,
-        help="share the work among so many GPUs; the results are the same. It pays where one GPU, "
-        "not the CPU, is what the others wait for",
+        help="share the work among so many GPUs, or fewer where the images are not worth the start "
+        "of all; the results are the same. It pays where one GPU, not the CPU, is what the others "
+        "wait for",
     )
     parser.add_argument(
         "--scheduler",

@@ -24,9 +24,9 @@ SVD_BYTES, SQUARE_BYTES = 36, 36
 PROCESS_BYTES = 64 << 20  # of a process beside, with the image's file; measured: 45 to 60
 MOST_SHARED = 2 << 30  # bytes of stacks that wait for the GPU or for who writes
 #: CPU seconds that decoding, factorising, rebuilding, judging and saving an image of 256x256 for
-#: two values of k take, about; and from how many on several processes, one more, a GPU are worth
-#: their start.
-AN_IMAGE, WORTH_PROCESSES, WORTH_A_PROCESS, WORTH_A_GPU = 0.015, 1.0, 0.25, 4.0
+#: two values of k take, about; and from how many on several processes, one more, a GPU, one more
+#: are worth their start.
+AN_IMAGE, WORTH_PROCESSES, WORTH_A_PROCESS, WORTH_A_GPU, WORTH_ONE_MORE = 0.015, 1, 0.25, 4, 100
 #: Of processes for a GPU, and cores for one: 6,000 images on an H200 with 16 cores took 5.5 s with
 #: one, 4.6 with two, 3.9 with three.
 MOST_FEEDERS, CORES_A_FEEDER = 3, 4
@@ -70,6 +70,11 @@ def buffer_count(buffer_bytes: int, needed: int) -> int:
 def feeders_for(gpus: int) -> int:
     """How many processes work for each of so many GPUs: one for each four cores it has, up to 3."""
     return max(1, min(MOST_FEEDERS, cores() // (CORES_A_FEEDER * gpus)))
+
+
+def gpus_for(asked: int, seconds: float) -> int:
+    """How many of so many GPUs are worth their start for so many CPU seconds of work."""
+    return min(asked, 1 + int(seconds / WORTH_ONE_MORE))
 
 
 def cpu_seconds(rows: int, columns: int, count: int) -> float:

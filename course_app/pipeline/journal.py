@@ -126,8 +126,8 @@ class Journal:
 
     def add(self, done: Done) -> None:
         """Enter an image whose files are there."""
-        entry = [done.image, done.measures, done.bytes, done.reason]
-        self.write([*entry, _checksum(entry)])
+        text = json.dumps([done.image, done.measures, done.bytes, done.reason])
+        self._write(f"{text[:-1]}, {zlib.crc32(text.encode())}]")
         self.done[done.image] = done
 
     def begin_moving(self) -> None:
@@ -136,8 +136,12 @@ class Journal:
         self.moving = True
 
     def write(self, entry: Any) -> None:
-        """Write a line to the file, of which a disk that gets full may take a part."""
-        line = json.dumps(entry).encode() + b"\n"
+        """Write a line to the file."""
+        self._write(json.dumps(entry))
+
+    def _write(self, text: str) -> None:
+        """Write a line, of which a disk that gets full may take a part."""
+        line = text.encode() + b"\n"
         while line:
             line = line[self._file.write(line) :]
 

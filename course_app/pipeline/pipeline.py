@@ -107,7 +107,8 @@ def reconstruct_images(
         whose workers, each a machine or a part of one, share them: ``scheduler(job, todo, batch,
         good)`` gives what is done. Its length are its workers. The results are the same.
     gpus : int, optional
-        So many GPUs of this machine share the work, instead of one. The results are the same.
+        So many GPUs of this machine share the work, or as many as are worth their start for it,
+        instead of one. The results are the same.
     svd : {"cpu", "gpu", "auto"}
         What factorises: the CPU, in float64, or the GPU, in float32, which differs in the last of
         seven digits; "auto" is the GPU if it rebuilds and the images are not too large.
@@ -145,6 +146,7 @@ def reconstruct_images(
     _count("workers", workers), _count("batch", batch), _count("gpus", gpus)
     found = gathered(inputs, out, recursive)
     work = capacity.cpu_seconds(*size, len(found.files))
+    some = capacity.gpus_for(gpus or 1, work)
     count = capacity.processes_for(workers, *size, "gpu" if svd == "gpu" else "cpu")
     asked_svd, out = svd, Path(out)
     before = resuming.chosen(out) if resume and out.is_dir() else None
@@ -159,18 +161,20 @@ def reconstruct_images(
         if scheduler is None and len(found.files) > 1 and work > capacity.WORTH_PROCESSES:
             # they begin to start while this process looks for a GPU
             count = min(count, len(found.files), max(2, round(work / capacity.WORTH_A_PROCESS)))
-            processes, each = stack.enter_context(Workers()), capacity.feeders_for(gpus or 1)
+            processes, each = stack.enter_context(Workers()), capacity.feeders_for(some)
             if os.name == "posix" and (engine == "gpu" or svd == "gpu" or gpus):
                 # before the driver has said that there are so many, which takes 0.2 s
-                processes.add_gpus(gpus or 1, each)
+                processes.add_gpus(some, each)
             processes.add(count)
         kind, engine_name = choose_engine(engine, gpus)
+        if gpus and some < gpus:
+            tell(f"{some} of {gpus} GPUs: so few images are not worth the start of more")
         svd = choose_svd(svd, kind, *size)
         if processes and kind == "gpu" and os.name != "posix":
             processes.close()  # they cannot inherit a file without a name: this one does it all
             processes = None
         if processes and kind == "gpu" and not processes.gpus:
-            processes.add_gpus(gpus or 1, each)
+            processes.add_gpus(some, each)
         engine_name += ", SVDs, too" if svd == "gpu" else ""
         settings = {
             "k": ranks, "size": [*size], "fit": fit, "engine": kind, "course": __version__,
@@ -182,13 +186,8 @@ def reconstruct_images(
             size, fit, ranks, results.evenly(ranks, GRID_RANKS), out, kind, svd, largest
         )
         how = _How(
-            batch or capacity.batch_for(*size, ranks),
-            gpus or 1,
-            processes,
-            scheduler,
-            progress,
-            watch,
-        )
+            batch or capacity.batch_for(*size, ranks), some, processes, scheduler, progress, watch,
+        )  # fmt: skip
         try:
             return _reconstruct(plan, job, how, out, engine_name, resume, discard, replace, tell)
         except NoGpu as error:

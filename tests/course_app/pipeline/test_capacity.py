@@ -62,6 +62,14 @@ def test_a_gpu_has_a_process_for_each_four_of_its_cores(limits, monkeypatch, cor
     assert capacity.feeders_for(gpus) == each
 
 
+@pytest.mark.parametrize(
+    "asked, images, gpus",
+    [(1, 10, 1), (4, 10, 1), (4, 6000, 1), (2, 6000, 1), (2, 30_000, 2), (4, 30_000, 4)],
+)
+def test_few_images_are_not_worth_the_start_of_more_gpus(asked, images, gpus):
+    assert capacity.gpus_for(asked, capacity.cpu_seconds(256, 256, images)) == gpus
+
+
 def test_large_images_come_in_short_stacks_and_few_at_once(limits):
     assert capacity.batch_for(256, 256, [50]) == 128
     assert capacity.batch_for(1024, 1024, [50]) == 15

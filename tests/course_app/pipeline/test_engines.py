@@ -405,13 +405,19 @@ def test_two_gpus_have_the_results_of_one(folder, tmp_path, simulated, begun, mo
     def compute(its, *rest):
         if threading.get_ident() not in fed:
             fed.add(threading.get_ident())
-            both.wait(60)
+            if capacity.WORTH_ONE_MORE < 1:
+                both.wait(60)
         with lock:  # the simulator runs one kernel at a time
             real(its, *rest)
 
     monkeypatch.setattr(Scheduler, "_compute", compute)
-    rebuild(folder, tmp_path / "two", workers=2, svd="cpu", gpus=2, batch=1)
-    assert len(fed) == 2
+    told = []
+    rebuild(folder, tmp_path / "alone", workers=2, svd="cpu", gpus=2, batch=20, tell=told.append)
+    assert len(fed) == 1 and told == ["1 of 2 GPUs: so few images are not worth the start of more"]
+    fed.clear()
+    monkeypatch.setattr(capacity, "WORTH_ONE_MORE", 1e-9)
+    rebuild(folder, tmp_path / "two", workers=2, svd="cpu", gpus=2, batch=1, tell=told.append)
+    assert len(fed) == 2 and len(told) == 1
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
