@@ -30,9 +30,9 @@ from course.dispatch.slots import ArraySlot, in_c_order, workspace
 from course.kernels import attention, norm
 from course.kernels.arrays import Array, holds, in_order
 from course.kernels.attention import SIZES
-from course.kernels.gemm import gemv, unfused_epilogue
+from course.kernels.gemm import gemv, normed, unfused_epilogue
 from course.kernels.gemm.half import gemm
-from course.kernels.steps import Launch
+from course.kernels.steps import Launch, hopper_refusal
 from course_models import is_whole
 from course_models.patches import LADDER, PatchEmbedding, checked_images
 from course_models.vit.buffers import Arena, from_pool, lifetimes, packed
@@ -41,7 +41,7 @@ from course_models.vit.weights import Weights, checked
 
 Views = dict[str, Array]
 Attention = Callable[[Array, Array, Array, Array], list[Launch]]
-HALF = np.dtype(np.float16)
+HALF, SUMS = np.dtype(np.float16), np.dtype(np.float32)
 
 
 class Step(NamedTuple):
@@ -52,7 +52,7 @@ class Step(NamedTuple):
     name : str
         As the layer whose weights it takes, or what it does.
     touches : tuple of str
-        Buffers that it reads, then the one that it writes.
+        Buffers that it reads, then those that it writes.
     launches : callable
         ``launches(views)``: of these buffers' arrays.
     """
@@ -105,6 +105,16 @@ class ViT:
             for name, its in weights.items()
             if name.startswith(("blocks", "norm", "head"))
         }
+        self._within = self.flags.within(shape) and not hopper_refusal()
+        for name in [name for name in weights if self._within and ".norm" in name]:
+            block, norm, which = name.rsplit(".", 2)
+            layer = f"{block}.{FOLLOWS[norm]}"
+            if which == "weight":
+                four = (f"{layer}.weight", f"{layer}.bias", name, f"{block}.{norm}.bias")
+                rounded = (weights[one].astype(HALF).astype(SUMS) for one in four)
+                self._there[f"{layer}, normed"] = [
+                    cuda.to_device(its) for its in normed.folded(*rounded)
+                ]
         cuda.synchronize()  # they are there for any stream
         self._device = cuda.get_current_device().id
         pool = self.flags.buffers == "asynchronous"
@@ -159,22 +169,28 @@ class ViT:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
         if self.flags.patches in LADDER:
-            found.append(Step("patch_embed", ("images", "rows", "begun", x), self._patches))
+            touched = "images", "rows", "begun", *counted(x, self._within), x
+            found.append(Step("patch_embed", touched, self._patches))
         else:
             x = "images"
-        alone = False
+        deep = self.embedding.depth if self._within else 0
         for number in range(self.shape.depth):
-            alone = self.flags.last == "class" and number == self.shape.depth - 1
+            last = number == self.shape.depth - 1
+            alone = last and self.flags.last == "class"
             out = "class.x" if alone else f"blocks.{number}.x"
-            found += self._block_steps(number, x, out, alone)
-            x = out
+            found += self._block_steps(number, x, out, alone, deep, self._within and not last)
+            x, deep = out, self.shape.mlp if self._within else 0
         found.append(self._norm("norm", x, "class.last", first_only=not alone))
         return [*found, self._product("head", "class.last", "scores", few=True)]
 
-    def _block_steps(self, number: int, x: str, out: str, alone: bool = False) -> list[Step]:
+    def _block_steps(
+        self, number: int, x: str, out: str, alone: bool = False, deep: int = 0,
+        counts: bool = False,
+    ) -> list[Step]:  # fmt: skip
         """A block from buffer x to buffer out, another one; no product writes what it adds.
 
-        With `alone` each image's first token alone goes on after the attention.
+        With `alone` each image's first token alone goes on after the attention. With `deep` x has
+        its rows' sums, of a product so deep; with `counts` out gets them.
         """
 
         def its(name: str) -> str:
@@ -183,23 +199,23 @@ class ViT:
         normed, qkv, heads, hidden = (its(name) for name in ("norm1", "qkv", "heads", "hidden"))
         middle, second, fused = its("middle"), its("norm2"), self.flags.mlp == "fused"
         found = [
-            self._norm(its("norm1"), x, normed),
-            self._product(its("attn.qkv"), normed, qkv),
+            *self._normed(its("norm1"), its("attn.qkv"), x, normed, qkv, deep),
             Step(its("attn"), (qkv, heads), self._attention(qkv, heads)),
         ]
         if alone:
             firsts = [f"class.{name}" for name in ("heads", "before", "hidden", "norm2", "middle")]
             found += [self._firsts(heads, firsts[0]), self._firsts(x, firsts[1])]
             heads, x, hidden, second, middle = firsts
-        activation = self.flags.gelu if fused else ""
+        how = {"activation": self.flags.gelu if fused else "", "bias": fused}
+        within = self._within and not alone
         found += [
-            *self._added(its("attn.proj"), heads, x, middle),
-            self._norm(its("norm2"), middle, second),
-            self._product(its("mlp.fc1"), second, hidden, activation=activation, bias=fused),
-        ]
+            *self._added(its("attn.proj"), heads, x, middle, within),
+            *self._normed(its("norm2"), its("mlp.fc1"), middle, second, hidden,
+                          self.shape.width * within, **how),
+        ]  # fmt: skip
         if not fused:
             found.append(self._unfused(its("mlp.fc1"), hidden, hidden, activation=self.flags.gelu))
-        return [*found, *self._added(its("mlp.fc2"), hidden, middle, out)]
+        return [*found, *self._added(its("mlp.fc2"), hidden, middle, out, counts)]
 
     def _by_image(self, rows: Array, *sizes: int) -> Array:
         """Rows, a token each, as (images, tokens, *sizes)."""
@@ -218,8 +234,13 @@ class ViT:
         return Step(f"{out}, copied", (x, out), launches)
 
     def _patches(self, views: Views) -> list[Launch]:
-        given = (views[name] for name in ("images", "rows", "begun", "x"))
-        return self.embedding.launches(*given, self.flags.patches, self.flags.product)
+        given = [views[name] for name in ("images", "rows", "begun", "x")]
+        found = self.embedding.launches(*given, self.flags.patches, self.flags.product)
+        if "x.sums" in views:  # none in `tokens`, where no norm follows
+            _, rows, begun, x = given
+            how = self.embedding.weight, None, begun, x, views["x.sums"], self.flags.product
+            found = [found[0], normed.counting(rows, *how)]
+        return found
 
     def _norm(self, layer: str, x: str, out: str, first_only: bool = False) -> Step:
         """LayerNorm of each token, or of each image's first."""
@@ -227,14 +248,29 @@ class ViT:
         def launches(views: Views) -> list[Launch]:
             given = self._first_tokens(views[x]) if first_only else views[x]
             factors = (self._there[f"{layer}.{which}"] for which in ("weight", "bias"))
-            how = {"eps": EPSILON, "activation": None, "method": self.flags.norm}
+            method = self.flags.norm if self.flags.norm in norm.LADDER.names else "auto"
+            how = {"eps": EPSILON, "activation": None, "method": method}
             return norm.LADDER.launches(given, *factors, views[out], **how)
 
         return Step(layer, (x, out), launches)
 
+    def _normed(
+        self, norm: str, layer: str, x: str, between: str, out: str, deep: int, **how: Any
+    ) -> list[Step]:
+        """LayerNorm and a product; one step where x has its rows' sums, of a product so deep."""
+        if not deep:
+            return [self._norm(norm, x, between), self._product(layer, between, out, **how)]
+
+        def launches(views: Views) -> list[Launch]:
+            factors, sums = self._there[f"{layer}, normed"], views[f"{x}.sums"]
+            given = views[x], *factors, views[out], sums, deep, EPSILON
+            return [normed.normed(*given, how.get("activation", ""), self.flags.product)]
+
+        return [Step(layer, (x, f"{x}.sums", out), launches)]
+
     def _product(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
-        bias: bool = True, few: bool = False,
+        bias: bool = True, few: bool = False, counts: bool = False,
     ) -> Step:  # fmt: skip
         """activation(x weight' + bias) + residual; `few` results may take a warp each."""
 
@@ -242,6 +278,9 @@ class ViT:
             weight = self._there[f"{layer}.weight"]
             added = self._there[f"{layer}.bias"] if bias else None
             other = None if residual is None else views[residual]
+            if counts:
+                given = views[x], weight, added, other, views[out], views[f"{out}.sums"]
+                return [normed.counting(*given, self.flags.product)]
             if few and gemv.takes(views[x], weight, views[out]):
                 return gemv.launches(views[x], weight, added, views[out])
             method = "auto" if few else self.flags.product  # any number of classes goes with any
@@ -249,12 +288,14 @@ class ViT:
             return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
 
         others = () if residual is None else (residual,)
-        return Step(layer, (x, *others, out), launches)
+        return Step(layer, (x, *others, *counted(out, counts), out), launches)
 
-    def _added(self, layer: str, x: str, residual: str, out: str) -> list[Step]:
+    def _added(
+        self, layer: str, x: str, residual: str, out: str, counts: bool = False
+    ) -> list[Step]:
         """x weight' + bias + residual, added within the product or by a kernel of its own."""
         if self.flags.residual == "epilogue":
-            return [self._product(layer, x, out, residual)]
+            return [self._product(layer, x, out, residual, counts=counts)]
         alone = f"{x}, {layer} alone"
         return [self._product(layer, x, alone), self._unfused(layer, alone, out, residual)]
 
@@ -290,7 +331,7 @@ class ViT:
         steps = self.steps() if steps is None else steps
         d, rows = self.shape.width, batch * self.shape.tokens
         wide = {"rows": self.embedding.rows_of(self.flags.patches), "qkv": 3 * d,
-                "hidden": self.shape.mlp}  # fmt: skip
+                "hidden": self.shape.mlp, "sums": normed.pitch(d)}  # fmt: skip
         names = {name for step in steps for name in step.touches}
         return {
             name: (
@@ -306,29 +347,31 @@ class ViT:
         lives = lifetimes(step.touches for step in steps)
         lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
         shapes = self.shapes(batch, steps)
-        return packed(lives, {name: HALF.itemsize * math.prod(shapes[name]) for name in lives})
+        return packed(lives, {name: size_of(name, shapes) for name in lives})
 
     def _views(self, batch: int, steps: Sequence[Step]) -> Views:
         """The buffers as arrays, in memory that belongs to a plan."""
         shapes, arena = self.shapes(batch, steps), self.arena(batch, steps)
         if self.flags.buffers == "apart":
-            return {name: workspace(shapes[name], HALF) for name in arena.offsets}
+            return {name: workspace(shapes[name], kind_of(name)) for name in arena.offsets}
         memory = workspace(arena.size, np.uint8)
-        return {name: view(memory, start, shapes[name]) for name, start in arena.offsets.items()}
+        starts = arena.offsets.items()
+        return {name: view(memory, start, shapes[name], kind_of(name)) for name, start in starts}
 
     def _pool_launches(self, images: Array, scores: Array) -> Iterator:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
         shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
         def listed(step: Step, memory: Views) -> list[Launch]:
-            views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
+            kinds = ((name, its, kind_of(name)) for name, its in memory.items())
+            views = {name: view(its, 0, shapes[name], kind) for name, its, kind in kinds}
             return step.launches(views | ends)
 
         todo = [
             ([name for name in step.touches if name not in ends], functools.partial(listed, step))
             for step in self.steps()
         ]
-        sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
+        sizes = {name: size_of(name, shapes) for name in shapes}
         with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
             yield from from_pool(todo, sizes)
 
@@ -378,6 +421,7 @@ class ViT:
 
 
 OUTSIDE = ("images", "scores")  # buffers that the caller has
+FOLLOWS = {"norm1": "attn.qkv", "norm2": "mlp.fc1"}  # the layer behind a norm
 
 
 def part(array: Array, axis: int, number: int) -> Array:
@@ -394,12 +438,27 @@ def rows_of(array: Array, name: str) -> Array:
     return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
-def view(memory: Array, start: int, shape: tuple[int, ...]) -> Array:
-    """An array of float16 that begins at byte `start` of memory."""
+def counted(name: str, counts: bool) -> tuple[str, ...]:
+    """The buffer of a buffer's rows' sums, if there is one."""
+    return (f"{name}.sums",) * counts
+
+
+def kind_of(name: str) -> np.dtype:
+    """The type of a buffer's elements."""
+    return SUMS if name.endswith(".sums") else HALF
+
+
+def size_of(name: str, shapes: dict[str, tuple[int, int]]) -> int:
+    """Bytes of a buffer."""
+    return kind_of(name).itemsize * math.prod(shapes[name])
+
+
+def view(memory: Array, start: int, shape: tuple[int, ...], kind: np.dtype = HALF) -> Array:
+    """An array that begins at byte `start` of memory."""
     if isinstance(memory, ArraySlot):
-        return ArraySlot(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, start)
-    size = HALF.itemsize * math.prod(shape)
-    return memory[start : start + size].view(HALF).reshape(shape)
+        return ArraySlot(memory.slot, shape, in_c_order(shape, kind.itemsize), kind, start)
+    size = kind.itemsize * math.prod(shape)
+    return memory[start : start + size].view(kind).reshape(shape)
 
 
 class Graph:

@@ -15,8 +15,10 @@ import functools
 import math
 from dataclasses import dataclass, fields
 
+from course import backend
 from course.kernels.attention import attention
 from course.kernels.gemm.half import LADDER_ONLY, gemm
+from course.kernels.gemm.normed import MULTIPLE
 from course.kernels.norm import LADDER, REGISTERS_AND_SHARED
 from course_models import is_whole
 from course_models.patches import WAYS
@@ -116,8 +118,12 @@ class Flags:
     ----------
     patches : str
         Of `course_models.patches.WAYS`.
-    norm, attention, product : str
-        The method of LayerNorm, of attention, of products but the last, of any number of classes.
+    norm : str
+        "within": the products around it do it, where the residual is added within them, the GPU is
+        of compute capability 9.0, and products are "auto" (but simulated ones) or "roles"; else by
+        the method "auto". Or a method of LayerNorm.
+    attention, product : str
+        The method of attention, of products but the last, of any number of classes.
     mlp : str
         "fused": bias and GELU within the product; "unfused": a kernel of their own.
     residual : str
@@ -133,7 +139,7 @@ class Flags:
     """
 
     patches: str = "gemm"
-    norm: str = "auto"
+    norm: str = "within"
     attention: str = "auto"
     mlp: str = "fused"
     residual: str = "epilogue"
@@ -165,12 +171,19 @@ class Flags:
             )
         return flags or cls()
 
+    def within(self, shape: ViTShape) -> bool:
+        """Whether products do LayerNorm, if the GPU has what they need."""
+        fused = (self.norm, self.patches, self.mlp, self.residual)
+        by_tma = self.product == "roles" or (self.product == "auto" and backend.gpu() is not None)
+        fits = not (shape.width % MULTIPLE or shape.mlp % MULTIPLE)
+        return fused == ("within", "gemm", "fused", "epilogue") and by_tma and fits
+
     @staticmethod
     def choices() -> dict[str, tuple[str, ...]]:
         """What each flag can be."""
         return {
             "patches": WAYS,
-            "norm": tuple(its for its in LADDER.names if its != REGISTERS_AND_SHARED),
+            "norm": ("within", *(its for its in LADDER.names if its != REGISTERS_AND_SHARED)),
             "attention": attention.ladder.names,
             "mlp": ("fused", "unfused"), "residual": ("epilogue", "apart"),
             "product": tuple(its for its in gemm.ladder.names if its not in LADDER_ONLY),

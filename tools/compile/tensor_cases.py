@@ -110,7 +110,7 @@ def of_warp_specialised(shape: Any, layout: str, element: str, high: int = 64) -
     b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
     box = TensorMapType(kind, (high, 64), True)
     plane, line = matrix(element), matrix(element, 1)
-    return a, b, box, box if shape.added else plane, line, i4, i4, i4, i4, i4
+    return a, b, box, box if shape.added else plane, line, line, i4, i4, i4, i4, i4
 
 
 def of_partial(config: Any, layout: str, element: str) -> tuple[Any, ...]:
@@ -118,7 +118,7 @@ def of_partial(config: Any, layout: str, element: str) -> tuple[Any, ...]:
     kind, line = ELEMENTS[element], matrix(element, 1)
     a = TensorMapType(kind, (64, 64) if layout[0] == "t" else (config.rows, 64), True)
     b = TensorMapType(kind, (config.columns if layout[1] == "t" else 64, 64), True)
-    return a, b, f4[:, :, ::1], line, line, i4, i4, i4, i4, i4
+    return a, b, f4[:, :, ::1], line, line, line, i4, i4, i4, i4, i4
 
 
 def of_thin(element: str) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ def staged_config(
     """A tile with as many stages as fit beside its results; those of a split one lie there, too."""
     bare = GemmConfig(consumers, columns, 0, waves, added)
     results = bare.rows // splits * 64 * bare.boxes if bare.own_results or splits > 1 else 0
-    stages = (SHARED_LIMIT - 2 * results) // (2 * bare.stage)
+    stages = (SHARED_LIMIT - 2 * results - 8 * bare.consumers * columns) // (2 * bare.stage)
     return bare._replace(stages=min(stages, STAGES[1]))
 
 

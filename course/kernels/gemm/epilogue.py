@@ -2,36 +2,166 @@
 
 The results of a warp, 16 rows, lie in boxes of 64 columns as TMA has them: chunk c of row r at
 c ^ (r % 8). A residual that TMA has loaded lies there, too, so a lane finds what it adds where
-it stores.
+it stores. The bias of a tile's columns lies behind, float32: it is fetched while the last product
+runs, so that nobody waits for it.
+
+LayerNorm needs no launch of its own between two products. The one that makes the rows `counts`: it
+stores each row's sum and that of its squares, a pair a tile across. The one that reads them has in
+its weights LayerNorm's, w' = gamma w, and takes the mean off and the deviation out at its end:
+
+    LayerNorm(x) w + bias = (x w' - mean(x) sums of w') / deviation(x) + beta w + bias
+
+float32 is enough: what the sums lack is less than what the rows lack, which float16 rounded.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from numba import int32, uint16, uint32
+from numba import float32, int32, uint16, uint32
 
 from course.backend import cuda
-from course.kernels.gemm.tiles import PACK, UNPACK, epilogue2
-from warpsim.ptx import ldmatrix4, load, stmatrix4, store
+from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK
+from course.kernels.steps import ceil_div
+from course.kernels.warps import lanes_sum
+from warpsim.ptx import ldmatrix4, load, load2, load4, stmatrix4, store, store2, store4
+
+ROWS = 2, 8  # of a lane's sums in a warp's 16 rows, and how far they are apart
+PAIR = 2  # numbers of a column, at most, that its results need
+ZERO = float32(0)
+
+
+class Norm(NamedTuple):
+    """What a product does for LayerNorm.
+
+    Attributes
+    ----------
+    parts : int
+        Pairs of sums that each row of its first factor has; 0 if that is taken as it is.
+    eps : float
+        What is added to the variance.
+    counts : bool
+        It stores the sums of its own rows.
+    """
+
+    parts: int = 0
+    eps: float = 0.0
+    counts: bool = False
+
+    kept = property(lambda self: 2 * ROWS[0] * max(1, ceil_div(self.parts, 4)))  # of a lane
+
+
+NO_NORM = Norm()
+
+
+@functools.cache
+def row_sums(norm: Norm) -> tuple[Callable, Callable, Callable]:
+    """Device functions: read the sums of a lane's two rows, make factors of them, store them.
+
+    ``sums`` is float32 (rows, 2 * parts), ``mine`` a local array of ``norm.kept``: first what four
+    lanes have read, a part each, then for each row the factor and the summand of its results. A
+    row that two tiles share is stored by the first.
+    """
+    PARTS, EPS, EACH = norm.parts, float32(norm.eps), norm.kept // 4
+    of_four = lanes_sum(4)
+
+    @cuda.jit(device=True, forceinline=True)
+    def read(sums, mine, row, rows, lane):
+        for h in range(ROWS[0]):
+            r = min(int32(row + (lane >> 2) + ROWS[1] * h), int32(rows - 1))
+            for i in range(EACH):
+                part = min(int32(4 * i + (lane & 3)), int32(PARTS - 1))
+                at = 2 * (EACH * h + i)
+                mine[at], mine[at + 1] = load2(sums, (r, int32(2 * part)))
+
+    @cuda.jit(device=True, forceinline=True)
+    def deviations(mine, depth, lane):
+        share = float32(1) / float32(depth)
+        for h in range(ROWS[0]):
+            one, squares = ZERO, ZERO
+            for i in range(EACH):
+                at = 2 * (EACH * h + i)
+                if 4 * i + (lane & 3) < PARTS:
+                    one, squares = one + mine[at], squares + mine[at + 1]
+            mean = of_four(one) * share
+            variance = max(of_four(squares) * share - mean * mean, ZERO)
+            factor = float32(1) / math.sqrt(variance + EPS)
+            mine[2 * h], mine[2 * h + 1] = factor, -mean * factor
+
+    @cuda.jit(device=True, forceinline=True)
+    def write(sums, mine, row, part, first, rows, lane):
+        for h in range(ROWS[0]):
+            pair = of_four(mine[2 * h]), of_four(mine[2 * h + 1])
+            r = int32(row + (lane >> 2) + ROWS[1] * h)
+            if lane & 3 == 0 and r >= first and r < rows:
+                store2(sums, (r, int32(2 * part)), pair)
+
+    @cuda.jit(device=True)
+    def write_nothing(sums, mine, row, part, first, rows, lane):
+        """What stands for `write` where the sums may be any array."""
+
+    return read, deviations, write if norm.counts else write_nothing
+
+
+@functools.cache
+def bias_of(wide: int, biased: bool, norm: Norm, paired: bool = True) -> tuple[Callable, Callable]:
+    """Device functions: fetch what two columns need, a thread of a warpgroup; lay it in order.
+
+    That is their bias; with a norm that has parts two of (bias, sum of the weights), from an array
+    of such. `paired`: columns are even, and both are read at once.
+    """
+    normed = norm.parts > 0
+
+    @cuda.jit(device=True, forceinline=True)
+    def fetch(bias, column, columns, t):
+        c, last = int32(column + 2 * (t & 127)), int32(columns - 1)
+        w, x, y, z = ZERO, ZERO, ZERO, ZERO
+        if normed:
+            four = load4(bias, int32(2 * min(c, int32(last - 1))))
+            w, x, y, z = float32(four[0]), float32(four[1]), float32(four[2]), float32(four[3])
+        elif biased and paired:
+            two = load2(bias, min(c, int32(last - 1)))
+            w, x = float32(two[0]), float32(two[1])
+        elif biased:
+            w = float32(load(bias, min(c, last)))
+            x = float32(load(bias, min(int32(c + 1), last)))
+        return w, x, y, z
+
+    @cuda.jit(device=True, forceinline=True)
+    def keep(kept, at, t, four):
+        n = int32(t & 127)
+        if normed and 2 * n < wide:
+            store4(kept, int32(at + 4 * n), four)
+        elif biased and 2 * n < wide:
+            store2(kept, int32(at + 2 * n), (four[0], four[1]))
+
+    return fetch, keep
 
 
 @functools.cache
 def store_epilogue(
     element: str, activation: str, biased: bool, added: bool, wide: int, box_size: int,
-    paired: bool = True,
+    norm: Norm = NO_NORM,
 ) -> Callable:  # fmt: skip
-    """What stores a box of a warp's sums: (tiles, local, box, line, column, t, columns, bias).
+    """What stores a box of a warp's sums: (tiles, local, box, line, column, t, columns, kept, at,
+    mine, seen).
 
     `line` is where row `lane % 16` of box 0 begins in `tiles`, boxes lie `box_size` elements
-    apart; `column` is the tile's first. 64 columns at a time: of a loop that the compiler does not
-    unroll, the sums are in memory. Where the tile is not a multiple of 64, the last box has some
-    columns of the one before, and the same elements.
+    apart; `column` is the tile's first, whose bias lies at `at` of `kept`. 64 columns at a time: of
+    a loop that the compiler does not unroll, the sums are in memory. Where the tile is not a
+    multiple of 64, the last box has some columns of the one before, and the same elements. `mine`
+    is what `row_sums` makes, or to what a norm that counts adds; the first `seen` columns of the
+    tile are those of the one before, too.
     """
-    finished = epilogue2(activation, biased, paired)
-    pack, unpack = PACK[element], UNPACK[element]
+    pack, unpack, normed, counts = PACK[element], UNPACK[element], norm.parts > 0, norm.counts
+    act: Any = ACTIVATIONS[activation]
+    active = act is not None
+    act = act or ACTIVATIONS["gelu"]
     LAST = wide // 16 - 4  # where the last box begins, in 16 columns
+    EACH = PAIR if normed else 1
 
     @cuda.jit(device=True)
     def plus(x, y, pair):
@@ -39,18 +169,31 @@ def store_epilogue(
         return x + left, y + right
 
     @cuda.jit(device=True, forceinline=True)
-    def store_box(tiles, local, box, line, column, t, columns, bias):
-        lane, last = int32(t & 31), int32(columns - 2)
+    def finished(x, y, kept, at, factor, summand):
+        if normed:
+            four = load4(kept, at)
+            x = x * factor + (summand * four[1] + four[0])
+            y = y * factor + (summand * four[3] + four[2])
+        elif biased:
+            two = load2(kept, at)
+            x, y = x + two[0], y + two[1]
+        if active:
+            x, y = act(x), act(y)
+        return x, y
+
+    @cuda.jit(device=True, forceinline=True)
+    def store_box(tiles, local, box, line, column, t, columns, kept, at, mine, seen):
+        lane = int32(t & 31)
         first, start = min(4 * box, LAST), int32(line + box_size * box)
         for n in range(4):
             j = int32(first + n)
             e = int32(8 * j)
-            c = int32(column + 16 * j + 2 * (lane & 3))
-            d = int32(c + 8)
-            x0, y0 = finished(local[e], local[e + 1], bias, c, last)
-            x1, y1 = finished(local[e + 2], local[e + 3], bias, c, last)
-            x2, y2 = finished(local[e + 4], local[e + 5], bias, d, last)
-            x3, y3 = finished(local[e + 6], local[e + 7], bias, d, last)
+            c = int32(at + EACH * (16 * j + 2 * (lane & 3)))
+            d = int32(c + EACH * 8)
+            x0, y0 = finished(local[e], local[e + 1], kept, c, mine[0], mine[1])
+            x1, y1 = finished(local[e + 2], local[e + 3], kept, c, mine[2], mine[3])
+            x2, y2 = finished(local[e + 4], local[e + 5], kept, d, mine[0], mine[1])
+            x3, y3 = finished(local[e + 6], local[e + 7], kept, d, mine[2], mine[3])
             chunk = int32(2 * n + (lane >> 4)) ^ int32(lane & 7)
             place = int32(start + (chunk << 3))
             if added:
@@ -59,6 +202,11 @@ def store_epilogue(
                 x1, y1 = plus(x1, y1, others[1])
                 x2, y2 = plus(x2, y2, others[2])
                 x3, y3 = plus(x3, y3, others[3])
+            if counts and j >= 4 * box and seen <= 16 * j and column + 16 * j < columns:
+                mine[0] += x0 + y0 + x2 + y2
+                mine[1] += x0 * x0 + y0 * y0 + x2 * x2 + y2 * y2
+                mine[2] += x1 + y1 + x3 + y3
+                mine[3] += x1 * x1 + y1 * y1 + x3 * x3 + y3 * y3
             stmatrix4(tiles, place, (pack(x0, y0), pack(x1, y1), pack(x2, y2), pack(x3, y3)))
 
     return store_box

@@ -49,6 +49,7 @@ from course.kernels.gemm import (
     wgmma,
 )
 from course.kernels.gemm.choice import SPLITS, Sizes, config_for
+from course.kernels.gemm.epilogue import NO_NORM, Norm
 from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP
 from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.steps import (
@@ -189,22 +190,28 @@ def _by_tma(shared_by: tuple[int, ...]) -> Callable[..., list[Launch]]:
 
 
 def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array,
-              bias: Array | None, residual: Array | None, out: Array) -> Launch:  # fmt: skip
-    """What the method "roles" launches with a config, or "split" with several blocks for a tile."""
+              bias: Array | None, residual: Array | None, out: Array,
+              norm: Norm = NO_NORM, sums: Array | None = None) -> Launch:  # fmt: skip
+    """What the method "roles" launches with a config, or "split" with several blocks for a tile.
+
+    Of a `norm` that has parts, sums are those of a's rows, and bias is float32, (bias, sum of the
+    weights) of each column; of one that counts, sums are written.
+    """
     box, added = (16 if splits > 1 else 64, 64), residual is not None
     if config.by_threads:
         ends = as_words(flat(out, "out")), as_words(flat(out, "out"), 2)
     else:
         ends = TensorMap(out, *box), TensorMap(residual, *box) if added else out
-    arguments = (*_factors(config, p.layout, a, b), *ends, _or_anything(bias, out), *_sizes(p))
+    ends = *ends, (extra := _or_anything(bias, out)), extra if sums is None else sums
+    arguments = (*_factors(config, p.layout, a, b), *ends, *_sizes(p))
     down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
     how = p.layout, p.dtype, config
     if splits > 1:
-        kernel = split_k.gemm(*how, splits, *p.epilogue[:2])
+        kernel = split_k.gemm(*how, splits, *p.epilogue[:2], norm)
         size = split_k.shared_bytes(config, splits)
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     grid = (down, across) if config.waves == 1 else min(down * across, multiprocessors())
-    return Launch(warp_specialised.gemm(*how, *p.epilogue[:2]), grid, config.threads,
+    return Launch(warp_specialised.gemm(*how, *p.epilogue[:2], norm), grid, config.threads,
                   (*arguments, np.int32(1), np.int32(ROW_GROUP)), config.shared)  # fmt: skip
 
 
@@ -232,7 +239,7 @@ def partial_launches(
     if config.waves > 1:
         grid = min(down * across * splits, multiprocessors())
     extra = flat(out, "out")
-    arguments = (*_factors(config, layout, a, b), sums, extra, extra, *sizes)
+    arguments = (*_factors(config, layout, a, b), sums, extra, extra, extra, *sizes)
     kernel = warp_specialised.gemm(layout, p.dtype, config)
     own = Launch(kernel, grid, config.threads, arguments, config.shared)
     return [*first, own, *partial.launches(sums, bias, residual, out, p.epilogue[0])]

@@ -15,7 +15,14 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import store_epilogue
+from course.kernels.gemm.epilogue import (
+    NO_NORM,
+    PAIR,
+    Norm,
+    bias_of,
+    row_sums,
+    store_epilogue,
+)
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
 from warpsim.ptx import (
@@ -54,6 +61,11 @@ def results_at(config: GemmConfig) -> int:
 
 def shared_bytes(config: GemmConfig, splits: int) -> int:
     """Bytes of a block: tiles or sums, and results."""
+    return bias_at(config, splits) + 4 * PAIR * config.consumers * config.columns
+
+
+def bias_at(config: GemmConfig, splits: int) -> int:
+    """Where, in bytes, what columns need begins, float32, of each warpgroup."""
     return 2 * (results_at(config) + config.rows // splits * 64 * config.boxes)
 
 
@@ -65,17 +77,22 @@ def gemm(
     splits: int,
     activation: str = "",
     biased: bool = False,
+    norm: Norm = NO_NORM,
 ) -> Callable:
-    """The kernel of (a, b, out, residual as tensor maps, bias, rows, columns, depth).
+    """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, rows, columns, depth).
 
-    Boxes of the result and the residual are 16 x 64. Without a residual its place takes anything.
+    Boxes of the result and the residual are 16 x 64. Without a residual its place takes anything,
+    and so does the sums' without a norm.
 
     Mapping: the grid is splits x tiles down x tiles across; block s of a cluster has the steps of
     the depth from s / splits on, and the results of `splits`-th parts of the warps.
     """
     CONSUMERS, TILE_N, STAGES, _, added, *_ = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64)
+    store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64, norm)
+    fetch_bias, keep_bias = bias_of(TILE_N, biased, norm)
+    read_sums, deviations, write_sums = row_sums(norm)
+    NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, bias_at(config, splits) // 4
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
     UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
@@ -100,11 +117,13 @@ def gemm(
                         local[4 * j + e] += x[e] + y[e]
 
     @cuda.jit(device=True, inline="always")
-    def store_box(out, tiles, local, parts, box, at, rank, to, row, column, t, columns, bias):
+    def store_box(out, tiles, local, parts, box, at, rank, to, place, t, columns, own_sums):
+        row, column, seen = place
         lane = int32(t & 31)
         line = int32(to + (lane & 15) * 64)
         add(local, parts, box, at, rank)
-        store_sums(tiles, local, box, line, column, t, columns, bias)
+        bias = int32(BIAS + PAIR * TILE_N * (t >> 7))
+        store_sums(tiles, local, box, line, column, t, columns, parts, bias, own_sums, seen)
         fence_async()  # TMA sees the warp's results
         cuda.syncwarp()
         if lane == 0:
@@ -112,7 +131,7 @@ def gemm(
             tma_store(out, corner, tiles, int32(to + box * WARP * 64))
 
     @cuda.jit(launch_bounds=(THREADS, 1), fastmath=True)
-    def gemm_split(a, b, out, other, bias, rows, columns, depth):
+    def gemm_split(a, b, out, other, bias, totals, rows, columns, depth):
         cluster(splits)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         parts = cuda.shared.array(0, float32, alignment=1024)
@@ -143,6 +162,7 @@ def gemm(
         end = quotient(int32(steps * (rank + 1)), int32(splits))
         stage, phase = int32(0), int32(0)
         local = cuda.local.array(SUMS, float32)
+        own_sums = cuda.local.array(KEPT, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
         owned = int32(warp - rank * OWN_WARPS)  # of the block's results, if they are there
         here = owned >= 0 and owned < OWN_WARPS and who < CONSUMERS
@@ -180,7 +200,11 @@ def gemm(
                     consumer_release(empty, last)
                 last = stage
                 stage, phase = advance(stage, phase)
+            four = fetch_bias(bias, column, columns, t)  # while the last product runs
+            if NORMED:
+                read_sums(totals, own_sums, int32(row + WARP * warp), int32(rows), lane)
             sums = wgmma_sums(sums)
+            keep_bias(parts, int32(BIAS + PAIR * TILE_N * who), t, four)
             named_barrier(1, GROUP * CONSUMERS)  # all tiles have been read
             unpack(local, sums)
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
@@ -193,14 +217,22 @@ def gemm(
             at = int32((warp * (SUMS // 4) * 32 + lane) << 2)
             if added:
                 mbarrier_wait(residual_full, 0, 0)
+            if NORMED:
+                deviations(own_sums, int32(depth), lane)
+            if COUNTS:
+                for e in range(4):
+                    own_sums[e] = float32(0)
             to, row = int32(RESULTS + owned * OWN), int32(row + WARP * warp)
-            store_box(out, tiles, local, parts, 0, at, rank, to, row, column, t, columns, bias)
+            place = row, column, int32(cuda.blockIdx.z * TILE_N - column)
+            store_box(out, tiles, local, parts, 0, at, rank, to, place, t, columns, own_sums)
             if BOXES > 1:
-                store_box(out, tiles, local, parts, 1, at, rank, to, row, column, t, columns, bias)
+                store_box(out, tiles, local, parts, 1, at, rank, to, place, t, columns, own_sums)
             if BOXES > 2:
-                store_box(out, tiles, local, parts, 2, at, rank, to, row, column, t, columns, bias)
+                store_box(out, tiles, local, parts, 2, at, rank, to, place, t, columns, own_sums)
             if BOXES > 3:
-                store_box(out, tiles, local, parts, 3, at, rank, to, row, column, t, columns, bias)
+                store_box(out, tiles, local, parts, 3, at, rank, to, place, t, columns, own_sums)
+            tile_column, top = int32(cuda.blockIdx.z), int32(cuda.blockIdx.y * TILE_M)
+            write_sums(totals, own_sums, row, tile_column, top, int32(rows), lane)
             if lane == 0:
                 commit_stores()
                 wait_stores(0)

@@ -94,33 +94,3 @@ def epilogue(activation: str, biased: bool, added: bool) -> Callable:
         return x
 
     return finished
-
-
-@functools.cache
-def epilogue2(activation: str, biased: bool, paired: bool = True) -> Callable:
-    """The same of two neighbours, but for the residual: ``(x, y, bias, column, last) -> (x, y)``.
-
-    Of the bias something is always read, at `last` where the column is beyond: no branch keeps the
-    loads of several columns apart. `paired`: columns are even, and both are read at once.
-    """
-    act: Any = ACTIVATIONS[activation]
-    active = act is not None
-    act = act if active else fast_gelu
-
-    @cuda.jit(device=True)
-    def finished(x, y, bias, column, last):
-        if biased:
-            if paired:
-                b = load2(bias, min(int32(column), int32(last)))
-            else:
-                end = int32(last + 1)
-                b = (
-                    load(bias, min(int32(column), end)), load(bias, min(int32(column + 1), end)),
-                )  # fmt: skip
-            x += float32(b[0])
-            y += float32(b[1])
-        if active:
-            x, y = act(x), act(y)
-        return x, y
-
-    return finished

@@ -17,7 +17,15 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import store_epilogue, store_rows
+from course.kernels.gemm.epilogue import (
+    NO_NORM,
+    PAIR,
+    Norm,
+    bias_of,
+    row_sums,
+    store_epilogue,
+    store_rows,
+)
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
@@ -100,12 +108,15 @@ class GemmConfig(NamedTuple):
         lambda self: not self.partial and (self.waves > 1 or self.added)
     )
     results = property(lambda self: self.own_results * self.stages * self.stage)  # begin there
-    shared = property(
+    tiled = property(
         lambda self: 2 * max(
             self.stages * self.stage,
             not self.partial and self.results + self.rows * 64 * self.boxes,
         )
     )  # fmt: skip
+    shared = property(  # bytes; behind the tiles is what columns need, float32, of each warpgroup
+        lambda self: self.tiled + (not self.partial) * 4 * PAIR * self.consumers * self.columns
+    )
 
 
 @functools.cache
@@ -173,12 +184,13 @@ def store_nothing(sums, local, box, part, row, column, t, rows, columns):
 
 @functools.cache
 def gemm(
-    layout: str, element: str, config: GemmConfig, activation: str = "", biased: bool = False
-) -> Callable:
-    """The kernel of (a, b, out, residual as tensor maps, bias, and sizes).
+    layout: str, element: str, config: GemmConfig, activation: str = "", biased: bool = False,
+    norm: Norm = NO_NORM,
+) -> Callable:  # fmt: skip
+    """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, and sizes).
 
-    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything;
-    of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
+    These are rows, columns, depth, splits, row_group. Without a residual its place takes anything,
+    and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
     Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
@@ -189,7 +201,10 @@ def gemm(
     CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX, not by_threads)
+    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
+    fetch_bias, keep_bias = bias_of(TILE_N, biased, norm, not by_threads)
+    read_sums, deviations, write_sums = row_sums(norm)
+    NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
     store_by_threads = store_rows if by_threads else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
@@ -212,11 +227,12 @@ def gemm(
 
     # a tensor map goes to no function that is called
     @cuda.jit(device=True, inline="always")
-    def store_box(out, other, tiles, local, box, mine, place, t, size, bias):
-        row, column = place
+    def store_box(out, other, tiles, local, box, mine, place, t, size, bias, own_sums):
+        row, column, seen = place
         high = int32(16 * (t >> 5 & 3))  # the warp's first row
         line = int32(mine + (high + (t & 15)) * 64)
-        store_sums(tiles, local, box, line, column, t, size[1], bias)
+        at = int32(BIAS + PAIR * TILE_N * (t >> 7))
+        store_sums(tiles, local, box, line, column, t, size[1], bias, at, own_sums, seen)
         if by_threads:
             cuda.syncwarp()
             first, begin = int32(row + high), int32(column + 16 * min(4 * box, LAST))
@@ -240,8 +256,11 @@ def gemm(
         return tile_row, tile_column, part
 
     @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
-    def gemm_warp_specialised(a, b, out, other, bias, rows, columns, depth, splits, row_group):
+    def gemm_warp_specialised(
+        a, b, out, other, bias, totals, rows, columns, depth, splits, row_group
+    ):
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
+        kept = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
         empty = cuda.shared.array(STAGES, uint64)
         residual_full = cuda.shared.array(CONSUMERS, uint64)  # a warpgroup's part of the residual
@@ -293,7 +312,8 @@ def gemm(
                     tile = int32(tile + cuda.gridDim.x)
         else:  # the consumer warpgroups
             local = cuda.local.array(SUMS, float32)
-            lane = int32(t & 31)
+            own_sums = cuda.local.array(KEPT, float32)
+            lane, high_row = int32(t & 31), int32(16 * (t >> 5 & 3))  # the warp's first row
             leader = t & 127 == 0
             mine = int32(RESULTS + who * OWN)
             split_at, residual_phase = int32(min(PREFETCH_AT, steps)), int32(0)
@@ -334,6 +354,9 @@ def gemm(
                             consumer_release(empty, last)
                         last = stage
                         stage, phase = advance(stage, phase)
+                four = fetch_bias(bias, column, columns, t)  # while the last product runs
+                if NORMED:
+                    read_sums(totals, own_sums, int32(row + high_row), int32(rows), lane)
                 sums = wgmma_sums(sums)
                 if lane == 0:
                     consumer_release(empty, last)
@@ -347,30 +370,40 @@ def gemm(
                     if BOXES > 3:
                         store_partial(out, local, 3, tile_part, row, column, t, rows, columns)
                 else:
-                    if added:
-                        mbarrier_wait(residual_full, who, residual_phase)
-                        residual_phase = int32(residual_phase ^ 1)
-                    elif one_tile:
+                    if by_threads:
+                        named_barrier(int32(1 + who), GROUP)  # the results before have been read
+                    keep_bias(kept, int32(BIAS + PAIR * TILE_N * who), t, four)
+                    if NORMED:
+                        deviations(own_sums, int32(depth), lane)
+                    if COUNTS:
+                        for e in range(4):
+                            own_sums[e] = float32(0)
+                    if one_tile and not added:
                         named_barrier(15, GROUP * CONSUMERS)  # all have read the factors' tiles
-                    elif by_threads:
-                        cuda.syncwarp()  # the results before have been read
                     else:
-                        if leader:
+                        if added:
+                            mbarrier_wait(residual_full, who, residual_phase)
+                            residual_phase = int32(residual_phase ^ 1)
+                        elif leader and not by_threads:
                             wait_stores(0)  # the results before have left shared memory
                         named_barrier(int32(1 + who), GROUP)
-                    place, size = (row, column), (rows, columns)
-                    store_box(out, other, tiles, local, 0, mine, place, t, size, bias)
+                    seen = int32(tile_column * TILE_N - column)
+                    place, size = (row, column, seen), (rows, columns)
+                    store_box(out, other, tiles, local, 0, mine, place, t, size, kept, own_sums)
                     if BOXES > 1:
-                        store_box(out, other, tiles, local, 1, mine, place, t, size, bias)
+                        store_box(out, other, tiles, local, 1, mine, place, t, size, kept, own_sums)
                     if BOXES > 2:
-                        store_box(out, other, tiles, local, 2, mine, place, t, size, bias)
+                        store_box(out, other, tiles, local, 2, mine, place, t, size, kept, own_sums)
                     if BOXES > 3:
-                        store_box(out, other, tiles, local, 3, mine, place, t, size, bias)
+                        store_box(out, other, tiles, local, 3, mine, place, t, size, kept, own_sums)
                     if not (store_by_box or by_threads) and ready(who, leader):
                         for p in range(BOXES):
                             corner = (row, int32(column + 16 * min(4 * p, LAST)))
                             tma_store(out, corner, tiles, int32(mine + BOX * p))
                         commit_stores()
+                    first = int32(tile_row * TILE_M)
+                    write_sums(totals, own_sums, int32(row + high_row), tile_column, first,
+                               int32(rows), lane)  # fmt: skip
                 tile = int32(tile + cuda.gridDim.x)
             if not (partial or by_threads) and leader:
                 wait_stores(0)

@@ -106,6 +106,19 @@ def test_products_of_any_method_give_float64s_scores(method, given):
     assert error(found, reference.forward(shape, weights, images)) < LIMIT
 
 
+@pytest.mark.parametrize("given", [{}, {"last": "class", "gelu": "gelu tanh"},
+    {"buffers": "asynchronous"}], ids=str)  # fmt: skip
+def test_norms_within_products_need_no_launch_of_their_own(given):
+    shape = ViTShape(image=8, patch=4, width=64, depth=3, heads=1, mlp=96, classes=7)
+    weights, images = some(shape, n=3)
+    vit = ViT(shape, weights, Flags(product="roles", **given))
+    names = [step.name for step in vit.steps() if "norm" in step.name]
+    assert names == ["blocks.2.norm2"] * ("last" in given) + ["norm"]
+    assert error(vit(images), reference.forward(shape, weights, images)) < 2 * LIMIT
+    x = np.random.default_rng(2).standard_normal((3, shape.tokens, 64)).astype(np.float16)
+    assert error(vit.block(1, x), reference.block(shape, weights, 1, x.astype(float))) < LIMIT
+
+
 def test_a_block_gives_float64s_tokens_and_leaves_its_input():
     shape = ViTShape(image=8, patch=4, width=64, depth=2, heads=1, mlp=24, classes=3)
     weights, _ = some(shape)
