@@ -147,8 +147,10 @@ def _status(path: Path, text: bytes, options: argparse.Namespace) -> int:
 @contextmanager
 def _main_module(path: Path, words: list[str]) -> Iterator[ModuleType]:
     """What a program finds as Python starts it: ``__main__``, sys.argv, sys.path, numba.cuda."""
+    from warpsim.code import kept
     from warpsim.redirect import redirected
 
+    kept.begin()
     module = ModuleType("__main__")
     module.__file__ = str(path.absolute())
     module.__builtins__ = builtins

@@ -76,6 +76,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     stack = ExitStack()
     early_config.add_cleanup(stack.close)
     say_simulated = _simulated_for(stack)
+    from warpsim.code import kept
     from warpsim.host import gpus
     from warpsim.redirect import redirected
     from warpsim.run import kernel
@@ -91,6 +92,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     except BadBaseline as error:
         raise pytest.UsageError(f"--warpsim-baseline: {error}") from None
     looking = Looking(suite, options, asked[0] if asked and not options.warpsim else "--warpsim")
+    kept.begin()
+    stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())
     say_simulated()
     kernel.onlookers.append(looking.look)

@@ -18,6 +18,7 @@ from warpsim.core import operators
 from warpsim.core.fp16 import FUNCTIONS
 from warpsim.core.libdevice import runs
 from warpsim.core.number_types import VECTORS, vector_code
+from warpsim.core.operators import Made
 from warpsim.front.allocations import assigned_name, is_carray
 from warpsim.front.cuda_names import GRID_GROUP
 from warpsim.front.elementwise import REDUCTIONS, total_code, ufunc_code
@@ -93,9 +94,9 @@ def _library(emitter: Emitter, node: ast.Call, codes: list[str], function: Calla
     key = f"{name}_" if name in emitter.namespace else name
     if isinstance(kind, types.BaseTuple):
         parts = tuple(dtype_of(part) for part in kind)
-        emitter.namespace[key] = operators.library_pair(function, parts)
+        emitter.namespace[key] = Made(operators.library_pair, (function, parts))
     else:
-        emitter.namespace[key] = operators.library(function, dtype_of(kind))
+        emitter.namespace[key] = Made(operators.library, (function, dtype_of(kind)))
     return f"{key}({', '.join(codes)})"
 
 
@@ -231,16 +232,13 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     if program.run is None:  # the function itself: its places are the same
         code = emitter.operation("again", name, *codes)
         return emitter.convert(code, program.result, emitter.typing.of[node])
+    callee = emitter.outside_name(node.func, function)
     # another function of this name, or a variable of the caller
     taken = name == emitter.source.name or name in emitter.names.values()
-    if taken or emitter.namespace.setdefault(name, program.run) is not program.run:
+    if taken or emitter.namespace.setdefault(name, (callee, arguments)) != (callee, arguments):
         name = emitter.temporary(f"{name}_")
-        emitter.namespace[name] = program.run
-    base = len(emitter.sites)
-    emitter.sites.extend(program.sites)
-    emitter.cooperative |= program.cooperative
-    emitter.by_warp |= program.by_warp
-    emitter.locks |= program.locks
+    base = emitter.temporary("base")
+    emitter.calls.append((name, base, callee, arguments))
     here, there = emitter.source.function.__module__, function.py_func.__module__
     line = emitter.source.line(node)
     site = emitter.site(node, code=emitter.source.code(line)) if here != there else None
@@ -261,6 +259,7 @@ def _print(emitter: Emitter, node: ast.Call, function: Callable) -> str:
             ),
             stacklevel=2,
         )
+        emitter.keeps = False  # the next one is warned, too
         forms = [_format_of(emitter.typing.of[argument]) for argument in node.args]
         raw = " ".join(forms).replace("%d", "%lld").replace("%", "%%")
         return emitter.operation("print", f"({raw!r}, ())")
@@ -319,16 +318,27 @@ def _own_array(emitter: Emitter, node: ast.Call, path: str) -> str:
 
 
 def _half(emitter: Emitter, node: ast.Call, name: str) -> str:
-    run, heading, amount = FUNCTIONS[name]
-    return _called(emitter, node, f"fp16_{name}", run, heading, amount)
+    _, heading, amount = FUNCTIONS[name]
+    return _called(emitter, node, f"fp16_{name}", Made(run_half, (name,)), heading, amount)
 
 
 def _device_library(emitter: Emitter, node: ast.Call, name: str) -> str:
-    return _called(emitter, node, f"libdevice_{name}", *runs(name))
+    run = Made(run_device, (name,))
+    return _called(emitter, node, f"libdevice_{name}", run, runs(name)[1])
+
+
+def run_half(name: str) -> Callable:
+    """A function of ``cuda.fp16``, of lanes."""
+    return FUNCTIONS[name][0]
+
+
+def run_device(name: str) -> Callable:
+    """A function of ``libdevice``, of lanes."""
+    return runs(name)[0]
 
 
 def _called(
-    emitter: Emitter, node: ast.Call, name: str, run: Callable, heading: str | None, amount: int = 1
+    emitter: Emitter, node: ast.Call, name: str, run: Made, heading: str | None, amount: int = 1
 ) -> str:
     codes = _operands(emitter, node)
     if heading is not None:

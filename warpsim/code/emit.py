@@ -48,7 +48,7 @@ _HELPER = {
     ast.LShift: "shift_left", ast.RShift: "shift_right",
 }  # fmt: skip
 _TAKEN = {"T", "frame", "ptx", *PARTS}
-_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|m|k|s)_?\d*")
+_TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
 
 
 class Emitter(Accesses, DoubtfulReads):
@@ -77,6 +77,8 @@ class Emitter(Accesses, DoubtfulReads):
         self.parts: set[str] = set()  # of the running threads, that it asks for something
         self.indent = 1
         self.sites: list[Site] = []
+        self.calls: list[tuple[str, str, Any, tuple[types.Type, ...]]] = []  # see `kept.Shell`
+        self.keeps = True  # other functions of this shape may take it
         self.namespace: dict[str, Any] = dict(operators.NAMESPACE)
         self.comments: list[str] = []
         self.loops: list[tuple[str, ast.AST]] = []
@@ -130,6 +132,12 @@ class Emitter(Accesses, DoubtfulReads):
         self.namespace[name] = value
         self.comments.append(f"{name} = {what}")
         return name
+
+    def outside_name(self, node: ast.expr, function: Any) -> Any:
+        """The name by which a function is found outside the kernel, or the function."""
+        name = self.source.outside_name(node, function)
+        self.keeps &= name is not None
+        return function if name is None else name
 
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code

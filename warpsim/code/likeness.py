@@ -2,11 +2,18 @@
 
 A factory that makes a device function anew for each solver makes the same one again and again; one
 program serves them all. Who holds something that may change meanwhile is like nobody else.
+
+Functions of one *shape* differ only in what the functions that they call do: those have the same
+name and parameters. Where their results have the same types, one translation serves all of them
+(:mod:`warpsim.code.kept`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -14,12 +21,13 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from warpsim.front.names import KernelName
+from warpsim.core.settings import setting
+from warpsim.front.names import KernelName, text_of
 from warpsim.front.successor import marked
 
 #: Modules whose names nobody gives other values.
 _STEADY = frozenset(
-    "builtins cmath math numba numba_cuda numba_cuda_mlir numpy operator warpsim".split()
+    "_operator builtins cmath math numba numba_cuda numba_cuda_mlir numpy operator warpsim".split()
 )
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 #: Bytes of an array outside the kernel that are compared.
@@ -43,20 +51,25 @@ class _This:
         return isinstance(other, _This) and other.value is self.value
 
 
-_numbers: dict[tuple, int] = {}
+_numbers: dict[tuple, _This] = {}
 #: What has been told of functions while one is asked; None for one that is being asked, too.
-_told: dict[FunctionType, int | None] = {}
+_told: dict[FunctionType, _This | None] = {}
+#: By its id a code, which is hashed once, and the names that it finds outside.
+_codes: dict[int, tuple[_This, list[str], CodeType]] = {}
+_same_codes: dict[tuple[CodeType, str], _This] = {}
+#: Settings of Numba's that its typing asks.
+_SETTINGS = "CUDA_ENABLE_NRT", "ALWAYS_WARN_UNINIT_VAR"
 
 
-def likeness(function: FunctionType) -> int | None:
-    """A number that functions have in common which are alike; None for one that may change."""
+def likeness(function: FunctionType) -> Any:
+    """What functions have in common which are alike; None for one that may change."""
     if function in _told:
         return _told[function]
     is_first = not _told
     _told[function] = None  # what calls itself is its own
     try:
-        key = function.__code__, function.__module__, marked(function), *_found_by(function)
-        number = _told[function] = _numbers.setdefault(key, len(_numbers))
+        key = _key(function, _like)
+        number = _told[function] = _numbers.setdefault(key, _This(key))
         return number
     except _Unlike:
         return None
@@ -65,23 +78,61 @@ def likeness(function: FunctionType) -> int | None:
             _told.clear()
 
 
-def _found_by(function: FunctionType) -> Iterator[Any]:
-    for held in (function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items())):
-        yield _like(held)
-    for cell in function.__closure__ or ():
-        try:
-            yield _like(cell.cell_contents)
-        except ValueError:
-            raise _Unlike from None  # it has no value yet
+def shape(function: FunctionType) -> tuple:
+    """What functions have in common that call others in the same way; one that has a likeness."""
+    return _key(function, _as_called)
+
+
+def _key(function: FunctionType, like: Callable[[Any], Any]) -> tuple:
+    code, names = _read(function.__code__)
+    key: list[Any] = [code, function.__name__, function.__module__, marked(function)]
+    key += [setting(name, 0) for name in _SETTINGS]
+    key += map(_like, (function.__defaults__, tuple((function.__kwdefaults__ or {}).items())))
+    try:
+        key += [like(cell.cell_contents) for cell in function.__closure__ or ()]
+    except ValueError:
+        raise _Unlike from None  # it has no value yet
     outside = function.__globals__
-    for name in sorted(_names(function.__code__)):
+    for name in names:
         if name in outside:
-            yield name, _like(outside[name])
+            key += name, like(outside[name])
+    return tuple(key)
+
+
+def _read(code: CodeType) -> tuple[_This, list[str]]:
+    found = _codes.get(id(code))
+    if found is None:
+        same = _same_codes.setdefault((code, code.co_filename), _This(code))
+        found = _codes[id(code)] = same, sorted(_names(code)), code
+    return found[:2]
 
 
 def _names(code: CodeType) -> set[str]:
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*map(_names, inner))
+
+
+def _as_called(value: Any) -> Any:
+    """The same as `_like`, and of a function only how it is called."""
+    function = getattr(value, "py_func", None)
+    if not isinstance(function, FunctionType):
+        return _like(value)
+    code = function.__code__
+    rest = (code.co_flags & inspect.CO_VARARGS > 0) + (code.co_flags & inspect.CO_VARKEYWORDS > 0)
+    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & 12
+    defaults = map(_like, (function.__defaults__, tuple((function.__kwdefaults__ or {}).items())))
+    names = function.__name__, code.co_name, function.__module__, marked(function)
+    return _This(type(value)), *names, taken, counts, *defaults, *_options(value)
+
+
+def _options(function: Any) -> tuple:
+    """How a device function is declared."""
+    if getattr(function, "_can_compile", True) is False:
+        raise _Unlike  # numba-cuda's own, for some signatures
+    inline = getattr(function, "targetoptions", {}).get("inline", "never")
+    signatures = tuple(getattr(function, "device_signatures", ()))
+    return repr(inline), signatures, getattr(function, "device", None)
 
 
 def _like(value: Any) -> Any:
@@ -102,9 +153,7 @@ def _like(value: Any) -> Any:
         number = likeness(value.py_func)
         if number is None:
             raise _Unlike
-        inline = getattr(value, "targetoptions", {}).get("inline", "never")
-        signatures = tuple(getattr(value, "device_signatures", ()))
-        return number, repr(inline), signatures, getattr(value, "device", None)
+        return number, *_options(value)
     if isinstance(value, types.Type):
         return value
     if isinstance(value, np.ndarray) and type(value) is np.ndarray and not value.dtype.hasobject:
@@ -123,3 +172,64 @@ def _like(value: Any) -> Any:
     if callable(value) and module.partition(".")[0] in _STEADY:
         return _This(value)
     raise _Unlike
+
+
+# ---------------------------------------------------------------------- in other processes
+def digest(key: tuple) -> str | None:
+    """A shape as a word that other processes have for it, too; None if there is none."""
+    try:
+        return hashlib.sha256(_said(key).encode()).hexdigest()[:32]
+    except _Unlike:
+        return None
+
+
+def _said(part: Any) -> str:
+    if isinstance(part, tuple):
+        return f"({', '.join(map(_said, part))})"
+    if isinstance(part, _This):
+        return _name_of(part.value)
+    if isinstance(part, type) and part is not type(None):
+        return _name_of(part)
+    if isinstance(part, types.Type) and not is_plain(part):
+        raise _Unlike
+    return repr(part)
+
+
+def is_plain(kind: types.Type) -> bool:
+    """Whether a type is one of numbers, arrays and tuples of them: what it says is all it is."""
+    if isinstance(kind, types.Array):
+        return is_plain(kind.dtype)
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        return all(map(is_plain, kind))
+    return type(kind) in _PLAIN_TYPES
+
+
+_PLAIN_TYPES = {types.Integer, types.Float, types.Complex, types.Boolean, types.NoneType}
+
+
+def _name_of(value: Any) -> str:
+    """A word for what is the same in every process.
+
+    Raises
+    ------
+    _Unlike
+        For what is not.
+    """
+    if isinstance(value, CodeType) and value.co_name != "<lambda>":
+        try:
+            text = text_of(value, value.co_filename)
+        except (OSError, TypeError, SyntaxError):
+            raise _Unlike from None
+        return repr((value.co_filename, value.co_firstlineno, value.co_freevars, text))
+    if isinstance(value, KernelName) or (isinstance(value, np.dtype) and not value.hasobject):
+        return repr(value)
+    whole = isinstance(value, ModuleType)
+    module = value.__name__ if whole else getattr(value, "__module__", None)
+    module = module or ("numpy" if isinstance(value, np.ufunc) else "builtins")
+    path = "" if whole else getattr(value, "__qualname__", getattr(value, "__name__", "?"))
+    found = sys.modules.get(module)
+    for name in filter(None, path.split(".")):
+        found = getattr(found, name, None)
+    if found is not value or module.partition(".")[0] not in _STEADY:
+        raise _Unlike
+    return f"{module} {path}"

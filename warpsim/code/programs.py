@@ -10,23 +10,26 @@ from __future__ import annotations
 import ast
 import copy
 import weakref
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import CO_VARARGS
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
-from numba.core.errors import TypingError
+from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim.code.likeness import likeness
-from warpsim.code.statements import LaneProgram, Writer, is_covered
+from warpsim.code.kept import Facts, Kept, Variant, kept_of
+from warpsim.code.likeness import likeness, shape
+from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names, walk
 from warpsim.front.rewriting import rewrite
-from warpsim.front.types import Typer, Typing
+from warpsim.front.types import Typer, Typing, is_inlined
 from warpsim.watch.store_flow import dropped_loads, stored_arguments
 
 Signature = tuple[types.Type, ...]
@@ -51,14 +54,10 @@ class _Itself:
 class Program:
     """All translations of one function."""
 
-    def __init__(self, function: FunctionType | Source):
-        self.source = lift(function if isinstance(function, Source) else read(function))
-        name = self.source.name
-        if name not in self.source.assigned:  # a declared function has no value yet
-            self.source.environment.setdefault(name, _Itself(self.source.function))
-        rewrite(self.source)
-        hand_over(self.source)
-        _bind_functions(self.source)
+    def __init__(self, function: FunctionType | Source, kept: Kept | None = None):
+        self._function = function
+        self.kept = kept  # what is known of functions of its shape
+        self._source: Source | None = None
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
         self.racing: set = (
             set()
@@ -67,14 +66,142 @@ class Program:
         self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
         self._stored: frozenset[str] | None = None
         self._looking = False
-        self._unset = any(value is MISSING for value in self.source.environment.values())
         self.bound: dict[tuple, Program] = {}
+        self._known: dict[Signature, Variant] = {}
+        self._unset = False
         self._typings: dict[Signature, Typing] = {}
         self._guesses: dict[Signature, Any] = {}  # results of what calls itself, while it is typed
         self._recursive: set[Signature] = set()
         self._writing: set[tuple] = set()
         self._programs: dict[tuple[Signature, bool, bool, bool, bool], LaneProgram] = {}
+        if kept is None or not kept.variants:
+            self.source  # noqa: B018 - what cannot be read is refused at once
 
+    @property
+    def source(self) -> Source:
+        """The function as it is read, spelled out in simpler words."""
+        return self._source or self._read()
+
+    @one_at_a_time
+    def _read(self) -> Source:
+        if self._source is None:
+            function = self._function
+            source = lift(function if isinstance(function, Source) else read(function))
+            if source.name not in source.assigned:  # a declared function has no value yet
+                source.environment.setdefault(source.name, _Itself(source.function))
+            rewrite(source)
+            hand_over(source)
+            _bind_functions(source)
+            self._unset = any(value is MISSING for value in source.environment.values())
+            self._source = source
+        return self._source
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """Their names."""
+        if self._source is not None:
+            return self._source.arguments
+        code = self._function.__code__
+        return [*code.co_varnames[: code.co_argcount + self._takes_rest]]
+
+    @property
+    def _takes_rest(self) -> bool:
+        if self._source is not None:
+            return self._source.takes_rest
+        return self._function.__code__.co_flags & CO_VARARGS > 0
+
+    def packed(self, values: tuple) -> tuple:
+        """What a launch gives, with what ``*args`` takes in a tuple of its own."""
+        if not self._takes_rest:
+            return tuple(values)
+        own = len(self.arguments) - 1
+        return *values[:own], tuple(values[own:])
+
+    # ------------------------------------------------------------------ what callers ask
+    def facts(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Facts | Typing:
+        """What a caller asks for some argument types."""
+        found = self._known.get(signature)
+        if found is None and self.kept is not None and signature not in self._typings:
+            found = self._fitting(signature)
+        if found is None:
+            typing = self.typing(signature, callers)
+            found = self._learn(signature)
+            return typing if found is None else found.facts
+        return found.facts
+
+    def _noted(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Facts | None:
+        """The same as a caller may note it; None if that has to ask more."""
+        found = self.facts(signature, callers)
+        if isinstance(found, Facts):
+            return found
+        more = found.recursive or found.optional
+        return None if more else Facts(found.result, *self.touches, found.made is not None)
+
+    @one_at_a_time
+    def _fitting(self, signature: Signature) -> Variant | None:
+        """What is known of a function of this shape, if it calls functions of the same facts."""
+        for variant in self.kept.variants.get(signature, ()):
+            try:
+                fits = all(self._is_so(*need) for need in variant.needs)
+            except (TypingError, UnsupportedError):
+                return None  # a call is refused, as typing will tell
+            if fits:
+                self._known[signature] = variant
+                return variant
+        return None
+
+    def _is_so(self, name: str, signature: Signature | None, facts: Facts) -> bool:
+        inner = self._outside(name)
+        if signature is None:
+            return inner.touches == (facts.stores, facts.unread)
+        return inner._noted(signature) == facts
+
+    def _outside(self, name: str) -> Program:
+        """The program of a function that lies outside this one under a name."""
+        function = self._function
+        if name in function.__code__.co_freevars:
+            number = function.__code__.co_freevars.index(name)
+            return program_of(function.__closure__[number].cell_contents)
+        return program_of(function.__globals__[name])
+
+    @property
+    def touches(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The positions of the arguments that it may change, and that it never looks at."""
+        known = next(iter(self._known.values()), None)
+        if known is not None:
+            return known.facts.stores, known.facts.unread
+        stores = (n for n, name in enumerate(self.arguments) if name in self.stored)
+        return frozenset(stores), self.unread
+
+    @one_at_a_time
+    def _learn(self, signature: Signature) -> Variant | None:
+        """Note what typing has found, for functions of this shape; None where it serves no other."""
+        found = self._known.get(signature)
+        if found is not None or self.kept is None:
+            return found
+        typing, source = self.typing(signature), self.source
+        if typing.needs is None or typing.recursive or typing.optional:
+            return None
+        called, asked = {}, Counter()
+        for node in walk(source.tree):
+            function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+            if hasattr(function, "py_func"):
+                called[source.outside_name(node.func, function)] = function
+                asked[getattr(node.func, "id", None)] += 1
+            elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
+                asked[node.left.id] += isinstance(node.comparators[0], ast.Constant)
+        loaded = names(source.tree, ast.Load) - asked
+        as_values = (source.environment.get(name) for name in loaded if name not in source.assigned)
+        if None in called or any(hasattr(value, "py_func") for value in as_values):
+            return None  # it does more with a function than call it
+        touched = [(n, None, Facts(types.none, *program_of(f).touches)) for n, f in called.items()]
+        needs = tuple(dict.fromkeys((*typing.needs, *touched)))
+        facts = Facts(typing.result, *self.touches, typing.made is not None)
+        found = self._known[signature] = Variant(needs, facts)
+        self.kept.add(signature, found)
+        return found
+
+    # ------------------------------------------------------------------ types
     def typing(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Typing:
         """The types of all variables for some argument types."""
         return self._typings.get(signature) or self._typed(signature, callers)
@@ -91,7 +218,10 @@ class Program:
                 f"({', '.join(self.source.arguments)}), {len(signature)} given"
             )
 
+        needs: tuple | None = ()
+
         def callee(source: Source, node: ast.AST, function: Any, arguments: Signature) -> Typing:
+            nonlocal needs
             inner = program_of(function)
             if inner is not self and inner in callers:
                 raise source.refused(
@@ -114,7 +244,14 @@ class Program:
                 given = [", ".join(map(str, kinds)) for kinds in (arguments, signature)]
                 raise source.refused(node, OTHER_TYPES.format(self.source.name, *given))
             try:
-                return inner.typing(arguments, (*callers, self))
+                if inner is self:
+                    return inner.typing(arguments, (*callers, self))
+                found, name = inner.facts(arguments, (*callers, self)), None
+                if needs is not None and self.kept is not None:
+                    name, noted = source.outside_name(node.func, function), inner._noted(arguments)
+                needs = (*needs, (name, arguments, noted)) if name and noted else None
+                made = isinstance(found, Facts) and found.makes
+                return inner.typing(arguments) if made and not is_inlined(function) else found
             except TypingError as error:
                 raise typing_error(
                     f"{error.args[0]}\n\nDuring: resolving callee type: "
@@ -142,7 +279,7 @@ class Program:
             raise
         finally:
             del self._guesses[signature]
-        found.recursive = signature in self._recursive
+        found.needs, found.recursive = needs, signature in self._recursive
         found.dropped = dropped_loads(found.source, _unread_positions)
         self._typings[signature] = found
         return found
@@ -167,6 +304,8 @@ class Program:
         """The arguments whose elements the function may change."""
         if self._stored is not None:
             return self._stored
+        for known in self._known.values():
+            return frozenset(self.arguments[n] for n in known.facts.stores)
         if self._looking:
             return frozenset(self.source.arguments)  # recursion: refused later
         self._looking = True
@@ -204,7 +343,7 @@ class Program:
         found = self._programs.get(key)
         if found is None and key in self._writing:  # it calls itself
             return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
-        result = self.typing(signature).result
+        result = self.facts(signature).result
         if not device and not isinstance(result, types.NoneType):
             raise typing_error(
                 f"CUDA kernel must have void return type: {self.source.name} returns {result}; "
@@ -213,11 +352,27 @@ class Program:
         if found is None:
             self._writing.add(key)
             try:
-                writer = Writer(self.typing(signature), device, traced, _device_program, *more)
-                found = self._programs[key] = writer.program()
+                found = self._programs[key] = self._bound(signature, (traced, device, *more), result)
             finally:
                 self._writing.discard(key)
         return found
+
+    def _bound(self, signature: Signature, how: tuple, result: types.Type) -> LaneProgram:
+        """A lane program with its calls: of a shell that is known, or of one that is written now."""
+        known, (traced, device, checked, costs) = self._known.get(signature), how
+        shell = known.shell(how) if known is not None else None
+        if shell is None:
+            typing = self.typing(signature)
+            writer = Writer(typing, device, traced, _device_program, checked, costs)
+            shell = writer.shell()
+            if known is not None and writer.keeps:
+                known.shells[how] = shell
+                self.kept.is_new = True
+        calls = []
+        for _, _, function, kinds in shell.calls:
+            inner = self._outside(function) if type(function) is str else program_of(function)
+            calls.append(inner.lane_program(kinds, traced, device=True, costs=costs))
+        return bound(shell, result, calls)
 
 
 def _stored_positions(function: Any) -> list[int]:
@@ -301,7 +456,7 @@ def _bind_functions(source: Source) -> None:
 
 _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
 #: By what functions that are alike have in common, and whether coverage.py measures their lines.
-_shared: dict[tuple[int | None, bool], Program] = {}
+_shared: dict[tuple[Any, bool], Program] = {}
 
 
 def program_of(kernel: Any) -> Program:
@@ -324,7 +479,10 @@ def _read(kernel: Any, function: Any) -> Program:
     found = _programs.get(function)
     if found is None:
         number, is_measured = likeness(function), is_covered()
-        found = _shared.get((number, is_measured)) or Program(function)
+        found = _shared.get((number, is_measured))
+        if found is None:
+            alone = number is None or is_measured  # lines of programs are those of one file
+            found = Program(function, None if alone else kept_of(shape(function)))
         if number is not None:
             _shared[number, is_measured] = found
         _programs[function] = found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from numba import types
 from warpsim.code.accesses import bare, spelled_tuple
 from warpsim.code.calls import is_pure
 from warpsim.code.emit import Emitter
+from warpsim.code.kept import Shell
+from warpsim.core import operators
+from warpsim.core.operators import Made
 from warpsim.front.dataflow import idle_variables
 from warpsim.front.expressions import items_of
 from warpsim.front.names import Site
@@ -26,7 +30,11 @@ from warpsim.front.numba_typing import plain
 LOCKING = ("cas", "compare_and_swap", "exch")
 #: The name of a lane program's module.
 PROGRAM = "lane program"
-_serial = count()
+
+
+def file_of(name: str, text: str) -> str:
+    """What stands for the file of a lane program where Python tells where it is."""
+    return f"<{PROGRAM} {hashlib.sha256(text.encode()).hexdigest()[:12]} of {name}>"
 
 
 def is_covered() -> bool:
@@ -50,10 +58,37 @@ class LaneProgram:
     locks: bool = False  # a thread spins until it has a lock: blocks run one after another
 
 
+def bound(shell: Shell, result: types.Type, calls: list[LaneProgram]) -> LaneProgram:
+    """A lane program whose calls are those of some others, one for each."""
+    space = {**operators.NAMESPACE, "__name__": PROGRAM}
+    for name, value in shell.values.items():
+        space[name] = value.maker(*value.given) if type(value) is Made else value
+    sites = list(shell.sites)
+    for (name, base, _, _), inner in zip(shell.calls, calls, strict=True):
+        space[name], space[base] = inner.run, len(sites)
+        sites += inner.sites
+    file, run = shell.code.co_filename, FunctionType(shell.code, space)
+    space[shell.name] = run  # it may call itself
+    if file.startswith(f"<{PROGRAM}") and file not in linecache.cache:
+        linecache.cache[file] = len(shell.text), None, shell.text.splitlines(True), file
+    return LaneProgram(
+        shell.name,
+        shell.text,
+        run,
+        tuple(sites),
+        shell.cooperative or any(inner.cooperative for inner in calls),
+        result,
+        shell.by_warp or any(inner.by_warp for inner in calls),
+        shell.cluster,
+        shell.locks or any(inner.locks for inner in calls),
+    )
+
+
 class Writer(Emitter):
     """Adds the statements to the expressions of :class:`~warpsim.code.emit.Emitter`."""
 
-    def program(self) -> LaneProgram:
+    def shell(self) -> Shell:
+        """The lane program, its calls not bound yet."""
         source = self.source
         self.block(source.tree.body)
         names = [
@@ -82,23 +117,27 @@ class Writer(Emitter):
             self.line(f"return {self.operation('leave', 'frame')}")
         named += [f"    {part} = T.{part}" for part in sorted(self.parts)]
         text = "\n".join([*named, *head, *(self.out or ["    pass"])]) + "\n"
-        self.namespace["__name__"] = PROGRAM
-        file = f"<{PROGRAM} {next(_serial)} of {source.name}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        code: Any = text
+        file, code = file_of(source.name, text), text
         if is_covered():
             code, file = self._as_source(text, len(named) + len(head))
-        exec(compile(code, file, "exec"), self.namespace)
-        return LaneProgram(
+        module = compile(code, file, "exec")
+        called = {call[0] for call in self.calls}
+        values = {
+            name: value
+            for name, value in self.namespace.items()
+            if name not in called and value is not operators.NAMESPACE.get(name, self)
+        }
+        return Shell(
             source.name,
             text,
-            self.namespace[source.name],
+            next(part for part in module.co_consts if isinstance(part, CodeType)),
             tuple(self.sites),
+            values,
+            tuple(self.calls),
             self.cooperative,
-            self.typing.result,
             self.by_warp,
-            self.cluster,
             self.locks,
+            self.cluster,
         )
 
     def _as_source(self, text: str, first: int) -> tuple[ast.Module, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,14 @@ from warpsim.core.number_types import DATES, bfloat16, date_converter, rounded, 
 
 ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value that lane programs find outside themselves and no file can hold: what makes it."""
+
+    maker: Callable
+    given: tuple
 
 
 class _Unset:

@@ -1,10 +1,52 @@
-"""Files of a cache: read where nobody but their user can have written them."""
+"""Files of a cache: read where nobody but their user can have written them.
+
+The first line of what is kept is a digest of the file's name and the rest; a file that was damaged,
+or is another user's, says nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+import sys
+import tempfile
 from pathlib import Path
+
+
+def folder() -> Path | None:
+    """The cache's folder: the user's, or what WARPSIM_CACHE says; None if that is "off"."""
+    chosen = os.environ.get("WARPSIM_CACHE", "")
+    if chosen:
+        return None if chosen == "off" else Path(chosen)
+    home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
+    try:
+        home = home or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None  # no home
+    return Path(home) / "warpsim"
+
+
+def kept(file: Path, most: int) -> bytes:
+    """What a file of the cache says; nothing if it is missing, damaged or not the user's own."""
+    head, _, text = (own_content(file, most) or b"").partition(b"\n")
+    return text if head == _digest(file, text) else b""
+
+
+def keep(file: Path, text: bytes) -> None:
+    """Write a file of the cache, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    number, name = tempfile.mkstemp(dir=file.parent)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            stream.write(_digest(file, text) + b"\n" + text)
+        os.replace(name, file)
+    except OSError:
+        os.unlink(name)
+
+
+def _digest(file: Path, text: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + text).hexdigest().encode()
 
 
 def own_content(path: Path, most: int) -> bytes | None:

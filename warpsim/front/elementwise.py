@@ -58,7 +58,7 @@ def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
     typing, count = emitter.typing, function.nin
     kinds = typing.operands[node]
     run = emitter.constant(
-        operators.library(function, dtype_of(kinds[count])),
+        operators.Made(operators.library, (function, dtype_of(kinds[count]))),
         f"{function.__name__} of {kinds[:count]}",
     )
     inputs = []

@@ -199,13 +199,6 @@ class Source:
         """Whether numba-cuda-mlir's rules type it."""
         return marked(self.function)
 
-    def packed(self, values: tuple) -> tuple:
-        """What a launch gives, with what ``*args`` takes in a tuple of its own."""
-        if not self.takes_rest:
-            return tuple(values)
-        own = len(self.arguments) - 1
-        return *values[:own], tuple(values[own:])
-
     def line(self, node: ast.AST) -> int:
         """The node's line, counted from the line of ``def`` as 1."""
         return node.lineno - self.tree.lineno + 1
@@ -237,6 +230,14 @@ class Source:
         """The error of something that Numba itself refuses."""
         line = self.line(node)
         return typing_error(f"{what}\n\nline {line} of {self.name}:\n    {self.code(line)}")
+
+    def outside_name(self, node: ast.expr, function: Any) -> str | None:
+        """The name under which a function lies outside this one; None for one found elsewhere."""
+        if not isinstance(node, ast.Name) or node.id in self.assigned:
+            return None
+        inner = _outer_variables(self.function)
+        found = inner.get(node.id, self.function.__globals__.get(node.id))
+        return node.id if found is function else None
 
     def check_names(self, statement: ast.stmt) -> None:
         """Refuse a statement that names something from outside to which Numba gives no type."""
@@ -367,7 +368,7 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
         return _lambda(function, missing)
     try:
         code = inspect.unwrap(function).__code__
-        text = _text_of(code, code.co_filename)
+        text = text_of(code, code.co_filename)
         tree = ast.parse(text).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         raise missing from None
@@ -385,7 +386,7 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
 
 
 @cache
-def _text_of(code: CodeType, file: str) -> str:
+def text_of(code: CodeType, file: str) -> str:
     """The text of a function: once for all that a factory makes of one code, in one file."""
     noted = lines_of(code)
     if noted is None:

@@ -8,8 +8,6 @@ Its rules take half a second to load, so answers about types of numbers are kept
 questions about numbers, asked of functions of Python's and NumPy's own, are kept: nobody gives
 these other answers. The file belongs to the versions of Numba, numba-cuda and Python, and to the
 text of what asks. It lies in the user's cache folder; WARPSIM_CACHE names another one, or is "off".
-Its first line is a digest of its name and the rest; a file that was damaged, or is another user's,
-says nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
@@ -38,7 +34,7 @@ from numba.core.errors import NumbaError, UnsupportedError
 
 from warpsim.core.interface import device_memory
 from warpsim.core.number_types import BFLOAT16, DATES, SCALARS, bfloat16, date_dtype
-from warpsim.core.own_files import own_content
+from warpsim.core.own_files import folder, keep, kept
 
 # ---------------------------------------------------------------------- answers on disk
 _NAMES = (
@@ -55,16 +51,6 @@ _found: dict[str, list] = {}
 _new: set[str] = set()
 
 
-def folder() -> Path | None:
-    """Where answers are kept; None if they are not."""
-    chosen = os.environ.get("WARPSIM_CACHE", "")
-    if chosen:
-        return None if chosen == "off" else Path(chosen)
-    home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
-    home = home or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "warpsim"
-
-
 @cache
 def has_numba_cuda() -> bool:
     """Whether numba-cuda can be imported, by the looks of it."""
@@ -76,18 +62,22 @@ def has_numba_cuda() -> bool:
         return False
 
 
+def versions() -> Any:
+    """A digest, to be updated, of what answers: Python, Numba and numba-cuda."""
+    said = hashlib.sha256(repr((*sys.version_info[:3], has_numba_cuda())).encode())
+    for package in ("numba", "numba-cuda"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            said.update(f"{package} {importlib.metadata.version(package)}".encode())
+    return said
+
+
 @cache
 def _file() -> Path | None:
-    with contextlib.suppress(RuntimeError):  # no home
-        if (where := folder()) is None:
-            return None
-        said = hashlib.sha256(repr((*sys.version_info[:3], has_numba_cuda())).encode())
-        for package in ("numba", "numba-cuda"):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                said.update(f"{package} {importlib.metadata.version(package)}".encode())
-        said.update(Path(__file__).read_bytes())
-        return where / f"types-{said.hexdigest()[:16]}.json"
-    return None
+    if (where := folder()) is None:
+        return None
+    said = versions()
+    said.update(Path(__file__).read_bytes())
+    return where / f"types-{said.hexdigest()[:16]}.json"
 
 
 @cache
@@ -101,31 +91,17 @@ def _load() -> None:
 
 
 def _read(file: Path) -> dict[str, list]:
-    """What a file says; nothing of one that is missing, damaged or not the user's own."""
-    head, _, text = (own_content(file, MOST_BYTES) or b"").partition(b"\n")
-    return json.loads(text) if head == _digest(file, text) else {}
-
-
-def _digest(file: Path, text: bytes) -> bytes:
-    return hashlib.sha256(file.name.encode() + text).hexdigest().encode()
+    return json.loads(kept(file, MOST_BYTES) or "{}")
 
 
 def save() -> None:
-    """Write all answers, whole or not at all; a folder that cannot be written is no error."""
+    """Write all answers; a folder that cannot be written is no error."""
     file = _file()
     if file is None or not _new:
         return
     with contextlib.suppress(OSError, ValueError):
-        file.parent.mkdir(parents=True, exist_ok=True)
         answers = _read(file) | {question: _found[question] for question in sorted(_new)}
-        text = json.dumps(answers).encode()
-        number, name = tempfile.mkstemp(dir=file.parent)
-        try:
-            with os.fdopen(number, "wb") as stream:
-                stream.write(_digest(file, text) + b"\n" + text)
-            os.replace(name, file)
-        except OSError:
-            os.unlink(name)
+        keep(file, json.dumps(answers).encode())
         _new.clear()
 
 
@@ -146,7 +122,7 @@ def _question(what: str, function: Any, kinds: tuple) -> str | None:
     return " ".join(words)
 
 
-def kept(what: str, by_numba_cuda: Callable[[], bool]) -> Callable:
+def answered(what: str, by_numba_cuda: Callable[[], bool]) -> Callable:
     """Decorate a question of a function (or None) and types; its answer is types, or None.
 
     `by_numba_cuda` says whose rules answer: where numba-cuda is there and others do, as under
@@ -220,10 +196,19 @@ def _context() -> tuple[Any, Any]:
         return _core_cmath(), nullcontext
 
 
+def rules_are_usual() -> bool:
+    """Whether numba-cuda's rules answer where it is there; under Numba's own simulator others do."""
+    return not _context.cache_info().currsize or _has_its_rules() == has_numba_cuda()
+
+
 @one_at_a_time
 def load_rules() -> None:
     """Load what types are asked of, as the first kernel does."""
     _context()
+
+
+def _has_its_rules() -> bool:
+    return _context()[1] is not nullcontext
 
 
 def plain(kind: types.Type) -> types.Type:
@@ -249,7 +234,7 @@ def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     return None if told is None else (told[0], told[1:])
 
 
-@kept("call", lambda: _context()[1] is not nullcontext)
+@answered("call", lambda: _has_its_rules())
 def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """The result's type and those of the operands, by Numba's rules."""
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
@@ -315,7 +300,7 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     return told if told is None else told[0]
 
 
-@kept("unify", lambda: _context()[1] is not nullcontext)
+@answered("unify", lambda: _has_its_rules())
 def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():

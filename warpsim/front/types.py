@@ -49,6 +49,7 @@ class Typing:
     optional: bool = False  # on some ways it returns no value, on others one
     dead: set[ast.AST] = field(default_factory=set)  # what is never reached, and never typed
     recursive: bool = False  # the function calls itself
+    needs: tuple | None = None  # the calls that typing made, as `kept.Variant` has them
     dropped: set[ast.AST] = field(default_factory=set)  # loads whose value nobody takes
     made: ast.Return | None = None  # returns an array that is no argument
     edges: dict[tuple[str, ast.AST], list[tuple[str, types.Type, types.Type]]] = field(
@@ -57,14 +58,19 @@ class Typing:
 
     def check_result(self, function: Any) -> None:
         """Refuse a device function that returns an array of its own, unless Numba inlines it."""
-        inline = getattr(function, "targetoptions", {}).get("inline", "never")
-        if self.made is not None and inline in ("never", False, None):
+        if self.made is not None and not is_inlined(function):
             raise self.source.refused(
                 self.made,
                 "Only accept returning of array passed into the function as argument: return an "
                 "argument as it is, take an array to write to, or declare the function with "
                 'inline="always"',
             )
+
+
+def is_inlined(function: Any) -> bool:
+    """Whether Numba may inline a device function."""
+    inline = getattr(function, "targetoptions", {}).get("inline", "never")
+    return inline not in ("never", False, None)
 
 
 class Typer(Expressions):

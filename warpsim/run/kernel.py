@@ -142,7 +142,7 @@ class Kernel:
     def lane_program(self, *arguments: Any, traced: bool = False) -> str:
         """The Python source that the simulator runs for such arguments."""
         program = program_of(self)
-        kinds = types_of(program.source.packed(arguments))
+        kinds = types_of(program.packed(arguments))
         return program.lane_program(kinds, traced, self.device).text
 
     def get_max_threads_per_block(self, signature: Any = None) -> Any:

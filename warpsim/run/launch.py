@@ -469,8 +469,8 @@ def taken_by(kernel: Any, values: tuple) -> Arguments:
         When a launch would refuse them; it names the argument and both types.
     """
     program = program_of(kernel)
-    values = program.source.packed(values)
-    taken = Arguments(program.source.arguments, values)
+    values = program.packed(values)
+    taken = Arguments(program.arguments, values)
     for position, value in enumerate(values):
         taken.add(value, position)
     taken.match(signatures_of(kernel), program)

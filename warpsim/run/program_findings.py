@@ -123,8 +123,8 @@ class Collected:
 
     def look(self, kernel: Any, launch: Launch) -> None:
         """Take the findings of a launch."""
-        source = program_of(kernel).source
         findings = findings_of(launch)
+        source = program_of(kernel).source if findings else None
         with self._lock:
             self.launches += 1
             # one line may have the same finding in two of its accesses
