@@ -224,6 +224,8 @@ def _name_of(value: Any) -> str:
     if isinstance(value, KernelName) or (isinstance(value, np.dtype) and not value.hasobject):
         return repr(value)
     whole = isinstance(value, ModuleType)
+    if whole and type(value).__module__ == "warpsim.redirect":
+        return f"simulated {value.__name__}"
     module = value.__name__ if whole else getattr(value, "__module__", None)
     module = module or ("numpy" if isinstance(value, np.ufunc) else "builtins")
     path = "" if whole else getattr(value, "__qualname__", getattr(value, "__name__", "?"))

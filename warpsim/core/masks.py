@@ -62,6 +62,15 @@ class Mask:
             self._indices = np.flatnonzero(self.active)
         return self._indices
 
+    def within(self, other: Mask) -> bool:
+        """Whether it is another mask, or below it in the tree."""
+        mask: Mask | None = self
+        while mask is not None:
+            if mask is other:
+                return True
+            mask = mask.parent
+        return False
+
     def part(self, active: ndarray) -> Mask:
         """The mask of some of its lanes."""
         count = int(np.count_nonzero(active))

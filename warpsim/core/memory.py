@@ -54,7 +54,7 @@ class Array:
         self.shadow = None  # traced and watched for races: warpsim.watch.access_history.Shadow
         self.place = None  # in a shadow of several arrays: its first unit, units of an element
         self.written = None  # traced shared and local arrays: which elements hold a value
-        self.whole: set[int] = set()  # traced local arrays: elements that all threads have set
+        self.whole: dict = {}  # traced local arrays: of an element threads that all have set it
         self.pending = None  # traced shared arrays: elements that asynchronous copies fill
         self.rows = None  # local, of numbers: a row of all lanes for each element
 
@@ -79,6 +79,10 @@ class Array:
         place = self.offset
         if type(place) is not int or len(index) != self.ndim:
             return None
+        if len(index) == 1:
+            i = index[0]
+            inside = type(i) is int and 0 <= i < self.shape[0]
+            return place + i * self.strides[0] if inside else None
         for i, size, stride in zip(index, self.shape, self.strides):
             if type(i) is not int or not 0 <= i < size:
                 return None

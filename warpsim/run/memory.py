@@ -191,7 +191,10 @@ class Memory:
     def _is_free(self, array: Array, place: int) -> bool:
         """Whether nothing is asked of an access to an element of each thread's own array."""
         counters = self.state.counters
-        return counters is None or (not counters.costs and place in array.root.whole)
+        if counters is None or counters.costs:
+            return counters is None
+        known = array.root.whole.get(place)
+        return known is not None and self.state.mask.within(known)
 
     def _of_each(self, row: ndarray):
         """An element of each thread's own array; of a thread alone it is a number."""
@@ -221,9 +224,12 @@ class Memory:
         elif array.rows is not None:
             place = array.row(index)
             if place is not None:
-                whole = state.mask.count == state.lanes or (self.one_thread and state.mask)
-                if whole and self._is_free(array, place):
-                    array.rows[place] = value
+                mask = state.mask
+                if mask and self._is_free(array, place):
+                    if self.one_thread or mask.count == state.lanes:
+                        array.rows[place] = value
+                    else:
+                        np.copyto(array.rows[place], value, where=mask.active, casting="unsafe")
                 else:
                     self.store_at(array, place, None, None, value, site)
                 return

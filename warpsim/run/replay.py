@@ -210,7 +210,8 @@ class ReplayObserver(SilentObserver):
             return b"".join(self.chosen(part, mask) for part in value)
         if not mask or isinstance(value, str | Array):
             return b""
-        lanes = np.broadcast_to(np.asarray(value), (self.state.lanes,))[mask.indices]
+        lanes = np.asarray(value)
+        lanes = lanes[mask.indices] if lanes.ndim else np.full(mask.count, lanes)
         lanes = lanes if dtype is None else lanes.astype(dtype, copy=False)
         if lanes.dtype.names:
             return b"".join(_alike(lanes[name]) for name in lanes.dtype.names)
@@ -236,9 +237,8 @@ class ReplayObserver(SilentObserver):
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
         state = self.state
         mask = state.active_part(bad)
-        elements = state.elements(array, uniform, varying)
-        words = "chooses the element of {array}"
-        self.event(words, site, bits(mask), elements[mask.indices].tobytes() if mask else b"")
+        place, told = self._place(array, uniform, varying, mask)
+        self.event("chooses the element of {array}", site, bits(mask), told)
         if array.space == "global" and op == "store":
             self.event("is stored in {array}", site, self.chosen(value, mask, array.dtype))
         elif array.space == "global" and op == "atomic":
@@ -247,13 +247,26 @@ class ReplayObserver(SilentObserver):
         if written is None or not mask:
             return
         if op != "store" and state.site(site) == self.transcript.only:
-            self._substitute(array, elements, mask, op)
+            self._substitute(array, place, op)
         if op != "load":
-            written[elements[mask.indices]] = True
+            written[place] = True
 
-    def _substitute(self, array: Array, elements: ndarray, mask: Mask, op: str) -> None:
+    def _place(self, array: Array, uniform, varying, mask: Mask) -> tuple[ndarray, bytes]:
+        """The elements that the active lanes touch, also as bytes; those of a loop come back."""
+        state = self.state
+
+        def make() -> tuple[ndarray, bytes]:
+            elements = state.elements(array, uniform, varying)
+            elements = elements[mask.indices] if mask else elements[:0]
+            return elements, elements.tobytes()
+
+        if varying is not None or array.space != "local":
+            return make()
+        return state.pattern(mask, mask, (uniform,), make)
+
+    def _substitute(self, array: Array, place: ndarray, op: str) -> None:
         """Write the stand-in to the unwritten elements that the tried place reads."""
-        root, place = array.root, elements[mask.indices]
+        root = array.root
         place = place[~root.written[place]]
         if len(place):
             values = self.prepared(array.dtype, root.flat.size, self.transcript.fill, 0)[place]

@@ -89,16 +89,17 @@ class Unwritten:
 
     def is_written(self, root: Array, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
-        if number in root.whole:
+        known, state = root.whole.get(number), self.state
+        if known is not None and mask.within(known):
             return op != "atomic"
-        state = self.state
         own = root.written[number * state.lanes : (number + 1) * state.lanes]
         if op == "store":
             own |= mask.active
         elif op != "load" or not _all(own[mask.active]):
             return False
-        if mask.count == state.root.count:
-            root.whole.add(number)
+        while mask.parent is not None and _all(own[mask.parent.active]):
+            mask = mask.parent
+        root.whole[number] = mask
         return True
 
     @staticmethod
