@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.case import _AssertRaisesContext
 
 import pytest
 
@@ -92,6 +93,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     except BadBaseline as error:
         raise pytest.UsageError(f"--warpsim-baseline: {error}") from None
     looking = Looking(suite, options, asked[0] if asked and not options.warpsim else "--warpsim")
+    for kind, name in _EXPECTING:
+        stack.enter_context(_noted(kind, name, looking.expected))
     kept.begin()
     stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())
@@ -125,6 +128,34 @@ def _simulated_for(stack: ExitStack) -> Callable[[], None]:
     return say
 
 
+#: The contexts that say which exceptions a test expects, and the names under which they do.
+_EXPECTING = (
+    (type(pytest.raises(IndexError)), ("expected_exceptions", "expected_exception")),
+    (_AssertRaisesContext, ("expected",)),
+)
+
+
+@contextmanager
+def _noted(kind: type, names: tuple[str, ...], expected: list) -> Iterator[None]:
+    """Let contexts of some kind say what they expect while they are entered."""
+    enter, leave = kind.__enter__, kind.__exit__
+
+    def __enter__(self: Any) -> Any:
+        found = next(getattr(self, name) for name in names if hasattr(self, name))
+        expected.append(found if isinstance(found, tuple) else (found,))
+        return enter(self)
+
+    def __exit__(self: Any, *args: Any) -> Any:
+        expected.pop()
+        return leave(self, *args)
+
+    kind.__enter__, kind.__exit__ = __enter__, __exit__
+    try:
+        yield
+    finally:
+        kind.__enter__, kind.__exit__ = enter, leave
+
+
 class Looking:
     """The launches of each phase of each test, and those of none, such as of an import."""
 
@@ -135,9 +166,17 @@ class Looking:
         # how findings are printed
         self.how = ("", None) if options.warpsim_all else ("--warpsim-all prints them",)
         self.outside = self.now = Collected()
+        self.expected: list[tuple[type, ...]] = []  # of each `pytest.raises` around a launch
         self.tells = True  # not in a process of pytest-xdist, which tells another
 
     def look(self, kernel: Any, launch: Any) -> None:
+        """Take a launch's findings; one out of bounds is raised where the test expects that."""
+        if any(issubclass(IndexError, kinds) for kinds in self.expected):
+            from warpsim.watch.findings import error_of
+
+            for finding in launch.findings.values():
+                if finding.kind == "out-of-bounds":
+                    raise error_of(finding, launch.name)
         self.now.look(kernel, launch)
 
     def pytest_report_header(self) -> str:

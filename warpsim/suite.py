@@ -98,7 +98,7 @@ class Suite:
 
     def _key(self, found: Found) -> tuple[str, str, str, str]:
         path = Path(found.file)
-        inside = path.is_relative_to(self.root)
+        inside = path.is_relative_to(self.root) and "site-packages" not in path.parts
         file = path.relative_to(self.root).as_posix() if inside else path.name
         return file, found.kernel, found.kind, found.code
 

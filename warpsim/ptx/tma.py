@@ -238,7 +238,7 @@ class Box:
     """
 
     def __init__(self, array: Any, box: tuple[int, int], swizzle: bool):
-        self.array, self.box, size = array, box, array.itemsize
+        self.array, self.box, self.swizzle, size = array, box, swizzle, array.itemsize
         self.alignment = 1024 if swizzle else 128
         self.bytes = box[0] * box[1] * size
         places = 16 * np.arange(self.bytes // 16)
@@ -361,6 +361,14 @@ class Tma(MBarriers):
             return []
         lane = self.one_lane()
         place = tuple(int(c[lane]) if type(c) is ndarray else int(c) for c in corner)
+        if box.swizzle and place[1] * box.array.itemsize % 16:
+            self.found(
+                "misaligned",
+                f"copies a swizzled box from column {place[1]} on, byte "
+                f"{place[1] * box.array.itemsize:,} of a row: it begins at a multiple of 16",
+                site, lane,
+            )  # fmt: skip
+            return []
         return [(start, place, array.name)]
 
     def _tile(self, array: Array, index, size: int, step: int, verb: str, site: int) -> int | None:

@@ -14,7 +14,7 @@ from warpsim.core.masks import Mask
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Site
 from warpsim.watch.counts import Counters
-from warpsim.watch.findings import ERRORS, Finding, KernelError, Where, in_function
+from warpsim.watch.findings import ERRORS, Finding, Where, error_of, in_function
 
 ndarray = np.ndarray
 Dim3 = tuple[int, int, int]
@@ -252,4 +252,4 @@ class State:
         if self.counters is not None:
             self.launch.findings.setdefault((kind, self.site(site)), finding)
         elif kind in ERRORS:
-            raise KernelError(finding, self.launch.name)
+            raise error_of(finding, self.launch.name)

@@ -141,6 +141,15 @@ class KernelError(RuntimeError):
         super().__init__(f"{kernel}: {finding}")
 
 
+class OutOfBounds(KernelError, IndexError):
+    """An index out of bounds, as the arrays of Numba's own simulator say it."""
+
+
+def error_of(finding: Finding, kernel: str) -> KernelError:
+    """The exception that ends a launch."""
+    return (OutOfBounds if finding.kind == "out-of-bounds" else KernelError)(finding, kernel)
+
+
 def in_function(site: Site, kernel: str) -> str:
     """A remark where a line is not the kernel's own."""
     return "" if site.function == kernel else f" [in {site.function}]"

@@ -221,8 +221,7 @@ def test_a_product_of_a_warpgroup(layout, element):
             assert out[t, i] == right[row, 8 * (i // 4) + 2 * (t % 4) + i % 2]
 
 
-@pytest.mark.parametrize("swizzle", [True, False])
-def test_a_box_lies_in_rows_swizzled_or_not(swizzle):
+def one_box():
     @cuda.jit
     def kernel(x, out, row, column):
         tile = cuda.shared.array(16 * 64, np.float16, alignment=1024)
@@ -238,17 +237,32 @@ def test_a_box_lies_in_rows_swizzled_or_not(swizzle):
         for i in range(t, tile.size, 32):
             out[i] = float32(tile[i])
 
+    return kernel
+
+
+@pytest.mark.parametrize("swizzle", [True, False])
+def test_a_box_lies_in_rows_swizzled_or_not(swizzle):
     x = np.arange(1, 1 + 20 * 80).reshape(20, 80).astype(np.float16)
     out = np.zeros(16 * 64, np.float32)
     corner = 9, 40
     tensor = TensorMap(cuda.to_device(x), 16, 64, swizzle)
-    report = traced(kernel, 32, tensor, out, *corner)
+    report = traced(one_box(), 32, tensor, out, *corner)
     for r in range(16):
         for c in range(64):
             row, column = r + corner[0], c + corner[1]
             value = x[row, column] if row < 20 and column < 80 else 0
             assert out[place(r, c) if swizzle else 64 * r + c] == value
     assert report.total("global", "load").bytes == 2 * 11 * 40
+
+
+@pytest.mark.parametrize("column", [-8, -4, 0, 1, 4, 8, 12, 16])
+def test_a_swizzled_box_begins_at_a_multiple_of_16_bytes_along_a_row(column):
+    """Elsewhere a GPU ends the launch: an illegal instruction."""
+    tensor = TensorMap(cuda.to_device(np.ones((20, 80), np.float16)), 16, 64)
+    report = trace(one_box(), 1, 32, tensor, np.zeros(16 * 64, np.float32), 0, column, gpu="H100")
+    wrong = [one for one in report.findings if one.kind == "misaligned"]
+    assert bool(wrong) is (column % 8 != 0)
+    assert all(f"column {column} on, byte {2 * column} of a row" in one.message for one in wrong)
 
 
 # ---------------------------------------------------------------------- clusters, refusals
