@@ -168,6 +168,56 @@ def test_an_error_is_accepted_on_its_line_by_a_mark_by_a_baseline(somebodys, tmp
     assert "lists what no test has met: race in turn of test_turn.py" in stale.stdout
 
 
+OUTSIDE = """\
+import unittest
+
+import numpy as np
+import pytest
+from numba import cuda
+
+
+@cuda.jit
+def fill(x):
+    x[cuda.threadIdx.x] = 1
+
+
+def launch(error=None):
+    fill[1, 32](np.zeros(8))
+
+
+@pytest.mark.parametrize("kinds", [IndexError, (KeyError, LookupError), Exception])
+def test_expected(kinds):
+    with pytest.raises(kinds, match="x has size 8"):
+        launch()
+    pytest.raises(kinds, launch)
+
+
+class Test(unittest.TestCase):
+    def test_expected(self):
+        self.assertRaises(IndexError, launch)
+
+
+def test_after_one_that_is_expected():
+    with pytest.raises(ValueError):
+        raise ValueError
+    launch()
+
+
+@pytest.mark.parametrize("kinds", [ValueError, (KeyError, TypeError)])
+def test_not_expected(kinds):
+    with pytest.raises(kinds):
+        launch()
+        raise kinds if isinstance(kinds, type) else kinds[0]
+"""
+
+
+def test_an_index_out_of_bounds_is_raised_where_a_test_expects_it(somebodys, tmp_path):
+    (tmp_path / "test_outside.py").write_text(OUTSIDE, encoding="utf-8")
+    done = somebodys("--warpsim", "test_outside.py")
+    assert "3 failed, 4 passed" in done.stdout, done.stdout
+    assert "1 error in 3 tests" in done.stdout
+
+
 @pytest.mark.slow
 def test_a_comment_without_a_reason_accepts_nothing(somebodys, tmp_path):
     text = ACCEPTED.replace("ok, one warp was enough before Volta", "ok")
