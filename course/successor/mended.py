@@ -12,6 +12,7 @@ float16                of several neighbours is rounded at once, by what libNVVM
                        "unsupported operation"
 fastmath               is not said to libNVVM below compute capability 10.0: precise divisions and
                        roots, denormals
+options                that are None, such as ``max_registers``, are refused
 target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
 linking                is not optimised, and nvJitLink of CUDA 13.0 then forgets how dynamic shared
                        memory is aligned: TMA finds a "misaligned address" (CUDA 716). A kernel with
@@ -29,7 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba_cuda_mlir import mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir import decorators, mlir_lowering, mlir_optimization, tools
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
@@ -52,6 +53,7 @@ def mend() -> None:
     _float16()
     _fastmath()
     _linking()
+    _options()
     _target()
 
 
@@ -182,6 +184,16 @@ def _linking() -> None:
         return original(made, *arguments, **named)
 
     mlir_optimization.optimize = optimize
+
+
+def _options() -> None:
+    """What is None is not given."""
+    original = decorators.verify_target_options
+
+    def verify_target_options(given: dict[str, Any]) -> dict[str, Any]:
+        return original({name: one for name, one in given.items() if one is not None})
+
+    decorators.verify_target_options = verify_target_options
 
 
 def _target() -> None:

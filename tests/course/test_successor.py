@@ -181,6 +181,15 @@ def test_faults_of_this_version_are_mended(target):
 
 
 @needs_successor
+def test_an_option_that_is_none_is_not_given():
+    @successor.cuda().jit(max_registers=None, launch_bounds=None, fastmath=True)
+    def kernel(x):
+        x[0] = 1
+
+    assert kernel.targetoptions["max_registers"] is None and kernel.targetoptions["fastmath"]
+
+
+@needs_successor
 @needs_compiler
 def test_a_kernel_with_dynamic_shared_memory_is_optimised_when_linked():
     def kernel(x):
