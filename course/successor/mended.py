@@ -8,8 +8,10 @@ device function
 memory fences          `cuda.threadfence` and its like have types and no code
 rows of a view         are given strides that MLIR's verifier refuses
 constants from 2^63    are no number of 64 bits there: "std::bad_cast"
-float16                of several neighbours is rounded at once, by what libNVVM refuses:
-                       "unsupported operation"
+min, max               of two sizes of arrays: "not implemented for type index"; unsigned numbers
+                       are compared as if they had a sign
+float16                of several neighbours is rounded, or widened, at once, by what libNVVM
+                       refuses: "unsupported operation"
 fastmath               is not said to libNVVM below compute capability 10.0: precise divisions and
                        roots, denormals
 options                that are None, such as ``max_registers``, are refused
@@ -36,9 +38,10 @@ from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.extending import lowering_registry, refresh_registries
 from numba_cuda_mlir.lowering import numpy as numpy_lowering
-from numba_cuda_mlir.lowering_utilities import convert
+from numba_cuda_mlir.lowering_utilities import coerce_numpy_scalars_for_binary_op, convert
 from numba_cuda_mlir.numba_cuda import stubs
 from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import CompilationUnit, LibDevice
+from numba_cuda_mlir.numba_cuda.types import Number
 
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
@@ -46,6 +49,7 @@ _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system"
 def mend() -> None:
     """Mend the loaded package, which is of that version."""
     _dynamic_memory()
+    _smallest_and_largest()
     _fences()
     _shared_in_functions()
     _rows()
@@ -128,18 +132,46 @@ def _rows() -> None:
     numpy_lowering._rank_reducing_subview = view
 
 
+def _smallest_and_largest() -> None:
+    """Sizes of arrays are numbers of 64 bits there; unsigned numbers have no sign."""
+
+    def lowered(of_floats: Any, signed: Any, unsigned: Any) -> Any:
+        def lower(builder: Any, target: Any, args: Any, kwargs: Any) -> None:
+            a, b = coerce_numpy_scalars_for_binary_op(*map(builder.load_var, args))
+            chosen = of_floats
+            if not isinstance(a.type, ir.FloatType):
+                kind = builder.get_numba_type(target.name)
+                chosen = signed if kind.signed else unsigned
+            builder.store_var(target, chosen(a, b))
+
+        return lower
+
+    for function, *its in (
+        (min, arith.minnumf, arith.minsi, arith.minui),
+        (max, arith.maxnumf, arith.maxsi, arith.maxui),
+    ):
+        lowering_registry.lower(function, Number, Number)(lowered(*its))
+
+
 def _float16() -> None:
-    """A float32 is rounded by an instruction: of several at once libNVVM makes none."""
-    original = arith.truncf
+    """A float32 is rounded, a float16 widened by an instruction: libNVVM makes none of several."""
+    narrower, wider = arith.truncf, arith.extf
 
     def truncf(out: Any, in_: Any, **named: Any) -> Any:
         if out != T.f16() or in_.type != T.f32():
-            return original(out, in_, **named)
+            return narrower(out, in_, **named)
         text, constraints = "cvt.rn.f16.f32 $0, $1;", "=h,f"
         bits = llvm.inline_asm(T.i16(), [in_], text, constraints, has_side_effects=False)
         return llvm.bitcast(out, bits)
 
-    arith.truncf = truncf
+    def extf(out: Any, in_: Any, **named: Any) -> Any:
+        if out != T.f32() or in_.type != T.f16():
+            return wider(out, in_, **named)
+        text, constraints = "cvt.f32.f16 $0, $1;", "=f,h"
+        bits = llvm.bitcast(T.i16(), in_)
+        return llvm.inline_asm(out, [bits], text, constraints, has_side_effects=False)
+
+    arith.truncf, arith.extf = truncf, extf
 
 
 def _large_constants() -> None:

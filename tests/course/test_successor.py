@@ -168,15 +168,16 @@ def test_faults_of_this_version_are_mended(target):
     def kernel(x, seed, halves):
         rows = cuda.shared.array((2, 64), float32)
         rows[0, cuda.threadIdx.x] = 1
-        i = cuda.grid(1)
-        found = passed_on(x[i], rows[1]) / x[i]
-        x[i] = found + float32(seed * step >> np.uint64(40))
+        i = min(cuda.grid(1), min(x.size, halves.size))
+        found = passed_on(x[i], rows[1]) / x[i] + float32(halves[i])
+        x[i] = found + float32(max(seed * step, seed) >> np.uint64(40))
         halves[i] = types.float16(found)
         cuda.threadfence()
 
     kinds = (float32[::1], types.uint64, types.float16[::1])
     ptx = compiled(kernel, kinds, target, fastmath=True, lto=False)["ptx"]
     assert "membar.gl" in ptx and "membar.cta" in ptx and "cvt.rn.f16.f32" in ptx
+    assert "cvt.f32.f16" in ptx and "min.s64" in ptx and "max.u64" in ptx
     assert "div.full.ftz.f32" in ptx and "div.rn" not in ptx
 
 
