@@ -129,7 +129,7 @@ def _of_function(dispatcher: Any, seen: set[int]) -> Iterator[str]:
         yield "again"
         return
     seen.add(id(dispatcher))
-    options = dict(getattr(dispatcher, "targetoptions", {}))
+    options = successor.told(dict(getattr(dispatcher, "targetoptions", {})))
     for name in sorted(options):
         yield name
         yield from _of_value(options[name], seen)

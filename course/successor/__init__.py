@@ -25,6 +25,10 @@ PACKAGE, DISTRIBUTION = "numba_cuda_mlir", "numba-cuda-mlir"
 VERSION = "0.6.0"  # whose faults `course.successor.mended` knows
 VARIABLE = "COURSE_COMPILER"
 _answering = threading.RLock()
+_GIVEN = (
+    "debug", "device", "fastmath", "forceinline", "inline", "launch_bounds", "lineinfo", "lto",
+    "_lto_explicit", "max_registers", "opt_level",
+)  # fmt: skip
 
 
 class UnknownVersion(RuntimeError):
@@ -158,6 +162,11 @@ def files() -> list[str]:
     """The files here that its machine code depends on."""
     parts = ("mended", "facade") if is_chosen() else ()
     return [importlib.import_module(f"{__name__}.{part}").__file__ for part in parts]
+
+
+def told(options: dict[str, Any]) -> dict[str, Any]:
+    """A dispatcher's options that its user gives; others come when it compiles."""
+    return {name: options[name] for name in _GIVEN if name in options} if is_chosen() else options
 
 
 def stored(made: Any) -> dict[str, Any]:

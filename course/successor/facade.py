@@ -38,7 +38,8 @@ from numba_cuda_mlir.numba_cuda.types.ext_types import bfloat16 as new_bfloat16
 from numba_cuda_mlir.numba_cuda.typing.typeof import typeof, typeof_impl
 
 from warpsim.core.number_types import Bfloat16, bfloat16
-from warpsim.ptx.instruction import BYTE, LONG, Intrinsic
+from warpsim.ptx import bfloat16 as bfloat16_code
+from warpsim.ptx.instruction import BYTE, FLOAT, LONG, Intrinsic
 from warpsim.ptx.tma import BEFORE, TensorMap, TensorMapType
 
 _INDEX_IS_A_VALUE = -(2**31)  # of llvm.getelementptr
@@ -299,16 +300,26 @@ def _entering(context: Context, lower: Any, kind: types.Type, value: Any) -> Val
     if isinstance(kind, types.Array):
         return Value(value, kind)
     wanted = context.get_data_type(kind)
-    if not isinstance(value, mlir.Value) or value.type != _to_mlir(wanted):
-        value = convert(value, _to_mlir(wanted), signed=getattr(kind, "signed", True))
-    return Value(value, wanted)
+    its = T.bf16() if isinstance(kind, Bfloat16) else _to_mlir(wanted)
+    if not isinstance(value, mlir.Value) or value.type != its:
+        value = convert(value, its, signed=getattr(kind, "signed", True))
+    return Value(llvm.bitcast(T.i16(), value) if its == T.bf16() else value, wanted)
 
 
-def _leaving(value: Any) -> Any:
+def _leaving(kind: types.Type, value: Any) -> Any:
     """A value of an instruction's code for the successor."""
     if isinstance(value, Value) and isinstance(value.made, tuple):
-        return tuple(map(_leaving, value.made))
+        return tuple(map(_leaving, kind, value.made))
+    if isinstance(kind, Bfloat16):  # its bits
+        return llvm.bitcast(T.bf16(), _made(value))
     return None if value is None else _made(value)
+
+
+def rounded(value: Any) -> Any:
+    """A float32 as bfloat16, as Numba compiles it."""
+    with _compiled_for():
+        bits = bfloat16_code._rounded(Context(), Builder(), None, None, Value(value, FLOAT))
+    return llvm.bitcast(T.bf16(), _made(bits))
 
 
 def _cluster(signature: Any, lower: Any) -> None:
@@ -346,7 +357,7 @@ def _intrinsic(one: Intrinsic) -> Any:
             ]
             with _compiled_for():
                 out = generate(context, Builder(), signature, given)
-            builder.store_var(target, _leaving(out))
+            builder.store_var(target, _leaving(signature.return_type, out))
 
         return moved(signature.return_type)(*map(moved, signature.args)), lower
 

@@ -9,11 +9,12 @@ memory fences          `cuda.threadfence` and its like have types and no code
 rows of a view         are given strides that MLIR's verifier refuses
 constants from 2^63    are no number of 64 bits there: "std::bad_cast"
 min, max               of two sizes of arrays: "not implemented for type index"; unsigned numbers
-                       are compared as if they had a sign
+                       are compared as if they had a sign, by atomics, too; NaN is passed over
+bfloat16               is rounded without an instruction, and NaN becomes -0
 float16                of several neighbours is rounded, or widened, at once, by what libNVVM
                        refuses: "unsupported operation"
-fastmath               is not said to libNVVM below compute capability 10.0: precise divisions and
-                       roots, denormals
+fastmath, clusters     are not said to libNVVM below compute capability 10.0: precise divisions and
+                       roots, denormals; a block that is not in a cluster meets its instructions
 options                that are None, such as ``max_registers``, are refused
 target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
 linking                is not optimised, and nvJitLink of CUDA 13.0 then forgets how dynamic shared
@@ -27,21 +28,25 @@ Tensor maps by value, which it passes as 8 bytes, are words here: `facade.NewTen
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba_cuda_mlir import decorators, mlir_lowering, mlir_optimization, tools
+from numba_cuda_mlir import cuda, decorators, mlir_lowering, mlir_optimization, tools
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.extending import lowering_registry, refresh_registries
+from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering import numpy as numpy_lowering
 from numba_cuda_mlir.lowering_utilities import coerce_numpy_scalars_for_binary_op, convert
 from numba_cuda_mlir.numba_cuda import stubs
 from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import CompilationUnit, LibDevice
 from numba_cuda_mlir.numba_cuda.types import Number
+
+from course.successor import facade
 
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
@@ -55,7 +60,7 @@ def mend() -> None:
     _rows()
     _large_constants()
     _float16()
-    _fastmath()
+    _code()
     _linking()
     _options()
     _target()
@@ -133,22 +138,38 @@ def _rows() -> None:
 
 
 def _smallest_and_largest() -> None:
-    """Sizes of arrays are numbers of 64 bits there; unsigned numbers have no sign."""
+    """Of NaN the first, as Numba has it; sizes of arrays, and numbers without a sign."""
 
     def lowered(of_floats: Any, signed: Any, unsigned: Any) -> Any:
         def lower(builder: Any, target: Any, args: Any, kwargs: Any) -> None:
             a, b = coerce_numpy_scalars_for_binary_op(*map(builder.load_var, args))
-            chosen = of_floats
-            if not isinstance(a.type, ir.FloatType):
+            if isinstance(a.type, ir.FloatType):
+                builder.store_var(target, arith.select(arith.cmpf(of_floats, b, a), b, a))
+            else:
                 kind = builder.get_numba_type(target.name)
-                chosen = signed if kind.signed else unsigned
-            builder.store_var(target, chosen(a, b))
+                builder.store_var(target, (signed if kind.signed else unsigned)(a, b))
 
         return lower
 
+    compared = {
+        cuda.atomic.min: llvm.AtomicBinOp.umin, cuda.atomic.max: llvm.AtomicBinOp.umax,
+        cuda.atomic.nanmin: llvm.AtomicBinOp.umin, cuda.atomic.nanmax: llvm.AtomicBinOp.umax,
+    }  # fmt: skip
+    original = cuda_lowering.cuda_atomic_cg
+
+    def atomic(kind: Any, builder: Any, target: Any, array: Any, indices: Any, value: Any) -> None:
+        if kind not in compared or getattr(builder.get_numba_type(target.name), "signed", True):
+            return original(kind, builder, target, array, indices, value)
+        element, order = array.type.element_type, llvm.AtomicOrdering.monotonic
+        indices = list(map(cuda_lowering.index_of, indices))
+        place = cuda_lowering.memref_to_llvm_ptr(array, indices, element)
+        changed = llvm.atomicrmw(compared[kind], place, convert(value, element), order)
+        return builder.store_var(target, changed)
+
+    cuda_lowering.cuda_atomic_cg = atomic
     for function, *its in (
-        (min, arith.minnumf, arith.minsi, arith.minui),
-        (max, arith.maxnumf, arith.maxsi, arith.maxui),
+        (min, arith.CmpFPredicate.OLT, arith.minsi, arith.minui),
+        (max, arith.CmpFPredicate.OGT, arith.maxsi, arith.maxui),
     ):
         lowering_registry.lower(function, Number, Number)(lowered(*its))
 
@@ -158,6 +179,8 @@ def _float16() -> None:
     narrower, wider = arith.truncf, arith.extf
 
     def truncf(out: Any, in_: Any, **named: Any) -> Any:
+        if out == T.bf16() and in_.type == T.f32():
+            return facade.rounded(in_)
         if out != T.f16() or in_.type != T.f32():
             return narrower(out, in_, **named)
         text, constraints = "cvt.rn.f16.f32 $0, $1;", "=h,f"
@@ -185,19 +208,25 @@ def _large_constants() -> None:
     arith.ConstantOp.__init__ = __init__
 
 
-def _fastmath() -> None:
-    """What it translates to LLVM's language is given to libNVVM with the options."""
+def _code() -> None:
+    """What it translates to LLVM's language is given to libNVVM with all options and notes."""
     original = mlir_optimization._call_llvm70_capi
 
     def compiled(
         module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
     ) -> bytes:
-        if gen_llvmir or not options.get("fastmath"):
+        blocks = re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module))
+        if gen_llvmir or not (options.get("fastmath") or blocks):
             return original(module, options, gen_lto, gen_llvmir)
         target = options["chip"].removeprefix("sm_")
         chosen = mlir_optimization._nvvm_options(target, options)
         unit = CompilationUnit(chosen | ({"gen-lto": None} if gen_lto else {}))
-        unit.add_module(original(module, options, gen_llvmir=True))
+        text: bytes = original(module, options, gen_llvmir=True)
+        if blocks:
+            sizes = zip("xyz", (int(blocks[1]), 1, 1), strict=True)
+            notes = ["", *(f'!"cluster_dim_{axis}", i32 {size}' for axis, size in sizes)]
+            text = re.sub(rb'(!"kernel", i32 1)', rb"\1" + ", ".join(notes).encode(), text)
+        unit.add_module(text)
         unit.lazy_add_module(LibDevice().get())
         code: bytes = unit.compile()
         return code

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from numba import float32, types
 
-from course import successor
+from course import kernel_cache, successor
 from course.dispatch import prepared
 from course.dispatch.slots import ArraySlot
 from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda
-from warpsim.ptx import load4, mma_f16, store4, unpack_f16
+from warpsim.core.number_types import bfloat16
+from warpsim.ptx import cluster, cluster_rank, load4, mma_f16, store4, unpack_f16
 
 needs_successor = pytest.mark.skipif(
     not successor.is_chosen(), reason="numba-cuda compiles here: COURSE_COMPILER is not mlir"
@@ -179,6 +180,42 @@ def test_faults_of_this_version_are_mended(target):
     assert "membar.gl" in ptx and "membar.cta" in ptx and "cvt.rn.f16.f32" in ptx
     assert "cvt.f32.f16" in ptx and "min.s64" in ptx and "max.u64" in ptx
     assert "div.full.ftz.f32" in ptx and "div.rn" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_clusters_bfloat16_nan_and_unsigned_atomics_are_as_numba_has_them():
+    def kernel(x, halves, counts):
+        cluster(2)
+        a, b, c, d = load4(halves, cuda.threadIdx.x)
+        x[cluster_rank()] = max(float32(a), float32(b))
+        store4(halves, 64, (bfloat16(x[1]), c, d, a))
+        cuda.atomic.min(counts, 0, counts[1])
+
+    kinds = (float32[::1], types.Array(bfloat16, 1, "C"), types.uint32[::1])
+    ptx = compiled(kernel, kinds, lto=False)["ptx"]
+    for words in (".reqnctapercluster 2, 1, 1", "cvt.rn.bf16.f32", "setp.gt.f32", "min.u32"):
+        assert words in ptx
+    assert "max.f32" not in ptx and "s16" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_a_kernels_key_on_disk_is_the_same_before_and_after_it_is_compiled(monkeypatch):
+    from course.compiler.real_kernels import RealKernel
+
+    def kernel(x):
+        x[0] = passed_on(x[0], x)
+
+    successor.cuda()
+    monkeypatch.setattr(importlib.import_module("numba_cuda_mlir.tools"), "_cached_cc", (9, 0))
+    made = successor.cuda().jit(fastmath=True)(RealKernel(kernel).function)
+    kinds = (successor.moved(float32[::1]),)
+    before = kernel_cache.key_of(made, kinds, "here")
+    made.compile(kinds)
+    assert kernel_cache.key_of(made, kinds, "here") == before
+    made.targetoptions["fastmath"] = False
+    assert kernel_cache.key_of(made, kinds, "here") != before
 
 
 @needs_successor
