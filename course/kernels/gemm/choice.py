@@ -246,7 +246,9 @@ def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
 
 def direct_tiles(p: Sizes) -> Iterator[GemmConfig]:
     """Tiles whose results threads store."""
-    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if p.layout == "nt" else 64)):
+    for consumers, wide in itertools.product(
+        (1, 2), range(64, 257, 16 if p.layout == "nt" else 64)
+    ):
         tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
         config = staged_config(consumers, wide, min(ceil_div(tiles, p.blocks), 3))
         if config.stages >= STAGES[0]:
@@ -287,7 +289,8 @@ def partial_plan(p: Sizes) -> Plan:
     plans = []
     a, b, stored = p.aligned
     odd, many = _crossing(p), stored and stored_plan(p).config.waves > 1
-    for aligned in {(a, b, stored), (a and not odd[0], b and not odd[1], stored)}:
+    for aligned in {(a and not (odd[0] and m), b and not (odd[1] and n), stored)
+                    for m in (0, 1) for n in (0, 1)}:  # fmt: skip
         q = p._replace(aligned=aligned)
         copies, copied = _copy_time(q), (not aligned[0], not aligned[1])
         for config, splits in () if many else _partial_tiles(q):

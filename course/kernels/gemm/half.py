@@ -60,6 +60,7 @@ from course.kernels.steps import (
     hopper_refusal,
     multiprocessors,
     require_choice,
+    round_up,
 )
 from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
@@ -210,15 +211,21 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         kernel = split_k.gemm(*how, splits, *p.epilogue[:2], norm)
         size = split_k.shared_bytes(config, splits)
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
-    grid = (down, across) if config.waves == 1 else min(down * across, multiprocessors())
+    down = round_up(down, 1 + config.paired)
+    grid = (
+        (down, across)
+        if config.waves == 1
+        else min(down * across, multiprocessors() & ~config.paired)
+    )
     return Launch(warp_specialised.gemm(*how, *p.epilogue[:2], norm), grid, config.threads,
                   (*arguments, np.int32(1), np.int32(ROW_GROUP)), config.shared)  # fmt: skip
 
 
 def _factors(config: GemmConfig, layout: str, a: Array, b: Array) -> tuple[TensorMap, ...]:
+    wide = config.columns // (1 + config.paired)
     return (
         TensorMap(a, *((DEPTH, 64) if layout[0] == "t" else (config.rows, DEPTH))),
-        TensorMap(b, *((config.columns, DEPTH) if layout[1] == "t" else (DEPTH, 64))),
+        TensorMap(b, *((wide, DEPTH) if layout[1] == "t" else (DEPTH, 64))),
     )
 
 
@@ -234,10 +241,11 @@ def partial_launches(
     if config.swapped:
         a, b, layout, sizes = b, a, "".join("nt"[c == "n"] for c in p.layout[::-1]), sizes[::-1]
     down, across = ceil_div(sizes[0], config.rows), ceil_div(sizes[1], config.columns)
+    down = round_up(down, 1 + config.paired)
     sizes = map(np.int32, (*sizes, p.depth, splits, ROW_GROUP))
     grid = (down, across, splits)
     if config.waves > 1:
-        grid = min(down * across * splits, multiprocessors())
+        grid = min(down * across * splits, multiprocessors() & ~config.paired)
     extra = flat(out, "out")
     arguments = (*_factors(config, layout, a, b), sums, extra, extra, extra, *sizes)
     kernel = warp_specialised.gemm(layout, p.dtype, config)

@@ -92,7 +92,12 @@ def gemm(
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64, norm)
     fetch_bias, keep_bias = bias_of(TILE_N, biased, norm)
     read_sums, deviations, write_sums = row_sums(norm)
-    NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, bias_at(config, splits) // 4
+    NORMED, COUNTS, KEPT, BIAS = (
+        norm.parts > 0,
+        norm.counts,
+        norm.kept,
+        bias_at(config, splits) // 4,
+    )
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
     UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row

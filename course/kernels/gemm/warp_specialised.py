@@ -30,10 +30,13 @@ from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
 from warpsim.ptx import (
+    cluster,
+    cluster_barrier,
     commit_stores,
     fence_async,
     fence_mbarriers,
     grid_dependency_wait,
+    mbarrier_arrive_at,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_wait,
@@ -43,6 +46,7 @@ from warpsim.ptx import (
     store,
     store2,
     tma_load,
+    tma_load_multicast,
     tma_prefetch,
     tma_store,
     unpack,
@@ -59,6 +63,7 @@ from warpsim.ptx import (
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn, "tt": wgmma_tt}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
+BOTH = 3  # blocks of a pair, a bit each
 
 
 class GemmConfig(NamedTuple):
@@ -84,6 +89,9 @@ class GemmConfig(NamedTuple):
         Partial sums are stored transposed: the factors have changed places.
     by_threads : bool
         Rows of results begin anywhere, where TMA does not store them.
+    paired : bool
+        Two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
+        of b, to both: L2 is read less.
     """
 
     consumers: int
@@ -94,6 +102,7 @@ class GemmConfig(NamedTuple):
     partial: bool = False
     swapped: bool = False
     by_threads: bool = False
+    paired: bool = False
 
     rows = property(lambda self: 64 * self.consumers)
     threads = property(lambda self: GROUP * self.consumers + 32)
@@ -101,9 +110,10 @@ class GemmConfig(NamedTuple):
     stage = property(lambda self: (self.rows + self.columns) * DEPTH)  # elements
     ring = property(
         lambda self: ring(
-            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns, 4 * self.consumers
+            self.stages, 2 * DEPTH * self.rows, 2 * DEPTH * self.columns,
+            4 * self.consumers * (1 + self.paired),
         )
-    )  # a warp each releases a stage
+    )  # fmt: skip  # a warp each releases a stage
     own_results = property(  # beside the factors' tiles
         lambda self: not self.partial and (self.waves > 1 or self.added)
     )
@@ -128,6 +138,7 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
     """
     transpose_a, transpose_b = layout[0] == "t", layout[1] == "n"
     CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
+    paired, HALF = config.paired, config.columns // 2
 
     @cuda.jit(device=True, inline="always")
     def load_stage(tiles, full, stage, a, b, row, column, k):
@@ -142,7 +153,14 @@ def stage_loader(layout: str, config: GemmConfig) -> Callable:
         if transpose_b:
             for p in range(TILE_N // 64):
                 place = (k, int32(column + 64 * p))
-                tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
+                if not paired:
+                    tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
+                elif p & 1 == cuda.blockIdx.x & 1:
+                    tma_load_multicast(tiles, int32(at + BOX * p), b, place, full, stage, BOTH)
+        elif paired:
+            half = int32(HALF * (cuda.blockIdx.x & 1))
+            place = int32(column + half), k
+            tma_load_multicast(tiles, int32(at + half * DEPTH), b, place, full, stage, BOTH)
         else:
             tma_load(tiles, at, b, (column, k), full, stage)
 
@@ -193,12 +211,12 @@ def gemm(
     and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
-    Mapping: block i has the tiles i, i + blocks, ...; an only tile is that of the block's place in
+    Mapping: block i (or pair i of blocks) has the tiles i, i + blocks, ...; an only tile is that of the block's place in
     the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
     64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
-    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads = config
+    CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
     store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
@@ -224,6 +242,14 @@ def gemm(
         fence_async()
         named_barrier(int32(1 + who), GROUP)
         return leader
+
+    @cuda.jit(device=True, forceinline=True)
+    def release(empty, index, lane):
+        if paired:
+            if lane < 2:  # of both blocks: either's producer fills both
+                mbarrier_arrive_at(empty, index, lane)
+        elif lane == 0:
+            consumer_release(empty, index)
 
     # a tensor map goes to no function that is called
     @cuda.jit(device=True, inline="always")
@@ -253,12 +279,16 @@ def gemm(
             part = quotient(tile, int32(down * across))
             tile = int32(tile - part * down * across)
         tile_row, tile_column = tile_coordinates(tile, down, across, row_group)
+        if paired:
+            tile_row = int32(2 * tile_row + (cuda.blockIdx.x & 1))
         return tile_row, tile_column, part
 
     @cuda.jit(launch_bounds=(config.threads, 1), fastmath=True)
     def gemm_warp_specialised(
         a, b, out, other, bias, totals, rows, columns, depth, splits, row_group
     ):
+        if paired:
+            cluster(2)
         tiles = cuda.shared.array(0, ELEMENT, alignment=1024)
         kept = cuda.shared.array(0, float32, alignment=1024)
         full = cuda.shared.array(STAGES, uint64)
@@ -275,14 +305,21 @@ def gemm(
             for group in range(CONSUMERS):
                 mbarrier_init(residual_full, int32(group), int32(1))
             fence_mbarriers()
-        cuda.syncthreads()
+        if paired:
+            cluster_barrier()
+        else:
+            cuda.syncthreads()
         grid_dependency_wait()
         down = quotient(int32(int32(rows) + int32(TILE_M - 1)), int32(TILE_M))
         across = quotient(int32(int32(columns) + int32(TILE_N - 1)), int32(TILE_N))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
         high = int32((int32(rows) + int32(UP_A)) & int32(~UP_A))
         wide = int32((int32(columns) + int32(UP_B)) & int32(~UP_B))
-        tile = int32(0 if one_tile else cuda.blockIdx.x)
+        if paired:
+            down = int32((down + 1) >> 1)
+        tile, stride = int32(0 if one_tile else cuda.blockIdx.x), int32(cuda.gridDim.x)
+        if paired:
+            tile, stride = int32(tile >> 1), int32(stride >> 1)
         tiles_in_all = int32(1 if one_tile else down * across)
         if partial and not one_tile:
             tiles_in_all = int32(tiles_in_all * splits)
@@ -309,7 +346,7 @@ def gemm(
                         producer_acquire(full, empty, stage, phase)
                         load_stage(tiles, full, stage, a, b, row, column, k)
                         stage, phase = advance(stage, phase)
-                    tile = int32(tile + cuda.gridDim.x)
+                    tile = int32(tile + stride)
         else:  # the consumer warpgroups
             local = cuda.local.array(SUMS, float32)
             own_sums = cuda.local.array(KEPT, float32)
@@ -350,16 +387,15 @@ def gemm(
                         at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
                         sums = multiply(sums, tiles, at_a, tiles, at_b, int32(step - origin))
                         wgmma_wait(1)  # the product before has read its tiles
-                        if lane == 0 and last >= 0:
-                            consumer_release(empty, last)
+                        if last >= 0:
+                            release(empty, last, lane)
                         last = stage
                         stage, phase = advance(stage, phase)
                 four = fetch_bias(bias, column, columns, t)  # while the last product runs
                 if NORMED:
                     read_sums(totals, own_sums, int32(row + high_row), int32(rows), lane)
                 sums = wgmma_sums(sums)
-                if lane == 0:
-                    consumer_release(empty, last)
+                release(empty, last, lane)
                 unpack(local, sums)
                 if partial:
                     store_partial(out, local, 0, tile_part, row, column, t, rows, columns)
@@ -404,8 +440,10 @@ def gemm(
                     first = int32(tile_row * TILE_M)
                     write_sums(totals, own_sums, int32(row + high_row), tile_column, first,
                                int32(rows), lane)  # fmt: skip
-                tile = int32(tile + cuda.gridDim.x)
+                tile = int32(tile + stride)
             if not (partial or by_threads) and leader:
                 wait_stores(0)
+        if paired:
+            cluster_barrier()  # no block ends while the other copies to it
 
     return gemm_warp_specialised

@@ -108,6 +108,28 @@ def test_results_may_begin_anywhere(seed, waves):
     run(launches, arrays, exact_a @ exact_b + exact_bias, (exact_a, exact_b), element)
 
 
+@pytest.mark.parametrize("kind", ["stored", "threads", "partial", "added"])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
+    rng = np.random.default_rng([seed, len(kind)])
+    layout, waves = ("nn", "nt", "tn")[seed], 1 + 2 * int(rng.integers(2))
+    rows, columns, depth = (8 * int(rng.integers(*its)) for its in ((5, 60), (5, 50), (3, 30)))
+    wide = int(rng.choice([128, 192, 256] if layout != "nt" else [80, 144, 256]))
+    tile = choice.staged_config(1 + int(rng.integers(2)), wide, waves, kind == "added")
+    if kind == "partial":
+        tile = choice.partial_tile(tile.consumers, wide, waves)
+    tile = tile._replace(paired=True, stages=2, by_threads=kind == "threads")
+    a, b, exact_a, exact_b = given(rows, columns, depth, layout, "float16", seed)
+    more, exact = stored(rng.standard_normal((rows, columns)), "float16")
+    residual = cuda.to_device(more) if kind == "added" else None
+    out = empty(rows, columns, "float16")
+    arrays = cuda.to_device(a), cuda.to_device(b), None, residual, out
+    problem = GemmProblem.of(*arrays, layout)
+    launches = half.partial_launches(tile, 1 + (kind == "partial"), problem, *arrays)
+    exact = exact_a @ exact_b + exact * (kind == "added")
+    run(launches, arrays, exact, (exact_a, exact_b), "float16")
+
+
 def test_sums_of_an_odd_number_of_columns_are_stored_in_pairs():
     """The last tile's first column is even, though b's rows may begin anywhere."""
     a, b, exact_a, exact_b = given(70, 141, 72, "nt", "float16")
