@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import float32, int32, uint16, uint32
+from numba import float32, int32, uint16, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.gemm.tiles import ACTIVATIONS, PACK, UNPACK
@@ -221,22 +221,23 @@ def store_rows(out, elements, line, box, row, column, t, rows, columns):
     """
     words = cuda.shared.array(0, uint32, alignment=1024)
     lane = int32(t & 31)
-    after = min(int32(lane + 1), int32(31))
-    left = min(int32(columns - column), int32(64))
-    for first in range(0, min(int32(rows - row), int32(16)), 4):  # four rows at a time
-        for n in range(4):
+    after, left = min(int32(lane + 1), int32(31)), min(int32(columns - column), int32(64))
+    for first in range(0, min(int32(rows - row), int32(16)), 8):  # eight rows at a time
+        for n in range(8):
             r = int32(first + n)
-            start = int32(line + 32 * r)
-            low = load(words, int32(start + ((lane >> 2 ^ r & 7) << 2) + (lane & 3)))
-            high = load(words, int32(start + ((after >> 2 ^ r & 7) << 2) + (after & 3)))
-            begin = int32((row + r) * columns + column)
+            start, begin = int32(line + 32 * r), int32((row + r) * columns + column)
+            # word w of a row lies where chunk w / 4 does, at w ^ 4 (r % 8)
+            low = load(words, int32(start + (lane ^ 4 * n)))
+            high = load(words, int32(start + (after ^ 4 * n)))
             odd = int32(begin & 1)
             e = int32(2 * lane + odd)
+            pair = uint64(high) << uint64(32) | uint64(low)
+            pair = uint32(pair >> uint64(16 * odd))
             if row + r < rows:
-                pair = uint32((low >> uint32(16) | high << uint32(16)) if odd else low)
                 if e + 1 < left:
                     store(out, int32((begin + e) >> 1), pair)
-                elif e < left:
-                    store(elements, int32(begin + e), uint16(pair & uint32(0xFFFF)))
-                if odd and lane == 0 and left > 0:
-                    store(elements, begin, uint16(low & uint32(0xFFFF)))
+                if odd | left & 1:
+                    if e + 1 == left:
+                        store(elements, int32(begin + e), uint16(pair & uint32(0xFFFF)))
+                    if odd and lane == 0 and left > 0:
+                        store(elements, begin, uint16(low & uint32(0xFFFF)))
