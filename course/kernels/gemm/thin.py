@@ -54,8 +54,8 @@ class ThinConfig(NamedTuple):
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
     """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
 
-    ``(fragment, words, elements, first, k, pitch, last, deep, total)``; of line l the word e of a
-    lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the
+    ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``; of line l the word e of
+    a lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the
     depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
@@ -101,7 +101,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
             raw[r, e] = found[e]
 
     @cuda.jit(device=True, forceinline=True)
-    def at_once(fragment, words, elements, first, k, pitch, last, deep, total):
+    def at_once(fragment, words, elements, first, many, k, pitch, last, deep, total):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         if along:
@@ -125,7 +125,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                         fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
 
     @cuda.jit(device=True, forceinline=True)
-    def one_by_one(fragment, words, elements, first, k, pitch, last, deep, total):
+    def one_by_one(fragment, words, elements, first, many, k, pitch, last, deep, total):
         lane = int32(cuda.threadIdx.x & 31)
         g, t = int32(lane >> 2), int32(lane & 3)
         for line in range(lines):
@@ -230,16 +230,22 @@ def gemm(
             chunk = end
         while chunk < end:
             k = int32(chunk << 5)
-            its = k, wide_pitch, int32(wide - 1), depth, wide_total
-            if inside(wide_along, wide_aligned, first, WIDE, *its):
-                wide_at_once(fa, wide_words, wide_elements, first, *its)
+            its = first, WIDE, k, wide_pitch, int32(wide - 1), depth, wide_total
+            of = start, THIN, k, thin_pitch, int32(thin - 1), depth, thin_total
+            wide_inside = inside(wide_along, wide_aligned, *its)
+            thin_inside = inside(thin_along, thin_aligned, *of)
+            if wide_inside and thin_inside:  # no branch keeps one's loads from the other's
+                wide_at_once(fa, wide_words, wide_elements, *its)
+                thin_at_once(fb, thin_words, thin_elements, *of)
             else:
-                wide_one_by_one(fa, wide_words, wide_elements, first, *its)
-            its = k, thin_pitch, int32(thin - 1), depth, thin_total
-            if inside(thin_along, thin_aligned, start, THIN, *its):
-                thin_at_once(fb, thin_words, thin_elements, start, *its)
-            else:
-                thin_one_by_one(fb, thin_words, thin_elements, start, *its)
+                if wide_inside:
+                    wide_at_once(fa, wide_words, wide_elements, *its)
+                else:
+                    wide_one_by_one(fa, wide_words, wide_elements, *its)
+                if thin_inside:
+                    thin_at_once(fb, thin_words, thin_elements, *of)
+                else:
+                    thin_one_by_one(fb, thin_words, thin_elements, *of)
             if k + CHUNK > depth:
                 masked(fa, LINES, int32(depth - k))
                 masked(fb, ACROSS, int32(depth - k))
