@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ _is_compiling = torch.compiler.is_dynamo_compiling  # other tracers have modes
 _Guard = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "TensorGuards", None)
 if not hasattr(_forward_ad, "_current_level"):
     _Guard = None
-MOST_KNOWN, EACH_MISS = 8, 64  # guards of an operator; where it has as many, one of 64 is replaced
+MOST_KNOWN, EACH_MISS = 8, 64  # of an operator in a thread; then one of 64 is replaced
 
 
 def _is_recorded(tensors: Sequence[Tensor | None]) -> bool | None:
@@ -124,7 +125,7 @@ class Operator:
     looks_like : callable
         Of the same arguments: empty tensors as the results.
     gradients : callable, optional
-        ``gradients(ctx, dy)``: of all arguments, by operators.
+        ``gradients(ctx, dy)``: None, then those of all arguments, by operators.
     save : callable, optional
         ``save(ctx, inputs, output)`` keeps what `gradients` needs.
     entry : EntryPoint, optional
@@ -137,7 +138,7 @@ class Operator:
     now : callable
         The function itself.
     recorded : callable
-        The same with its gradient, recorded by autograd.
+        ``recorded(how, *tensors, *options)``: the same by `how`, its gradient recorded by autograd.
     registered : torch._ops.OpOverload
         What PyTorch's dispatcher calls.
     """
@@ -158,17 +159,13 @@ class Operator:
         if gradients is None:
             gradients, save = _refusal(name), lambda ctx, inputs, output: None
         self.now, self.entry, self.entry_options = function, entry, entry_options
-        self.recorded = _recorded(self, gradients, save)
-        #: Of calls before: a guard of the tensors, options, whether a gradient may be wanted, the
-        #: entry point's plan.
-        self.known: list[tuple[Callable[..., bool], tuple, bool, Callable[..., Any]]] = []
-        self.misses = 0
+        self.recorded, self._seen = _recorded(gradients, save)
+        self.own = _Known()
         schema = torch.library.infer_schema(function, mutates_args=())
         LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))  # as opcheck finds
         LIBRARY.impl(name, _without_gradient(function), "CompositeExplicitAutograd")
         torch.library.register_fake(f"course::{name}", looks_like, lib=LIBRARY)
         self.registered = getattr(torch.ops.course, name).default
-        self._seen = _dispatched(self.registered, gradients, save)
         LIBRARY.impl(name, self._from_dispatcher, "Autograd", with_keyset=True)
         #: The dispatcher. torch.compile's programs call `registered`, which calls this: they go the
         #: short way, too. Where PyTorch has it under another name, they go through the dispatcher.
@@ -179,45 +176,60 @@ class Operator:
     def __call__(self, *inputs: Any) -> Any:
         """Call the operator, or what it stands for where nobody can tell."""
         count = self.count
-        tensors = inputs[:count]
         if not _is_compiling():
-            for is_known, options, is_leaf, plan in self.known:
-                if is_known(*tensors) and options == inputs[count:]:
+            for is_known, options, is_leaf, how in self.own.calls:
+                if is_known(*inputs[:count]) and options == inputs[count:]:
                     if _function_modes() or _forward_ad._current_level >= 0:
                         break
                     if is_leaf and torch.is_grad_enabled():
-                        return self.recorded(*inputs)
-                    addresses, together = [], 0
-                    for one in tensors:
-                        address = one.data_ptr()
-                        addresses.append(address)
-                        together |= address
-                    if together & ALIGNMENT_MASK:
-                        break
-                    return plan(tensors, addresses, None, None)
+                        return self.recorded(how, *inputs)
+                    return how(*inputs)
+        tensors = inputs[:count]
         recorded = _is_recorded(tensors)
         if recorded is None:
             if not _is_compiling():
                 _check_tangents(tensors)
             return self.registered(*inputs)
         if recorded:
-            return self.recorded(*inputs)
+            return self.recorded(self, *inputs)
         found = self.now(*inputs)
         if self.entry is not None and _Guard is not None and None not in tensors:
             self._learn(tensors, inputs[count:])
         return found
 
     def _learn(self, tensors: Sequence[Tensor], options: tuple) -> None:
-        """Know such tensors in the next call."""
-        self.misses += 1
-        if len(self.known) >= MOST_KNOWN and self.misses % EACH_MISS:
+        """Know such tensors in this thread's next call."""
+        own = self.own
+        own.misses += 1
+        if len(own.calls) >= MOST_KNOWN and own.misses % EACH_MISS:
             return
         facts = (reader_of(one)(one)[0] for one in tensors)
         plan = self.entry.plans.get((self.entry_options(*options), *facts))
         if plan is not None:
             guard = _Guard(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
             is_leaf = any(one.requires_grad for one in tensors)
-            self.known = [*self.known[1 - MOST_KNOWN :], (guard.check, options, is_leaf, plan)]
+            known = guard.check, options, is_leaf, self._planned(plan, len(tensors))
+            own.calls = [*own.calls[1 - MOST_KNOWN :], known]
+
+    def _planned(self, plan: Callable[..., Any], count: int) -> Callable[..., Any]:
+        """A plan as a function of an operator's arguments, whose first `count` are tensors."""
+        prepared = getattr(plan, "plan", None)
+        launched = prepared.own() if prepared is not None else None
+        address_of, now = Tensor.data_ptr, self.now
+
+        def with_plan(*inputs: Any) -> Any:
+            addresses, together = [], 0
+            for one in inputs[:count]:
+                address = address_of(one)
+                addresses.append(address)
+                together |= address
+            if together & ALIGNMENT_MASK:
+                return now(*inputs)
+            if launched is None:
+                return plan(inputs[:count], addresses, None, None)
+            return launched(addresses, [])
+
+        return with_plan
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""
@@ -230,12 +242,28 @@ class Operator:
         tensors = inputs[: self.count]
         recorded = _is_recorded(tensors)
         if recorded is not None:
-            return self.recorded(*inputs) if recorded else self.now(*inputs)
+            return self.recorded(self.now, *inputs) if recorded else self.now(*inputs)
+        below = functools.partial(_below_autograd, self.registered, keys)
         if torch.is_grad_enabled() and any(
             one is not None and one.requires_grad for one in tensors
         ):
-            return self._seen(*inputs, keys)
-        return _below_autograd(self.registered, keys, inputs)
+            return self._seen(below, *inputs)
+        return below(*inputs)
+
+
+class _Known(threading.local):
+    """What a thread knows of an operator's calls.
+
+    Attributes
+    ----------
+    calls : list
+        A guard of the tensors, options, whether a gradient may be wanted, what is called.
+    misses : int
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Callable[..., bool], tuple, bool, Callable[..., Any]]] = []
+        self.misses = 0
 
 
 def _without_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,48 +287,29 @@ def _refusal(name: str) -> Callable[..., Any]:
 
 
 def _recorded(
-    operator: Operator, gradients: Callable[..., Any], save: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The operator with its gradient, recorded by autograd without the dispatcher."""
+    gradients: Callable[..., Any], save: Callable[..., Any]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """``recorded(how, *inputs)``: ``how(*inputs)`` with its gradient; the same for transforms."""
 
     class Recorded(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, *inputs):
-            output = operator(*inputs)
+        def forward(ctx, how, *inputs):
+            output = how(*inputs)
             save(ctx, inputs, output)
             return output
 
         backward = staticmethod(gradients)
 
     # Function.apply would look for transforms, which nobody calls this with, then do the same
-    return getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
+    return getattr(
+        super(torch.autograd.Function, Recorded), "apply", Recorded.apply
+    ), Recorded.apply
 
 
-def _below_autograd(operator: Any, keys: Any, inputs: Sequence[Any]) -> Any:
+def _below_autograd(operator: Any, keys: Any, *inputs: Any) -> Any:
     """What the dispatcher calls when autograd is done."""
     with torch._C._AutoDispatchBelowAutograd():
         return operator.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
-
-
-def _dispatched(
-    operator: Any, gradients: Callable[..., Any], save: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The operator with its gradient, where others see it: called with its dispatch keys last."""
-
-    class Dispatched(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *given):
-            *inputs, keys = given
-            output = _below_autograd(operator, keys, inputs)
-            save(ctx, inputs, output)
-            return output
-
-        @staticmethod
-        def backward(ctx, *dy):
-            found = gradients(ctx, *dy)
-            return (*found, None) if isinstance(found, tuple) else (found, None)
-
-    return Dispatched.apply
 
 
 # --- LayerNorm ------------------------------------------------------------------------------------
@@ -339,9 +348,9 @@ def _save_layer_norm(ctx, inputs, output):
 def _layer_norm_gradients(ctx, dy):
     x, gamma, beta = ctx.saved_tensors
     wanted = ctx.needs_input_grad
-    parameters = wanted[1] or wanted[2]
+    parameters = wanted[2] or wanted[3]
     dx, dgamma, dbeta = LAYER_NORM_BACKWARD(dy, x, gamma, beta, ctx.eps, ctx.activation, parameters)
-    return dx, dgamma if wanted[1] else None, dbeta if wanted[2] else None, None, None
+    return None, dx, dgamma if wanted[2] else None, dbeta if wanted[3] else None, None, None
 
 
 LAYER_NORM_BACKWARD = Operator(
@@ -406,7 +415,7 @@ SOFTMAX_BACKWARD = Operator(
 SOFTMAX = Operator(
     _softmax,
     _empty,
-    lambda ctx, dy: SOFTMAX_BACKWARD(dy, *ctx.saved_tensors),
+    lambda ctx, dy: (None, SOFTMAX_BACKWARD(dy, *ctx.saved_tensors)),
     lambda ctx, inputs, output: ctx.save_for_backward(output),
     softmax_forward._ENTRY,
 )
@@ -442,7 +451,7 @@ ACTIVATION_GRADIENT = Operator(
 ACTIVATION = Operator(
     _activation,
     lambda x, name: _empty(x),
-    lambda ctx, dy: (ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
+    lambda ctx, dy: (None, ACTIVATION_GRADIENT(dy, *ctx.saved_tensors, ctx.name), None),
     _save_activation,
     activations._ENTRY,
     lambda name: (name, "auto"),
@@ -454,12 +463,15 @@ def activation(x: Tensor, name: str = "gelu") -> Tensor:
     return ACTIVATION(x, name)
 
 
+_GELUS = {"none": "gelu", "tanh": "gelu tanh"}
+
+
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """GELU, as `torch.nn.functional.gelu`; `approximate` is "none" or "tanh"."""
-    names = {"none": "gelu", "tanh": "gelu tanh"}
-    if approximate not in names:
+    name = _GELUS.get(approximate)
+    if name is None:
         raise ValueError(f"approximate is {approximate!r}: choose 'none' or 'tanh'")
-    return ACTIVATION(x, names[approximate])
+    return ACTIVATION(x, name)
 
 
 def silu(x: Tensor) -> Tensor:
@@ -488,7 +500,7 @@ def _reconstruct_gradients(ctx, dy):
     dvt = (few * values.unsqueeze(-2)).mT @ dy
     more = s.shape[-1] - ctx.k
     pad = torch.nn.functional.pad
-    return pad(du, (0, more)), pad(ds, (0, more)), pad(dvt, (0, 0, 0, more)), None
+    return None, pad(du, (0, more)), pad(ds, (0, more)), pad(dvt, (0, 0, 0, more)), None
 
 
 RECONSTRUCT = Operator(

@@ -181,11 +181,11 @@ class PreparedLaunch:
         for index, slot, offset in self.moved:
             self.words[index] = addresses[slot] + offset
 
-    def copy(self) -> PreparedLaunch:
-        """The same with addresses and a stream of its own, for another thread, say."""
+    def copy(self, slots: Any) -> PreparedLaunch:
+        """The same with addresses, words and a stream of its own, for another thread, say."""
         other = object.__new__(PreparedLaunch)
         other.__dict__.update(self.__dict__)
-        other.slots = type(self.slots)()
+        other.slots, other.words = slots, type(self.words)(*self.words)
         other._pointed()
         return other
 

@@ -134,8 +134,9 @@ def steps(bench: Any) -> None:
         return
     x = torch.zeros(ROWS, COLUMNS, device="cuda")
     y, read = softmax(x), reader_of(x)
-    plan = forward._ENTRY.plans[("auto",), read(x)[0]]
-    make, where, current, device, _, slots, launch, how = plan.parts()
+    plan = forward._ENTRY.plans[("auto",), read(x)[0]].plan
+    (make,), (launch,), where, device = plan.makers, plan.launches, plan.address, plan.device
+    slots = launch.slots
 
     def write() -> None:
         slots[0], slots[1] = where(x), where(y)
@@ -147,8 +148,8 @@ def steps(bench: Any) -> None:
         "look at the array": lambda: read(x),
         "memory for the result": make,
         "write addresses": write,
-        "ask for the stream": lambda: current(device),
-        "the driver's launch": lambda: launch(*how),
+        "ask for the stream": lambda: plan.stream(device),
+        "the driver's launch": lambda: launch.launch(*launch.where),
         "the whole call": lambda: softmax(x),
         "PyTorch's call": lambda: torch.nn.functional.softmax(x, 1),
         "Numba's launch": lambda: copy(ours, theirs),

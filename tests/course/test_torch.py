@@ -139,7 +139,7 @@ def test_backward_of_a_layer_with_an_activation_is_one_call(monkeypatch):
     noted("layer_norm")
     noted("layer_norm_backward")
     for operator in (operators.LAYER_NORM, operators.LAYER_NORM_BACKWARD):
-        monkeypatch.setattr(operator, "known", [])
+        monkeypatch.setattr(operator.own, "calls", [])
     monkeypatch.setattr(operators.activations, "activation_gradient", None)
     given, ours, _ = OPERATORS["layer_norm, gelu"]
     ours(*given()).sum().backward()
@@ -168,7 +168,7 @@ AROUND = {
 @pytest.mark.parametrize("seed", range(4))
 def test_tensors_that_are_known_are_treated_as_new_ones(seed):
     rng, functions = np.random.default_rng(seed), ["gelu", "gelu tanh", "silu"]
-    before = operators.SOFTMAX.misses
+    before = operators.SOFTMAX.own.misses
     for number in range(60):
         what, around = rng.choice(["softmax", "layer_norm", "activation"]), rng.choice([*AROUND])
         name, columns = str(rng.choice(functions)), int(rng.choice([8, 12, 13]))
@@ -204,13 +204,13 @@ def test_tensors_that_are_known_are_treated_as_new_ones(seed):
                 if one.grad is not None:
                     most = 4 * rounding * max(1, right.grad.abs().max())
                     assert (one.grad.double() - right.grad).abs().max() <= most, told
-    assert operators.SOFTMAX.misses > before
-    assert len(operators.SOFTMAX.known) <= operators.MOST_KNOWN
+    assert operators.SOFTMAX.own.misses > before
+    assert len(operators.SOFTMAX.own.calls) <= operators.MOST_KNOWN
 
 
 def test_a_known_tensor_asks_nothing_but_its_plan(monkeypatch):
     for operator in (operators.SOFTMAX, operators.SOFTMAX_BACKWARD):
-        monkeypatch.setattr(operator, "known", [])
+        monkeypatch.setattr(operator.own, "calls", [])
     x, leaf = tensor(5, 24, grad=False), tensor(5, 24, seed=1)
     wanted = operators.softmax(x)
     operators.softmax(leaf).backward(x)
