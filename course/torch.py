@@ -213,8 +213,7 @@ class Operator:
 
     def _planned(self, plan: Callable[..., Any], count: int) -> Callable[..., Any]:
         """A plan as a function of an operator's arguments, whose first `count` are tensors."""
-        prepared = getattr(plan, "plan", None)
-        launched = prepared.own() if prepared is not None else None
+        launched = plan.own() if hasattr(plan, "own") else plan
         address_of, now = Tensor.data_ptr, self.now
 
         def with_plan(*inputs: Any) -> Any:
@@ -225,9 +224,7 @@ class Operator:
                 together |= address
             if together & ALIGNMENT_MASK:
                 return now(*inputs)
-            if launched is None:
-                return plan(inputs[:count], addresses, None, None)
-            return launched(addresses, [])
+            return launched(inputs[:count], addresses, None, None)
 
         return with_plan
 

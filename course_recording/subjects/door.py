@@ -77,8 +77,6 @@ def _calls(bench: Any, name: str) -> Iterator[tuple[str, Call]]:
     yield titled("layer_norm_backward", lambda: layer_norm_backward(dy, x, gamma))
     yield titled("softmax", lambda: softmax(x))
     yield titled("softmax, out", lambda: softmax(x, out=y))
-    on_one_stream = forward._ENTRY._called()
-    yield titled("softmax, on one stream", lambda: on_one_stream((x,), ("auto",)))
     yield titled("softmax, in full", lambda: softmax(x, stream=0))
     yield titled("softmax_backward", lambda: softmax_backward(dy, x))
     yield titled("activation", lambda: activation(x))
