@@ -150,6 +150,7 @@ def test_of_parts_alone_each_is_kept_when_it_is_done_and_runs_add_up(parted, tmp
 
     trouble[3] = "stop"
     assert call(capsys, "parted", "--parts", "1", "3", "--out", tmp_path)[0] == 130
+    assert recorded.read(path).header["notes"] == "of 1; 1: measured alone, and nothing else"
     assert shapes() == ["1"]
     assert call(capsys, "parted", "--parts", "2", "3", "--out", tmp_path)[0] == 130
     assert shapes() == ["1", "2"] and list(tmp_path.iterdir()) == [path]
@@ -166,13 +167,6 @@ def test_no_row_of_a_part_outlives_it(parted, tmp_path, capsys):
     path = recorded.write(tmp_path / "fake1-parted.csv", facts, figures)
     assert call(capsys, "parted", "--parts", "1", "--out", tmp_path)[0] == 0
     assert [row.kernel for row in recorded.read(path).figures] == ["other", "part"]
-
-
-def test_parts_alone_say_what_their_file_lacks(parted, tmp_path, capsys):
-    assert call(capsys, "parted", "--out", tmp_path, "--parts", "2")[0] == 0
-    found = recorded.read(tmp_path / "fake1-parted.csv")
-    assert [row.shape for row in found.figures] == ["2"]
-    assert found.header["notes"] == "of 2; 2: measured alone, and nothing else"
 
 
 def test_parts_alone_leave_a_stopped_run_as_it_was(parted, tmp_path, capsys):
