@@ -193,7 +193,7 @@ class Operator:
         if recorded:
             return self.recorded(self, *inputs)
         found = self.now(*inputs)
-        if self.entry is not None and _Guard is not None and None not in tensors:
+        if self.entry is not None and _Guard is not None:
             self._learn(tensors, inputs[count:])
         return found
 
@@ -201,7 +201,8 @@ class Operator:
         """Know such tensors in this thread's next call."""
         own = self.own
         own.misses += 1
-        if len(own.calls) >= MOST_KNOWN and own.misses % EACH_MISS:
+        full = len(own.calls) >= MOST_KNOWN and own.misses % EACH_MISS
+        if full or any(one is None for one in tensors):
             return
         facts = (reader_of(one)(one)[0] for one in tensors)
         plan = self.entry.plans.get((self.entry_options(*options), *facts))
@@ -236,16 +237,9 @@ class Operator:
 
     def _from_dispatcher(self, keys: Any, *inputs: Any) -> Any:
         """The same from within the dispatcher."""
-        tensors = inputs[: self.count]
-        recorded = _is_recorded(tensors)
-        if recorded is not None:
-            return self.recorded(self.now, *inputs) if recorded else self.now(*inputs)
         below = functools.partial(_below_autograd, self.registered, keys)
-        if torch.is_grad_enabled() and any(
-            one is not None and one.requires_grad for one in tensors
-        ):
-            return self._seen(below, *inputs)
-        return below(*inputs)
+        wanted = any(one is not None and one.requires_grad for one in inputs[: self.count])
+        return self._seen(below, *inputs) if wanted and torch.is_grad_enabled() else below(*inputs)
 
 
 class _Known(threading.local):
