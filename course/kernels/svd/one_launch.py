@@ -29,6 +29,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.steps import Launch, multiprocessors
+from course.kernels.svd.qr import scale_and_shift
 from course.kernels.svd.registers import (
     REFUSED,
     STATE,
@@ -39,28 +40,13 @@ from course.kernels.svd.registers import (
     sum_of_warp,
 )
 from course.kernels.svd.rotate import FINISHED, ROTATES
-from course.kernels.svd.scaling_sorting import ZERO, largest_of_warp, scales_of
+from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of
 from course.kernels.warps import ALL
 from warpsim.ptx import load, store
 
 LARGEST = 64  # columns of a matrix
 SIZES = 8, 16, 32, LARGEST  # to which they are padded
 STATIC = 8192  # bytes of static shared memory, at most
-
-
-@cuda.jit(device=True)
-def _reflection(squared, alpha):
-    """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column.
-
-    The scale is that of v as it becomes, however the shift is rounded.
-    """
-    if squared <= float32(ZERO):
-        return float32(0), float32(0)
-    length = math.sqrt(squared)
-    half = float32(0.5) * (squared + length * length) + length * abs(alpha)
-    scale = cuda.libdevice.rsqrtf(half)
-    scale *= float32(1.5) - float32(0.5) * half * scale * scale
-    return scale, length if alpha >= float32(0) else -length
 
 
 @cuda.jit(device=True)
@@ -102,7 +88,7 @@ def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitc
             x = load(columns, int32(mine + i))
             squared += x * x
             i = int32(i + 32)
-        scale, shift = _reflection(sum_of_warp(squared), load(columns, int32(mine + j)))
+        scale, shift = scale_and_shift(sum_of_warp(squared), load(columns, int32(mine + j)))
         first = int32(warp * TOGETHER)
         while first < rank:
             for e in range(TOGETHER):

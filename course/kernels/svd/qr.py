@@ -16,7 +16,6 @@ Source: R. Schreiber and C. Van Loan, "A storage-efficient WY representation for
 Householder transformations", SIAM J. Sci. Stat. Comput. 10 (1989).
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -212,11 +211,19 @@ def _reflect(c, v, t, first, transposed, start, stop, here, parts, products):
 
 @cuda.jit(device=True)
 def scale_and_shift(squared, alpha):
-    """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column."""
+    """Scale and shift of v = scale (x + shift e), of squared length 2; 0, 0 for a zero column.
+
+    The scale is that of v as it becomes, however the shift is rounded. Without slow operations, as
+    all wait for it.
+    """
     if squared <= float32(ZERO):
         return float32(0), float32(0)
-    length = math.sqrt(squared)
-    scale = float32(1) / math.sqrt(length * (length + abs(alpha)))
+    inverse = cuda.libdevice.rsqrtf(squared)
+    length = squared * inverse
+    length += float32(0.5) * inverse * (squared - length * length)
+    half = float32(0.5) * (squared + length * length) + length * abs(alpha)
+    scale = cuda.libdevice.rsqrtf(half)
+    scale *= float32(1.5) - float32(0.5) * half * scale * scale
     return scale, length if alpha >= float32(0) else -length
 
 
@@ -229,7 +236,7 @@ def make_column(own: int) -> Callable:
     """
 
     @cuda.jit(device=True)
-    def column(rows, triangle, j, first, corners, sums, pivots):
+    def column(rows, j, first, corners, sums, pivots, along):
         partial, x = cuda.local.array(PANEL, float32), cuda.local.array(own, float32)
         t, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         lane, c, corner = t % 32, t % PANEL, first + j
@@ -266,19 +273,14 @@ def make_column(own: int) -> Callable:
                 corners[row - first, j] = rows[o, 0] if row < corner or scale == 0 else -shift
             x[o] = scale * (x[o] + (shift if row == corner else float32(0)))
         for k in range(1, PANEL):
-            along = cuda.shfl_sync(ALL, product, k)
+            times = cuda.shfl_sync(ALL, product, k)
             for o in range(own):
                 y = rows[o, k]
-                rows[o, k - 1] = y - x[o] * along if k < PANEL - j else y
+                rows[o, k - 1] = y - x[o] * times if k < PANEL - j else y
         for o in range(own):
             rows[o, PANEL - 1] = x[o]
-        if t < 32:  # T: its inverse is I and what is right of V'V's diagonal
-            total = float32(1) if lane == j else float32(0)
-            for k in range(PANEL):
-                before = cuda.shfl_sync(ALL, product, int32((PANEL + k - j) % PANEL))
-                total -= triangle[k] * before if k < j else float32(0)
-            for k in range(PANEL):
-                triangle[k] = total if k == j else triangle[k]
+        if t < PANEL:  # V'V, what is right of its diagonal
+            along[(c + j) % PANEL, j] = product
 
     return column
 
@@ -288,7 +290,7 @@ def make_factor(own: int) -> Callable:
     column = make_column(own)
 
     @cuda.jit(device=True)
-    def factor_panel(a, v, first, t, corners, sums, pivots):
+    def factor_panel(a, v, first, t, corners, sums, pivots, along):
         """Reflect the columns of a panel: R in its upper triangle, V to global memory, T to t."""
         rows, triangle = (
             cuda.local.array((own, PANEL), float32),
@@ -303,14 +305,17 @@ def make_factor(own: int) -> Callable:
                     four = load4(a, (row, first + c))
                 for n in range(4):
                     rows[o, c + n] = four[n]
-        for c in range(PANEL):
-            triangle[c] = float32(0)
         for j in range(PANEL):
-            column(rows, triangle, int32(j), first, corners, sums, pivots)
-        if thread < PANEL:
-            for c in range(PANEL):
-                t[thread, c] = triangle[c]
+            column(rows, int32(j), first, corners, sums, pivots, along)
         cuda.syncthreads()
+        if thread < PANEL:  # a row of T: its inverse is I and what is right of V'V's diagonal
+            for j in range(PANEL):
+                total = float32(1) if thread == j else float32(0)
+                for k in range(PANEL):
+                    if k < j:
+                        total -= triangle[k] * along[k, j]
+                triangle[j] = total
+                t[thread, j] = total
         for o in range(own):
             row = int32(thread + o * threads)
             if first <= row < a.shape[0]:
@@ -333,12 +338,13 @@ def make_factor(own: int) -> Callable:
         pivots = cuda.shared.array((2, PANEL), float32)
         t = cuda.shared.array((PANEL, PANEL), float32)
         corners = cuda.shared.array((PANEL, PANEL), float32)
+        along = cuda.shared.array((PANEL, PANEL), float32)
         matrix, thread = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         if state[matrix] != wanted:
             return
         for panel in range(begin, end):
             first = int32(panel * PANEL)
-            factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots)
+            factor_panel(a[matrix], v[matrix], first, t, corners, warp_sums, pivots, along)
             cuda.syncthreads()
             if alone:
                 _reflect(

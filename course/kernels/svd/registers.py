@@ -43,7 +43,7 @@ TOGETHER = 4  # rows that a thread works on at once
 STATIC = 8192  # bytes of static shared memory, at most
 LARGEST = 128  # columns
 #: By columns, padded: warps of a block, and pairs of rows that a lane has.
-WAYS = {16: (2, 2), 24: (3, 3), 64: (8, 1), 96: (8, 3), LARGEST: (8, 2)}
+WAYS = {16: (2, 2), 24: (3, 3), 32: (4, 2), 48: (4, 3), 64: (8, 1), 96: (8, 3), LARGEST: (8, 2)}
 
 sum_of_warp = lanes_sum(32)
 

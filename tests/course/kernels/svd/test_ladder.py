@@ -19,6 +19,7 @@ from course.kernels.svd import (
     one_launch,
     qr,
     rank_k,
+    registers,
     rotate,
     scaling_sorting,
     svd,
@@ -386,7 +387,7 @@ def test_kernels_have_no_error_under_trace(rng):
     v, t = np.zeros((1, 40, 48), np.float32), np.zeros((1, 3, 16, 16), np.float32)
     ends = state, np.int32(0), np.int32(0), np.int32(3), np.int32(1)
     reports.append(trace(qr.FACTOR[1], 1, 64, normal(rng, 1, 40, 40), v, t, *ends))
-    reports.append(trace(qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), state, *ends[:2]))
+    reports.append(trace(qr.form_q, 1, 64, v, t, normal(rng, 1, 40, 40), *ends[:3]))
     for shape in ((1, 6, 9), (1, 40, 33)):
         matrix, r = normal(rng, *shape), min(shape[1:])
         matrix[0, 2] = 0
@@ -395,6 +396,14 @@ def test_kernels_have_no_error_under_trace(rng):
         given = launch.grid, launch.block, *launch.arguments
         reports.append(trace(launch.kernel, *given, dynamic_shared=launch.shared))
         assert_right(matrix, out)
+    for n in (15, 22):
+        r = np.triu(normal(rng, 1, n, n))
+        q, s, vt = np.zeros((1, n, n), np.float32), np.zeros((1, n), np.float32), r.copy()
+        told = np.ones((4, 1), np.float32).view(np.int32)
+        launch = registers.launch(r, q, s, vt, False, 60, told)
+        given = launch.grid, launch.block, *launch.arguments
+        reports.append(trace(launch.kernel, *given, dynamic_shared=launch.shared, gpu="H200"))
+        assert_right(r, (q, s, vt))
     q = np.linalg.qr(normal(rng, 40, 40))[0][None].astype(np.float32)
     q[0, :, 38], q[0, :, 39] = q[0, :, 0], 0
     ends = np.int32([2]), np.int32(40), np.int32(40)
