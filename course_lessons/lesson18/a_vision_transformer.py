@@ -948,7 +948,12 @@ pictures.parts(many, "64 images on an H200")
 # %% [markdown]
 # qkv is a product and a bias alone: there both are near each other, on the same tensor cores. Most
 # of what is gained, is gained **around** products: copying patches, norms, attention, GELU. That is
-# fusion, and it is what sections 2 to 6 were about. What binds the parts now:
+# fusion, and it is what sections 2 to 6 were about.
+#
+# The whole network goes a step further: no norm has a launch of its own. The product that adds to
+# the tokens also stores each row's sum, and that of its squares. The next product multiplies the
+# rows as they are, by weights times the norm's own. Its epilogue takes the mean off, and divides by
+# the deviation. What binds the parts:
 
 # %%
 print(machine.table_of_parts(64))
@@ -1035,8 +1040,8 @@ progress(18)
 # 3. exp(0) = 1: what was kept stays. The tile's weights are below 1.
 # 4. Each brings its part of the tile; without them it has holes. And they must meet the barriers.
 # 5. Nothing: the softmax takes the largest away.
-# 6. No: the second needs the results of all kernels between them. Fused with the addition before
-#    it, a norm would save a reading.
+# 6. No: the second needs the results of all kernels between them. But its sums can be taken where
+#    the rows are made, and the rest be done in the epilogue of the product behind it.
 # 7. Launches and weights are the same, operations grow with the images. The operations of each
 #    *image* stay.
 #
@@ -1060,7 +1065,7 @@ progress(18)
 # - *"Attention is slow because of its operations."* With scores in memory bytes bind; without,
 #   from some 300 tokens on, tensor cores.
 # - *"Fused is fused."* If the fused part reads a matrix, the bytes are still there.
-# - *"One image takes a 64th of 64 images' time."* It takes about a tenth: launches and weights
+# - *"One image takes a 64th of 64 images' time."* It takes a twelfth: launches and weights
 #   stay.
 # - *"For a library by columns I must transpose."* Exchange the factors.
 
