@@ -127,20 +127,16 @@ class Journal:
     def add(self, done: Done) -> None:
         """Enter an image whose files are there."""
         text = json.dumps([done.image, done.measures, done.bytes, done.reason])
-        self._write(f"{text[:-1]}, {zlib.crc32(text.encode())}]")
+        self.write(f"{text[:-1]}, {zlib.crc32(text.encode())}]")
         self.done[done.image] = done
 
     def begin_moving(self) -> None:
         """Enter that every result is there, and whole."""
-        self.write(MOVING)
+        self.write(json.dumps(MOVING))
         self.moving = True
 
-    def write(self, entry: Any) -> None:
-        """Write a line to the file."""
-        self._write(json.dumps(entry))
-
-    def _write(self, text: str) -> None:
-        """Write a line, of which a disk that gets full may take a part."""
+    def write(self, text: str) -> None:
+        """Write a line to the file, of which a disk that gets full may take a part."""
         line = text.encode() + b"\n"
         while line:
             line = line[self._file.write(line) :]
@@ -169,7 +165,7 @@ def begin(out: Path, begun: dict[str, Any]) -> Journal:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         kept = Journal(folder, {}, False)
         undo.callback(kept.close)
-        kept.write(begun)
+        kept.write(json.dumps(begun))
         undo.pop_all()
     return kept
 

@@ -134,25 +134,18 @@ def gathered(
 ) -> Report:
     """The report, in the order of the files, each given with the name of its results."""
     rows, columns = size
+    fewer = [images.compression(rows, columns, k) for k in ranks]
+    same = [(k, _as_written("compression", its)) for k, its in zip(ranks, fewer, strict=True)]
     qualities, skipped = [], []
     for image, (file, name) in enumerate(files):
         if done[image].reason is not None:
             skipped.append((str(file), printable(done[image].reason)))
             continue
-        for k, (psnr_db, ssim, mse) in zip(ranks, done[image].measures, strict=True):
-            quality = Quality(
-                name=name,
-                k=k,
-                psnr_db=_as_written("psnr_db", psnr_db),
-                ssim=_as_written("ssim", ssim),
-                mse=_as_written("mse", mse),
-                compression=_as_written("compression", images.compression(rows, columns, k)),
-                rows=rows,
-                columns=columns,
-                file=f"{name}_k{k}.png",
-                source=harmless(str(file)),
-            )
-            qualities.append(quality)
+        source = harmless(str(file))
+        for (k, compression), measures in zip(same, done[image].measures, strict=True):
+            psnr_db, ssim, mse = map(_as_written, ("psnr_db", "ssim", "mse"), measures)
+            its = name, k, psnr_db, ssim, mse, compression, rows, columns, f"{name}_k{k}.png"
+            qualities.append(Quality(*its, source))
     return Report(qualities, skipped, engine, out)
 
 
