@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -54,6 +55,7 @@ class _This:
 _numbers: dict[tuple, _This] = {}
 #: What has been told of functions while one is asked; None for one that is being asked, too.
 _told: dict[FunctionType, _This | None] = {}
+_together = False
 #: By its id a code, which is hashed once, and the names that it finds outside.
 _codes: dict[int, tuple[_This, list[str], CodeType]] = {}
 _same_codes: dict[tuple[CodeType, str], _This] = {}
@@ -61,11 +63,24 @@ _same_codes: dict[tuple[CodeType, str], _This] = {}
 _SETTINGS = "CUDA_ENABLE_NRT", "ALWAYS_WARN_UNINIT_VAR"
 
 
+@contextmanager
+def asked_together() -> Iterator[None]:
+    """What is found of functions holds for all that are asked meanwhile, under Numba's lock."""
+    global _together
+    before, _together = _together, True
+    try:
+        yield
+    finally:
+        _together = before
+        if not before:
+            _told.clear()
+
+
 def likeness(function: FunctionType) -> Any:
     """What functions have in common which are alike; None for one that may change."""
     if function in _told:
         return _told[function]
-    is_first = not _told
+    is_first = not _told and not _together
     _told[function] = None  # what calls itself is its own
     try:
         key = _key(function, _like)

@@ -23,7 +23,7 @@ from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError, UnsupportedError
 
 from warpsim.code.kept import Facts, Kept, Variant, kept_of
-from warpsim.code.likeness import likeness, shape
+from warpsim.code.likeness import asked_together, likeness, shape
 from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
 from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
@@ -335,9 +335,12 @@ class Program:
         division by zero is an error, as under ``debug=True``.
         """
         key = (signature, traced, device, checked, traced and costs)
-        return self._programs.get(key) or self._written(key)
+        found = self._programs.get(key)
+        if found is None:
+            with one_at_a_time, asked_together():
+                found = self._written(key)
+        return found
 
-    @one_at_a_time
     def _written(self, key: tuple[Signature, bool, bool, bool, bool]) -> LaneProgram:
         signature, traced, device, *more = key
         found = self._programs.get(key)

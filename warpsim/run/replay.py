@@ -34,6 +34,8 @@ ELSEWHERE = "ones"
 
 #: Bytes kept of what is compared; comparisons beyond come out as they do.
 MOST_BYTES = 1 << 26
+#: Accesses to each thread's own arrays that are remembered.
+MOST_PLACES = 4096
 
 
 class Differs(Exception):
@@ -194,6 +196,7 @@ class ReplayObserver(SilentObserver):
         self.lazy = 0  # parts of expressions that only some threads evaluate, one in another
         self.substituted: tuple[ndarray, ndarray, ndarray] | None = None
         self._prepared: dict = {}
+        self._places: dict[tuple, tuple[Mask, ndarray, bytes]] = {}
 
     def event(self, words: str, site: int, *parts: bytes) -> None:
         state = self.state
@@ -253,16 +256,17 @@ class ReplayObserver(SilentObserver):
 
     def _place(self, array: Array, uniform, varying, mask: Mask) -> tuple[ndarray, bytes]:
         """The elements that the active lanes touch, also as bytes; those of a loop come back."""
-        state = self.state
-
-        def make() -> tuple[ndarray, bytes]:
-            elements = state.elements(array, uniform, varying)
-            elements = elements[mask.indices] if mask else elements[:0]
-            return elements, elements.tobytes()
-
-        if varying is not None or array.space != "local":
-            return make()
-        return state.pattern(mask, mask, (uniform,), make)
+        comes_back = varying is None and array.space == "local"
+        key = id(mask), uniform
+        if comes_back and key in self._places:
+            return self._places[key][1:]
+        elements = self.state.elements(array, uniform, varying)
+        elements = elements[mask.indices] if mask else elements[:0]
+        if comes_back:
+            if len(self._places) >= MOST_PLACES:
+                self._places.clear()
+            self._places[key] = mask, elements, elements.tobytes()
+        return elements, elements.tobytes()
 
     def _substitute(self, array: Array, place: ndarray, op: str) -> None:
         """Write the stand-in to the unwritten elements that the tried place reads."""
