@@ -45,8 +45,10 @@ BUDGETS = {
     # what a thread has stored itself (170). The ceiling was raised by 300 for the other import
     # name: types by numba-cuda-mlir's rules (200), lines of kernels' bodies in coverage (40); and
     # by 400: every name of Numba's own simulator, programs that functions which are alike share
-    # (both 125), draws that go on where a race depends on the data, wgmma of any depth and columns
-    "warpsim": Budget(18_100, 2_636, 23_400),
+    # (both 125), draws that go on where a race depends on the data, wgmma of any depth and columns;
+    # and by 800: translations that functions of one shape share and that stay on disk (690), an
+    # IndexError where a test expects one (60)
+    "warpsim": Budget(18_100, 2_636, 24_200),
     # ladders and launches: 600 lines more in the kernels than planned;
     # 126 of what was added are old names, which go with the next version. 1,270 came with drawn
     # cases: predictions in words (280), cells that failed (183), causes from an answer's text and
@@ -79,8 +81,9 @@ BUDGETS = {
     # 1,100 came with drawn cases, predictions, cells and mutants; what mutants are went
     # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;
     # 430 with numba-cuda-mlir's typing, its answers kept; 150 with an address that writes itself
-    # 2,300 came with these kernels and compilers; as many went: 480 answers that say what others do
-    "tests": Budget(54_500, 5_521, 68_700),
+    # 2,300 came with these kernels and compilers; as many went: 480 answers that say what others do;
+    # 350 with programs that are kept, in this process and the next, and errors that tests expect
+    "tests": Budget(54_500, 5_521, 69_100),
 }
 SLACK = 500
 
