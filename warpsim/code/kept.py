@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import marshal
-import os
 import pickle
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
@@ -42,7 +41,7 @@ MOST_VARIANTS = 32
 
 @dataclass(frozen=True)
 class Facts:
-    """What callers ask of a function for some argument types; of one that calls itself they ask more.
+    """What callers ask of a function for some argument types; of a recursive one they ask more.
 
     Attributes
     ----------
@@ -195,7 +194,9 @@ def _drop_oldest(folder: Path) -> None:
     """Hold all files, those of other versions too, to their bytes."""
     files = [(path.stat(), path) for path in folder.glob("programs-*/*")]
     left = sum(about.st_size for about, _ in files)
-    for about, path in sorted(files, key=lambda pair: pair[0].st_mtime) if left > MOST_OF_ALL else ():
+    for about, path in (
+        sorted(files, key=lambda pair: pair[0].st_mtime) if left > MOST_OF_ALL else ()
+    ):
         left -= about.st_size
         path.unlink(missing_ok=True)
         if left <= MOST_OF_ALL // 2:

@@ -175,7 +175,7 @@ class Program:
 
     @one_at_a_time
     def _learn(self, signature: Signature) -> Variant | None:
-        """Note what typing has found, for functions of this shape; None where it serves no other."""
+        """Note what typing has found, for functions of this shape; None where it serves none."""
         found = self._known.get(signature)
         if found is not None or self.kept is None:
             return found
@@ -355,13 +355,15 @@ class Program:
         if found is None:
             self._writing.add(key)
             try:
-                found = self._programs[key] = self._bound(signature, (traced, device, *more), result)
+                found = self._programs[key] = self._bound(
+                    signature, (traced, device, *more), result
+                )
             finally:
                 self._writing.discard(key)
         return found
 
     def _bound(self, signature: Signature, how: tuple, result: types.Type) -> LaneProgram:
-        """A lane program with its calls: of a shell that is known, or of one that is written now."""
+        """A lane program with its calls: of a shell that is known, or one that is written now."""
         known, (traced, device, checked, costs) = self._known.get(signature), how
         shell = known.shell(how) if known is not None else None
         if shell is None:

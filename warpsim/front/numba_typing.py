@@ -197,7 +197,7 @@ def _context() -> tuple[Any, Any]:
 
 
 def rules_are_usual() -> bool:
-    """Whether numba-cuda's rules answer where it is there; under Numba's own simulator others do."""
+    """Whether numba-cuda's rules answer where it is there; under Numba's simulator others do."""
     return not _context.cache_info().currsize or _has_its_rules() == has_numba_cuda()
 
 

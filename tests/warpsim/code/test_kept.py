@@ -12,6 +12,7 @@ import pytest
 from warpsim import cuda, trace
 from warpsim.code import kept, likeness, programs, statements
 
+
 @pytest.fixture
 def written(monkeypatch):
     """The names of the functions that are translated meanwhile, by a process that knows nothing."""
@@ -110,7 +111,9 @@ def test_what_shares_does_as_what_is_translated_alone(monkeypatch, written):
 def test_only_results_of_one_type_share(written):
     for number, amount in ((0, 1), (0, 2), (3, 1), (1, 1)):
         done(calling(device(number, amount), device(0, 5), False), False)
-    assert written.count("kernel") == 3  # of the others one reads other arguments, one gives float64
+    assert (
+        written.count("kernel") == 3
+    )  # of the others one reads other arguments, one gives float64
 
 
 def test_two_names_of_one_function_are_told_apart_where_they_are_two(written):
