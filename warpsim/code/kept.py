@@ -194,13 +194,12 @@ def _drop_oldest(folder: Path) -> None:
     """Hold all files, those of other versions too, to their bytes."""
     files = [(path.stat(), path) for path in folder.glob("programs-*/*")]
     left = sum(about.st_size for about, _ in files)
-    for about, path in (
-        sorted(files, key=lambda pair: pair[0].st_mtime) if left > MOST_OF_ALL else ()
-    ):
+    most = left if left <= MOST_OF_ALL else MOST_OF_ALL // 2
+    for about, path in sorted(files, key=lambda pair: pair[0].st_mtime):
+        if left <= most:
+            break
         left -= about.st_size
         path.unlink(missing_ok=True)
-        if left <= MOST_OF_ALL // 2:
-            break
 
 
 @cache

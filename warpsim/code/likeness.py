@@ -93,9 +93,12 @@ def likeness(function: FunctionType) -> Any:
             _told.clear()
 
 
-def shape(function: FunctionType) -> tuple:
-    """What functions have in common that call others in the same way; one that has a likeness."""
-    return _key(function, _as_called)
+def shape(function: FunctionType) -> tuple | None:
+    """What functions have in common that call others in the same way; None for what may change."""
+    try:
+        return _key(function, _as_called)
+    except _Unlike:
+        return None
 
 
 def _key(function: FunctionType, like: Callable[[Any], Any]) -> tuple:

@@ -54,9 +54,11 @@ class _Itself:
 class Program:
     """All translations of one function."""
 
-    def __init__(self, function: FunctionType | Source, kept: Kept | None = None):
+    def __init__(
+        self, function: FunctionType | Source, shape: tuple | None = None, kept: Kept | None = None
+    ):
         self._function = function
-        self.kept = kept  # what is known of functions of its shape
+        self.shape, self.kept = shape, kept  # of others that share it, and what is known of them
         self._source: Source | None = None
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
         self.racing: set = (
@@ -121,7 +123,8 @@ class Program:
     def facts(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Facts | Typing:
         """What a caller asks for some argument types."""
         found = self._known.get(signature)
-        if found is None and self.kept is not None and signature not in self._typings:
+        alone = self.kept is None or signature in self._typings
+        if found is None and not alone and self._is_as_it_was():
             found = self._fitting(signature)
         if found is None:
             typing = self.typing(signature, callers)
@@ -136,6 +139,10 @@ class Program:
             return found
         more = found.recursive or found.optional
         return None if more else Facts(found.result, *self.touches, found.made is not None)
+
+    def _is_as_it_was(self) -> bool:
+        """Whether what it finds outside itself is still what its shape says."""
+        return self.shape is not None and shape(self._function) == self.shape
 
     @one_at_a_time
     def _fitting(self, signature: Signature) -> Variant | None:
@@ -279,7 +286,12 @@ class Program:
             raise
         finally:
             del self._guesses[signature]
-        found.needs, found.recursive = needs, signature in self._recursive
+        found.needs = needs
+        if self.shape is not None and not self._is_as_it_was():
+            found.needs = None
+            for key in [key for key, one in _shared.items() if one is self]:
+                del _shared[key]  # it is like those no more that are made from now on
+        found.recursive = signature in self._recursive
         found.dropped = dropped_loads(found.source, _unread_positions)
         self._typings[signature] = found
         return found
@@ -370,7 +382,7 @@ class Program:
             typing = self.typing(signature)
             writer = Writer(typing, device, traced, _device_program, checked, costs)
             shell = writer.shell()
-            if known is not None and writer.keeps:
+            if known is not None and writer.keeps and self._is_as_it_was():
                 known.shells[how] = shell
                 self.kept.is_new = True
         calls = []
@@ -486,8 +498,10 @@ def _read(kernel: Any, function: Any) -> Program:
         number, is_measured = likeness(function), is_covered()
         found = _shared.get((number, is_measured))
         if found is None:
-            alone = number is None or is_measured  # lines of programs are those of one file
-            found = Program(function, None if alone else kept_of(shape(function)))
+            form = None if number is None else shape(function)
+            # what coverage.py measures has the lines of one file
+            alone = form is None or is_measured
+            found = Program(function, form, None if alone else kept_of(form))
         if number is not None:
             _shared[number, is_measured] = found
         _programs[function] = found

@@ -100,7 +100,7 @@ def test_what_shares_does_as_what_is_translated_alone(monkeypatch, written):
     seeds = range(7_000, 7_200)
     shared = {seed: done(*drawn(seed)) for seed in seeds}
     number = written.count("kernel")
-    monkeypatch.setattr(programs, "kept_of", lambda shape: None)
+    monkeypatch.setattr(programs, "kept_of", lambda form: None)
     monkeypatch.setattr(programs, "_shared", {})
     written.clear()
     for seed in seeds:
@@ -111,9 +111,7 @@ def test_what_shares_does_as_what_is_translated_alone(monkeypatch, written):
 def test_only_results_of_one_type_share(written):
     for number, amount in ((0, 1), (0, 2), (3, 1), (1, 1)):
         done(calling(device(number, amount), device(0, 5), False), False)
-    assert (
-        written.count("kernel") == 3
-    )  # of the others one reads other arguments, one gives float64
+    assert written.count("kernel") == 3  # one reads other arguments, one gives float64
 
 
 def test_two_names_of_one_function_are_told_apart_where_they_are_two(written):
@@ -121,6 +119,40 @@ def test_two_names_of_one_function_are_told_apart_where_they_are_two(written):
     assert done(calling(one, one, True), False) != done(calling(one, other, True), False)
     assert done(calling(other, one, True), False) != done(calling(one, other, True), False)
     assert written.count("kernel") == 1
+
+
+def looking_up(table):
+    @cuda.jit
+    def kernel(out):
+        out[0] = table[0] + LIMIT
+
+    return kernel
+
+
+LIMIT = 1
+
+
+def test_what_has_changed_meanwhile_is_noted_nowhere(monkeypatch, written):
+    """A kernel that is launched with other types after a change, as compiled then, helps nobody."""
+    table, whole = np.zeros(1), np.zeros(1, np.int64)
+    kernel = looking_up(table)
+    kernel[1, 1](np.zeros(1))
+    table[0] = 5
+    kernel[1, 1](whole)
+    assert whole[0] == 6
+    looking_up(np.zeros(1))[1, 1](whole)
+    assert whole[0] == 1
+    with monkeypatch.context() as changed:
+        changed.setitem(globals(), "LIMIT", 10)
+        kernel = looking_up(np.zeros(1))
+        kernel[1, 1](np.zeros(1))
+    kernel[1, 1](whole)
+    again = looking_up(np.zeros(1))
+    again[1, 1](whole)
+    assert whole[0] == 1
+    monkeypatch.setitem(globals(), "LIMIT", 10)
+    looking_up(np.zeros(1))[1, 1](whole)
+    assert whole[0] == 10
 
 
 def test_a_function_that_is_handed_on_shares_nothing(written):
