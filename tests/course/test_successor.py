@@ -138,7 +138,7 @@ def test_instructions_are_the_simulators_declarations():
 
 @needs_successor
 @needs_compiler
-def test_dynamic_shared_memory_lies_behind_all_static_arrays():
+def test_dynamic_shared_memory_lies_behind_all_static_arrays_and_is_optimised_when_linked():
     def kernel(out):
         dynamic = cuda.shared.array(0, float32)
         static = cuda.shared.array(8, float32)
@@ -149,6 +149,7 @@ def test_dynamic_shared_memory_lies_behind_all_static_arrays():
 
     ptx = compiled(kernel, (float32[::1],), lto=False)["ptx"]
     assert ".extern .shared .align 1024 .b8 __dynamic_shmem" in ptx
+    assert compiled(kernel, (float32[::1],))["ltoir"]
 
 
 @cuda.jit(device=True)
@@ -225,18 +226,6 @@ def test_an_option_that_is_none_is_not_given():
         x[0] = 1
 
     assert kernel.targetoptions["max_registers"] is None and kernel.targetoptions["fastmath"]
-
-
-@needs_successor
-@needs_compiler
-def test_a_kernel_with_dynamic_shared_memory_is_optimised_when_linked():
-    def kernel(x):
-        place = cuda.shared.array(0, float32)
-        place[cuda.threadIdx.x] = x[0]
-        x[0] = place[0]
-
-    assert compiled(kernel, (float32[::1],))["ltoir"]
-    assert compiled(kernel, (float32[::1],), lto=False)["ptx"]
 
 
 @needs_successor
