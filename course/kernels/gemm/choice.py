@@ -24,11 +24,7 @@ from course.kernels.steps import ceil_div, round_up
 SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
 SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
-#: By measurements on an H200, in cycles of one multiprocessor.
-SHARED = 0.92  # what is seen of shared memory's time
-TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
-ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
-SLOWER = 1.025  # a narrower tile than 256 is read more often
+SHARED = 0.92  # what is seen of shared memory's time, on an H200
 
 
 def staged_config(
@@ -53,54 +49,57 @@ def config_for(
 ) -> tuple[GemmConfig, int]:  # fmt: skip
     """The tile of a product, and how many blocks share its depth: one of `shared_by`.
 
-    Counted are a block's cycles: its tiles, times their steps, times what takes longest in a step:
-    the tensor cores' 2,048 multiplications a cycle, or shared memory's 128 bytes a cycle. TMA
-    writes them once; each consumer reads its part of a, and all of b. Clusters lie in a part of the
-    GPU each: pairs of multiprocessors are everywhere, of fours only three quarters are sure. Where
-    blocks must share, there may be more clusters than that.
+    Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
+    three quarters are sure. Where blocks must share, there may be more clusters than that.
     """
-    steps, best = ceil_div(depth, DEPTH), []
-    for consumers, wide in itertools.product((1, 2), range(64, 257, 16 if layout == "nt" else 64)):
-        tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
-        step = step_cycles(consumers, wide)
-        step *= SLOWER if wide < 256 else 1
-        for splits in shared_by:
-            waves = ceil_div(tiles, blocks) if splits == 1 else 1
-            config = staged_config(consumers, wide, min(waves, 3), added, splits)
-            if splits == 1:
-                fits, cycles = (
-                    config.stages >= STAGES[0],
-                    waves * (steps * step + TILE_CYCLES * wide),
-                )
-            else:
-                fits = tiles * splits <= (blocks if splits == 2 else 3 * blocks // 4)
-                fits |= 1 not in shared_by
-                fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
-                given = 4 * config.rows * wide * (splits - 1) // splits
-                cycles = ceil_div(steps, splits) * step + TILE_CYCLES * wide + ADD_CYCLES[0]
-                cycles += given / ADD_CYCLES[1]
-            if fits:
-                best.append((cycles, config, splits))
-    _, config, splits = min(best)
+    p = Sizes(layout, rows, columns, depth, blocks, (True, True, True), added)
+    _, config, splits = min(_stored_tiles(p, shared_by))
     return config, splits
+
+
+def _stored_tiles(
+    p: Sizes, shared_by: tuple[int, ...], by_threads: bool = False
+) -> Iterator[tuple[float, GemmConfig, int]]:
+    """Tiles whose results are stored, by how many blocks each is shared; the time first."""
+    widths = range(64, 257, 16 if p.layout == "nt" else 64)
+    for consumers, wide, splits in itertools.product((1, 2), widths, shared_by):
+        tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
+        waves = ceil_div(tiles, p.blocks) if splits == 1 else 1
+        config = staged_config(consumers, wide, min(waves, 3), p.added, splits)
+        config = config._replace(by_threads=by_threads)
+        if splits == 1:
+            fits = config.stages >= STAGES[0]
+        else:
+            fits = tiles * splits <= (p.blocks if splits == 2 else 3 * p.blocks // 4)
+            fits |= 1 not in shared_by
+            fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
+        for paired in (False, True)[: 1 + (splits == 1 and p.rows > config.rows)]:
+            its = config._replace(paired=paired)
+            if fits:
+                yield LAUNCH + _tile_time(p, its, splits), its, splits
 
 
 # --- microseconds ---------------------------------------------------------------------------------
 
 MEGA = 1e-6
-#: Of a launch, of one past shared memory, of one behind, which adds; of one that copies, its bytes.
-LAUNCH, PAST, BEHIND, COPY, COPIED = 2.6, 2.8, 1.3, 1.6, 0.6 * MEGA
-#: Of "thin": a round of loads that a warp waits for; an instruction that loads and a product,
-#: of all warps of a multiprocessor; a byte of memory, of L2; a sum that a warp leaves in the block.
-ROUND, ACCESS, PRODUCT = 0.15, 1.1e-3, 2.5e-3
-BYTE, L2_BYTE, LEFT = 0.14 * MEGA, 0.01 * MEGA, 1.8e-4
-#: Of tiles by wgmma: a cycle of their steps, of their ends, a byte that is copied to shared memory.
-CYCLE, END, FETCHED = 0.26e-3, 0.9e-3, 0.075 * MEGA
-CROSSED = 0.06 * MEGA  # more, where the bytes begin between sectors
-OUTSIDE = 0.12  # of a step whose boxes lie outside of a factor, but for a few columns
-SURE = 0.92  # of the time of one launch, beside those of two
-RESULT, BY_THREADS = 0.27 * MEGA, 0.45 * MEGA  # stored by TMA, by threads where rows begin anywhere
-FINISHED, SUMMED = 0.9 * MEGA, 2.3 * MEGA  # a result that is finished, a partial sum
+#: Of a launch of tiles, of one past shared memory, of one behind, which adds, of one that copies,
+#: and its bytes.
+LAUNCH, PAST, BEHIND, COPY, COPIED = 1.9, 1.48, 1.4, 1.5, 0.54 * MEGA
+#: Of "thin": what a warp waits for in a round, for each access that loads, and for a result at the
+#: end; a byte of memory, of L2; a sum that a warp leaves in the block.
+ROUND, ACCESS, FINISH = 0.05, 0.021, 1e-3
+BYTE, L2_BYTE, LEFT = 0.27 * MEGA, 0.078 * MEGA, 1.9e-4
+UNALIGNED = 4  # accesses, about, for one of rows that begin anywhere
+#: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
+#: some columns; a column of a tile's end; a byte that is copied to shared memory.
+CYCLE, STEP, OUTSIDE, END, FETCHED = 0.32e-3, 0.042, 0.06, 7.5e-3, 0.047 * MEGA
+CROSSED = 0.088 * MEGA  # more, where the bytes begin between sectors
+PAIR, MET = 0.6, 0.4  # how much of b's tile a pair saves, and what it takes until it has met
+RESULT, BY_THREADS = 0.1 * MEGA, 0.8 * MEGA  # stored by TMA, by threads where rows begin anywhere
+ROWS = 0.01  # of threads that store, for a tile's column
+ADDED = 1.1  # of a cluster's blocks
+FINISHED, SUMMED = 1.8 * MEGA, 1.75 * MEGA  # a result that is finished, a partial sum
+SURE = 0.96  # of the time of one launch, beside those of two
 
 
 class Plan(NamedTuple):
@@ -176,21 +175,18 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
     down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
     rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
     each = ceil_div(ceil_div(down, config.beside) * across * splits, p.blocks)
-    warps = each * config.warps
-    accesses = _accesses(2 * config.down, *how_wide) + _accesses(config.across, *how_narrow)
+    loads = _accesses(2 * config.down, *how_wide) + _accesses(config.across, *how_narrow)
     read = 2 * (p.rows * p.depth + p.columns * p.depth + p.rows * p.columns)
     fetched = 2 * p.depth * down * across * (config.wide + config.thin)
-    time = PAST + ROUND * max(1, each / 2) * rounds + BYTE * read + L2_BYTE * fetched
-    time += warps * rounds * (ACCESS * accesses + 2 * PRODUCT * config.down * config.across)
-    time += LEFT * warps * config.wide * config.thin
+    results = config.wide * config.thin
+    time = PAST + BYTE * read + L2_BYTE * fetched + LEFT * each * config.warps * results
+    time += max(1, each / 2) * (rounds * (ROUND + ACCESS * loads) + FINISH * results / config.deep)
     return time + (splits > 1) * _finish_time(p, splits)
 
 
-def _accesses(lines: int, along: bool, aligned: bool) -> int:
+def _accesses(lines: int, along: bool, aligned: bool) -> float:
     """Instructions that load a warp's part of a factor, 32 deep."""
-    if along:
-        return lines * (1 if aligned else 5)
-    return 8 * (1 if aligned or lines == 1 else max(lines // 2, 1) + 1)
+    return (lines if along else 8) * (1 if aligned or not along and lines == 1 else UNALIGNED)
 
 
 def _finish_time(p: Sizes, splits: int) -> float:
@@ -198,19 +194,23 @@ def _finish_time(p: Sizes, splits: int) -> float:
 
 
 def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
-    """Of a kernel of tiles by wgmma, without what is before or behind it."""
-    wide, steps = config.columns, ceil_div(p.depth, DEPTH)
+    """Of a kernel of tiles by wgmma, with its results, without what is before or behind it."""
+    wide, steps, results = config.columns, ceil_div(p.depth, DEPTH), p.rows * p.columns
     rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
     tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
-    waves = ceil_div(tiles * splits, p.blocks)
+    waves = ceil_div(tiles * splits, p.blocks) if splits == 1 or config.partial else 1
     in_order = waves * ceil_div(steps, splits)
-    cycles = in_order * step_cycles(config.consumers, wide)
-    fetched = tiles * steps * 2 * config.stage
-    sides = (config.rows, wide)[:: -1 if config.swapped else 1]
-    crossed = tiles * steps * sum(side * odd for side, odd in zip(sides, _crossing(p))) * 2 * DEPTH
+    sides = (config.rows, wide / (1 + PAIR * config.paired))
+    odd = _crossing(p)[:: -1 if config.swapped else 1]
+    fetched = sum(side * (FETCHED + CROSSED * is_odd) for side, is_odd in zip(sides, odd))
     outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
-    time = OUTSIDE * outside * in_order + CYCLE * cycles + END * waves * TILE_CYCLES * wide
-    return time + FETCHED * fetched + CROSSED * crossed
+    time = in_order * (CYCLE * step_cycles(config.consumers, wide) + STEP + OUTSIDE * outside)
+    time += END * waves * wide + 2 * DEPTH * tiles * steps * fetched + MET * config.paired
+    if config.partial:
+        return time
+    if config.by_threads:
+        return time + BY_THREADS * results + ROWS * waves * wide
+    return time + RESULT * results + ADDED * (splits > 1)
 
 
 def _crossing(p: Sizes) -> tuple[bool, bool]:
@@ -244,17 +244,6 @@ def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
                 yield partial_tile(consumers, wide, waves, swapped), splits
 
 
-def direct_tiles(p: Sizes) -> Iterator[GemmConfig]:
-    """Tiles whose results threads store."""
-    for consumers, wide in itertools.product(
-        (1, 2), range(64, 257, 16 if p.layout == "nt" else 64)
-    ):
-        tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
-        config = staged_config(consumers, wide, min(ceil_div(tiles, p.blocks), 3))
-        if config.stages >= STAGES[0]:
-            yield config._replace(by_threads=True)
-
-
 def partial_tile(consumers: int, columns: int, waves: int, swapped: bool = False) -> GemmConfig:
     """A tile whose sums are stored as they are, with as many stages as fit."""
     bare = GemmConfig(consumers, columns, 0, 1 if waves == 1 else 3, False, True, swapped)
@@ -270,11 +259,7 @@ def thin_plan(p: Sizes) -> Plan:
 @functools.lru_cache(maxsize=1024)
 def stored_plan(p: Sizes) -> Plan:
     """The best whose results TMA stores, of factors that it takes."""
-    config, splits = config_for(*p[:5], added=p.added)
-    added = (
-        (splits > 1) * CYCLE * (ADD_CYCLES[0] + 4 * config.rows * config.columns / ADD_CYCLES[1])
-    )
-    time = LAUNCH + _tile_time(p, config, splits) + RESULT * p.rows * p.columns + added
+    time, config, splits = min(_stored_tiles(p, (1, *SPLITS)))
     return Plan(time, "roles" if splits == 1 else "split", config, splits)
 
 
@@ -282,29 +267,21 @@ def stored_plan(p: Sizes) -> Plan:
 def partial_plan(p: Sizes) -> Plan:
     """The best of copies: results stored by TMA, where it can, by threads, or of partial sums.
 
-    What TMA does not take is copied, and what it reads slowly, if that pays. Where tiles fill the
-    GPU and TMA can store them, there are no partial sums; where it cannot, threads store the
-    results of tiles whose depth is not shared.
+    What TMA does not take is copied, and what it reads slowly, if that pays.
     """
     plans = []
     a, b, stored = p.aligned
-    odd, many = _crossing(p), stored and stored_plan(p).config.waves > 1
-    for aligned in {(a and not (odd[0] and m), b and not (odd[1] and n), stored)
-                    for m in (0, 1) for n in (0, 1)}:  # fmt: skip
+    odd = _crossing(p)
+    for left in itertools.product((True, False), repeat=2):  # whether what is read slowly is
+        aligned = a and (left[0] or not odd[0]), b and (left[1] or not odd[1]), stored
         q = p._replace(aligned=aligned)
         copies, copied = _copy_time(q), (not aligned[0], not aligned[1])
-        for config, splits in () if many else _partial_tiles(q):
+        for config, splits in _partial_tiles(q):
             time = LAUNCH + copies + _tile_time(q, config, splits) + _finish_time(q, splits)
             plans.append(Plan(time, "partial", config, splits, copied=copied))
-        if stored and any(copied):
-            plan = stored_plan(q)
-            time = plan.time + copies
-            plans.append(plan._replace(time=time, method="partial", copied=copied))
-        for config in () if stored or p.added or not p.in_words else direct_tiles(q):
-            time = LAUNCH + copies + _tile_time(q, config, 1) + BY_THREADS * p.rows * p.columns
-            plans.append(Plan(time, "partial", config, 1, copied=copied))
-    if not plans:
-        plans = [stored_plan(p)._replace(method="partial")]
+        if stored or (p.in_words and not p.added):
+            time, config, splits = min(_stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored))
+            plans.append(Plan(copies + time, "partial", config, splits, copied=copied))
     return min(plans)
 
 
