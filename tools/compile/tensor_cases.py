@@ -51,6 +51,10 @@ WARP_SPECIALISED = [
 ]  # fmt: skip
 WARP_SPECIALISED += [(choice.staged_config(2, 256, 3, True), "nt", "bfloat16", EPILOGUES[1])]
 WARP_SPECIALISED += [(choice.staged_config(2, 240, 1), "nt", "float16", EPILOGUES[2])]
+WARP_SPECIALISED += [
+    (choice.staged_config(2, 256, 3)._replace(**{how: True}), layout, "bfloat16", EPILOGUES[1])
+    for how, layout in (("paired", "nt"), ("paired", "nn"), ("by_threads", "nn"))
+]
 SPLIT = choice.staged_config(2, 160, 1, True, 2)
 #: Layout and tile of products whose sums are stored as they are.
 PARTIAL = [
@@ -107,10 +111,14 @@ def of_warp_specialised(shape: Any, layout: str, element: str, high: int = 64) -
     """Argument types of a product by warpgroups; boxes of results have `high` rows."""
     kind = ELEMENTS[element]
     a = TensorMapType(kind, (64, 64) if layout == "tn" else (shape.rows, 64), True)
-    b = TensorMapType(kind, (shape.columns if layout == "nt" else 64, 64), True)
+    wide = shape.columns // (1 + shape.paired)
+    b = TensorMapType(kind, (wide if layout == "nt" else 64, 64), True)
     box = TensorMapType(kind, (high, 64), True)
     plane, line = matrix(element), matrix(element, 1)
-    return a, b, box, box if shape.added else plane, line, line, i4, i4, i4, i4, i4
+    ends = box, box if shape.added else plane
+    if shape.by_threads:
+        ends = u4[::1], types.uint16[::1]
+    return a, b, *ends, line, line, i4, i4, i4, i4, i4
 
 
 def of_partial(config: Any, layout: str, element: str) -> tuple[Any, ...]:
