@@ -227,7 +227,26 @@ class Operator:
                 return now(*inputs)
             return launched(inputs[:count], addresses, None, None)
 
-        return with_plan
+        if count > 1 or not hasattr(launched, "parts"):
+            return with_plan
+        make, address_of, slots, current, device, prepared, launch, where = launched.parts
+
+        def alone(x: Tensor, *options: Any) -> Tensor:
+            """The same of one tensor and one launch: each step counts."""
+            address = address_of(x)
+            if address & ALIGNMENT_MASK:
+                return now(x, *options)
+            result = make()
+            slots[0], slots[1] = address, address_of(result)
+            queue = current(device)
+            if queue != prepared.queue:
+                prepared.go_to(queue)
+            status = launch(*where)
+            if status:
+                prepared.again(status)
+            return result
+
+        return alone
 
     def _from_program(self, *inputs: Any, **named: Any) -> Any:
         """The same for who calls `registered`: gradients that are wanted are the dispatcher's."""

@@ -182,6 +182,7 @@ class PreparedPlan:
                 only.again(status)
             return result
 
+        call.parts = make, address, slots, current, device, only, launch, where
         return call
 
     def _on_one_stream(self, launches: list[prepared.PreparedLaunch]) -> Callable[..., Any]:
