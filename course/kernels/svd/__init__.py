@@ -18,7 +18,8 @@ of small singular values. For a matrix with m >= n (others are transposed):
    one more QR.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
-not needed. Matrices of up to 64 columns, or rows, take `course.kernels.svd.one_launch`.
+not needed. Matrices of up to 64 columns, or rows, take `course.kernels.svd.one_launch`; of
+up to 128 `course.kernels.svd.registers`, which do without the second QR.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
@@ -71,7 +72,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         any strides; it is not changed.
     method : str
         Of `svd.ladder.names`; "auto" takes one launch for all where a matrix of up to 64 columns,
-        or rows, fits into shared memory, else blocks, on tensor cores where the GPU has them.
+        or rows, fits into shared memory, one launch for all sweeps up to 128, else blocks, on
+        tensor cores where the GPU has them.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The host waits for the work: only it can say when enough was rotated. All but one launch

@@ -141,8 +141,9 @@ def _in_registers() -> SVDStep:
 
 
 def _best(p):
-    if not LADDER["one launch"].lacks(p):
-        return "one launch"
+    for name in ("one launch", "registers"):
+        if not LADDER[name].lacks(p):
+            return name
     if p.columns <= FEW_COLUMNS:
         return "shared"
     return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"

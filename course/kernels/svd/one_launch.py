@@ -5,17 +5,10 @@ For a matrix, or its transpose, of `length` x `rank`, length >= rank:
 1. its columns go to shared memory, scaled by a power of two;
 2. a = Q R by Householder reflections: Q = I - V T V' (see `course.kernels.svd.qr`); V stays where
    the columns were;
-3. rotations make the rows of w = R orthogonal, w = diag(s) Y', while k = J' gathers them. Before
-   the last sweeps k is refreshed as in `course.kernels.svd`;
+3. rotations make the rows of w = R orthogonal, w = diag(s) Y', while k = J' gathers them, see
+   `course.kernels.svd.registers`;
 4. they are sorted; a = Q k' diag(s) Y'. Rows of Y' whose singular values are noise are completed.
    Q k' = k' - V (T V' k').
-
-**Rotations.** Rows are padded to a power of two, and lane p has those of a pair in registers, a
-share of their elements: other lanes, and warps, have the rest. A sweep pairs each two rows once.
-First the rows x of all lanes are paired with the rows y of all: from step to step y moves to
-another lane, whose number differs in one bit (as in a Gray code). Then half of the lanes take all
-x, half take all y, and each half does the same among itself; until a lane is alone. So for each
-rotation one row moves, by shuffles, and none of it goes through memory.
 
 Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
 much here, to compile and to load.
@@ -45,7 +38,7 @@ from course.kernels.warps import ALL
 from warpsim.ptx import load, store
 
 LARGEST = 64  # columns of a matrix
-SIZES = 8, 16, 32, LARGEST  # to which they are padded
+SIZES = 16, 32, 48, LARGEST  # to which they are padded
 STATIC = 8192  # bytes of static shared memory, at most
 
 
@@ -132,16 +125,14 @@ def shared_floats(size: int, rank: int, length: int) -> int:
     return 3 * size * (size + 1) + rank * (length | 1)
 
 
-def make_svd(size: int, warps: int, rotating: int, registers: int | None = None) -> Any:
+def make_svd(size: int, warps: int) -> Any:
     """The kernel for matrices of at most `size` columns, by blocks of so many warps.
 
     It takes a, u, s, vt; whether a is scaled, and its `UNSCALE` and `REFUSED` known; the most
-    sweeps; and what the host reads. rotating: how many warps rotate, 1 or all. Dynamic shared
-    memory: `shared_floats`.
+    sweeps; and what the host reads. Dynamic shared memory: `shared_floats`.
     """
-    pitch, bits = size + 1, size.bit_length() - 1
-    square, twice, pairs, threads = size * pitch, 2 * size, size // 2, 32 * warps
-    lane_rows = max(1, size // 32)
+    pitch, twice, threads = size + 1, 2 * size, 32 * warps
+    square, lane_rows = size * pitch, (size + 31) // 32
 
     @cuda.jit(device=True)
     def fill_triangle(source, rank, r):
@@ -149,7 +140,7 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
         columns, column_pitch, scales, shifts = source
         n = int32(cuda.threadIdx.x)
         while n < size * size:
-            i, j, x = int32(n >> bits), int32(n & (size - 1)), float32(0)
+            i, j, x = int32(n // size), int32(n % size), float32(0)
             if i <= j < rank:
                 x = load(columns, int32(j * column_pitch + i))
                 if i == j and scales[j] != float32(0):
@@ -158,7 +149,7 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
             n = int32(n + threads)
         cuda.syncthreads()
 
-    orthogonalise, hand_over = make_parts(size, warps, rotating, 1, fill_triangle)
+    orthogonalise, hand_over = make_parts(size, warps, fill_triangle)
 
     @cuda.jit(device=True)
     def gather_reflections(columns, column_pitch, k, order, products, scales, rank, count, y):
@@ -237,14 +228,13 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
                 group = int32(group - groups)
                 c = int32(c + TOGETHER)
 
-    @cuda.jit(max_registers=registers)
+    @cuda.jit
     def svd_in_one_launch(a, u, s, vt, scaled, most, told):
         memory = cuda.shared.array(0, float32)
         scales, shifts = cuda.shared.array(size, float32), cuda.shared.array(size, float32)
         lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
         found = cuda.shared.array(warps, float32)
-        sums = cuda.shared.array((2, 1, rotating, pairs), float32)
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         lane, warp = t % 32, t // 32
         wide = a.shape[1] < a.shape[2]
@@ -276,7 +266,7 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
         source = columns, column_pitch, scales, shifts
         fill_triangle(source, rank, w)
         # 3
-        done, times = orthogonalise(w, k, source, rank, sums, found, most)
+        done, times = orthogonalise(memory, source, rank, found, most)
         if t == 0:
             told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
         # 4
@@ -301,18 +291,15 @@ def make_svd(size: int, warps: int, rotating: int, registers: int | None = None)
 
 #: Warps of a block, by columns, padded: where matrices are few, and many. A matrix's result is the
 #: same to the bit with either: all sums are made in one order.
-FEW_WARPS = {8: 4, 16: 4, 32: 8, LARGEST: 8}
-MANY_WARPS = {8: 2, 16: 2, 32: 2, LARGEST: 8}
+FEW_WARPS = {16: 4, 32: 8, 48: 8, LARGEST: 8}
+MANY_WARPS = {16: 2, 32: 2, 48: 4, LARGEST: 4}
 MUCH = 64 * 1024  # bytes of shared memory from which so few blocks share a multiprocessor
 
 
 def _kernels() -> dict[tuple[int, int], Any]:
     """By columns, padded, and warps."""
     pairs = sorted({*FEW_WARPS.items(), *MANY_WARPS.items()})
-    return {
-        (size, warps): make_svd(size, warps, warps if size == LARGEST else 1)
-        for size, warps in pairs
-    }
+    return {(size, warps): make_svd(size, warps) for size, warps in pairs}
 
 
 SVD = _kernels()

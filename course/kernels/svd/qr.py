@@ -58,16 +58,16 @@ def _halver(count: int) -> Callable:
     return halve
 
 
-_halve_16, _halve_8, _halve_4, _halve_2 = (_halver(count) for count in (8, 4, 2, 1))
+halve_16, halve_8, halve_4, halve_2 = (_halver(count) for count in (8, 4, 2, 1))
 
 
 @cuda.jit(device=True)
 def _sum_lanes(sums):
     """The warp's sum of each of 16 values: lane l returns that of value l // 2."""
-    _halve_16(sums)
-    _halve_8(sums)
-    _halve_4(sums)
-    _halve_2(sums)
+    halve_16(sums)
+    halve_8(sums)
+    halve_4(sums)
+    halve_2(sums)
     return sums[0] + cuda.shfl_xor_sync(ALL, sums[0], 1)
 
 

@@ -3,14 +3,14 @@
 For R of a QR decomposition, of up to 128 columns: its rows w become orthogonal, w = diag(s) Y',
 while k = J' gathers the rotations. Before the last sweeps k is refreshed, see `course.kernels.svd`.
 
-Rows are padded to `size`. A lane has `own` pairs of rows in registers, a share of their elements:
-other lanes, and warps, have the rest. A sweep pairs each two rows once. First all rows x are paired
-with all rows y: among a lane's own by the order in which they are named; from step to step y moves
-to another lane, whose number differs in one bit (as in a Gray code). Then half of the lanes take
-all x, half take all y, and each half does the same among itself; until a lane is alone, and pairs
-its x with each other, and its y. So few rows move for a rotation, by shuffles, none of them through
-memory. Behind its elements a row has its squared length, which a rotation changes by a product
-that is known; a sweep begins with new ones.
+Rows are padded to a multiple of 16. A warp has 8 rows x and 8 rows y in registers, of each row a
+lane every 32nd element, first those of w, then those of k: so a product is summed by shuffles, and
+nothing waits for other warps. A sweep pairs each two rows once. In 8 steps all x of a warp meet all
+y; then each warp hands its y to the one before, through shared memory, as in a tournament whose
+players change places with their neighbours: in each second round a warp has the first and the last
+place, waits, and its x goes on in place of y. At the end each warp pairs its x with each other, and
+its y. A lane has the squared lengths of the rows of one pair: a rotation changes them by what is
+known, and a sweep begins with new ones.
 
 Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
 much here, to compile and to load.
@@ -25,6 +25,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.steps import Launch
+from course.kernels.svd.qr import halve_2, halve_4, halve_8
 from course.kernels.svd.rotate import (
     DONE,
     FINISHED,
@@ -35,15 +36,15 @@ from course.kernels.svd.rotate import (
 )
 from course.kernels.svd.scaling_sorting import LITTLE, ZERO, largest_of_warp
 from course.kernels.warps import ALL, lanes_sum
-from warpsim.ptx import load, store
+from warpsim.ptx import load, named_barrier, store
 
 #: Rows of what the host reads, (4, batch), int32: the inverse of the scale is float32's bits.
 STATE, REFUSED, SWEPT, UNSCALE = 0, 1, 2, 3
 TOGETHER = 4  # rows that a thread works on at once
 STATIC = 8192  # bytes of static shared memory, at most
+OWN = 8  # rows x of a warp, and rows y
 LARGEST = 128  # columns
-#: By columns, padded: warps of a block, and pairs of rows that a lane has.
-WAYS = {16: (2, 2), 24: (3, 3), 32: (4, 2), 48: (4, 3), 64: (8, 1), 96: (8, 3), LARGEST: (8, 2)}
+SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
 
 sum_of_warp = lanes_sum(32)
 
@@ -118,308 +119,273 @@ def complete(rows, pitch, order, have, wanted, rank, along):
         row = int32(row + 1)
 
 
-def make_rotations(size: int, warps: int, own: int) -> tuple[int, Callable, Callable]:
-    """Elements of a row that a lane has; what finds rows' squared lengths, and a sweep.
+def make_group(group: int, each: int) -> tuple[Callable, Callable]:
+    """What pairs a warp's rows x among themselves, and its y, in groups: to begin, and to go on.
 
-    Arguments of both are a lane's rows, x0 with y0, x1 with y1, x2 with y2, as many as it has: the
-    elements of w, those of k, the squared length.
+    `each` elements of a row are a lane's, and the squared lengths of a pair's rows are with lanes
+    2 pair and 2 pair + 1.
     """
-    pairs = size // 2
-    lanes = pairs // own  # of a warp that have other rows
-    levels = 5 - (lanes.bit_length() - 1)  # of sums over a warp's lanes of one pair
-    share = size * lanes // (32 * warps)
-    both = 2 * share
 
     @cuda.jit(device=True, forceinline=True)
-    def product(x, y):
-        """A warp's share of the product of two rows of w."""
-        total = float32(0)
-        for n in range(share):
-            total += x[n] * y[n]
-        for level in range(levels):
-            total += cuda.shfl_xor_sync(ALL, total, lanes << level)
-        return total
+    def regroup(x, y, a, b):
+        for m in range(OWN // 2):
+            q = m // group * 2 * group + m % group
+            for n in range(each):
+                x[(q + group) * each + n], y[q * each + n] = (
+                    y[q * each + n], x[(q + group) * each + n]
+                )  # fmt: skip
+        upper = cuda.threadIdx.x & (2 * group) != 0
+        other = cuda.shfl_xor_sync(ALL, a if upper else b, 2 * group)
+        return other if upper else a, b if upper else other
 
     @cuda.jit(device=True, forceinline=True)
-    def whole(a, b, c, sums, buffer):
-        """The sums of all warps' a, b, c, as many as a lane has pairs."""
-        if warps > 1:
-            lane, warp = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32)
-            if lane < lanes:
-                sums[buffer, 0, warp, lane] = a
-                if own > 1:
-                    sums[buffer, 1, warp, lane] = b
-                if own > 2:
-                    sums[buffer, 2, warp, lane] = c
-            cuda.syncthreads()
-            a, b, c, p = float32(0), float32(0), float32(0), int32(lane % lanes)
-            for other in range(warps):
-                a += sums[buffer, 0, other, p]
-                if own > 1:
-                    b += sums[buffer, 1, other, p]
-                if own > 2:
-                    c += sums[buffer, 2, other, p]
-        return a, b, c
+    def go_round(y, b):
+        for m in range(OWN // group):
+            for n in range(each):
+                first = y[m * group * each + n]
+                for q in range(group - 1):
+                    y[(m * group + q) * each + n] = y[(m * group + q + 1) * each + n]
+                y[(m * group + group - 1) * each + n] = first
+        q = int32(cuda.threadIdx.x % 32 // 2)
+        return cuda.shfl_sync(ALL, b, 2 * ((q & -group) | ((q + 1) & (group - 1))))
+
+    return regroup, go_round
+
+
+def make_sweep(size: int) -> Callable:
+    """A sweep over rows that warps have, and what a lane needs of shared memory for it."""
+    warps, each, pitch = size // (2 * OWN), size // 16, size + 1
+    full, threads, square = size // 32, 32 * warps, size * pitch
+    count, halves = OWN * each, size % 32 != 0
+    rounds = 2 * warps if warps > 1 else 1
+    regroup_4, go_round_4 = make_group(4, each)
+    regroup_2, go_round_2 = make_group(2, each)
+    regroup_1, _ = make_group(1, each)
 
     @cuda.jit(device=True, forceinline=True)
-    def turn(x, y, g, floor):
-        """Make a pair's rows of w orthogonal; the cosine that they had."""
-        before, s, d, tangent = rotation_at_once(x[both], y[both], g, floor)
-        x[both] = max(x[both] - tangent * g, float32(0))
-        y[both] = max(y[both] + tangent * g, float32(0))
-        if cuda.any_sync(ALL, s != float32(0)):
-            for n in range(share):
-                p, q = x[n], y[n]
-                x[n] = (p - s * q) - d * p
-                y[n] = (q + s * p) - d * q
-            for n in range(share, both):
-                p, q = x[n], y[n]
-                x[n] = (p - s * q) - d * p
-                y[n] = (q + s * p) - d * q
-        return before
+    def products(x, y):
+        """Of each pair's rows of w: a lane gets that of pair lane // 2 % 8."""
+        g, lane = cuda.local.array(OWN, float32), int32(cuda.threadIdx.x % 32)
+        for q in range(OWN):
+            total = float32(0)
+            for n in range(full):
+                total += x[q * each + n] * y[q * each + n]
+            if halves:  # the other lanes have elements of k there
+                total += x[q * each + full] * y[q * each + full] if lane < 16 else float32(0)
+            g[q] = total
+        halve_8(g)
+        halve_4(g)
+        halve_2(g)
+        total = g[0] + cuda.shfl_xor_sync(ALL, g[0], 16)
+        return total + cuda.shfl_xor_sync(ALL, total, 1)
 
     @cuda.jit(device=True, forceinline=True)
-    def meet(x0, y0, x1, y1, x2, y2, floor, sums, buffer):
-        """Rotate a lane's pairs; the largest cosine."""
-        a, b, c = product(x0, y0), float32(0), float32(0)
-        if own > 1:
-            b = product(x1, y1)
-        if own > 2:
-            c = product(x2, y2)
-        a, b, c = whole(a, b, c, sums, buffer)
-        largest = turn(x0, y0, a, floor)
-        if own > 1:
-            largest = max(largest, turn(x1, y1, b, floor))
-        if own > 2:
-            largest = max(largest, turn(x2, y2, c, floor))
-        return largest
+    def angles(x, y, a, b, floor):
+        """A lane's pair: its cosine, sin and 1 - cos of its rotation, squared lengths behind it."""
+        g = products(x, y)
+        before, s, d, tangent = rotation_at_once(a, b, g, floor)
+        return before, s, d, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
 
     @cuda.jit(device=True, forceinline=True)
-    def measure(x0, y0, x1, y1, x2, y2, sums):
-        """Each row's squared length."""
-        a, b, c = product(x0, x0), float32(0), float32(0)
-        if own > 1:
-            b = product(x1, x1)
-        if own > 2:
-            c = product(x2, x2)
-        x0[both], b, c = whole(a, b, c, sums, 0)
-        if own > 1:
-            x1[both] = b
-        if own > 2:
-            x2[both] = c
-        a = product(y0, y0)
-        if own > 1:
-            b = product(y1, y1)
-        if own > 2:
-            c = product(y2, y2)
-        y0[both], b, c = whole(a, b, c, sums, 1)
-        if own > 1:
-            y1[both] = b
-        if own > 2:
-            y2[both] = c
+    def meet(x, y, a, b, floor):
+        """Rotate each pair; the cosine of a lane's, and its squared lengths."""
+        before, s, d, a, b = angles(x, y, a, b, floor)
+        for q in range(OWN):
+            c, e = cuda.shfl_sync(ALL, s, 2 * q), cuda.shfl_sync(ALL, d, 2 * q)
+            for n in range(each):
+                p, r = x[q * each + n], y[q * each + n]
+                x[q * each + n] = (p - c * r) - e * p
+                y[q * each + n] = (r + c * p) - e * r
+        return before, a, b
 
     @cuda.jit(device=True, forceinline=True)
-    def move(y, to):
-        for n in range(both + 1):
-            y[n] = cuda.shfl_xor_sync(ALL, y[n], to)
+    def meet_in_turn(x, y, a, b, floor):
+        """The same, and each y goes to the pair before: it is written there."""
+        first = cuda.local.array(each, float32)
+        before, s, d, a, b = angles(x, y, a, b, floor)
+        c, e = cuda.shfl_sync(ALL, s, 0), cuda.shfl_sync(ALL, d, 0)
+        for n in range(each):
+            p, r = x[n], y[n]
+            x[n] = (p - c * r) - e * p
+            first[n] = (r + c * p) - e * r
+        for m in range(OWN - 1):
+            c, e = cuda.shfl_sync(ALL, s, 2 * m + 2), cuda.shfl_sync(ALL, d, 2 * m + 2)
+            for n in range(each):
+                p, r = x[(m + 1) * each + n], y[(m + 1) * each + n]
+                x[(m + 1) * each + n] = (p - c * r) - e * p
+                y[m * each + n] = (r + c * p) - e * r
+        for n in range(each):
+            y[(OWN - 1) * each + n] = first[n]
+        return before, a, cuda.shfl_sync(ALL, b, (int32(cuda.threadIdx.x) + 2) & 14)
 
     @cuda.jit(device=True, forceinline=True)
-    def part(x, y, group):
-        """Half of the lanes take two rows x, half two rows y."""
-        low = cuda.threadIdx.x & group == 0
-        for n in range(both + 1):
-            p, q = x[n], y[n]
-            other = cuda.shfl_xor_sync(ALL, q if low else p, group)
-            x[n], y[n] = p if low else other, other if low else q
-
-    @cuda.jit(device=True, forceinline=True)
-    def sweep(x0, y0, x1, y1, x2, y2, floor, sums):
-        """Rotate each pair of rows once; the largest cosine."""
-        largest, buffer, group = float32(0), int32(0), int32(lanes)
-        measure(x0, y0, x1, y1, x2, y2, sums)
-        while group > 0:
-            step = int32(1)
-            while step <= group:
-                largest = max(largest, meet(x0, y0, x1, y1, x2, y2, floor, sums, buffer))
-                if own == 2:
-                    largest = max(largest, meet(x0, y1, x1, y0, x2, y2, floor, sums, 1 - buffer))
-                    buffer = int32(1 - buffer)
-                if own == 3:
-                    largest = max(largest, meet(x0, y1, x1, y2, x2, y0, floor, sums, 1 - buffer))
-                    largest = max(largest, meet(x0, y2, x1, y0, x2, y1, floor, sums, buffer))
-                buffer = int32(1 - buffer)
-                if step < group:
-                    to = int32(step & -step)
-                    move(y0, to)
-                    if own > 1:
-                        move(y1, to)
-                    if own > 2:
-                        move(y2, to)
-                step = int32(step + 1)
-            group = int32(group >> 1)
-            if group > 0:
-                part(x0, y0, group)
-                if own > 1:
-                    part(x1, y1, group)
-                if own > 2:
-                    part(x2, y2, group)
-        if own == 2:
-            largest = max(largest, meet(x0, x1, y0, y1, x2, y2, floor, sums, buffer))
-        if own == 3:  # and pairs that have met, as one is free
-            largest = max(largest, meet(x0, x1, y0, y1, x2, y2, floor, sums, buffer))
-            largest = max(largest, meet(x0, x2, y0, y2, x1, y1, floor, sums, 1 - buffer))
-            largest = max(largest, meet(x1, x2, y1, y2, x0, y0, floor, sums, buffer))
-        return largest_of_warp(largest)
-
-    return share, measure, sweep
-
-
-def make_parts(size: int, warps: int, rotating: int, own: int, fill: Callable) -> tuple:
-    """What is done with w and k: make w's rows orthogonal, sort, normalise, write.
-
-    fill: a device function of a source, the columns, and where R goes, padded with zeros. rotating:
-    how many of the warps rotate.
-    """
-    pairs, pitch = size // 2, size + 1
-    lanes = pairs // own
-    share, measure, sweep = make_rotations(size, rotating, own)
-    both, row = 2 * share, 2 * share + 1  # of a row of w and of one of k; and its length
-    lane_shares = 32 // lanes  # shares of a row in a warp
-
-    @cuda.jit(device=True, forceinline=True)
-    def begin(x, y, q, p, first, r):
-        """A lane's shares of two rows, those of k of the identity."""
-        i, j = int32(q * lanes + p), int32(pairs + q * lanes + p)
-        for n in range(share):
-            x[n] = load(r, int32(i * pitch + first + n))
-            y[n] = load(r, int32(j * pitch + first + n))
-            x[share + n] = float32(1) if first + n == i else float32(0)
-            y[share + n] = float32(1) if first + n == j else float32(0)
-
-    @cuda.jit(device=True, forceinline=True)
-    def multiply(left, right, down, across, rank, q, p, first, x, y, at):
-        """Shares of two rows of left times right, to x[at:] and y[at:]."""
-        i, j, m = int32((q * lanes + p) * pitch), int32((pairs + q * lanes + p) * pitch), int32(0)
-        for n in range(share):
-            x[at + n], y[at + n] = float32(0), float32(0)
-        while m < rank:
-            one, other = load(left, int32(i + m)), load(left, int32(j + m))
-            for n in range(share):
-                z = load(right, int32(m * down + (first + n) * across))
-                x[at + n] += one * z
-                y[at + n] += other * z
-            m = int32(m + 1)
-
-    @cuda.jit(device=True, forceinline=True)
-    def hand_out(x, y, at, q, p, first, rows):
-        """Shares of two rows to shared memory."""
-        i, j = int32(q * lanes + p), int32(pairs + q * lanes + p)
-        for n in range(share):
-            store(rows, int32(i * pitch + first + n), x[at + n])
-            store(rows, int32(j * pitch + first + n), y[at + n])
-
-    @cuda.jit(device=True, forceinline=True)
-    def multiply_by_itself(x, y, k, r, rank, q, p, first):
-        """r = k k'."""
-        multiply(k, k, 1, pitch, rank, q, p, first, x, y, 0)
-        hand_out(x, y, 0, q, p, first, r)
-
-    @cuda.jit(device=True, forceinline=True)
-    def refresh(x, y, k, r, q, p, first):
-        """(3 k - r k) / 2, where k was."""
-        for n in range(share):
-            x[n], y[n] = float32(1.5) * x[share + n], float32(1.5) * y[share + n]
-        multiply(r, k, pitch, 1, int32(size), q, p, first, x, y, share)
-        for n in range(share):
-            x[share + n] = x[n] - float32(0.5) * x[share + n]
-            y[share + n] = y[n] - float32(0.5) * y[share + n]
+    def pass_on(y, b, memory, base):
+        """Rows y go to the warp before; theirs come from the one behind."""
+        t, lengths = int32(cuda.threadIdx.x), int32(base + size * size)
+        for n in range(count):
+            store(memory, int32(base + n * threads + t), y[n])
+        if t & 17 == 0:
+            store(memory, int32(lengths + t // 2 - t // 32 * 8), b)
+        named_barrier(int32(1), int32(threads))
+        other = int32(t + 32 if t + 32 < threads else t + 32 - threads)
+        for n in range(count):
+            y[n] = load(memory, int32(base + n * threads + other))
+        return load(memory, int32(lengths + other // 32 * 8 + other % 16 // 2))
 
     @cuda.jit(device=True)
-    def orthogonalise(r, k, source, rank, sums, found, most):
-        """Rotate R's rows in r, k beside it, until they are orthogonal: w to r, J' to k.
+    def sweep(x, y, floor, memory):
+        """Rotate each pair of rows once; the largest cosine of a lane's pairs."""
+        warp, largest, at = int32(cuda.threadIdx.x // 32), float32(0), int32(0)
+        a, b = products(x, x), products(y, y)
+        while at < rounds:
+            waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
+            while step < OWN and not waits:
+                before, a, b = meet_in_turn(x, y, a, b, floor)
+                largest, step = max(largest, before), int32(step + 1)
+            if warps > 1:
+                if waits:
+                    for n in range(count):
+                        x[n], y[n] = y[n], x[n]
+                    a, b = b, a
+                b = pass_on(y, b, memory, int32((at & 1) * square))
+            at = int32(at + 1)
+        step = int32(0)
+        while step < OWN - 1:
+            if step == 0:
+                a, b = regroup_4(x, y, a, b)
+            elif step == 4:
+                a, b = regroup_2(x, y, a, b)
+            elif step == 6:
+                a, b = regroup_1(x, y, a, b)
+            before, a, b = meet(x, y, a, b, floor)
+            largest = max(largest, before)
+            if step < 3:
+                b = go_round_4(y, b)
+            elif step == 4:
+                b = go_round_2(y, b)
+            step = int32(step + 1)
+        return largest
+
+    return sweep
+
+
+def make_parts(size: int, warps: int, fill: Callable) -> tuple:
+    """What is done with w and k: make w's rows orthogonal, sort, normalise, write.
+
+    fill: a device function of a source, the columns, and where R goes, padded with zeros. warps: at
+    least as many as have rows.
+    """
+    pitch, each, columns = size + 1, size // 16, (size + 31) // 32
+    square, threads, rotating, count = size * pitch, 32 * warps, size // (2 * OWN), OWN * each
+    sweep = make_sweep(size)
+
+    @cuda.jit(device=True, forceinline=True)
+    def take(x, y, memory):
+        """A warp's rows, of w and then of k."""
+        lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
+        for q in range(OWN):
+            for n in range(each):
+                e = int32(lane + 32 * n)
+                at = int32((i + q) * pitch + (e if e < size else e + square - size))
+                x[q * each + n] = load(memory, at)
+                y[q * each + n] = load(memory, int32(at + rotating * OWN * pitch))
+
+    @cuda.jit(device=True, forceinline=True)
+    def give(x, y, memory):
+        """Back to shared memory."""
+        lane, i = int32(cuda.threadIdx.x % 32), int32(cuda.threadIdx.x // 32 * OWN)
+        for q in range(OWN):
+            for n in range(each):
+                e = int32(lane + 32 * n)
+                at = int32((i + q) * pitch + (e if e < size else e + square - size))
+                store(memory, at, x[q * each + n])
+                store(memory, int32(at + rotating * OWN * pitch), y[q * each + n])
+
+    @cuda.jit(device=True)
+    def multiply(left, right, down, across, depth, out, other, by, more):
+        """A warp's rows of out = by left right + more other, written when all have read."""
+        x, y = cuda.local.array((OWN, columns), float32), cuda.local.array((OWN, columns), float32)
+        z, lane = cuda.local.array(columns, float32), int32(cuda.threadIdx.x % 32)
+        i, j = int32(cuda.threadIdx.x // 32 * OWN * pitch), int32(0)
+        for q in range(OWN):
+            for m in range(columns):
+                x[q, m], y[q, m] = float32(0), float32(0)
+        rotates = cuda.threadIdx.x < 32 * rotating
+        while j < depth and rotates:
+            for m in range(columns):
+                z[m] = load(right, int32(j * down + min(lane + 32 * m, size - 1) * across))
+            for q in range(OWN):
+                one = load(left, int32(i + q * pitch + j))
+                two = load(left, int32(i + (rotating * OWN + q) * pitch + j))
+                for m in range(columns):
+                    x[q, m] += one * z[m]
+                    y[q, m] += two * z[m]
+            j = int32(j + 1)
+        cuda.syncthreads()
+        for q in range(OWN):
+            for m in range(columns):
+                at = int32(i + q * pitch + lane + 32 * m)
+                if lane + 32 * m < size and rotates:
+                    store(out, at, by * x[q, m] + more * load(other, at))
+                    at = int32(at + rotating * OWN * pitch)
+                    store(out, at, by * y[q, m] + more * load(other, at))
+        cuda.syncthreads()
+
+    @cuda.jit(device=True)
+    def orthogonalise(memory, source, rank, found, most):
+        """Rotate R's rows, in memory, until they are orthogonal: w stays there, J' behind it.
 
         Whether they are, and how often they were swept.
         """
-        x0, y0 = cuda.local.array(row, float32), cuda.local.array(row, float32)
-        x1, y1 = cuda.local.array(row, float32), cuda.local.array(row, float32)
-        x2, y2 = cuda.local.array(row, float32), cuda.local.array(row, float32)
-        t = int32(cuda.threadIdx.x)
-        lane, warp = t % 32, t // 32
-        p = int32(lane % lanes)
-        first = int32((warp * lane_shares + lane // lanes) * share)
-        rotates = warp < rotating
-        floor, done, fresh, swept = float32(0), False, False, int32(0)
-        if rotates:
-            begin(x0, y0, 0, p, first, r)
-            if own > 1:
-                begin(x1, y1, 1, p, first, r)
-            if own > 2:
-                begin(x2, y2, 2, p, first, r)
-            measure(x0, y0, x1, y1, x2, y2, sums)
-            floor = max(x0[both], y0[both])
-            if own > 1:
-                floor = max(floor, max(x1[both], y1[both]))
-            if own > 2:
-                floor = max(floor, max(x2[both], y2[both]))
-            floor = largest_of_warp(floor) * float32(NOISE) * float32(NOISE)
-            floor = max(float32(ZERO), floor)
+        x, y = cuda.local.array(count, float32), cuda.local.array(count, float32)
+        t, longest = int32(cuda.threadIdx.x), float32(0)
+        w, k, n = memory[:square], memory[square : 2 * square], int32(t)
+        rotates = t < 32 * rotating
+        while n < size * size:
+            store(k, int32(n // size * pitch + n % size), float32(n // size == n % size))
+            n = int32(n + threads)
+        n = t // 32
+        while n < size:  # the longest row
+            total, e = float32(0), int32(t % 32)
+            while e < size:
+                total += load(w, int32(n * pitch + e)) * load(w, int32(n * pitch + e))
+                e = int32(e + 32)
+            longest, n = max(longest, sum_of_warp(total)), int32(n + warps)
+        if t % 32 == 0:
+            found[t // 32] = longest
         cuda.syncthreads()
+        for other in range(warps):
+            longest = max(longest, found[other])
+        floor = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
+        if rotates:
+            take(x, y, memory)
+        cuda.syncthreads()
+        done, fresh, swept = False, False, int32(0)
         while not done and swept < most:
+            largest = float32(0)
             if rotates:
-                largest = sweep(x0, y0, x1, y1, x2, y2, floor, sums)
-                if t == 0:
-                    found[0] = largest
+                largest = largest_of_warp(sweep(x, y, floor, memory))
+            if t % 32 == 0:
+                found[t // 32] = largest
             cuda.syncthreads()
-            largest = found[0]
+            for other in range(rotating):
+                largest = max(largest, found[other])
             cuda.syncthreads()
             swept = int32(swept + 1)
             done = fresh and largest <= float32(DONE)
-            last = done or swept >= most
             near = not fresh and largest <= float32(NEAR_BY_PAIRS)
-            if rotates and (near or last):
-                hand_out(x0, y0, share, 0, p, first, k)
-                if own > 1:
-                    hand_out(x1, y1, share, 1, p, first, k)
-                if own > 2:
-                    hand_out(x2, y2, share, 2, p, first, k)
+            if rotates and (near or done or swept >= most):
+                give(x, y, memory)
+            cuda.syncthreads()
             if near:
-                fresh = True
-                cuda.syncthreads()
+                fresh, half = True, float32(-0.5)
+                multiply(k, k, 1, pitch, rank, w, w, float32(1), float32(0))
+                multiply(w, k, pitch, 1, int32(size), k, k, half, float32(1.5))
+                fill(source, rank, w)
+                multiply(k, w, pitch, 1, rank, w, w, float32(1), float32(0))
                 if rotates:
-                    multiply_by_itself(x0, y0, k, r, rank, 0, p, first)
-                    if own > 1:
-                        multiply_by_itself(x1, y1, k, r, rank, 1, p, first)
-                    if own > 2:
-                        multiply_by_itself(x2, y2, k, r, rank, 2, p, first)
+                    take(x, y, memory)
                 cuda.syncthreads()
-                if rotates:
-                    refresh(x0, y0, k, r, 0, p, first)
-                    if own > 1:
-                        refresh(x1, y1, k, r, 1, p, first)
-                    if own > 2:
-                        refresh(x2, y2, k, r, 2, p, first)
-                cuda.syncthreads()
-                if rotates:
-                    hand_out(x0, y0, share, 0, p, first, k)
-                    if own > 1:
-                        hand_out(x1, y1, share, 1, p, first, k)
-                    if own > 2:
-                        hand_out(x2, y2, share, 2, p, first, k)
-                fill(source, rank, r)
-                if rotates:
-                    multiply(k, r, pitch, 1, rank, 0, p, first, x0, y0, 0)
-                    if own > 1:
-                        multiply(k, r, pitch, 1, rank, 1, p, first, x1, y1, 0)
-                    if own > 2:
-                        multiply(k, r, pitch, 1, rank, 2, p, first, x2, y2, 0)
-                cuda.syncthreads()
-        if rotates:
-            hand_out(x0, y0, 0, 0, p, first, r)
-            if own > 1:
-                hand_out(x1, y1, 0, 1, p, first, r)
-            if own > 2:
-                hand_out(x2, y2, 0, 2, p, first, r)
-        cuda.syncthreads()
         return done, swept
 
     @cuda.jit(device=True)
@@ -508,14 +474,14 @@ def make_parts(size: int, warps: int, rotating: int, own: int, fill: Callable) -
     return orthogonalise, hand_over
 
 
-def make_svd(size: int, warps: int, own: int) -> Any:
+def make_svd(size: int) -> Any:
     """The kernel for R of at most `size` columns: it takes R, and what k' goes to, zeros below it.
 
     And s, the shorter factor, whether that is u, the most sweeps, what the host reads. Dynamic
     shared memory: `shared_bytes`.
     """
-    pitch, threads, twice = size + 1, 32 * warps, 2 * size
-    square, lanes = size * pitch, size // 2 // own
+    pitch, twice, warps = size + 1, 2 * size, size // (2 * OWN)
+    square, threads = size * pitch, 32 * warps
 
     @cuda.jit(device=True)
     def fill(source, rank, r):
@@ -529,20 +495,19 @@ def make_svd(size: int, warps: int, own: int) -> Any:
             n = int32(n + threads)
         cuda.syncthreads()
 
-    orthogonalise, hand_over = make_parts(size, warps, warps, own, fill)
+    orthogonalise, hand_over = make_parts(size, warps, fill)
 
     @cuda.jit
     def svd_of_triangles(r, q, s, short, wide, most, told):
         memory = cuda.shared.array(0, float32)
         lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
-        found = cuda.shared.array(1, float32)
-        sums = cuda.shared.array((2, own, warps, lanes), float32)
+        found = cuda.shared.array(warps, float32)
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         rank = int32(short.shape[1] if wide else short.shape[2])
         wanted, w, k = int32(s.shape[1]), memory[:square], memory[square:]
         fill(r[matrix], rank, w)
-        done, times = orthogonalise(w, k, r[matrix], rank, sums, found, most)
+        done, times = orthogonalise(memory, r[matrix], rank, found, most)
         if t == 0:
             told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
         back = cuda.libdevice.int_as_float(told[UNSCALE, matrix])
@@ -561,12 +526,12 @@ def make_svd(size: int, warps: int, own: int) -> Any:
     return svd_of_triangles
 
 
-SVD = {size: make_svd(size, *way) for size, way in WAYS.items()}
+SVD = {size: make_svd(size) for size in SIZES}
 
 
 def padded(columns: int) -> int:
     """Columns that a kernel is made for."""
-    return next(size for size in WAYS if size >= columns)
+    return next(size for size in SIZES if size >= columns)
 
 
 def shared_bytes(size: int) -> int:
@@ -578,7 +543,7 @@ def launch(r: Any, q: Any, s: Any, short: Any, wide: bool, most: int, told: Any)
     """The launch for R, (batch, ...), of the rank that the shorter factor has."""
     size = padded(short.shape[1 if wide else 2])
     arguments = r, q, s, short, np.int32(wide), np.int32(most), told
-    return Launch(SVD[size], len(r), 32 * WAYS[size][0], arguments, shared_bytes(size))
+    return Launch(SVD[size], len(r), 2 * size, arguments, shared_bytes(size))
 
 
 def refusal(columns: int, limit: int) -> str:

@@ -16,7 +16,7 @@ l = 64 the factor is 2.2. With power steps it nears 1. Measured on noise, where 
 these k and l and n = 256: after one step 1.044 on average, and 1.0504 at worst in 640 matrices;
 after two 1.017, and 1.021 in 256.
 
-A matrix that `course.kernels.svd.one_launch` takes is decomposed as a whole: that costs less.
+A matrix whose sweeps are one launch, of up to 128 columns, is decomposed as a whole: it costs less.
 
 What lies between the copy of `a` and the factors is one CUDA graph, see `course.dispatch.graphs`.
 
@@ -34,7 +34,7 @@ from course.dispatch.kept import Memory
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import round_up
 from course.kernels.svd import scaling_sorting
-from course.kernels.svd.ladder import Solver
+from course.kernels.svd.ladder import LADDER, Solver, SVDProblem
 from course.kernels.svd.qr import Reflections
 
 Array = Any  # of numba.cuda
@@ -83,7 +83,9 @@ class RankSolver(Memory):
         check_rank((rows, columns), k, power)
         rank, most = min(rows, columns), k
         self.batch, self.power, wide = batch, power, sketch_columns(most, rank)
-        self.whole = wide == rank  # a sketch with as many columns saves nothing
+        chosen, _ = LADDER.choose(method, SVDProblem(rank, max(rows, columns)))
+        # a sketch with as many columns saves nothing
+        self.whole = wide == rank or chosen in ("one launch", "registers")
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return
