@@ -30,9 +30,6 @@ Stream = Any  # of numba.cuda; 0 is the default stream
 #: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
 MOST_SWEEPS = 60
 MORE = 2  # sweeps, or groups of them, each time that some matrices are not finished
-#: Columns up to which "auto" takes shared memory: more fit, but blocks are faster. On an H200, 64
-#: matrices of 64 x 64, with CUDA graphs: shared 1.415 ms, blocks 0.78 ms, tensor cores 0.75 ms.
-FEW_COLUMNS = 32
 #: Entries up to which no singular value leaves float32, as it is at most `LONGEST` times as large.
 SURELY_FINITE = 2.0**100
 
@@ -144,8 +141,6 @@ def _best(p):
     for name in ("one launch", "registers"):
         if not LADDER[name].lacks(p):
             return name
-    if p.columns <= FEW_COLUMNS:
-        return "shared"
     return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"
 
 

@@ -49,7 +49,7 @@ CASES = [
         _checked, _draw, _right, errors={"float32": 1.0},  # the project's bounds are the scale
         layout="any", out=False, entered=False, special=(), sizes=tuple(SIDES), calls=1,
         best=[(SVDProblem(1, 1024), "one launch"), (SVDProblem(64, 500), "one launch"),
-              (SVDProblem(64, 1024), "tensor cores"), (SVDProblem(1024), "tensor cores")],
+              (SVDProblem(64, 1024), "registers"), (SVDProblem(129), "tensor cores")],
         refused=[
             (lambda: svd(A.astype(np.int32)), TypeError, "holds int32.*float32"),
             (lambda: svd([[1.0]]), TypeError, "list"),

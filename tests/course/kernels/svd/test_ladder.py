@@ -186,18 +186,21 @@ def test_a_matrix_of_a_batch_and_a_view_on_the_gpu_give_the_same(rng):
 
 
 @pytest.mark.parametrize(
-    ("name", "columns", "longest", "blocks"),
-    [("T4", 32, 349, "shared"), ("H200", 64, 681, "tensor cores")],
+    ("name", "columns", "longest", "most", "blocks"),
+    [("T4", 32, 349, 80, "blocks"), ("H200", 64, 681, 128, "tensor cores")],
 )
-def test_auto_takes_one_launch_where_a_matrix_fits(monkeypatch, name, columns, longest, blocks):
+def test_auto_takes_one_launch_where_a_matrix_fits(
+    monkeypatch, name, columns, longest, most, blocks
+):
     monkeypatch.setattr(gpus, "_chosen", gpus.find(name))
 
     def chosen(*sides, method="auto"):
         return LADDER.choose(method, SVDProblem(*sides))[0]
 
     assert [chosen(*sides) for sides in ((1,), (columns,), (8, 1024))] == ["one launch"] * 3
-    assert chosen(columns, longest) == "one launch" != chosen(columns, longest + 1) == blocks
-    assert chosen(65) == chosen(1024) != "one launch"
+    assert chosen(columns, longest) == "one launch"
+    assert chosen(columns, longest + 1) == chosen(most, 1024) == "registers"
+    assert chosen(most + 1) == chosen(1024) == blocks
     assert chosen(64, method="shared") == "shared"  # who asks for it gets it
 
 
