@@ -384,7 +384,7 @@ def of_svd() -> Iterator[Case]:
         yield Case(f"svd: reflections, {own} rows a thread", kernel, types)
     for name, kernel in blocks.ROTATE.items():
         yield Case(f"svd: blocks on {name} cores", kernel, _BLOCKS, blocks.CAPABILITY)
-    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"
+    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, {_COUNTS})"
     for (size, warps), kernel in one_launch.SVD.items():
         yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)
     types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"

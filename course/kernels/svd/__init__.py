@@ -235,7 +235,7 @@ def _launches_in_one(
     a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None
 ) -> list[Launch]:
     arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    return [one_launch.launch(*arrays, told, False, MOST_SWEEPS)]
+    return [one_launch.launch(*arrays, told, MOST_SWEEPS)]
 
 
 def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str) -> list[Result]:

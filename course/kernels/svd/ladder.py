@@ -110,7 +110,7 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
 
 
 def _in_one_launch() -> SVDStep:
-    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and more."""
+    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and most sweeps."""
 
     def refusal(p):
         limit, _ = shared_memory_limit()
@@ -132,7 +132,7 @@ def _in_registers() -> SVDStep:
 
     return SVDStep(
         lambda p, kernel, *arguments: [registers.launch(*arguments)], refusal,
-        kernel=registers.SVD, smallest=8, largest=registers.LARGEST, swept=0,
+        kernel=registers.SVD, smallest=16, largest=registers.LARGEST, swept=0,
         sweeps_before_check=MOST_SWEEPS,
     )  # fmt: skip
 
@@ -220,7 +220,9 @@ class Solver(Memory):
         kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
         self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
-        self.whole, self.in_registers = self.method == "one launch", self.method == "registers"
+        if self.method == "one launch":  # which needs no solver
+            self.method, self.step = LADDER.choose("registers", self.problem)
+        self.in_registers = self.method == "registers"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)
         self.sweeps, self.queued = 0, min(self.step.sweeps_before_check, MOST_SWEEPS)
@@ -231,15 +233,13 @@ class Solver(Memory):
         self.unscale = unscale.view(np.float32)
         self._first_sweeps, self._more_sweeps = ReplayedGraph(), ReplayedGraph()
         self.scale = cuda.device_array(batch, np.float32)
-        self._taken: Array = None
         self.compiled = False
-        if not self.whole:
-            self._allocate()
+        self._allocate()
 
     def _allocate(self) -> None:
         """Memory that several launches share."""
         batch, (rows, columns) = self.batch, self.shape
-        size = max(round_up(self.rank, 32), self.step.smallest)
+        size = max(round_up(self.rank, 16 if self.in_registers else 32), self.step.smallest)
         length = max(rows, columns, size)
         self.square = rows == columns
         self.size = size
@@ -283,10 +283,6 @@ class Solver(Memory):
             When a matrix holds NaN or infinite values, or a singular value is beyond float32.
         NotConverged
         """
-        if self.whole:
-            self._launch(a, u, s, vt, scaled=False)
-            self.finish(lambda: None, s)
-            return
         if not self.compiled:
             self.compile(a, u, s, vt)
         self.find_scale(a)
@@ -307,12 +303,6 @@ class Solver(Memory):
 
         compile_ahead(launches)
         self.compiled = True
-
-    def _launch(self, a: Array, u: Array, s: Array, vt: Array, scaled: bool) -> None:
-        """All in one launch; `scaled`: a is, and `unscale` and `refused` are known."""
-        arguments = a, u, s, vt, self._told, scaled, MOST_SWEEPS
-        for launch in self.step.launches(self.problem, self.step.kernel, *arguments):
-            launch.on()
 
     def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
         """A kernel for 32 x 32 elements of `out` a block."""
@@ -337,16 +327,11 @@ class Solver(Memory):
         find(a, self.scale, self.unscale, self.refused)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
-        """Launch the copy of scale a that `queue` works on; all in one launch works on a."""
-        if self.whole:
-            self._taken = a
-            return
+        """Launch the copy of scale a that `queue` works on."""
         self.tiled(scaling_sorting.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
-        if self.whole:
-            return
         if self.in_registers:
             self.first.factor(self.tall, self.always, stream=stream)
             return
@@ -422,9 +407,6 @@ class Solver(Memory):
 
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""
-        if self.whole:
-            self._launch(self._taken, u, s, vt, scaled=True)
-            return
         if self.in_registers:
             short, long = (u, vt) if self.wide else (vt, u)
             arguments = self.tall, self.q1, s, short, self.wide, MOST_SWEEPS, self._told

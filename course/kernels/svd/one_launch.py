@@ -128,8 +128,8 @@ def shared_floats(size: int, rank: int, length: int) -> int:
 def make_svd(size: int, warps: int) -> Any:
     """The kernel for matrices of at most `size` columns, by blocks of so many warps.
 
-    It takes a, u, s, vt; whether a is scaled, and its `UNSCALE` and `REFUSED` known; the most
-    sweeps; and what the host reads. Dynamic shared memory: `shared_floats`.
+    It takes a, u, s, vt; the most sweeps; and what the host reads. Dynamic shared memory:
+    `shared_floats`.
     """
     pitch, twice, threads = size + 1, 2 * size, 32 * warps
     square, lane_rows = size * pitch, (size + 31) // 32
@@ -229,7 +229,7 @@ def make_svd(size: int, warps: int) -> Any:
                 c = int32(c + TOGETHER)
 
     @cuda.jit
-    def svd_in_one_launch(a, u, s, vt, scaled, most, told):
+    def svd_in_one_launch(a, u, s, vt, most, told):
         memory = cuda.shared.array(0, float32)
         scales, shifts = cuda.shared.array(size, float32), cuda.shared.array(size, float32)
         lengths = cuda.shared.array(twice, float32)
@@ -246,9 +246,7 @@ def make_svd(size: int, warps: int) -> Any:
         # 1
         largest = _take_columns(a[matrix], wide, columns, column_pitch, found, warps)
         factor, back = scales_of(largest)
-        if scaled:
-            factor, back = float32(1), cuda.libdevice.int_as_float(told[UNSCALE, matrix])
-        elif t == 0:
+        if t == 0:
             told[REFUSED, matrix] = int32(0 if largest < float32(math.inf) else 1)
             told[UNSCALE, matrix] = cuda.libdevice.float_as_int(back)
         j = warp
@@ -305,14 +303,14 @@ def _kernels() -> dict[tuple[int, int], Any]:
 SVD = _kernels()
 
 
-def launch(a: Any, u: Any, s: Any, vt: Any, told: Any, scaled: bool, most: int) -> Launch:
+def launch(a: Any, u: Any, s: Any, vt: Any, told: Any, most: int) -> Launch:
     """The launch for these arrays, of batches: (batch, ...)."""
     rank, length = sorted(a.shape[1:])
     size = padded(rank)
     shared = 4 * shared_floats(size, rank, length)
     few = shared > MUCH or len(a) <= 2 * multiprocessors()
     warps = (FEW_WARPS if few else MANY_WARPS)[size]
-    arguments = a, u, s, vt, np.int32(scaled), np.int32(most), told
+    arguments = a, u, s, vt, np.int32(most), told
     return Launch(SVD[size, warps], len(a), 32 * warps, arguments, shared)
 
 

@@ -89,7 +89,7 @@ class RankSolver(Memory):
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return
-        if not self.small.whole:
+        if not self.small.in_registers:
             self.small.queued = min(self.small.queued, SWEEPS)
         random = np.random.default_rng(seed).standard_normal((1, columns, wide))
         self.random = cuda.to_device(random.astype(np.float32))

@@ -395,7 +395,7 @@ def test_kernels_have_no_error_under_trace(rng):
         matrix, r = normal(rng, *shape), min(shape[1:])
         matrix[0, 2] = 0
         out = [np.zeros(its, np.float32) for its in ((1, shape[1], r), (1, r), (1, r, shape[2]))]
-        launch = one_launch.launch(matrix, *out, np.zeros((4, 1), np.int32), False, 60)
+        launch = one_launch.launch(matrix, *out, np.zeros((4, 1), np.int32), 60)
         given = launch.grid, launch.block, *launch.arguments
         reports.append(trace(launch.kernel, *given, dynamic_shared=launch.shared))
         assert_right(matrix, out)

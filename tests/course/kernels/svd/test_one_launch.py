@@ -39,7 +39,7 @@ def test_blocks_of_any_number_of_warps_give_the_same_to_the_bit(rng, monkeypatch
         monkeypatch.setattr(one_launch, "FEW_WARPS", warps)
         out = factors_of(a.shape)
         told = cuda.to_device(np.zeros((4, 2), np.int32))
-        one_launch.launch(cuda.to_device(a), *out, told, False, 60).on()
+        one_launch.launch(cuda.to_device(a), *out, told, 60).on()
         found.append([one.copy_to_host() for one in out])
     assert all(map(np.array_equal, *found))
     assert_right(a, found[0])
