@@ -64,8 +64,8 @@ STREAMS = (1, 2, 4, 8)
 SHAPE = ViTShape()
 LIMIT = 5e-3
 #: What one flag is worth: the whole with another.
-OTHERS = ({"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"}, {"patches": "kept"},
-          {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
+OTHERS = ({"norm": "auto"}, {"last": "class"}, {"mlp": "unfused"}, {"residual": "apart"},
+          {"patches": "kept"}, {"buffers": "apart"}, {"buffers": "asynchronous"})  # fmt: skip
 #: PyTorch's ways that are compiled, and the mode; graphs are the bench's own.
 COMPILED = {"compiled": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 SETS, WORK = 4, 2e12  # copies of arrays; operations of a graph of one component
