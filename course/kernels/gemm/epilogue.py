@@ -45,14 +45,11 @@ class Norm(NamedTuple):
         What is added to the variance.
     counts : bool
         It stores the sums of its own rows.
-    ahead : bool
-        Weights, which no launch writes, are loaded before the launch in front is done.
     """
 
     parts: int = 0
     eps: float = 0.0
     counts: bool = False
-    ahead: bool = False
 
     kept = property(lambda self: 2 * ROWS[0] * max(1, ceil_div(self.parts, 4)))  # of a lane
 

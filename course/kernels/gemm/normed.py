@@ -4,8 +4,7 @@
 >>> weight, bias = folded(weight, bias, gamma, beta)           # once, on the host
 >>> normed(out, weight, bias, hidden, sums, depth, 1e-6, "gelu")      # and what reads them
 
-All are of float16 in the layout "nt", on a GPU of 9.0; sums are float32 (rows, `pitch`). Weights
-are constants: they are loaded while the launch in front still runs, which must not write them.
+All are of float16 in the layout "nt", on a GPU of 9.0; sums are float32 (rows, `pitch`).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def counting(
     """a b' + bias + residual, and the sums of its rows."""
     p = GemmProblem.of(a, b, bias, residual, out, "nt")
     tile = _tile(p.rows, p.columns, p.depth, True, method)
-    return launch_of(*tile, p, a, b, bias, residual, out, Norm(counts=True, ahead=True), sums)
+    return launch_of(*tile, p, a, b, bias, residual, out, Norm(counts=True), sums)
 
 
 def normed(
@@ -69,6 +68,6 @@ def normed(
     """
     p = GemmProblem.of(a, b, bias, None, out, "nt", activation)
     made_by, _ = _tile(p.rows, p.depth, depth, True, method)
-    norm = Norm(ceil_div(p.depth, made_by.columns), eps, ahead=True)
+    norm = Norm(ceil_div(p.depth, made_by.columns), eps)
     tile = _tile(p.rows, p.columns, p.depth, False, method)
     return launch_of(*tile, p, a, b, bias, None, out, norm, sums)

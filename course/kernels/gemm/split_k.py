@@ -24,16 +24,7 @@ from course.kernels.gemm.epilogue import (
     store_epilogue,
 )
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
-from course.kernels.gemm.warp_specialised import (
-    BOTH,
-    BOX,
-    GROUP,
-    WGMMA,
-    A,
-    B,
-    GemmConfig,
-    stage_loader,
-)
+from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -107,7 +98,6 @@ def gemm(
         norm.kept,
         bias_at(config, splits) // 4,
     )
-    AHEAD = norm.ahead
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
     UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
@@ -163,8 +153,7 @@ def gemm(
             mbarrier_init(residual_full, 0, int32(1))
             fence_mbarriers()
         cuda.syncthreads()
-        if not AHEAD:
-            grid_dependency_wait()
+        grid_dependency_wait()
         rank = cluster_rank()
         row, column = int32(cuda.blockIdx.y * TILE_M), int32(cuda.blockIdx.z * TILE_N)
         overlap = int32(1)  # tiles may share what both store
@@ -177,16 +166,6 @@ def gemm(
         first = quotient(int32(steps * rank), int32(splits))
         end = quotient(int32(steps * (rank + 1)), int32(splits))
         stage, phase = int32(0), int32(0)
-        ahead = int32(0)  # where steps begin whose tile of b is not loaded
-        if AHEAD:
-            if t == GROUP * CONSUMERS:
-                ahead = int32(min(int32(first + STAGES), end))
-                for step in range(first, ahead):
-                    stage, k = int32(step - first), int32(step << 6)
-                    producer_acquire(full, empty, stage, int32(0))
-                    load_stage(tiles, full, stage, a, b, row, column, k, B)
-                stage = int32(0)
-            grid_dependency_wait()
         local = cuda.local.array(SUMS, float32)
         own_sums = cuda.local.array(KEPT, float32)
         warp, lane = int32(t >> 5), int32(t & 31)
@@ -196,11 +175,8 @@ def gemm(
             if t == GROUP * CONSUMERS:
                 for step in range(first, end):
                     k = int32(step << 6)
-                    if step < ahead:
-                        load_stage(tiles, full, stage, a, b, row, column, k, A)
-                    else:
-                        producer_acquire(full, empty, stage, phase)
-                        load_stage(tiles, full, stage, a, b, row, column, k, BOTH)
+                    producer_acquire(full, empty, stage, phase)
+                    load_stage(tiles, full, stage, a, b, row, column, k)
                     stage, phase = advance(stage, phase)
                 if added:
                     mbarrier_expect(residual_full, 0, int32(2 * OWN * OWN_WARPS))

@@ -63,8 +63,7 @@ from warpsim.ptx import (
 WGMMA = {"nt": wgmma_nt, "nn": wgmma_nn, "tn": wgmma_tn, "tt": wgmma_tt}
 BOX = 64 * DEPTH  # elements of 64 rows of 128 bytes
 GROUP = 128  # threads of a warpgroup
-BOTH_BLOCKS = 3  # of a pair, a bit each
-BOTH, A, B = 0, 1, 2  # factors whose tiles are loaded
+BOTH = 3  # blocks of a pair, a bit each
 
 
 class GemmConfig(NamedTuple):
@@ -134,38 +133,36 @@ class GemmConfig(NamedTuple):
 def stage_loader(layout: str, config: GemmConfig) -> Callable:
     """Device function: begin to load both factors' tiles, 64 deep from k on, into a stage.
 
-    ``(tiles, full, stage, a, b, row, column, k, which)``, by one thread that has acquired the
-    stage; `which` may be one factor's. Neighbours that lie along the results come in boxes of 64.
+    ``(tiles, full, stage, a, b, row, column, k)``, by one thread that has acquired the stage.
+    Neighbours that lie along the results come in boxes of 64.
     """
     transpose_a, transpose_b = layout[0] == "t", layout[1] == "n"
     CONSUMERS, TILE_N, STAGE, TILE_M = config.consumers, config.columns, config.stage, config.rows
     paired, HALF = config.paired, config.columns // 2
 
     @cuda.jit(device=True, inline="always")
-    def load_stage(tiles, full, stage, a, b, row, column, k, which):
+    def load_stage(tiles, full, stage, a, b, row, column, k):
         at = int32(stage * STAGE)
-        at_b = int32(at + TILE_M * DEPTH)
-        if which != B:
-            if transpose_a:
-                for p in range(CONSUMERS):
-                    place = (k, int32(row + 64 * p))
-                    tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
-            else:
-                tma_load(tiles, at, a, (row, k), full, stage)
-        if which != A:
-            if transpose_b:
-                for p in range(TILE_N // 64):
-                    place, to = (k, int32(column + 64 * p)), int32(at_b + BOX * p)
-                    if not paired:
-                        tma_load(tiles, to, b, place, full, stage)
-                    elif p & 1 == cuda.blockIdx.x & 1:
-                        tma_load_multicast(tiles, to, b, place, full, stage, BOTH_BLOCKS)
-            elif paired:
-                half = int32(HALF * (cuda.blockIdx.x & 1))
-                place, to = (int32(column + half), k), int32(at_b + half * DEPTH)
-                tma_load_multicast(tiles, to, b, place, full, stage, BOTH_BLOCKS)
-            else:
-                tma_load(tiles, at_b, b, (column, k), full, stage)
+        if transpose_a:
+            for p in range(CONSUMERS):
+                place = (k, int32(row + 64 * p))
+                tma_load(tiles, int32(at + BOX * p), a, place, full, stage)
+        else:
+            tma_load(tiles, at, a, (row, k), full, stage)
+        at = int32(at + TILE_M * DEPTH)
+        if transpose_b:
+            for p in range(TILE_N // 64):
+                place = (k, int32(column + 64 * p))
+                if not paired:
+                    tma_load(tiles, int32(at + BOX * p), b, place, full, stage)
+                elif p & 1 == cuda.blockIdx.x & 1:
+                    tma_load_multicast(tiles, int32(at + BOX * p), b, place, full, stage, BOTH)
+        elif paired:
+            half = int32(HALF * (cuda.blockIdx.x & 1))
+            place = int32(column + half), k
+            tma_load_multicast(tiles, int32(at + half * DEPTH), b, place, full, stage, BOTH)
+        else:
+            tma_load(tiles, at, b, (column, k), full, stage)
 
     return load_stage
 
@@ -226,7 +223,6 @@ def gemm(
     fetch_bias, keep_bias = bias_of(TILE_N, biased, norm, not by_threads)
     read_sums, deviations, write_sums = row_sums(norm)
     NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
-    AHEAD = norm.ahead
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
     store_by_threads = store_rows if by_threads else store_nothing
     one_tile, store_by_box = waves == 1, waves < 3
@@ -313,8 +309,7 @@ def gemm(
             cluster_barrier()
         else:
             cuda.syncthreads()
-        if not AHEAD:
-            grid_dependency_wait()
+        grid_dependency_wait()
         down = quotient(int32(int32(rows) + int32(TILE_M - 1)), int32(TILE_M))
         across = quotient(int32(int32(columns) + int32(TILE_N - 1)), int32(TILE_N))
         steps = int32((int32(depth) + int32(DEPTH - 1)) >> 6)
@@ -332,16 +327,6 @@ def gemm(
         overlap = int32(1)  # tiles may share what both store
         if added:
             overlap = int32(1 - same_start(out, other))  # else it were added twice
-        ahead = int32(0)  # stages that have their tile of b
-        if AHEAD:
-            if t == GROUP * CONSUMERS:
-                ahead = int32(min(STAGES, steps))
-                _, tile_column, _ = place_of(tile, down, across, int32(row_group))
-                column = clamp_tile(int32(tile_column * TILE_N), TILE_N, wide)
-                for step in range(ahead):
-                    producer_acquire(full, empty, int32(step), int32(0))
-                    load_stage(tiles, full, int32(step), a, b, 0, column, int32(step << 6), B)
-            grid_dependency_wait()
         if who == CONSUMERS:  # the producer warp, one thread of it
             if t == GROUP * CONSUMERS:
                 while tile < tiles_in_all:
@@ -358,13 +343,9 @@ def gemm(
                         )
                     for step in range(begin, end):
                         k = int32(step << 6)
-                        if step < ahead:
-                            load_stage(tiles, full, stage, a, b, row, column, k, A)
-                        else:
-                            producer_acquire(full, empty, stage, phase)
-                            load_stage(tiles, full, stage, a, b, row, column, k, BOTH)
+                        producer_acquire(full, empty, stage, phase)
+                        load_stage(tiles, full, stage, a, b, row, column, k)
                         stage, phase = advance(stage, phase)
-                    ahead = int32(0)
                     tile = int32(tile + stride)
         else:  # the consumer warpgroups
             local = cuda.local.array(SUMS, float32)

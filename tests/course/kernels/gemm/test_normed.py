@@ -65,9 +65,7 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
     one, other = empty(rows, width), empty(rows, columns)
     sums = empty(rows, normed.pitch(width), kind=np.float32)
     arrays = *map(cuda.to_device, halves[:4]), one
-    problem = GemmProblem.of(*arrays, "nt")
-    run(launch_of(config, splits, problem, *arrays,
-                  Norm(counts=True, ahead=seed > 0), sums))  # fmt: skip
+    run(launch_of(config, splits, GemmProblem.of(*arrays, "nt"), *arrays, Norm(counts=True), sums))
     middle = a @ b.T + bias + residual
     close(one.copy_to_host(), middle, 4e-4)
     parts = -(-width // config.columns)
@@ -77,7 +75,7 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
 
     factors = [cuda.to_device(its) for its in normed.folded(*halves[4:])]
     arrays = one, *factors, None, other
-    problem, norm = GemmProblem.of(*arrays, "nt", "gelu"), Norm(parts, 1e-6, ahead=seed > 0)
+    problem, norm = GemmProblem.of(*arrays, "nt", "gelu"), Norm(parts, 1e-6)
     config = config._replace(added=False)
     run(launch_of(config, splits, problem, *arrays, norm, sums))
     x = reference.norm(one.copy_to_host().astype(float), gamma, beta)
