@@ -172,8 +172,9 @@ def store_epilogue(
     def finished(x, y, kept, at, factor, summand):
         if normed:
             four = load4(kept, at)
-            x = x * factor + (summand * four[1] + four[0])
-            y = y * factor + (summand * four[3] + four[2])
+            # each rounded once: two tiles that share a result give it the same bits
+            x = cuda.fma(x, factor, cuda.fma(summand, four[1], four[0]))
+            y = cuda.fma(y, factor, cuda.fma(summand, four[3], four[2]))
         elif biased:
             two = load2(kept, at)
             x, y = x + two[0], y + two[1]

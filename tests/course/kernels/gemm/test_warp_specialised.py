@@ -1,5 +1,7 @@
 """Products of float16 in the compiler: registers, spills, and no call that serialises wgmma."""
 
+import re
+
 import pytest
 from numba import types
 from numba.core.errors import TypingError
@@ -9,6 +11,7 @@ from course.compiler.arguments import function_of
 from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
 from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
+from course.kernels.gemm.epilogue import Norm
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tools.compile import tensor_cases as cases
 from warpsim import cuda
@@ -47,6 +50,19 @@ def test_consumers_have_all_sums_in_registers_and_call_nothing(shape, layout, el
     assert facts.registers <= 65536 // shape.threads and not facts.spills + facts.local_bytes
     assert "wgmma.mma_async" in facts.ptx and "call" not in facts.ptx
     assert not facts.float64_lines and not remarks(kernel, kinds, "sm_90a")
+
+
+@needs_hopper
+def test_what_tiles_share_has_the_same_bits_whatever_the_compiler_shares():
+    """A box that repeats columns of another: a product used twice is no part of one instruction."""
+    config, *_ = cases.WARP_SPECIALISED[-1]  # 240 columns
+    kinds = list(cases.of_warp_specialised(config, "nt", "float16"))
+    kinds[4:6] = types.float32[::1], types.float32[:, ::1]
+    kernel = warp_specialised.gemm("nt", "float16", config, "", True, Norm(5, 1e-6))
+    facts = compiled(kernel, tuple(kinds), "sm_90a")
+    end = facts.ptx[facts.ptx.index("stmatrix") :]
+    assert "fma.rn.f32" in end and not re.search(r"\b(mul|add|sub)(\.ftz)?\.f32", end)
+    assert not facts.spills + facts.local_bytes and not remarks(kernel, tuple(kinds), "sm_90a")
 
 
 @needs_hopper
