@@ -143,16 +143,19 @@ def matrix(array: Array, name: str) -> Array:
     return array.reshape(array.size // array.shape[-1], array.shape[-1])
 
 
-def as_words(array: Array, size: int = 4) -> Array:
-    """An array of 16-bit numbers on the device as unsigned ones of 4 or 2 bytes, in its memory."""
+def as_words(array: Array, size: int = 4, kind: str = "u") -> Array:
+    """An array of 16-bit numbers on the device as unsigned ones of 4 or 2 bytes, in its memory.
+
+    Or as floats, of the kind "f".
+    """
     shape = *array.shape[:-1], 2 * array.shape[-1] // size
     strides = *array.strides[:-1], size
     if isinstance(array, ArraySlot):
-        kind = np.dtype(f"u{size}")
-        return dataclasses.replace(array, shape=shape, strides=strides, dtype=kind)
+        dtype = np.dtype(f"{kind}{size}")
+        return dataclasses.replace(array, shape=shape, strides=strides, dtype=dtype)
     about = dict(array.__cuda_array_interface__)
-    about |= {"shape": shape, "strides": strides, "typestr": f"<u{size}"}
-    about["descr"] = [("", f"<u{size}")]
+    about |= {"shape": shape, "strides": strides, "typestr": f"<{kind}{size}"}
+    about["descr"] = [("", f"<{kind}{size}")]
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 

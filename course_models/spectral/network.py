@@ -96,12 +96,9 @@ def reference(x: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
 
 # --- launching -----------------------------------------------------------------------------------
 def config_for(
-    batch: int,
-    multiprocessors: int,
-    shared_bytes: int,
-    capability: tuple[int, int],
+    batch: int, multiprocessors: int, shared_bytes: int, capability: tuple[int, int],
     method: str = "fused",
-) -> FusedConfig:
+) -> FusedConfig:  # fmt: skip
     """The config that is launched for a batch on a GPU.
 
     The smallest tile with which every multiprocessor has a block at most; for larger batches the
@@ -109,9 +106,7 @@ def config_for(
 
     Parameters
     ----------
-    batch : int
-    multiprocessors : int
-    shared_bytes : int
+    batch, multiprocessors, shared_bytes : int
         What a block can have at most.
     capability : (int, int)
     method : {"fused", "folded", "fetched"}

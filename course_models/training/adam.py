@@ -122,11 +122,8 @@ def _between(problem: AdamProblem) -> str:
 
 
 LADDER = Ladder(
-    "adam",
-    AdamProblem.of,
-    {
-        "each": _step(adam_each, THREADS, lambda problem: ""),
-        "wide": _step(adam_wide, THREADS * VECTOR, _between),
-    },
+    "adam", AdamProblem.of,
+    {"each": _step(adam_each, THREADS, lambda problem: ""),
+     "wide": _step(adam_wide, THREADS * VECTOR, _between)},
     best=lambda problem: "wide" if problem.aligned else "each",
-)
+)  # fmt: skip

@@ -342,11 +342,10 @@ def _vectorised(
 
 
 LADDER = Ladder(
-    "loss",
-    LossProblem.of_sum,
+    "loss", LossProblem.of_sum,
     {name: _by_atomics(name) for name in list(KERNELS)[:-1]} | {"vectorised": Step(_vectorised)},
     best=lambda problem: "vectorised",
-)
+)  # fmt: skip
 
 
 def _bce_backward(wide: bool) -> Step:
@@ -368,11 +367,10 @@ def _bce_backward(wide: bool) -> Step:
 
 
 BACKWARD = Ladder(
-    "bce_gradient",
-    LossProblem.of_gradient,
+    "bce_gradient", LossProblem.of_gradient,
     {"each": _bce_backward(wide=False), "wide": _bce_backward(wide=True)},
     best=lambda problem: "wide" if problem.aligned else "each",
-)
+)  # fmt: skip
 
 
 # --- the entry points -----------------------------------------------------------------------------
@@ -412,13 +410,9 @@ _LOSS = EntryPoint(
 
 
 def loss(
-    name: str,
-    first: Array,
-    second: Array,
-    out: Array | None = None,
-    method: str = "auto",
+    name: str, first: Array, second: Array, out: Array | None = None, method: str = "auto",
     stream: Stream = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """A loss summed over all elements, on the GPU (or the simulated one).
 
     Parameters

@@ -84,12 +84,9 @@ def packed(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> Ar
         sum(sizes[name] for name, (first, last) in lives.items() if first <= now <= last)
         for now in moments
     )
-    return Arena(
-        offsets,
-        max((offsets[name] + round_up(sizes[name], ALIGNED) for name in lives), default=0),
-        max(alive, default=0),
-        sum(round_up(sizes[name], ALIGNED) for name in lives),
-    )
+    size = max((offsets[name] + round_up(sizes[name], ALIGNED) for name in lives), default=0)
+    apart = sum(round_up(sizes[name], ALIGNED) for name in lives)
+    return Arena(offsets, size, max(alive, default=0), apart)
 
 
 class Allocation:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from course_models.vit.weights import Weights, checked
 
 Views = dict[str, Array]
 Attention = Callable[[Array, Array, Array, Array], list[Launch]]
-HALF, SUMS = np.dtype(np.float16), np.dtype(np.float32)
+HALF = np.dtype(np.float16)
 
 
 class Step(NamedTuple):
@@ -100,31 +100,22 @@ class ViT:
             weights["patch_embed.proj.weight"], weights["patch_embed.proj.bias"],
             weights["cls_token"].reshape(-1), weights["pos_embed"][0],
         )  # fmt: skip
-        self._there = {
-            name: cuda.to_device(its.astype(HALF))
-            for name, its in weights.items()
-            if name.startswith(("blocks", "norm", "head"))
-        }
+        kept = (name for name in weights if name.startswith(("blocks", "norm", "head")))
+        self._there: dict[str, Any] = {n: cuda.to_device(weights[n].astype(HALF)) for n in kept}
         self._within = self.flags.within(shape) and not hopper_refusal()
-        for name in [name for name in weights if self._within and ".norm" in name]:
-            block, norm, which = name.rsplit(".", 2)
-            layer = f"{block}.{FOLLOWS[norm]}"
-            if which == "weight":
-                four = (f"{layer}.weight", f"{layer}.bias", name, f"{block}.{norm}.bias")
-                rounded = (weights[one].astype(HALF).astype(SUMS) for one in four)
-                self._there[f"{layer}, normed"] = [
-                    cuda.to_device(its) for its in normed.folded(*rounded)
-                ]
+        for n in range(shape.depth * self._within):
+            for first, layer in (("norm1", "attn.qkv"), ("norm2", "mlp.fc1")):
+                four = (weights[f"blocks.{n}.{its}.{which}"].astype(HALF).astype(np.float32)
+                        for its in (layer, first) for which in ("weight", "bias"))  # fmt: skip
+                folded = map(cuda.to_device, normed.folded(*four))
+                self._there[f"blocks.{n}.{layer}, normed"] = [*folded]
         cuda.synchronize()  # they are there for any stream
         self._device = cuda.get_current_device().id
         pool = self.flags.buffers == "asynchronous"
         launches = self._pool_launches if pool else self._all_launches
         self._whole = EntryPoint("vit", ("images",), self._scores, launches, packs=not pool)
-        tokens = self._embedded, self._token_launches
-        self._tokens = EntryPoint("tokens", ("images",), *tokens)
-        self._block = EntryPoint(
-            "block", ("x",), self._same, self._block_launches, options=("number",)
-        )
+        self._tokens = EntryPoint("tokens", ("images",), self._embedded, self._token_launches)
+        self._block = EntryPoint("block", ("x",), self._same, self._of_block, options=("number",))
 
     def __call__(self, images: Array, out: Array | None = None, stream: Stream = None) -> Array:
         """Scores (n, classes) of images (n, channels, side, side), float16.
@@ -169,7 +160,7 @@ class ViT:
         """A forward pass; its input is the buffer "images", or "tokens" that the host made."""
         x, found = "x", []
         if self.flags.patches in LADDER:
-            touched = "images", "rows", "begun", *counted(x, self._within), x
+            touched = "images", "rows", "begun", *[f"{x}.sums"] * self._within, x
             found.append(Step("patch_embed", touched, self._patches))
         else:
             x = "images"
@@ -189,8 +180,7 @@ class ViT:
     ) -> list[Step]:  # fmt: skip
         """A block from buffer x to buffer out, another one; no product writes what it adds.
 
-        With `alone` each image's first token alone goes on after the attention. With `deep` x has
-        its rows' sums, of a product so deep; with `counts` out gets them.
+        With `alone` class tokens alone go on after the attention; `deep`, `counts`: as of products.
         """
 
         def its(name: str) -> str:
@@ -237,9 +227,8 @@ class ViT:
         given = [views[name] for name in ("images", "rows", "begun", "x")]
         found = self.embedding.launches(*given, self.flags.patches, self.flags.product)
         if "x.sums" in views:  # none in `tokens`, where no norm follows
-            _, rows, begun, x = given
-            how = self.embedding.weight, None, begun, x, views["x.sums"], self.flags.product
-            found = [found[0], normed.counting(rows, *how)]
+            how = self.embedding.weight, None, *given[2:], views["x.sums"], self.flags.product
+            found = [found[0], normed.counting(given[1], *how)]
         return found
 
     def _norm(self, layer: str, x: str, out: str, first_only: bool = False) -> Step:
@@ -258,21 +247,18 @@ class ViT:
         self, norm: str, layer: str, x: str, between: str, out: str, deep: int, **how: Any
     ) -> list[Step]:
         """LayerNorm and a product; one step where x has its rows' sums, of a product so deep."""
-        if not deep:
-            return [self._norm(norm, x, between), self._product(layer, between, out, **how)]
-
-        def launches(views: Views) -> list[Launch]:
-            factors, sums = self._there[f"{layer}, normed"], views[f"{x}.sums"]
-            given = views[x], *factors, views[out], sums, deep, EPSILON
-            return [normed.normed(*given, how.get("activation", ""), self.flags.product)]
-
-        return [Step(layer, (x, f"{x}.sums", out), launches)]
+        if deep:
+            return [self._product(layer, x, out, deep=deep, **how)]
+        return [self._norm(norm, x, between), self._product(layer, between, out, **how)]
 
     def _product(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = "",
-        bias: bool = True, few: bool = False, counts: bool = False,
+        bias: bool = True, few: bool = False, counts: bool = False, deep: int = 0,
     ) -> Step:  # fmt: skip
-        """activation(x weight' + bias) + residual; `few` results may take a warp each."""
+        """activation(x weight' + bias) + residual; `few` results may take a warp each.
+
+        With `deep` x is normed, by its rows' sums, of a product so deep; `counts`: out gets sums.
+        """
 
         def launches(views: Views) -> list[Launch]:
             weight = self._there[f"{layer}.weight"]
@@ -281,6 +267,10 @@ class ViT:
             if counts:
                 given = views[x], weight, added, other, views[out], views[f"{out}.sums"]
                 return [normed.counting(*given, self.flags.product)]
+            if deep:
+                given = *self._there[f"{layer}, normed"], views[out], views[f"{x}.sums"], deep
+                how = EPSILON, activation, self.flags.product
+                return [normed.normed(views[x], *given, *how)]
             if few and gemv.takes(views[x], weight, views[out]):
                 return gemv.launches(views[x], weight, added, views[out])
             method = "auto" if few else self.flags.product  # any number of classes goes with any
@@ -288,16 +278,15 @@ class ViT:
             return gemm.ladder.launches(views[x], weight, added, other, views[out], **how)
 
         others = () if residual is None else (residual,)
-        return Step(layer, (x, *others, *counted(out, counts), out), launches)
+        touched = x, *[f"{x}.sums"] * (deep > 0), *others, *[f"{out}.sums"] * counts, out
+        return Step(layer, touched, launches)
 
-    def _added(
-        self, layer: str, x: str, residual: str, out: str, counts: bool = False
-    ) -> list[Step]:
+    def _added(self, layer: str, x: str, other: str, out: str, counts: bool = False) -> list[Step]:
         """x weight' + bias + residual, added within the product or by a kernel of its own."""
         if self.flags.residual == "epilogue":
-            return [self._product(layer, x, out, residual, counts=counts)]
+            return [self._product(layer, x, out, other, counts=counts)]
         alone = f"{x}, {layer} alone"
-        return [self._product(layer, x, alone), self._unfused(layer, alone, out, residual)]
+        return [self._product(layer, x, alone), self._unfused(layer, alone, out, other)]
 
     def _unfused(
         self, layer: str, x: str, out: str, residual: str | None = None, activation: str = ""
@@ -334,12 +323,9 @@ class ViT:
                 "hidden": self.shape.mlp, "sums": normed.pitch(d)}  # fmt: skip
         names = {name for step in steps for name in step.touches}
         return {
-            name: (
-                batch if name.startswith("class") else rows,
-                wide.get(name.rpartition(".")[2].removesuffix(" alone"), d),
-            )
-            for name in names
-        }
+            name: (batch if name.startswith("class") else rows,
+                   wide.get(name.rpartition(".")[2].removesuffix(" alone"), d)) for name in names
+        }  # fmt: skip
 
     def arena(self, batch: int, steps: Sequence[Step] | None = None) -> Arena:
         """Where the buffers of so many images lie; of these steps, or of all."""
@@ -347,31 +333,29 @@ class ViT:
         lives = lifetimes(step.touches for step in steps)
         lives = {name: life for name, life in lives.items() if name not in OUTSIDE}
         shapes = self.shapes(batch, steps)
-        return packed(lives, {name: size_of(name, shapes) for name in lives})
+        return packed(lives, {name: HALF.itemsize * math.prod(shapes[name]) for name in lives})
 
     def _views(self, batch: int, steps: Sequence[Step]) -> Views:
         """The buffers as arrays, in memory that belongs to a plan."""
         shapes, arena = self.shapes(batch, steps), self.arena(batch, steps)
         if self.flags.buffers == "apart":
-            return {name: workspace(shapes[name], kind_of(name)) for name in arena.offsets}
+            return {name: workspace(shapes[name], HALF) for name in arena.offsets}
         memory = workspace(arena.size, np.uint8)
-        starts = arena.offsets.items()
-        return {name: view(memory, start, shapes[name], kind_of(name)) for name, start in starts}
+        return {name: view(memory, start, shapes[name]) for name, start in arena.offsets.items()}
 
     def _pool_launches(self, images: Array, scores: Array) -> Iterator:
         """A forward pass whose buffers come from the driver's pool and go back to it."""
         shapes, ends = self.shapes(len(scores)), {"images": images, "scores": scores}
 
         def listed(step: Step, memory: Views) -> list[Launch]:
-            kinds = ((name, its, kind_of(name)) for name, its in memory.items())
-            views = {name: view(its, 0, shapes[name], kind) for name, its, kind in kinds}
+            views = {name: view(its, 0, shapes[name]) for name, its in memory.items()}
             return step.launches(views | ends)
 
         todo = [
             ([name for name in step.touches if name not in ends], functools.partial(listed, step))
             for step in self.steps()
         ]
-        sizes = {name: size_of(name, shapes) for name in shapes}
+        sizes = {name: HALF.itemsize * math.prod(its) for name, its in shapes.items()}
         with cuda.defer_cleanup():  # what Numba frees would break a graph that is captured
             yield from from_pool(todo, sizes)
 
@@ -413,7 +397,7 @@ class ViT:
             raise ValueError(f"x has the shape {x.shape}; it must be (n, {wanted[0]}, {wanted[1]})")
         return x.shape, HALF
 
-    def _block_launches(self, x: Array, out: Array, number: int) -> list[Launch]:
+    def _of_block(self, x: Array, out: Array, number: int) -> list[Launch]:
         steps = self._block_steps(number, "images", "scores")
         ends = {"images": rows_of(x, "x"), "scores": rows_of(out, "out")}
         views = self._views(len(x), steps) | ends
@@ -421,7 +405,6 @@ class ViT:
 
 
 OUTSIDE = ("images", "scores")  # buffers that the caller has
-FOLLOWS = {"norm1": "attn.qkv", "norm2": "mlp.fc1"}  # the layer behind a norm
 
 
 def part(array: Array, axis: int, number: int) -> Array:
@@ -438,27 +421,12 @@ def rows_of(array: Array, name: str) -> Array:
     return in_order(array, name).reshape(array.shape[0] * array.shape[1], array.shape[2])
 
 
-def counted(name: str, counts: bool) -> tuple[str, ...]:
-    """The buffer of a buffer's rows' sums, if there is one."""
-    return (f"{name}.sums",) * counts
-
-
-def kind_of(name: str) -> np.dtype:
-    """The type of a buffer's elements."""
-    return SUMS if name.endswith(".sums") else HALF
-
-
-def size_of(name: str, shapes: dict[str, tuple[int, int]]) -> int:
-    """Bytes of a buffer."""
-    return kind_of(name).itemsize * math.prod(shapes[name])
-
-
-def view(memory: Array, start: int, shape: tuple[int, ...], kind: np.dtype = HALF) -> Array:
-    """An array that begins at byte `start` of memory."""
+def view(memory: Array, start: int, shape: tuple[int, ...]) -> Array:
+    """An array of float16 that begins at byte `start` of memory."""
     if isinstance(memory, ArraySlot):
-        return ArraySlot(memory.slot, shape, in_c_order(shape, kind.itemsize), kind, start)
-    size = kind.itemsize * math.prod(shape)
-    return memory[start : start + size].view(kind).reshape(shape)
+        return ArraySlot(memory.slot, shape, in_c_order(shape, HALF.itemsize), HALF, start)
+    size = HALF.itemsize * math.prod(shape)
+    return memory[start : start + size].view(HALF).reshape(shape)
 
 
 class Graph:

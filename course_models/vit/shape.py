@@ -51,13 +51,11 @@ class ViTShape:
     channels: int = 3
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            size = getattr(self, field.name)
+        for its in fields(self):
+            size = getattr(self, its.name)
             if not is_whole(size) or size < 1:
-                raise ValueError(
-                    f"{field.name} is {size!r}; it must be a whole number of at least 1"
-                )
-            object.__setattr__(self, field.name, int(size))  # NumPy's become Python's
+                raise ValueError(f"{its.name} is {size!r}; it must be a whole number of at least 1")
+            object.__setattr__(self, its.name, int(size))  # NumPy's become Python's
         for whole, part in (("image", "patch"), ("width", "heads")):
             if getattr(self, whole) % getattr(self, part):
                 raise ValueError(
@@ -119,9 +117,8 @@ class Flags:
     patches : str
         Of `course_models.patches.WAYS`.
     norm : str
-        "within": the products around it do it, where the residual is added within them, the GPU is
-        of compute capability 9.0, and products are "auto" (but simulated ones) or "roles"; else by
-        the method "auto". Or a method of LayerNorm.
+        "within": by the products around it, where they are fused, and by TMA: "roles", or "auto"
+        on a GPU of compute capability 9.0; else by "auto", a method of LayerNorm as others are.
     attention, product : str
         The method of attention, of products but the last, of any number of classes.
     mlp : str
@@ -175,8 +172,8 @@ class Flags:
         """Whether products do LayerNorm, if the GPU has what they need."""
         fused = (self.norm, self.patches, self.mlp, self.residual)
         by_tma = self.product == "roles" or (self.product == "auto" and backend.gpu() is not None)
-        fits = not (shape.width % MULTIPLE or shape.mlp % MULTIPLE)
-        return fused == ("within", "gemm", "fused", "epilogue") and by_tma and fits
+        fits = by_tma and not (shape.width | shape.mlp) % MULTIPLE
+        return fits and fused == ("within", "gemm", "fused", "epilogue")
 
     @staticmethod
     def choices() -> dict[str, tuple[str, ...]]:

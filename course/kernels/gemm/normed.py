@@ -4,14 +4,14 @@
 >>> weight, bias = folded(weight, bias, gamma, beta)           # once, on the host
 >>> normed(out, weight, bias, hidden, sums, depth, 1e-6, "gelu")      # and what reads them
 
-All are of float16 in the layout "nt", on a GPU of 9.0; sums are float32 (rows, `pitch`).
+All are of float16 in the layout "nt", on a GPU of 9.0; sums are memory for (rows, `pitch`) of it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from course.kernels.arrays import Array
+from course.kernels.arrays import Array, as_words
 from course.kernels.gemm.choice import SPLITS, config_for
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
@@ -24,15 +24,12 @@ MULTIPLE = 16  # rows have so many elements, or a multiple: what two tiles share
 
 
 def pitch(columns: int) -> int:
-    """Numbers of a row of sums: two for each tile across, of the narrowest tiles."""
-    return 2 * ceil_div(columns, 64)
+    """Elements of a row of sums: two of float32 for each tile across, of the narrowest tiles."""
+    return 4 * ceil_div(columns, 64)
 
 
-def _tile(
-    rows: int, columns: int, depth: int, added: bool, method: str
-) -> tuple[GemmConfig, int]:  # fmt: skip
-    how = multiprocessors(), SHARED_BY[method], added
-    return config_for("nt", rows, columns, depth, *how)
+def _tile(sizes: tuple[int, int, int], added: bool, method: str) -> tuple[GemmConfig, int]:
+    return config_for("nt", *sizes, multiprocessors(), SHARED_BY[method], added)
 
 
 def folded(
@@ -54,7 +51,7 @@ def counting(
 ) -> Launch:  # fmt: skip
     """a b' + bias + residual, and the sums of its rows."""
     p = GemmProblem.of(a, b, bias, residual, out, "nt")
-    tile = _tile(p.rows, p.columns, p.depth, True, method)
+    tile, sums = _tile(p[1:4], True, method), as_words(sums, kind="f")
     return launch_of(*tile, p, a, b, bias, residual, out, Norm(counts=True), sums)
 
 
@@ -67,7 +64,6 @@ def normed(
     `depth` is that of the product that made a and its sums, by the same method.
     """
     p = GemmProblem.of(a, b, bias, None, out, "nt", activation)
-    made_by, _ = _tile(p.rows, p.depth, depth, True, method)
-    norm = Norm(ceil_div(p.depth, made_by.columns), eps)
-    tile = _tile(p.rows, p.columns, p.depth, False, method)
-    return launch_of(*tile, p, a, b, bias, None, out, norm, sums)
+    made_by, _ = _tile((p.rows, p.depth, depth), True, method)
+    tile, norm = _tile(p[1:4], False, method), Norm(ceil_div(p.depth, made_by.columns), eps)
+    return launch_of(*tile, p, a, b, bias, None, out, norm, as_words(sums, kind="f"))

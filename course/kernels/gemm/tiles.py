@@ -11,7 +11,7 @@ from numba import float32, int32, types
 
 from course.backend import cuda
 from course.kernels.activation import FAR, MINUS_ZERO, TANH_CUBE, TANH_SLOPE
-from warpsim.ptx import load, load2, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
+from warpsim.ptx import load, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from warpsim.ptx.bfloat16 import bfloat16
 
 DEPTH = 64  # of a tile: 128 bytes of a row

@@ -297,7 +297,7 @@ def test_launches_can_be_prepared_without_memory(given):
     for launches, first, out in (
         (vit._all_launches, IMAGES, EXACT.astype(np.float16)),
         (vit._token_launches, IMAGES, x),
-        (lambda *two: vit._block_launches(*two, number=0), x, x),
+        (lambda *two: vit._of_block(*two, number=0), x, x),
     ):
         there = prepared(launches, cuda.to_device(first), cuda.to_device(out))
         layouts = [ArraySlot(n, one.shape, one.strides, one.dtype) for n, one in

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from course import backend, cuda, trace
+from course.kernels.arrays import as_words
 from course.kernels.gemm import normed
 from course.kernels.gemm.epilogue import Norm
 from course.kernels.gemm.half import GemmProblem, launch_of
@@ -29,8 +30,8 @@ def simulated_h200(monkeypatch):
         backend.simulate("H200")
 
 
-def empty(*shape, kind=np.float16):
-    return cuda.to_device(np.full(shape, np.nan, kind))
+def empty(*shape):
+    return cuda.to_device(np.full(shape, np.nan, np.float16))
 
 
 def run(its):
@@ -63,7 +64,7 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
     halves = [its.astype(np.float16) for its in halves]
     a, b, bias, residual, weight, last, gamma, beta = (its.astype(float) for its in halves)
     one, other = empty(rows, width), empty(rows, columns)
-    sums = empty(rows, normed.pitch(width), kind=np.float32)
+    sums = as_words(empty(rows, normed.pitch(width)), kind="f")
     arrays = *map(cuda.to_device, halves[:4]), one
     run(launch_of(config, splits, GemmProblem.of(*arrays, "nt"), *arrays, Norm(counts=True), sums))
     middle = a @ b.T + bias + residual
@@ -91,7 +92,7 @@ def test_what_reads_the_sums_knows_the_tiles_that_made_them(method):
     )]  # fmt: skip
     halves[0][3], halves[2][3] = 0, 0
     x, one, other = cuda.to_device(halves[2]), empty(70, 144), empty(70, 80)
-    sums = empty(70, normed.pitch(144), kind=np.float32)
+    sums = empty(70, normed.pitch(144))
     a, b = map(cuda.to_device, halves[:2])
     normed.counting(a, b, None, x, one, sums, method).on()
     factors = [cuda.to_device(its) for its in normed.folded(*halves[3:])]
