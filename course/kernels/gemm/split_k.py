@@ -15,14 +15,8 @@ from collections.abc import Callable
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import (
-    NO_NORM,
-    PAIR,
-    Norm,
-    bias_of,
-    row_sums,
-    store_epilogue,
-)
+from course.kernels.gemm import epilogue
+from course.kernels.gemm.epilogue import NO_NORM, PAIR, Norm
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile
 from course.kernels.gemm.warp_specialised import BOX, GROUP, WGMMA, GemmConfig, stage_loader
 from warpsim.ptx import (
@@ -71,14 +65,9 @@ def bias_at(config: GemmConfig, splits: int) -> int:
 
 @functools.cache
 def gemm(
-    layout: str,
-    element: str,
-    config: GemmConfig,
-    splits: int,
-    activation: str = "",
-    biased: bool = False,
-    norm: Norm = NO_NORM,
-) -> Callable:
+    layout: str, element: str, config: GemmConfig, splits: int, activation: str = "",
+    biased: bool = False, norm: Norm = NO_NORM,
+) -> Callable:  # fmt: skip
     """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, rows, columns, depth).
 
     Boxes of the result and the residual are 16 x 64. Without a residual its place takes anything,
@@ -89,15 +78,11 @@ def gemm(
     """
     CONSUMERS, TILE_N, STAGES, _, added, *_ = config
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    store_sums = store_epilogue(element, activation, biased, added, TILE_N, WARP * 64, norm)
-    fetch_bias, keep_bias = bias_of(TILE_N, biased, norm)
-    read_sums, deviations, write_sums = row_sums(norm)
-    NORMED, COUNTS, KEPT, BIAS = (
-        norm.parts > 0,
-        norm.counts,
-        norm.kept,
-        bias_at(config, splits) // 4,
-    )
+    store_sums = epilogue.store_epilogue(element, activation, biased, added, TILE_N, BOX // 4, norm)
+    fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm)
+    read_sums, deviations, write_sums = epilogue.row_sums(norm)
+    NORMED, COUNTS, KEPT = norm.parts > 0, norm.counts, norm.kept
+    BIAS = bias_at(config, splits) // 4
     TILE_M, STAGE, THREADS = config.rows, config.stage, config.threads
     load_stage = stage_loader(layout, config)
     UP_A = 7 if layout == "tn" else 0  # TMA begins at multiples of 16 bytes of a row
@@ -192,14 +177,8 @@ def gemm(
             for step in range(first, end):
                 consumer_wait(full, stage, phase)
                 at = int32(stage * STAGE)
-                sums = multiply(
-                    sums,
-                    tiles,
-                    int32(at + BOX * who),
-                    tiles,
-                    int32(at + TILE_M * DEPTH),
-                    int32(step - first),
-                )
+                at_a, at_b = int32(at + BOX * who), int32(at + TILE_M * DEPTH)
+                sums = multiply(sums, tiles, at_a, tiles, at_b, int32(step - first))
                 wgmma_wait(1)
                 if lane == 0 and last >= 0:
                     consumer_release(empty, last)

@@ -17,15 +17,8 @@ from typing import NamedTuple
 from numba import float32, int32, uint64
 
 from course.backend import cuda
-from course.kernels.gemm.epilogue import (
-    NO_NORM,
-    PAIR,
-    Norm,
-    bias_of,
-    row_sums,
-    store_epilogue,
-    store_rows,
-)
+from course.kernels.gemm import epilogue
+from course.kernels.gemm.epilogue import NO_NORM, PAIR, Norm, store_rows
 from course.kernels.gemm.ring import ring
 from course.kernels.gemm.tiles import DEPTH, ELEMENTS, clamp_tile, tile_coordinates
 from course.kernels.steps import ceil_div
@@ -219,9 +212,9 @@ def gemm(
     CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired = config
     load_stage = stage_loader(layout, config)
     multiply, ELEMENT = WGMMA[layout], ELEMENTS[element]
-    store_sums = store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
-    fetch_bias, keep_bias = bias_of(TILE_N, biased, norm, not by_threads)
-    read_sums, deviations, write_sums = row_sums(norm)
+    store_sums = epilogue.store_epilogue(element, activation, biased, added, TILE_N, BOX, norm)
+    fetch_bias, keep_bias = epilogue.bias_of(TILE_N, biased, norm, not by_threads)
+    read_sums, deviations, write_sums = epilogue.row_sums(norm)
     NORMED, COUNTS, KEPT, BIAS = norm.parts > 0, norm.counts, norm.kept, config.tiled // 4
     store_partial = partial_store(TILE_N, swapped) if partial else store_nothing
     store_by_threads = store_rows if by_threads else store_nothing
