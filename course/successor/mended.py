@@ -10,6 +10,7 @@ rows of a view         are given strides that MLIR's verifier refuses
 constants from 2^63    are no number of 64 bits there: "std::bad_cast"
 min, max               of two sizes of arrays: "not implemented for type index"; unsigned numbers
                        are compared as if they had a sign, by atomics, too; NaN is passed over
+!=                     of NaN is false, so ``x != x`` finds none
 bfloat16               is rounded without an instruction, and NaN becomes -0
 float16                of several neighbours is rounded, or widened, at once, by what libNVVM
                        refuses: "unsupported operation"
@@ -54,7 +55,7 @@ _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system"
 def mend() -> None:
     """Mend the loaded package, which is of that version."""
     _dynamic_memory()
-    _smallest_and_largest()
+    _comparisons()
     _fences()
     _shared_in_functions()
     _rows()
@@ -137,7 +138,7 @@ def _rows() -> None:
     numpy_lowering._rank_reducing_subview = view
 
 
-def _smallest_and_largest() -> None:
+def _comparisons() -> None:
     """Of NaN the first, as Numba has it; sizes of arrays, and numbers without a sign."""
 
     def lowered(of_floats: Any, signed: Any, unsigned: Any) -> Any:
@@ -167,6 +168,12 @@ def _smallest_and_largest() -> None:
         return builder.store_var(target, changed)
 
     cuda_lowering.cuda_atomic_cg = atomic
+    compare, ordered = arith.cmpf, arith.CmpFPredicate.ONE
+
+    def cmpf(how: Any, a: Any, b: Any, **named: Any) -> Any:
+        return compare(arith.CmpFPredicate.UNE if how == ordered else how, a, b, **named)
+
+    arith.cmpf = cmpf
     for function, *its in (
         (min, arith.CmpFPredicate.OLT, arith.minsi, arith.minui),
         (max, arith.CmpFPredicate.OGT, arith.maxsi, arith.maxui),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import float32, types
 
-from course import kernel_cache, successor
+from course import backend, kernel_cache, successor
 from course.dispatch import prepared
 from course.dispatch.slots import ArraySlot
 from tests.course.compiled_samples import needs_compiler
@@ -93,7 +93,6 @@ def test_a_configured_launch_is_prepared_once_for_the_same_arguments(monkeypatch
 
 
 def test_its_kernels_are_compiled_when_they_are_launched(monkeypatch):
-    from course import backend
     from course.dispatch import ahead
 
     monkeypatch.setattr(backend, "gpu", lambda: "H200")
@@ -112,6 +111,7 @@ def compiled(function: python.FunctionType, signature: tuple, target: str = "sm_
 
 
 @needs_successor
+@pytest.mark.skipif(backend.gpu() is not None, reason="a GPU is tried by a kernel")
 def test_it_is_imported_when_something_is_compiled():
     code = (
         "import sys; from course import cuda, trace; import course.kernels.softmax;"
@@ -191,11 +191,12 @@ def test_clusters_bfloat16_nan_and_unsigned_atomics_are_as_numba_has_them():
         a, b, c, d = load4(halves, cuda.threadIdx.x)
         x[cluster_rank()] = max(float32(a), float32(b))
         store4(halves, 64, (bfloat16(x[1]), c, d, a))
-        cuda.atomic.min(counts, 0, counts[1])
+        if x[2] != x[3]:
+            cuda.atomic.min(counts, 0, counts[1])
 
     kinds = (float32[::1], types.Array(bfloat16, 1, "C"), types.uint32[::1])
     ptx = compiled(kernel, kinds, lto=False)["ptx"]
-    for words in (".reqnctapercluster 2, 1, 1", "cvt.rn.bf16.f32", "setp.gt.f32", "min.u32"):
+    for words in ("reqnctapercluster 2", "cvt.rn.bf16", "setp.gt.f32", "setp.neu.f32", "min.u32"):
         assert words in ptx
     assert "max.f32" not in ptx and "s16" not in ptx
 
