@@ -196,7 +196,7 @@ def test_clusters_bfloat16_nan_and_unsigned_atomics_are_as_numba_has_them():
 
     kinds = (float32[::1], types.Array(bfloat16, 1, "C"), types.uint32[::1])
     ptx = compiled(kernel, kinds, lto=False)["ptx"]
-    for words in ("reqnctapercluster 2", "cvt.rn.bf16", "setp.gt.f32", "setp.neu.f32", "min.u32"):
+    for words in ("reqnctapercluster 2", "cvt.rn.bf16", "setp.gt.f32", "setp.eq.f32", "min.u32"):
         assert words in ptx
     assert "max.f32" not in ptx and "s16" not in ptx
 
