@@ -52,28 +52,26 @@ class ThinConfig(NamedTuple):
 
 @functools.cache
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
-    """Device functions that load a warp's part of a factor, 32 deep: at once, and one by one.
+    """Device functions that load a warp's part of a factor, 32 deep: at once, at its ends, one by one.
 
     ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``; of line l the word e of
     a lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the
     depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
     ``lines (lane / 4) + l``.
 
-    Where rows do not begin at multiples of 16 bytes, two accesses are made for one, and shifted. One
-    by one is for the ends of such a matrix. At once, what lies beyond the depth is any other
-    element; beyond the matrix nothing is read.
+    Where rows do not begin at multiples of 16 bytes, two accesses are made for one, and shifted. At
+    its ends a factor is read at once, too: what lies beyond the depth is any other element, beyond
+    the matrix nothing is read. One by one is for what is neither aligned nor `inside`.
     """
     WORDS = 4 if along else max(lines // 2, 1)  # of a lane's access
-    ROWS, TWICE = lines if along else 8, 2 * WORDS
+    ROWS, TWICE, MANY = lines if along else 8, 2 * WORDS, 8 if along else lines
     LOW, HIGH = uint32(0xFFFF), uint32(0xFFFF0000)
 
     @cuda.jit(device=True, forceinline=True)
-    def access(raw, r, words, at, total):
+    def access(raw, r, words, at):
         """`WORDS` words from an element on: of one access, or of two and shifted."""
         found = cuda.local.array(TWICE, uint32)
-        if aligned:
-            at = min(at, int32(total - TWICE))
-        over = int32(at & (TWICE - 1))
+        over = int32(0 if aligned else at & (TWICE - 1))
         for n in range(1 if aligned else 2):
             w = int32(((at - over) >> 1) + n * WORDS)
             if WORDS == 4:
@@ -100,29 +98,36 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
         for e in range(WORDS):
             raw[r, e] = found[e]
 
-    @cuda.jit(device=True, forceinline=True)
-    def at_once(fragment, words, elements, first, many, k, pitch, last, deep, total):
-        lane = int32(cuda.threadIdx.x & 31)
-        g, t = int32(lane >> 2), int32(lane & 3)
-        if along:
-            for r in range(ROWS):
-                row = min(int32(first + 8 * r + g), int32(last))
-                access(fragment, r, words, int32(row * pitch + k + 8 * t), total)
-        else:
-            raw = cuda.local.array((ROWS, WORDS), uint32)
-            start = int32(first + lines * g)
-            for r in range(ROWS):
-                at = int32(min(int32(k + 8 * t + r), int32(deep - 1)) * pitch + start)
-                if lines == 1:
-                    raw[r, 0] = uint32(load(elements, min(at, int32(total - 1))))
-                else:
-                    access(raw, r, words, at, total)
-            for p in range(4):
-                for w in range(WORDS):
-                    x, y = raw[2 * p, w], raw[2 * p + 1, w]
-                    fragment[2 * w, p] = (x & LOW) | (y << uint32(16))
-                    if lines > 1:
-                        fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
+    def at_once_of(bounded):
+        @cuda.jit(device=True, forceinline=True)
+        def at_once(fragment, words, elements, first, many, k, pitch, last, deep, total):
+            lane = int32(cuda.threadIdx.x & 31)
+            g, t = int32(lane >> 2), int32(lane & 3)
+            depth, column, most = int32(k + 8 * t), int32(first + lines * g), int32(total - MANY)
+            if along:
+                for r in range(ROWS):
+                    at = int32(min(int32(first + 8 * r + g), int32(last)) * pitch + depth)
+                    access(fragment, r, words, min(at, most) if bounded and aligned else at)
+            else:
+                raw = cuda.local.array((ROWS, WORDS), uint32)
+                start = int32(depth * pitch + column)
+                for r in range(ROWS):
+                    at = int32(start + r * pitch)
+                    if bounded:
+                        at = int32(min(int32(depth + r), int32(deep - 1)) * pitch + column)
+                        at = min(at, most) if aligned or lines == 1 else at
+                    if lines == 1:
+                        raw[r, 0] = uint32(load(elements, at))
+                    else:
+                        access(raw, r, words, at)
+                for p in range(4):
+                    for w in range(WORDS):
+                        x, y = raw[2 * p, w], raw[2 * p + 1, w]
+                        fragment[2 * w, p] = (x & LOW) | (y << uint32(16))
+                        if lines > 1:
+                            fragment[2 * w + 1, p] = (x >> uint32(16)) | (y & HIGH)
+
+        return at_once
 
     @cuda.jit(device=True, forceinline=True)
     def one_by_one(fragment, words, elements, first, many, k, pitch, last, deep, total):
@@ -140,7 +145,7 @@ def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, C
                         word |= uint32(load(elements, at)) << uint32(16 * h)
                 fragment[line, p] = word
 
-    return at_once, one_by_one
+    return at_once_of(False), at_once_of(True), one_by_one
 
 
 @functools.cache
@@ -161,8 +166,8 @@ def gemm(
     """
     DOWN, ACROSS, DEEP, BESIDE = config
     WIDE, THIN, WARPS = config.wide, config.thin, config.warps
-    wide_at_once, wide_one_by_one = fragment_loader(along[0], 2 * DOWN, aligned[0])
-    thin_at_once, thin_one_by_one = fragment_loader(along[1], ACROSS, aligned[1])
+    wide_at_once, wide_at_end, wide_one_by_one = fragment_loader(along[0], 2 * DOWN, aligned[0])
+    thin_at_once, thin_at_end, thin_one_by_one = fragment_loader(along[1], ACROSS, aligned[1])
     (wide_along, thin_along), (wide_aligned, thin_aligned) = along, aligned
     mma = mma_bf16 if element == "bfloat16" else mma_f16
     is_partial = epilogue_of is None
@@ -181,7 +186,7 @@ def gemm(
             row, end = min(int32(first + many - 1), int32(last)), int32(k + CHUNK)
         else:
             row, end = min(int32(k + CHUNK), int32(deep)) - 1, int32(first + many)
-        return is_aligned or row * pitch + end + NEAR <= total
+        return row * pitch + end + (0 if is_aligned else NEAR) <= total
 
     @cuda.jit(device=True, forceinline=True)
     def masked(fragment, lines, left):
@@ -234,19 +239,18 @@ def gemm(
             of = start, THIN, k, thin_pitch, int32(thin - 1), depth, thin_total
             wide_inside = inside(wide_along, wide_aligned, *its)
             thin_inside = inside(thin_along, thin_aligned, *of)
-            if wide_inside and thin_inside:  # no branch keeps one's loads from the other's
+            if k + CHUNK <= depth and wide_inside and thin_inside:  # all loads side by side
                 wide_at_once(fa, wide_words, wide_elements, *its)
                 thin_at_once(fb, thin_words, thin_elements, *of)
             else:
-                if wide_inside:
-                    wide_at_once(fa, wide_words, wide_elements, *its)
+                if wide_aligned or wide_inside:
+                    wide_at_end(fa, wide_words, wide_elements, *its)
                 else:
                     wide_one_by_one(fa, wide_words, wide_elements, *its)
-                if thin_inside:
-                    thin_at_once(fb, thin_words, thin_elements, *of)
+                if thin_aligned or thin_inside:
+                    thin_at_end(fb, thin_words, thin_elements, *of)
                 else:
                     thin_one_by_one(fb, thin_words, thin_elements, *of)
-            if k + CHUNK > depth:
                 masked(fa, LINES, int32(depth - k))
                 masked(fb, ACROSS, int32(depth - k))
             for s in range(2):
