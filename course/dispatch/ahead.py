@@ -60,7 +60,9 @@ _alone = threading.Lock()
 
 
 def compile_ahead(launches: Callable[[], Any]) -> int:
-    """Compile what `launches` launches by Numba, in several processes; nothing is launched.
+    """Compile what `launches` launches by Numba, or lists, in several processes.
+
+    Nothing is launched.
 
     Returns
     -------
@@ -75,7 +77,9 @@ def compile_ahead(launches: Callable[[], Any]) -> int:
     noted: list[Noted] = []
     with _alone:
         with _noting(noted):
-            launches()
+            for one in launches() or ():
+                types = (type_of(argument, one.kernel) for argument in one.arguments)
+                noted.append(Noted(one.kernel, tuple(types)))
         missing = sorted(_missing(noted), key=lambda one: -kernel_cache.size_of(one.kernel))
         return _in_processes(missing) if len(missing) >= FEWEST else 0
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Array = Any  # of NumPy, CuPy, PyTorch, numba.cuda, or what speaks their protocols
 PER_THREAD = prepared.PER_THREAD
+MOST_KEPT = 4 * 2**20  # bytes of workspaces that a plan keeps for a stream; more are made anew
 MOST_STREAMS = 8  # whose workspaces a plan keeps
 
 
@@ -262,7 +263,7 @@ class PreparedPlan:
                     prepared.zero(self.address(memory), one.nbytes, queue)
             if captured:
                 graphs.keep_with_graph(queue, memories)
-            else:
+            elif sum(one.nbytes for one in self.workspaces) <= MOST_KEPT:
                 while len(self.by_stream) >= MOST_STREAMS:
                     self.by_stream.pop(next(iter(self.by_stream)))
                 self.by_stream[key] = memories

@@ -719,14 +719,12 @@ for name, step in svd.LADDER.items():
     print(f"{name:13} from {step.smallest:3} to {step.largest:5,} rows")
 
 # %% [markdown]
-# `one launch` has a small matrix in a block from beginning to end. `registers` keeps the rows of
-# larger ones in a block's registers, for all sweeps. The last one makes the blocks' products on
-# **tensor cores**. Those round what they multiply to TF32, 11 bits. So each number is split into
-# two of TF32, and three products take the place of one.
+# `registers` keeps the rows of a matrix in a block's registers, for all sweeps. The last one makes
+# the blocks' products on **tensor cores**. Those round what they multiply to TF32, 11 bits. So each
+# number is split into two of TF32, and three products take the place of one.
 #
-# Which one is taken, if you do not say? `auto` takes one launch where a matrix of up to 64 columns
-# fits into shared memory, and registers up to 128 columns. Beyond, it takes blocks, on tensor cores
-# where the GPU has them.
+# Which one is taken, if you do not say? `auto` takes registers up to 128 columns. Beyond, it takes
+# blocks, on tensor cores where the GPU has them.
 
 # %% [markdown]
 # ## 9 Fewer sweeps

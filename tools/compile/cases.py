@@ -27,7 +27,7 @@ from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
-from course.kernels.svd import blocks, one_launch, qr, registers
+from course.kernels.svd import blocks, qr, registers
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE
@@ -373,7 +373,7 @@ def of_vae() -> Iterator[Case]:
 
 
 def of_svd() -> Iterator[Case]:
-    """Products, reflections, blocks on tensor cores, and small matrices in one launch."""
+    """Products, reflections, blocks on tensor cores, and rows in registers."""
     types = f"void({_THREE}, {_THREE}, float32, float32, {_THREE}, {_THREE}, {_FLAGS}, int32)"
     for (transpose_a, transpose_b), kernel in batched.PRODUCTS.items():
         yield Case(
@@ -384,9 +384,9 @@ def of_svd() -> Iterator[Case]:
         yield Case(f"svd: reflections, {own} rows a thread", kernel, types)
     for name, kernel in blocks.ROTATE.items():
         yield Case(f"svd: blocks on {name} cores", kernel, _BLOCKS, blocks.CAPABILITY)
-    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, {_COUNTS})"
-    for (size, warps), kernel in one_launch.SVD.items():
-        yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)
-    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_COUNTS})"
+    types = (
+        f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, int32, {_ONE}, {_ONE}, {_FLAGS}, "
+        f"{_COUNTS})"
+    )
     for size, kernel in registers.SVD.items():
         yield Case(f"svd: in registers, {size} columns", kernel, types)

@@ -18,8 +18,8 @@ of small singular values. For a matrix with m >= n (others are transposed):
    one more QR.
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
-not needed. Matrices of up to 64 columns, or rows, take `course.kernels.svd.one_launch`; of
-up to 128 `course.kernels.svd.registers`, which do without the second QR.
+not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps
+in one launch, and no second QR.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
@@ -33,6 +33,7 @@ import numpy as np
 
 from course.backend import cuda, gpu
 from course.dispatch import prepared
+from course.dispatch.ahead import compile_ahead
 from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.kept import Kept
@@ -40,10 +41,9 @@ from course.dispatch.plans import to_host
 from course.dispatch.slots import ArraySlot
 from course.kernels.arrays import Array, whole
 from course.kernels.steps import AUTO, Launch
-from course.kernels.svd import one_launch
+from course.kernels.svd import registers
 from course.kernels.svd.ladder import (
     LADDER,
-    MOST_SWEEPS,
     NotConverged,
     Solver,
     SVDProblem,
@@ -63,7 +63,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     magnitude is positive in each row of vt, where m >= n; else in each column of u.
 
     Memory on the GPU, about eight times that of `a`, is kept for the next calls with its shape, of
-    up to 64 shapes and 2 GiB; `forget` frees it. Small matrices need none.
+    up to 64 shapes and 2 GiB; `forget` frees it.
 
     Parameters
     ----------
@@ -71,13 +71,12 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
         any strides; it is not changed.
     method : str
-        Of `svd.ladder.names`; "auto" takes one launch for all where a matrix of up to 64 columns,
-        or rows, fits into shared memory, one launch for all sweeps up to 128, else blocks, on
-        tensor cores where the GPU has them.
+        Of `svd.ladder.names`; "auto" takes registers for matrices of up to 128 columns, or rows,
+        else blocks, on tensor cores where the GPU has them.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
-        The host waits for the work: only it can say when enough was rotated. All but one launch
-        works on the default stream, after what that stream was given.
+        The host waits for the work: only it can say when enough was rotated. All but small work
+        is done on the default stream, after what that stream was given.
 
     Returns
     -------
@@ -100,7 +99,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
     if _fits(a, method):
-        return _in_one_launch(a, None, stream)
+        return _at_once(a, None, stream)
     return _SVD.call((a,), (method,), None, stream)
 
 
@@ -147,7 +146,7 @@ def rank_k(
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
     if power >= 0 and _fits(a, method):
-        return _in_one_launch(a, k, stream)
+        return _at_once(a, k, stream)
     return _RANK_K.call((a,), (k, power, seed, method), None, stream)
 
 
@@ -203,27 +202,27 @@ def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
 
 
 def _fits(a: Array, method: str) -> bool:
-    """Whether an array's matrices are decomposed in one launch; refused elsewhere if at all."""
+    """Whether matrices go without a solver, by prepared launches; refused elsewhere if at all."""
     shape = getattr(a, "shape", ())
-    if method not in (AUTO, "one launch") or len(shape) not in (2, 3) or 0 in shape:
+    if method not in (AUTO, "registers") or len(shape) not in (2, 3) or 0 in shape:
         return False
     columns, rows = sorted(shape[-2:])
-    return rows <= LONGEST and not LADDER["one launch"].lacks(SVDProblem(columns, rows))
+    return rows <= LONGEST and not LADDER["registers"].lacks(SVDProblem(columns, rows))
 
 
-def _in_one_launch(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array]:
+def _at_once(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array]:
     """The k largest singular values, or all, of matrices that fit."""
-    u, s, vt, told = _ONE_LAUNCH.call((a,), (k,), None, stream)
+    u, s, vt, told = _FEW.call((a,), (k,), None, stream)
     if stream is not None and gpu() is not None:
         prepared.wait(handle_of(stream))
     read = to_host(told)
     remaining = unfinished(read, lambda: np.atleast_2d(to_host(s)))
     if remaining:
-        raise not_converged(remaining, read.shape[1], MOST_SWEEPS, "one launch")
+        raise not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, "registers")
     return u, s, vt
 
 
-def _result_in_one_launch(a: ArrayFacts, k: int | None) -> list[Result]:
+def _result_at_once(a: ArrayFacts, k: int | None) -> list[Result]:
     rank = min(_checked(a).shape[-2:])
     if k is not None:
         check_rank(a.shape, k)
@@ -231,11 +230,12 @@ def _result_in_one_launch(a: ArrayFacts, k: int | None) -> list[Result]:
     return [*_results(a, rank if k is None else k), ((4, batch), np.int32)]
 
 
-def _launches_in_one(
+def _launches_at_once(
     a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None
 ) -> list[Launch]:
-    arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    return [one_launch.launch(*arrays, told, MOST_SWEEPS)]
+    launches = registers.launches(*map(_batch, (a, u, s, vt), (2, 2, 1, 2)), told)
+    compile_ahead(lambda: launches)
+    return launches
 
 
 def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str) -> list[Result]:
@@ -274,7 +274,7 @@ def _batch(array: Array, axes: int) -> Array:
     return cuda.as_cuda_array(_Stack(array), sync=False)
 
 
-_ONE_LAUNCH = EntryPoint("svd", ("a",), _result_in_one_launch, _launches_in_one, options=("k",))
+_FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k",))
 _SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True, options=("method",))
 _RANK_K = EntryPoint(
     "rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True,

@@ -21,14 +21,13 @@ from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up, shared_memory_limit
-from course.kernels.svd import blocks, one_launch, qr, registers, rotate, scaling_sorting
+from course.kernels.svd import blocks, qr, registers, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
+from course.kernels.svd.registers import MOST_SWEEPS
 from course.kernels.svd.rotate import FINISHED, REFRESHES
 
 Stream = Any  # of numba.cuda; 0 is the default stream
 
-#: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
-MOST_SWEEPS = 60
 MORE = 2  # sweeps, or groups of them, each time that some matrices are not finished
 #: Entries up to which no singular value leaves float32, as it is at most `LONGEST` times as large.
 SURELY_FINITE = 2.0**100
@@ -109,45 +108,29 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
     )  # fmt: skip
 
 
-def _in_one_launch() -> SVDStep:
-    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and most sweeps."""
-
-    def refusal(p):
-        limit, _ = shared_memory_limit()
-        return one_launch.refusal(p.columns, max(p.rows, p.columns), limit)
-
-    return SVDStep(
-        lambda p, kernel, *arguments: [one_launch.launch(*arguments)], refusal,
-        kernel=one_launch.SVD, smallest=8, largest=one_launch.LARGEST, swept=0,
-        sweeps_before_check=MOST_SWEEPS,
-    )  # fmt: skip
-
-
 def _in_registers() -> SVDStep:
-    """All sweeps over R; the launch is of what `registers.launch` takes."""
+    """All sweeps over R in one launch; the launches are of what `registers.of_triangles` takes."""
 
     def refusal(p):
         limit, _ = shared_memory_limit()
         return registers.refusal(p.columns, limit)
 
     return SVDStep(
-        lambda p, kernel, *arguments: [registers.launch(*arguments)], refusal,
+        lambda p, kernel, *arguments: registers.of_triangles(*arguments), refusal,
         kernel=registers.SVD, smallest=16, largest=registers.LARGEST, swept=0,
         sweeps_before_check=MOST_SWEEPS,
     )  # fmt: skip
 
 
 def _best(p):
-    for name in ("one launch", "registers"):
-        if not LADDER[name].lacks(p):
-            return name
+    if not LADDER["registers"].lacks(p):
+        return "registers"
     return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"
 
 
 LADDER = Ladder("svd", SVDProblem, {
     "plain": _whole(rotate.rotate_plain),
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
-    "one launch": _in_one_launch(),
     "registers": _in_registers(),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
@@ -162,7 +145,7 @@ def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
     ValueError
         As `Solver`; `values` gives the singular values.
     """
-    refused = told[one_launch.REFUSED]
+    refused = told[registers.REFUSED]
     if refused.any():
         wrong = np.flatnonzero(refused)
         raise ValueError(
@@ -170,8 +153,8 @@ def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
             + (f", and so do {len(wrong) - 1} more matrices" if len(wrong) > 1 else "")
             + ": an SVD needs numbers, so repair them first"
         )
-    remaining = int((told[one_launch.STATE] != FINISHED).sum())
-    if not remaining and (told[one_launch.UNSCALE].view(np.float32) > SURELY_FINITE).any():
+    remaining = int((told[registers.STATE] != FINISHED).sum())
+    if not remaining and (told[registers.UNSCALE].view(np.float32) > SURELY_FINITE).any():
         beyond = np.flatnonzero(np.isinf(values()).any(axis=1))
         if beyond.size:
             raise ValueError(
@@ -216,12 +199,10 @@ class Solver(Memory):
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernels = batched, blocks, one_launch, qr, registers, rotate, scaling_sorting
+        kernels = batched, blocks, qr, registers, rotate, scaling_sorting
         kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
         self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
-        if self.method == "one launch":  # which needs no solver
-            self.method, self.step = LADDER.choose("registers", self.problem)
         self.in_registers = self.method == "registers"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)
@@ -239,16 +220,16 @@ class Solver(Memory):
     def _allocate(self) -> None:
         """Memory that several launches share."""
         batch, (rows, columns) = self.batch, self.shape
-        size = max(round_up(self.rank, 16 if self.in_registers else 32), self.step.smallest)
+        if self.in_registers:
+            self.memory = registers.Scratch.made((batch, rows, columns), cuda.device_array)
+            self.tall, self.q1, self.first = self.memory
+            return
+        size = max(round_up(self.rank, 32), self.step.smallest)
         length = max(rows, columns, size)
         self.square = rows == columns
         self.size = size
         square = batch, size, size
         self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
-        if self.in_registers:
-            self.first = Reflections(*self.tall.shape)
-            self.q1 = cuda.device_array(self.tall.shape, np.float32)
-            return
         self.core, self.low, self.w, self.k = (
             cuda.device_array(square, np.float32) for _ in range(4)
         )
@@ -323,12 +304,11 @@ class Solver(Memory):
     # ------------------------------------------------------------------ before the sweeps
     def find_scale(self, a: Array, stream: Stream = 0) -> None:
         """Find the power of two that scales each matrix's largest entry to 1/2 .. 1."""
-        find = self._by_rows(scaling_sorting.find_scale, a.shape[1], stream)
-        find(a, self.scale, self.unscale, self.refused)
+        scaling_sorting.scaling(a, self.scale, self.unscale, self.refused).on(stream)
 
     def take(self, a: Array, scale: Array, stream: Stream = 0) -> None:
         """Launch the copy of scale a that `queue` works on."""
-        self.tiled(scaling_sorting.scale_into, self.tall, stream)(a, scale, self.tall, self.wide)
+        scaling_sorting.spreading(a, scale, self.tall, self.wide).on(stream)
 
     def queue(self, stream: Stream) -> None:
         """Launch what lies between `take` and `finish`: nothing of it is the caller's."""
@@ -402,18 +382,16 @@ class Solver(Memory):
     def _ask(self, s: Array) -> int:
         """Wait for the GPU; how many matrices are not finished."""
         told = self._told.copy_to_host()
-        self.sweeps = int(told[one_launch.SWEPT].max())
+        self.sweeps = int(told[registers.SWEPT].max())
         return unfinished(told, s.copy_to_host)
 
     def hand_over(self, u: Array, s: Array, vt: Array) -> None:
         """Sort, make vectors of rows, complete those of zero singular values."""
         if self.in_registers:
-            short, long = (u, vt) if self.wide else (vt, u)
-            arguments = self.tall, self.q1, s, short, self.wide, MOST_SWEEPS, self._told
+            told = self.ones, self.unscale, self.refused, self._told, self.always
+            arguments = self.memory, (u, s, vt), *told
             for launch in self.step.launches(self.problem, self.step.kernel, *arguments):
                 launch.on()
-            self.first.form(self.q1, self.always, given=True)
-            self.tiled(scaling_sorting.scale_into, long)(self.q1, self.ones, long, self.wide)
             return
         everyone, deficient = np.int32(-1), np.int32(1)
         sort = self._by_rows(scaling_sorting.sort_rows, self.size, shared=4 * self.size)

@@ -24,7 +24,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.dispatch.kept import Memory
-from course.kernels.steps import ceil_div, multiprocessors, round_up
+from course.kernels.steps import Launch, ceil_div, multiprocessors, round_up
 from course.kernels.warps import ALL
 from warpsim.ptx import load2, load4, store2, store4
 
@@ -421,6 +421,8 @@ class Reflections(Memory):
     ----------
     batch, rows, columns : int
         rows >= columns, rows at most `LONGEST`; columns a multiple of 4.
+    empty : callable, optional
+        ``empty(shape, dtype)`` is memory on the GPU.
 
     Raises
     ------
@@ -428,37 +430,46 @@ class Reflections(Memory):
         For another number of columns.
     """
 
-    def __init__(self, batch: int, rows: int, columns: int):
+    def __init__(self, batch: int, rows: int, columns: int, empty: Any = None):
         if columns % 4:
             raise ValueError(
                 f"columns is {columns}; rows are read four numbers at a time: pad them"
             )
-        panels = ceil_div(columns, PANEL)
-        self.v = cuda.device_array((batch, rows, panels * PANEL), np.float32)
-        self.triangles = cuda.device_array((batch, panels, PANEL, PANEL), np.float32)
+        panels, empty = ceil_div(columns, PANEL), empty or cuda.device_array
+        self.v = empty((batch, rows, panels * PANEL), np.float32)
+        self.triangles = empty((batch, panels, PANEL, PANEL), np.float32)
         self.threads = min(THREADS, max(FEWEST, round_up(rows, 64)))
         self.own = next(own for own in FACTOR if own * self.threads >= rows)
         self.panels, self.strips = panels, ceil_div(columns, STRIP)
         #: Several blocks share a matrix, where there are few, by two launches a panel.
         self.shared = columns >= SHARED_COLUMNS and batch <= multiprocessors() // 2
 
-    def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
-        """Replace each matrix of `a`, (batch, rows, columns), by R: zeros below its diagonal."""
-        kernel, wanted = FACTOR[self.own][len(a), self.threads, stream], np.int32(wanted)
+    def factoring(self, a: Array, state: Array, wanted: int = 0) -> list[Launch]:
+        """What replaces each matrix of `a`, (batch, rows, columns), by R: zeros below."""
         alone, step = np.int32(not self.shared), 1 if self.shared else self.panels
-        given = a, self.v, self.triangles, state, wanted
+        given, launches = (a, self.v, self.triangles, state, np.int32(wanted)), []
         for panel in range(0, self.panels, step):
-            kernel(*given, np.int32(panel), np.int32(panel + step), alone)
+            arguments = *given, np.int32(panel), np.int32(panel + step), alone
+            launches.append(Launch(FACTOR[self.own], len(a), self.threads, arguments))
             strips = ceil_div(a.shape[2] - (panel + 1) * PANEL, STRIP)
             if self.shared and strips > 0:
-                reflect_rest[(len(a), strips), self.threads, stream](*given, np.int32(panel))
+                arguments = *given, np.int32(panel)
+                launches.append(Launch(reflect_rest, (len(a), strips), self.threads, arguments))
+        return launches
 
-    def form(
-        self, q: Array, state: Array, wanted: int = 0, *, given: bool = False, stream: Any = 0
-    ) -> None:
-        """Write the orthonormal columns of Q into `q`, (batch, rows, columns); `given`: Q q."""
-        kernel = form_q[(len(q), self.strips), self.threads, stream]
-        kernel(self.v, self.triangles, q, state, np.int32(wanted), np.int32(given))
+    def forming(self, q: Array, state: Array, wanted: int = 0, given: bool = False) -> Launch:
+        """What writes Q's orthonormal columns to `q`, (batch, rows, columns); `given`: Q q."""
+        arguments = self.v, self.triangles, q, state, np.int32(wanted), np.int32(given)
+        return Launch(form_q, (len(q), self.strips), self.threads, arguments)
+
+    def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
+        """Launch `factoring`."""
+        for launch in self.factoring(a, state, wanted):
+            launch.on(stream)
+
+    def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
+        """Launch `forming`."""
+        self.forming(q, state, wanted).on(stream)
 
     def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:
         """Orthonormal columns that span those of `a`, into `q`, which may be `a`; a is lost."""

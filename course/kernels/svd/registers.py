@@ -18,14 +18,15 @@ much here, to compile and to load.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
+from course.dispatch.slots import workspace
 from course.kernels.steps import Launch
-from course.kernels.svd.qr import halve_2, halve_4, halve_8
+from course.kernels.svd.qr import Reflections, halve_2, halve_4, halve_8
 from course.kernels.svd.rotate import (
     DONE,
     FINISHED,
@@ -34,7 +35,7 @@ from course.kernels.svd.rotate import (
     ROTATES,
     rotation_at_once,
 )
-from course.kernels.svd.scaling_sorting import LITTLE, ZERO, largest_of_warp
+from course.kernels.svd.scaling_sorting import LITTLE, ZERO, largest_of_warp, scaling, spreading
 from course.kernels.warps import ALL, lanes_sum
 from warpsim.ptx import load, named_barrier, store
 
@@ -42,6 +43,8 @@ from warpsim.ptx import load, named_barrier, store
 STATE, REFUSED, SWEPT, UNSCALE = 0, 1, 2, 3
 TOGETHER = 4  # rows that a thread works on at once
 STATIC = 8192  # bytes of static shared memory, at most
+#: Sweeps after which a matrix counts as not converging; random ones take 8, repeated values 20.
+MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
 LARGEST = 128  # columns
 SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
@@ -477,8 +480,8 @@ def make_parts(size: int, warps: int, fill: Callable) -> tuple:
 def make_svd(size: int) -> Any:
     """The kernel for R of at most `size` columns: it takes R, and what k' goes to, zeros below it.
 
-    And s, the shorter factor, whether that is u, the most sweeps, what the host reads. Dynamic
-    shared memory: `shared_bytes`.
+    And s, the shorter factor, whether that is u, the most sweeps, where ones go, the scale's
+    inverse, what is refused, what the host reads. Dynamic shared memory: `shared_bytes`.
     """
     pitch, twice, warps = size + 1, 2 * size, size // (2 * OWN)
     square, threads = size * pitch, 32 * warps
@@ -498,7 +501,7 @@ def make_svd(size: int) -> Any:
     orthogonalise, hand_over = make_parts(size, warps, fill)
 
     @cuda.jit
-    def svd_of_triangles(r, q, s, short, wide, most, told):
+    def svd_of_triangles(r, q, s, short, wide, most, ones, unscale, refused, told):
         memory = cuda.shared.array(0, float32)
         lengths = cuda.shared.array(twice, float32)
         order = cuda.shared.array(size, int32)
@@ -506,12 +509,17 @@ def make_svd(size: int) -> Any:
         matrix, t = cuda.blockIdx.x, int32(cuda.threadIdx.x)
         rank = int32(short.shape[1] if wide else short.shape[2])
         wanted, w, k = int32(s.shape[1]), memory[:square], memory[square:]
+        if t == 0:
+            ones[matrix], told[REFUSED, matrix] = float32(1), refused[matrix]
+            told[UNSCALE, matrix] = cuda.libdevice.float_as_int(unscale[matrix])
+        if refused[matrix] != 0:
+            return
         fill(r[matrix], rank, w)
         done, times = orthogonalise(memory, r[matrix], rank, found, most)
         if t == 0:
             told[STATE, matrix], told[SWEPT, matrix] = FINISHED if done else ROTATES, times
-        back = cuda.libdevice.int_as_float(told[UNSCALE, matrix])
-        hand_over(w, k, rank, wanted, lengths, order, s[matrix], back, short[matrix], wide)
+        back, into = unscale[matrix], s[matrix]
+        hand_over(w, k, rank, wanted, lengths, order, into, back, short[matrix], wide)
         i = t // 32
         while i < q.shape[1]:
             c = t % 32
@@ -539,11 +547,49 @@ def shared_bytes(size: int) -> int:
     return 8 * size * (size + 1)
 
 
-def launch(r: Any, q: Any, s: Any, short: Any, wide: bool, most: int, told: Any) -> Launch:
-    """The launch for R, (batch, ...), of the rank that the shorter factor has."""
-    size = padded(short.shape[1 if wide else 2])
-    arguments = r, q, s, short, np.int32(wide), np.int32(most), told
-    return Launch(SVD[size], len(r), 2 * size, arguments, shared_bytes(size))
+class Scratch(NamedTuple):
+    """What the launches share: all scaled, R and V in the longer side's length, and k'."""
+
+    tall: Any
+    q: Any
+    reflections: Reflections
+
+    @classmethod
+    def made(cls, shape: tuple[int, ...], empty: Callable) -> "Scratch":
+        """Of matrices (batch, rows, columns), by ``empty(shape, dtype)``."""
+        batch, rank, length = shape[0], *sorted(shape[1:])
+        tall = batch, max(length, padded(rank)), padded(rank)
+        arrays = (empty(tall, np.float32) for _ in range(2))
+        return cls(*arrays, Reflections(*tall, empty))
+
+
+def of_triangles(
+    memory: Scratch, factors: tuple, scale: Any, unscale: Any, refused: Any, told: Any, state: Any
+) -> list[Launch]:
+    """The launches behind `Reflections.factoring`: u, s, vt, and what the host reads."""
+    (u, s, vt), size = factors, memory.tall.shape[2]
+    wide = u.shape[1] < vt.shape[2]
+    short, long = (u, vt) if wide else (vt, u)
+    about = np.int32(wide), np.int32(MOST_SWEEPS), scale, unscale, refused, told
+    arguments = memory.tall, memory.q, s, short, *about
+    return [
+        Launch(SVD[size], len(u), 2 * size, arguments, shared_bytes(size)),
+        memory.reflections.forming(memory.q, state, given=True),
+        spreading(memory.q, scale, long, wide),
+    ]
+
+
+def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
+    """All launches for matrices of any strides, (batch, rows, columns)."""
+    memory, wide = Scratch.made(a.shape, workspace), a.shape[1] < a.shape[2]
+    scale, unscale = (workspace(len(a), np.float32) for _ in range(2))
+    refused = workspace(len(a), np.int32)
+    return [
+        scaling(a, scale, unscale, refused),
+        spreading(a, scale, memory.tall, wide),
+        *memory.reflections.factoring(memory.tall, refused),
+        *of_triangles(memory, (u, s, vt), scale, unscale, refused, told, refused),
+    ]
 
 
 def refusal(columns: int, limit: int) -> str:

@@ -5,10 +5,12 @@ None waits for the host: what a matrix needs next is decided on the GPU, by `jud
 """
 
 import math
+from typing import Any
 
 from numba import float32, int32
 
 from course.backend import cuda
+from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
 from course.kernels.warps import ALL
@@ -100,6 +102,18 @@ def scale_into(a, scale, out, transposed):
         i, j = first_row + y + step, first_column + x
         if i < out.shape[1] and j < out.shape[2]:
             out[matrix, i, j] = tile[x, y + step] if transposed else tile[y + step, x]
+
+
+def scaling(a: Any, scale: Any, unscale: Any, refused: Any) -> Launch:
+    """The launch of `find_scale`."""
+    threads = min(THREADS, ceil_div(a.shape[1], 4) * 32)
+    return Launch(find_scale, len(a), threads, (a, scale, unscale, refused))
+
+
+def spreading(a: Any, scale: Any, out: Any, transposed: bool) -> Launch:
+    """The launch of `scale_into`."""
+    tiles = (ceil_div(size, TILE) for size in out.shape[1:])
+    return Launch(scale_into, (len(a), *tiles), (TILE, ROWS), (a, scale, out, bool(transposed)))
 
 
 @cuda.jit

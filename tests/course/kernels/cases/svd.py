@@ -48,8 +48,8 @@ CASES = [
     Case(
         _checked, _draw, _right, errors={"float32": 1.0},  # the project's bounds are the scale
         layout="any", out=False, entered=False, special=(), sizes=tuple(SIDES), calls=1,
-        best=[(SVDProblem(1, 1024), "one launch"), (SVDProblem(64, 500), "one launch"),
-              (SVDProblem(64, 1024), "registers"), (SVDProblem(129), "tensor cores")],
+        best=[(SVDProblem(1, 1024), "registers"), (SVDProblem(128, 1024), "registers"),
+              (SVDProblem(129), "tensor cores")],
         refused=[
             (lambda: svd(A.astype(np.int32)), TypeError, "holds int32.*float32"),
             (lambda: svd([[1.0]]), TypeError, "list"),
