@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from course import cuda
+from course.dispatch import plans
 from course.dispatch.entry import EntryPoint
 from course.dispatch.kept import Kept, Memory
+from course.dispatch.slots import Workspace
 from course.kernels import svd as family
 from tests.course.kernels.contract import cases, typed
 from tests.course.kernels.svd_samples import normal
@@ -111,3 +113,16 @@ def test_each_function_plans_a_call_once_whatever_came_between(name, seed, monke
     for index in rng.integers(0, 3, 9):
         call(inputs[index])
     assert len(planned) == first
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_plan_keeps_a_streams_workspaces_where_they_are_small(monkeypatch, few):
+    size = plans.MOST_KEPT // 8 if few else plans.MOST_KEPT // 8 + 1
+    plan = object.__new__(plans.PreparedPlan)
+    plan.workspaces = [Workspace(n, (size,), np.dtype(np.float32), False) for n in (3, 4)]
+    plan.are_borrowed, plan.device, plan.by_stream = False, 0, {}
+    plan.library = types.SimpleNamespace(empty=lambda shape, dtype, device: [shape])
+    monkeypatch.setattr(plans.graphs, "is_captured", lambda queue: False)
+    first, again = plan._workspaces(7), plan._workspaces(7)
+    assert first == again == [[(4 * size,)]] * 2 and len(plan.by_stream) == few
+    assert (first[0] is again[0]) == few
