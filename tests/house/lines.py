@@ -82,7 +82,7 @@ BUDGETS = {
     # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;
     # 430 with numba-cuda-mlir's typing, its answers kept; 150 with an address that writes itself
     # 2,300 came with these kernels and compilers; as many went: 480 answers that say what others
-    # do; 350 with programs that are kept, here and in the next process, and errors that tests expect
+    # do; 350 with programs that are kept, here and in the next process, and expected errors
     "tests": Budget(54_500, 5_521, 69_100),
 }
 SLACK = 500
