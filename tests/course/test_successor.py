@@ -92,15 +92,6 @@ def test_a_configured_launch_is_prepared_once_for_the_same_arguments(monkeypatch
     assert made == [(x,), 7, 7, (y,), 7]
 
 
-def test_its_kernels_are_compiled_when_they_are_launched(monkeypatch):
-    from course.dispatch import ahead
-
-    monkeypatch.setattr(backend, "gpu", lambda: "H200")
-    monkeypatch.setattr(successor, "is_chosen", lambda: True)
-    launched = []
-    assert ahead.compile_ahead(lambda: launched.append("once")) == 0 and not launched
-
-
 # ---------------------------------------------------------------------- with the package
 
 

@@ -1,7 +1,6 @@
 """The table of what numba-cuda-mlir compiles: its form; kinds of refusal, constructs."""
 
 import csv
-from types import SimpleNamespace
 
 from tools.successor import compiles as successor
 
@@ -67,17 +66,3 @@ def test_what_is_recorded_is_not_compiled_again_and_counted_once(monkeypatch, ca
     rows = [line for line in written[0].splitlines() if line.startswith(("all,", "math,"))]
     assert rows == ["all,sm_75,1,1", "all,sm_90a,2,1", "math,sm_75,1,1", "math,sm_90a,2,1"]
     assert "# refused=two sm_90a: no rows of views" in written[0]
-
-
-def test_a_kernels_constructs_are_those_of_its_device_functions_too(monkeypatch):
-    """The simulator's softmax backward shares its rows' sums in a device function."""
-    from course.kernels.softmax import backward
-
-    monkeypatch.setattr(successor.successor, "numba_cuda", lambda: SimpleNamespace(jit=_plain))
-    cases = {name: case for name, _, case in successor.wanted()}
-    used = successor.Used(cases["softmax.backward.softmax_backward_two_passes"].kernel.py_func).used
-    assert backward and {"shared memory", "device functions"} <= set(successor.constructs(used))
-
-
-def _plain(**options):
-    return lambda function: function
