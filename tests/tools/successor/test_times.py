@@ -52,7 +52,7 @@ def test_a_process_that_is_silent_or_dies_ends_and_the_next_question_starts_anot
     )
     program.chmod(0o755)
     monkeypatch.setattr(times.sys, "executable", str(program))
-    monkeypatch.setattr(times, "SILENT", 0.5)
+    monkeypatch.setattr(times, "SILENT", 3)
     its = times.Process("mlir")
     assert its.ask("one") == (1, "")
     first = its.running
