@@ -21,6 +21,7 @@ import importlib.metadata
 import itertools
 import json
 import os
+import platform
 import select
 import statistics
 import subprocess
@@ -170,12 +171,14 @@ def timed(family: str, place: int, step: str) -> tuple[float, float]:
 def about() -> dict[str, str]:
     """What the figures may depend on."""
     from course import backend, successor
-    from course_recording.profiling.hardware_counters import versions
+    from course.driver import read_driver
 
     if backend.gpu() is None:
         raise RuntimeError(backend.why())
-    package, found = successor.compiler(), versions(backend.gpu(), backend.cuda)
-    return found | {package: importlib.metadata.version(package)}
+    cuda = ".".join(map(str, read_driver().version or ()))
+    packages = (successor.compiler(), "numba", "numpy", "torch")
+    found = {package: importlib.metadata.version(package) for package in packages}
+    return {"gpu": backend.gpu(), "driver_cuda": cuda, "python": platform.python_version()} | found
 
 
 def serve() -> None:
