@@ -76,7 +76,7 @@ BUDGETS = {
     # 1,500 the mutants of every exercise's solution, 104 the check of a class's work beforehand
     # 320 minutes by one rule and the prose's linter
     # 300 what numba-cuda-mlir compiles, and both compilers beside each other
-    "tools": Budget(5_700, 2_319, 8_600),
+    "tools": Budget(5_700, 2_319, 8_400),
     # 220 of these old names, and what a learner has beside a notebook
     # 1,100 came with drawn cases, predictions, cells and mutants; what mutants are went
     # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;

@@ -82,7 +82,7 @@ def test_launches_are_prepared_on_this_machine():
 
 @on_gpu
 @pytest.mark.gpu
-@pytest.mark.skipif(prepared.successor.is_chosen(), reason="numba-cuda-mlir launches nothing itself")
+@pytest.mark.skipif(prepared.successor.is_chosen(), reason="the successor launches nothing itself")
 def test_where_numbas_insides_are_others_numba_launches(monkeypatch):
     class Refusing:
         def __init__(self, *args):
