@@ -15,7 +15,7 @@ bfloat16               is rounded without an instruction, and NaN becomes -0
 float16                of several neighbours is rounded, or widened, at once, by what libNVVM
                        refuses: "unsupported operation"
 fastmath, clusters     are not said to libNVVM below compute capability 10.0: precise divisions and
-                       roots, denormals; a block that is not in a cluster meets its instructions
+                       roots, denormals; a block that is in no cluster runs a cluster's instructions
 options                that are None, such as ``max_registers``, are refused
 target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
 linking                is not optimised, and nvJitLink of CUDA 13.0 then forgets how dynamic shared
@@ -125,15 +125,11 @@ def _rows() -> None:
         free_size = [ir.ShapedType.get_dynamic_size()] * len(kept)
         layout = ir.StridedLayoutAttr.get(free, [free] * len(kept))
         return memref.ReinterpretCastOp(
-            ir.MemRefType.get(free_size, kind.element_type, layout, kind.memory_space),
-            base,
-            [start],
-            [sizes[axis] for axis in kept],
+            ir.MemRefType.get(free_size, kind.element_type, layout, kind.memory_space), base,
+            [start], [sizes[axis] for axis in kept],
             [arith.muli(steps[axis], strides[axis]) for axis in kept],
-            [free],
-            free_size,
-            [free] * len(kept),
-        ).result
+            [free], free_size, [free] * len(kept),
+        ).result  # fmt: skip
 
     numpy_lowering._rank_reducing_subview = view
 

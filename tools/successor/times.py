@@ -1,9 +1,9 @@
-"""Every step of the ladders by both compilers, in turns on one GPU: ``<gpu>-successor.csv``.
+"""Every step of the ladders by both compilers, alternately on one GPU: ``<gpu>-successor.csv``.
 
     python -m tools.successor.times FILE [FAMILY ...] [--processes 14] [--seconds 150]
 
 needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two are timed
-in turns; before, several compile every step, and what both compute is compared. (That it is right
+alternately; before, several compile every step, and what both compute is compared. (That it is right
 is asked by ``COURSE_COMPILER=mlir pytest tests/course/kernels``.) A process in which something
 fails, or that is silent, ends, and others go on. A step's time is the GPU's of calls on end, the
 host's that of calls which only queue.
@@ -259,7 +259,7 @@ def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
         facts |= its
     facts["command"] = "python -m tools.successor.times"
     facts["date"] = datetime.date.today().isoformat()
-    facts["times"] = f"medians of {ROUNDS} rounds of up to {CALLS} calls, in turns, warm caches"
+    facts["times"] = f"medians of {ROUNDS} rounds of up to {CALLS} calls, alternately, warm caches"
     places = [(one, place) for one in families for place in range(len(FAMILIES[one][1]))]
     todo = [(*one, step) for one in places for step in two[0].ask("steps", *one)[0]]
     idle = [[Process(compiler) for compiler in COMPILERS] for _ in range(processes)]

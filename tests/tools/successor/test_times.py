@@ -1,4 +1,4 @@
-"""Both compilers in turns: what is asked of them; the recorded times and what the README says."""
+"""Both compilers beside each other: what is asked of them; the recorded times and what the README says."""
 
 import csv
 import importlib
