@@ -3,10 +3,10 @@
     python -m tools.successor.times FILE [FAMILY ...] [--processes 14] [--seconds 150]
 
 needs a GPU, PyTorch, numba-cuda and numba-cuda-mlir. A process has one compiler, so two are timed
-alternately; before, several compile every step, and what both compute is compared. (That it is right
-is asked by ``COURSE_COMPILER=mlir pytest tests/course/kernels``.) A process in which something
-fails, or that is silent, ends, and others go on. A step's time is the GPU's of calls on end, the
-host's that of calls which only queue.
+alternately; before, several compile every step, and what both compute is compared. (That it is
+right is asked by ``COURSE_COMPILER=mlir pytest tests/course/kernels``.) A process in which
+something fails, or that is silent, ends, and others go on. A step's time is the GPU's of calls on
+end, the host's that of calls which only queue.
 """
 
 from __future__ import annotations
