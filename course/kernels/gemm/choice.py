@@ -24,7 +24,11 @@ from course.kernels.steps import ceil_div, round_up
 SHARED_LIMIT = 226 * 1024  # bytes of shared memory for a block's tiles, beside its barriers
 STAGES = 3, 8  # at least and at most
 SPLITS = (2, 4)  # blocks of a cluster; a whole number of warps for each
-SHARED = 0.92  # what is seen of shared memory's time, on an H200
+#: Of `config_for`, by measurements on an H200, in cycles of one multiprocessor.
+TILE_CYCLES = 6  # that a tile takes besides its steps, for each of its columns
+ADD_CYCLES = 1000, 10  # to add the sums of a cluster's blocks: once, and bytes in a cycle
+SLOWER = 1.025  # a narrower tile than 256 is read more often
+SHARED = 0.75  # what is seen of shared memory's time, on an H200
 
 
 def staged_config(
@@ -37,9 +41,9 @@ def staged_config(
     return bare._replace(stages=min(stages, STAGES[1]))
 
 
-def step_cycles(consumers: int, wide: int) -> float:
+def step_cycles(consumers: int, wide: int, seen: float = SHARED) -> float:
     """Of a step of a tile: the tensor cores' 2,048 multiplications a cycle, or shared memory's."""
-    return max(2 * consumers * wide, SHARED * (128 * consumers + wide * (consumers + 1)))
+    return max(2 * consumers * wide, seen * (128 * consumers + wide * (consumers + 1)))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -49,18 +53,30 @@ def config_for(
 ) -> tuple[GemmConfig, int]:  # fmt: skip
     """The tile of a product, and how many blocks share its depth: one of `shared_by`.
 
-    Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
+    Counted are a block's cycles, which says better than the time below which of such tiles is best:
+    its tiles, times their steps, times what takes longest in a step: the tensor cores or shared
+    memory. TMA writes it once; each consumer reads its part of a, and all of b. Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
     three quarters are sure. Where blocks must share, there may be more clusters than that.
     """
     p = Sizes(layout, rows, columns, depth, blocks, (True, True, True), added)
-    _, config, splits = min(_stored_tiles(p, shared_by))
-    return config, splits
+
+    def cycles(its: tuple[GemmConfig, int]) -> tuple:
+        (config, splits), wide = its, its[0].columns
+        tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
+        step = step_cycles(config.consumers, wide, 0.92) * (SLOWER if wide < 256 else 1)
+        found = ceil_div(ceil_div(depth, DEPTH), splits) * step + TILE_CYCLES * wide
+        if splits > 1:
+            given = 4 * config.rows * wide * (splits - 1) // splits
+            return found + ADD_CYCLES[0] + given / ADD_CYCLES[1], its
+        return ceil_div(tiles, blocks) * found, its
+
+    return min((its for its in _stored_tiles(p, shared_by) if not its[0].paired), key=cycles)
 
 
 def _stored_tiles(
     p: Sizes, shared_by: tuple[int, ...], by_threads: bool = False
-) -> Iterator[tuple[float, GemmConfig, int]]:
-    """Tiles whose results are stored, by how many blocks each is shared; the time first."""
+) -> Iterator[tuple[GemmConfig, int]]:
+    """Tiles whose results are stored, and by how many blocks each is shared."""
     widths = range(64, 257, 16 if p.layout == "nt" else 64)
     for consumers, wide, splits in itertools.product((1, 2), widths, shared_by):
         tiles = ceil_div(p.rows, 64 * consumers) * ceil_div(p.columns, wide)
@@ -73,10 +89,9 @@ def _stored_tiles(
             fits = tiles * splits <= (p.blocks if splits == 2 else 3 * p.blocks // 4)
             fits |= 1 not in shared_by
             fits &= split_k.shared_bytes(config, splits) <= SHARED_LIMIT
-        for paired in (False, True)[: 1 + (splits == 1 and p.rows > config.rows)]:
-            its = config._replace(paired=paired)
-            if fits:
-                yield LAUNCH + _tile_time(p, its, splits), its, splits
+        if fits:
+            yield config, splits
+            yield from ((its, 1) for its in _paired(p, config) if splits == 1)
 
 
 # --- microseconds ---------------------------------------------------------------------------------
@@ -84,22 +99,22 @@ def _stored_tiles(
 MEGA = 1e-6
 #: Of a launch of tiles, of one past shared memory, of one behind, which adds, of one that copies,
 #: and its bytes.
-LAUNCH, PAST, BEHIND, COPY, COPIED = 1.9, 1.48, 1.4, 1.5, 0.54 * MEGA
-#: Of "thin": what a warp waits for in a round, for each access that loads, and for a result at the
-#: end; a byte of memory, of L2; a sum that a warp leaves in the block.
-ROUND, ACCESS, FINISH = 0.05, 0.021, 1e-3
-BYTE, L2_BYTE, LEFT = 0.27 * MEGA, 0.078 * MEGA, 1.9e-4
-UNALIGNED = 4  # accesses, about, for one of rows that begin anywhere
+LAUNCH, PAST, BEHIND, COPY, COPIED = 1.68, 1.26, 1.63, 1.76, 0.535 * MEGA
+#: Of "thin": what a warp waits for in a round, for an access, for one of two and shifted, for those
+#: of eight lines, and for a result at the end.
+ROUND, ACCESS, SHIFT, EIGHT, FINISH = 0.205, 0.0128, 0.067, 0.457, 2.3e-3
+#: A byte of the matrices, one that warps read; an access, a result of a multiprocessor's warps.
+BYTE, L2_BYTE, ISSUED, LEFT = 0.156 * MEGA, 0.05 * MEGA, 0.6e-3, 2e-4
 #: Of tiles by wgmma: a cycle of a step, a step, and where boxes lie outside of a factor, but for
 #: some columns; a column of a tile's end; a byte that is copied to shared memory.
-CYCLE, STEP, OUTSIDE, END, FETCHED = 0.32e-3, 0.042, 0.06, 7.5e-3, 0.047 * MEGA
-CROSSED = 0.088 * MEGA  # more, where the bytes begin between sectors
-PAIR, MET = 0.6, 0.4  # how much of b's tile a pair saves, and what it takes until it has met
-RESULT, BY_THREADS = 0.1 * MEGA, 0.8 * MEGA  # stored by TMA, by threads where rows begin anywhere
-ROWS = 0.01  # of threads that store, for a tile's column
-ADDED = 1.1  # of a cluster's blocks
-FINISHED, SUMMED = 1.8 * MEGA, 1.75 * MEGA  # a result that is finished, a partial sum
-SURE = 0.96  # of the time of one launch, beside those of two
+CYCLE, STEP, OUTSIDE, END, FETCHED = 0.338e-3, 0.052, 0.163, 6.3e-3, 0.0356 * MEGA
+CROSSED, MET = 0.0873 * MEGA, 0.57  # more, where the bytes begin between sectors; of a pair
+FAR, NEAR = 0.064 * MEGA, 40e6  # a byte of memory, and how many lie in L2
+RESULT, BY_THREADS = 0.325 * MEGA, 0.87 * MEGA  # stored by TMA, by threads where rows begin anywhere
+NARROW, ROWS = 2.85e-3, 0.0272  # of few columns, a row that TMA stores; of threads, a tile's column
+ADDED = 1.26  # of a cluster's blocks
+FINISHED, SUMMED = 1.49 * MEGA, 2.19 * MEGA  # a result that is finished, a partial sum
+SURE = 0.85  # of the time of what TMA stores at once, beside the others'
 
 
 class Plan(NamedTuple):
@@ -145,6 +160,12 @@ class Sizes(NamedTuple):
     in_words: bool = True
 
 
+def _paired(p: Sizes, config: GemmConfig) -> Iterator[GemmConfig]:
+    """The tile in pairs of blocks, where it may pay: L2 is asked twice for what it has in parts."""
+    if any(_crossing(p)) and (p.columns if config.swapped else p.rows) > config.rows:
+        yield config._replace(paired=True)
+
+
 def _thin_tiles(p: Sizes) -> Iterator[tuple[ThinConfig, int, bool]]:
     """Tiles that are worth a thought, by how many blocks each is shared, and the wide side."""
     chunks = ceil_div(p.depth, CHUNK)
@@ -175,18 +196,29 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
     down, across = ceil_div(wide, config.wide), ceil_div(narrow, config.thin)
     rounds = ceil_div(ceil_div(p.depth, CHUNK), splits * config.deep)
     each = ceil_div(ceil_div(down, config.beside) * across * splits, p.blocks)
-    loads = _accesses(2 * config.down, *how_wide) + _accesses(config.across, *how_narrow)
-    read = 2 * (p.rows * p.depth + p.columns * p.depth + p.rows * p.columns)
+    loads, shifts = map(sum, zip(
+        _accesses(2 * config.down, *how_wide), _accesses(config.across, *how_narrow)
+    ))  # fmt: skip
+    read, results = _read(p), config.wide * config.thin
     fetched = 2 * p.depth * down * across * (config.wide + config.thin)
-    results = config.wide * config.thin
-    time = PAST + BYTE * read + L2_BYTE * fetched + LEFT * each * config.warps * results
-    time += max(1, each / 2) * (rounds * (ROUND + ACCESS * loads) + FINISH * results / config.deep)
-    return time + (splits > 1) * _finish_time(p, splits)
+    time = PAST + BYTE * read + L2_BYTE * fetched
+    time += each * config.warps * (LEFT * results + ISSUED * rounds * loads)
+    eight = config.down == 4 and not how_wide[0]
+    waits = rounds * (ROUND + ACCESS * loads + SHIFT * shifts + EIGHT * eight)
+    waits += FINISH * results / config.deep
+    return time + max(1, each / 2) * waits + (splits > 1) * _finish_time(p, splits)
 
 
-def _accesses(lines: int, along: bool, aligned: bool) -> float:
-    """Instructions that load a warp's part of a factor, 32 deep."""
-    return (lines if along else 8) * (1 if aligned or not along and lines == 1 else UNALIGNED)
+def _read(p: Sizes) -> int:
+    """Bytes of the matrices."""
+    return 2 * (p.rows * p.depth + p.columns * p.depth + p.rows * p.columns)
+
+
+def _accesses(lines: int, along: bool, aligned: bool) -> tuple[int, int]:
+    """Accesses that load a warp's part of a factor, 32 deep, and how many of four words shift."""
+    if aligned or not along and lines == 1:
+        return (lines if along else 8), 0
+    return (2 * lines, lines) if along else (16, 2 * max(lines // 2, 1))
 
 
 def _finish_time(p: Sizes, splits: int) -> float:
@@ -197,20 +229,22 @@ def _tile_time(p: Sizes, config: GemmConfig, splits: int) -> float:
     """Of a kernel of tiles by wgmma, with its results, without what is before or behind it."""
     wide, steps, results = config.columns, ceil_div(p.depth, DEPTH), p.rows * p.columns
     rows, columns = (p.columns, p.rows) if config.swapped else (p.rows, p.columns)
-    tiles = ceil_div(rows, config.rows) * ceil_div(columns, wide)
+    tiles = round_up(ceil_div(rows, config.rows), 1 + config.paired) * ceil_div(columns, wide)
     waves = ceil_div(tiles * splits, p.blocks) if splits == 1 or config.partial else 1
     in_order = waves * ceil_div(steps, splits)
-    sides = (config.rows, wide / (1 + PAIR * config.paired))
-    odd = _crossing(p)[:: -1 if config.swapped else 1]
-    fetched = sum(side * (FETCHED + CROSSED * is_odd) for side, is_odd in zip(sides, odd))
+    odd_a, odd_b = _crossing(p)[:: -1 if config.swapped else 1]
+    fetched = config.rows * (FETCHED + CROSSED * odd_a)
+    fetched += (wide / (1 + config.paired)) * (FETCHED + CROSSED * odd_b)
     outside = (p.layout[0] == "t" and p.rows < 32) + (p.layout[1] == "n" and p.columns < 32)
     time = in_order * (CYCLE * step_cycles(config.consumers, wide) + STEP + OUTSIDE * outside)
     time += END * waves * wide + 2 * DEPTH * tiles * steps * fetched + MET * config.paired
+    time += FAR * max(0, _read(p) - NEAR)
     if config.partial:
         return time
     if config.by_threads:
         return time + BY_THREADS * results + ROWS * waves * wide
-    return time + RESULT * results + ADDED * (splits > 1)
+    time += RESULT * results + ADDED * (splits > 1)
+    return time + NARROW * (p.columns < 64) * waves * config.rows * config.boxes
 
 
 def _crossing(p: Sizes) -> tuple[bool, bool]:
@@ -240,8 +274,11 @@ def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
             tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
             for n in (1, 2, 3):
                 splits = min(max(1, steps // 4), max(1, n * p.blocks // tiles))
-                waves = ceil_div(tiles * splits, p.blocks)
-                yield partial_tile(consumers, wide, waves, swapped), splits
+                config = partial_tile(
+                    consumers, wide, ceil_div(tiles * splits, p.blocks), swapped
+                )
+                yield config, splits
+                yield from ((its, splits) for its in _paired(p, config))
 
 
 def partial_tile(consumers: int, columns: int, waves: int, swapped: bool = False) -> GemmConfig:
@@ -259,7 +296,8 @@ def thin_plan(p: Sizes) -> Plan:
 @functools.lru_cache(maxsize=1024)
 def stored_plan(p: Sizes) -> Plan:
     """The best whose results TMA stores, of factors that it takes."""
-    time, config, splits = min(_stored_tiles(p, (1, *SPLITS)))
+    config, splits = config_for(*p[:5], added=p.added)
+    time = LAUNCH + _tile_time(p, config, splits)
     return Plan(time, "roles" if splits == 1 else "split", config, splits)
 
 
@@ -280,15 +318,17 @@ def partial_plan(p: Sizes) -> Plan:
             time = LAUNCH + copies + _tile_time(q, config, splits) + _finish_time(q, splits)
             plans.append(Plan(time, "partial", config, splits, copied=copied))
         if stored or (p.in_words and not p.added):
-            time, config, splits = min(_stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored))
-            plans.append(Plan(copies + time, "partial", config, splits, copied=copied))
+            for config, splits in _stored_tiles(q, (1, *SPLITS) if stored else (1,), not stored):
+                time = LAUNCH + copies + _tile_time(q, config, splits)
+                plans.append(Plan(time, "partial", config, splits, copied=copied))
     return min(plans)
 
 
 def plan_for(p: Sizes, methods: tuple[str, ...]) -> Plan:
     """The best of some of "thin", "partial" and "stored"; the last where it is as good, about."""
     plans = {"thin": thin_plan, "partial": partial_plan, "stored": stored_plan}
+    sure = 1 if any(_crossing(p)) else SURE
     return min(
         (plans[method](p) for method in methods),
-        key=lambda plan: plan.time * (SURE if plan.method in ("roles", "split") else 1),
+        key=lambda plan: plan.time * (sure if plan.method in ("roles", "split") else 1),
     )
