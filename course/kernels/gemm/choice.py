@@ -55,7 +55,9 @@ def config_for(
 
     Counted are a block's cycles, which says better than the time below which of such tiles is best:
     its tiles, times their steps, times what takes longest in a step: the tensor cores or shared
-    memory. TMA writes it once; each consumer reads its part of a, and all of b. Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
+    memory. TMA writes it once; each consumer reads its part of a, and all of b.
+
+    Clusters lie in a part of the GPU each: pairs of multiprocessors are everywhere, of fours only
     three quarters are sure. Where blocks must share, there may be more clusters than that.
     """
     p = Sizes(layout, rows, columns, depth, blocks, (True, True, True), added)
@@ -110,7 +112,7 @@ BYTE, L2_BYTE, ISSUED, LEFT = 0.156 * MEGA, 0.05 * MEGA, 0.6e-3, 2e-4
 CYCLE, STEP, OUTSIDE, END, FETCHED = 0.338e-3, 0.052, 0.163, 6.3e-3, 0.0356 * MEGA
 CROSSED, MET = 0.0873 * MEGA, 0.57  # more, where the bytes begin between sectors; of a pair
 FAR, NEAR = 0.064 * MEGA, 40e6  # a byte of memory, and how many lie in L2
-RESULT, BY_THREADS = 0.325 * MEGA, 0.87 * MEGA  # stored by TMA, by threads where rows begin anywhere
+RESULT, BY_THREADS = 0.325 * MEGA, 0.87 * MEGA  # stored by TMA, or by threads
 NARROW, ROWS = 2.85e-3, 0.0272  # of few columns, a row that TMA stores; of threads, a tile's column
 ADDED = 1.26  # of a cluster's blocks
 FINISHED, SUMMED = 1.49 * MEGA, 2.19 * MEGA  # a result that is finished, a partial sum
@@ -146,8 +148,8 @@ class Plan(NamedTuple):
 class Sizes(NamedTuple):
     """What the models count.
 
-    `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes; `in_words`:
-    whether the results begin at a multiple of 4. `added`: there is a residual.
+    `aligned`: whether rows of a, of b and of the results begin at multiples of 16 bytes. `added`:
+    there is a residual. `in_words`: whether the results begin at a multiple of 4 bytes.
     """
 
     layout: str
@@ -274,9 +276,7 @@ def _partial_tiles(p: Sizes) -> Iterator[tuple[GemmConfig, int]]:
             tiles = ceil_div(rows, 64 * consumers) * ceil_div(columns, wide)
             for n in (1, 2, 3):
                 splits = min(max(1, steps // 4), max(1, n * p.blocks // tiles))
-                config = partial_tile(
-                    consumers, wide, ceil_div(tiles * splits, p.blocks), swapped
-                )
+                config = partial_tile(consumers, wide, ceil_div(tiles * splits, p.blocks), swapped)
                 yield config, splits
                 yield from ((its, splits) for its in _paired(p, config))
 

@@ -215,10 +215,10 @@ def store_epilogue(
 
 @cuda.jit(device=True, forceinline=True)
 def store_rows(out, elements, line, box, row, column, t, rows, columns):
-    """A warp's 16 rows of a box go to rows that begin anywhere, by words, at their ends by elements.
+    """Store a warp's 16 rows of a box where they begin anywhere: words, at their ends elements.
 
-    In shared memory row 0 of the box begins at word `line`; `out` and `elements` are the results, by
-    4 bytes and by 2.
+    In shared memory row 0 of the box begins at word `line`; `out` and `elements` are the results,
+    by 4 bytes and by 2.
     """
     words = cuda.shared.array(0, uint32, alignment=1024)
     lane = int32(t & 31)

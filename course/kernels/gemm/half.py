@@ -11,8 +11,8 @@ method     a block                                   needs
            the depth
 "roles"    up to 128 x 256, TMA and wgmma            9.0; rows that begin at multiples of 16 bytes
 "split"    the same; a cluster shares the depth      the same
-"partial"  the same; any blocks share the depth,     9.0. Any alignment: factors are copied
-           through memory
+"partial"  the same; any blocks share the depth,     9.0. Any alignment: factors are copied,
+           through memory; or blocks are in pairs    threads store the results
 =========  ========================================  ============================================
 
 "wgmma" and "tma" are the steps of the ladder between them, to be read and timed: as "roles", of
@@ -212,13 +212,14 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         size = split_k.shared_bytes(config, splits)
         return Launch(kernel, (splits, down, across), config.threads, arguments, size)
     down = round_up(down, 1 + config.paired)
-    grid = (
-        (down, across)
-        if config.waves == 1
-        else min(down * across, multiprocessors() & ~config.paired)
-    )
+    grid = (down, across) if config.waves == 1 else min(down * across, _blocks(config))
     return Launch(warp_specialised.gemm(*how, *p.epilogue[:2], norm), grid, config.threads,
                   (*arguments, np.int32(1), np.int32(ROW_GROUP)), config.shared)  # fmt: skip
+
+
+def _blocks(config: GemmConfig) -> int:
+    """Of the grid at most: one a multiprocessor, or whole pairs."""
+    return multiprocessors() - multiprocessors() % (1 + config.paired)
 
 
 def _factors(config: GemmConfig, layout: str, a: Array, b: Array) -> tuple[TensorMap, ...]:
@@ -245,7 +246,7 @@ def partial_launches(
     sizes = map(np.int32, (*sizes, p.depth, splits, ROW_GROUP))
     grid = (down, across, splits)
     if config.waves > 1:
-        grid = min(down * across * splits, multiprocessors() & ~config.paired)
+        grid = min(down * across * splits, _blocks(config))
     extra = flat(out, "out")
     arguments = (*_factors(config, layout, a, b), sums, extra, extra, extra, *sizes)
     kernel = warp_specialised.gemm(layout, p.dtype, config)

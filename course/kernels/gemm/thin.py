@@ -52,12 +52,12 @@ class ThinConfig(NamedTuple):
 
 @functools.cache
 def fragment_loader(along: bool, lines: int, aligned: bool) -> tuple[Callable, Callable]:
-    """Device functions that load a warp's part of a factor, 32 deep: at once, at its ends, one by one.
+    """Device functions that load a warp's part of a factor: at once, at its ends, one by one.
 
-    ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``; of line l the word e of
-    a lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours lie along the
-    depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines, and it is
-    ``lines (lane / 4) + l``.
+    ``(fragment, words, elements, first, many, k, pitch, last, deep, total)``, 32 deep; of line l
+    the word e of a lane holds the depths ``8 (lane % 4) + 2 e`` and the next. `along`: neighbours
+    lie along the depth, and line l is the row ``8 l + lane / 4``; else they lie along the lines,
+    and it is ``lines (lane / 4) + l``.
 
     Where rows do not begin at multiples of 16 bytes, two accesses are made for one, and shifted. At
     its ends a factor is read at once, too: what lies beyond the depth is any other element, beyond

@@ -204,9 +204,9 @@ def gemm(
     and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
-    Mapping: block i (or pair i of blocks) has the tiles i, i + blocks, ...; an only tile is that of the block's place in
-    the grid, rows along x: no division before the first copy. Warpgroup w has the rows 64 w to
-    64 w + 63 of a tile.
+    Mapping: block i, or pair i of blocks, has the tiles i, i + blocks, ...; an only tile is that of
+    the block's place in the grid, rows along x: no division before the first copy. Warpgroup w has
+    the rows 64 w to 64 w + 63 of a tile.
     Memory: a tile is read once for all of its results; TMA makes zeros of what lies outside.
     """
     CONSUMERS, TILE_N, STAGES, waves, added, partial, swapped, by_threads, paired = config

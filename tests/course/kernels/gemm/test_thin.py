@@ -181,14 +181,27 @@ def test_any_size_has_a_plan_that_can_be_launched(seed):
 
 
 def test_what_is_thin_or_unaligned_takes_another_way_than_what_is_neither():
-    def method(*sizes, aligned=(True, True, True)):
+    def plan(*sizes, aligned=(True, True, True)):
         methods = ("thin", "partial") + ("stored",) * all(aligned)
-        return choice.plan_for(choice.Sizes(*sizes, 132, aligned), methods).method
+        return choice.plan_for(choice.Sizes(*sizes, 132, aligned), methods)
 
-    assert method("nt", 12608, 3072, 768) == "roles"
-    assert method("nt", 197, 768, 3072) == "split"
-    assert method("tn", 8, 6351, 14928, aligned=(True, False, False)) == "thin"
-    assert method("nn", 4636, 3472, 4961, aligned=(False, True, True)) == "partial"
+    assert plan("nt", 12608, 3072, 768).method == "roles"
+    shared = plan("nt", 197, 768, 3072)
+    assert shared.splits > 1 and not shared.config.partial
+    assert plan("tn", 8, 6351, 14928, aligned=(True, False, False)).method == "thin"
+    copied = plan("nn", 4636, 3472, 4961, aligned=(False, True, True))
+    assert copied.method == "partial" and copied.copied == (True, False)
+
+
+def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_it_pays():
+    def plan(*sizes, aligned):
+        return choice.partial_plan(choice.Sizes(*sizes, 132, aligned))
+
+    anywhere = plan("tn", 2928, 2195, 608, aligned=(True, False, False))
+    assert anywhere.config.by_threads and anywhere.splits == 1
+    halves = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
+    assert halves.config.paired
+    assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired
 
 
 @needs_compiler
