@@ -115,18 +115,18 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
         bench.failures.append(f"{name} {shape} {dtype}: {wrong}")
         return {}
     calls = {OURS: problem.ours}
-    firsts = {OURS: _second(clock, problem.ours)}
+    firsts = {OURS: clock.wall(problem.ours)}  # the second, after that of the check
     for peer, call in problem.peers.items():
         try:
             if peer in problem.foreseen:
                 part, times = problem.foreseen[peer]
                 part()
-                expected = times * _second(clock, part)
+                expected = times * clock.wall(part)
                 if expected > SLOW * min(firsts.values()):
                     bench.say(f"  {name} {shape} {dtype}: without {peer}, about {expected:.0f} ms")
                     continue
             call()
-            firsts[peer] = _second(clock, call)
+            firsts[peer] = clock.wall(call)
         except Exception as cannot:  # a backend that does not take the shape is no peer of it
             bench.say(f"  {name} {shape} {dtype}: without {peer}, {one_line(cannot, 80)}")
             continue
@@ -155,11 +155,6 @@ def _measured(bench: Any, name: str, problem: Drawn) -> dict[str, float]:
             ours = medians.pop(OURS)
             ratios[metric] = min(medians.values()) / ours
     return ratios
-
-
-def _second(clock: event_clock.EventClock, call: Call) -> float:
-    call()
-    return clock.wall(call)
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -229,10 +224,6 @@ def _products(rng, bench, torch, extra=False) -> Iterator[Drawn]:
             name, dtype, ours, peers,
             lambda out, right=right_rows: _relative(torch, out[:64], right()), LIMITS[dtype],
         )  # fmt: skip
-
-
-def _epilogues(rng, bench, torch) -> Iterator[Drawn]:
-    return _products(rng, bench, torch, extra=True)
 
 
 def _attention(rng, bench, torch, most) -> Iterator[Drawn]:
@@ -341,10 +332,6 @@ def _rows(rng, bench, torch, norm=False) -> Iterator[Drawn]:
         yield Drawn(shape, dtype, ours, peers, error, limit)
 
 
-def _norms(rng, bench, torch) -> Iterator[Drawn]:
-    return _rows(rng, bench, torch, norm=True)
-
-
 def _elements(rng, bench, torch, what) -> Iterator[Drawn]:
     cupy, functional = bench.peer("cupy"), torch.nn.functional
     functions = {"gelu": functional.gelu, "silu": functional.silu, "relu": functional.relu}
@@ -440,12 +427,12 @@ def _decompositions(rng, bench, torch, ranks=False) -> Iterator[Drawn]:
 #: Drawn problems without end, by the name of a part.
 FUNCTIONS = {
     "product": _products,
-    "product with bias": _epilogues,
+    "product with bias": lambda *given: _products(*given, extra=True),
     "attention to 1,024": lambda *given: _attention(*given, 1024),
     "attention to 8,192": lambda *given: _attention(*given, 8192),
     "reconstruct": _images,
     "reconstruct stacks": lambda *given: _images(*given, stacked=True),
-    "layer_norm": _norms,
+    "layer_norm": lambda *given: _rows(*given, norm=True),
     "softmax": _rows,
     "sum": lambda *given: _elements(*given, "sum"),
     "max": lambda *given: _elements(*given, "max"),

@@ -1,7 +1,6 @@
 """The kernels as PyTorch's operators: gradients, opcheck, torch.compile, graphs, autocast."""
 
 import contextlib
-import functools
 
 import numpy as np
 import pytest
@@ -69,37 +68,24 @@ OPERATORS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", OPERATORS)
-def test_results_and_gradients_are_pytorchs_in_float64(name):
+def test_results_and_gradients_are_pytorchs_in_float64(name, dtype):
+    if dtype == torch.bfloat16 and name == "reconstruct":
+        pytest.skip("of float32 alone")
     given, ours, theirs = OPERATORS[name]
-    inputs = given()
+    inputs = [x.detach().to(dtype).requires_grad_() for x in given()]
     exact = [x.detach().double().requires_grad_() for x in inputs]
     y, wanted = ours(*inputs), theirs(*exact)
-    assert y.dtype == torch.float32 and torch.allclose(y.double(), wanted, atol=3e-6, rtol=1e-5)
-    dy = tensor(*y.shape, seed=9, grad=False)
+    dy = tensor(*y.shape, seed=9, dtype=dtype, grad=False)
     y.backward(dy)
     wanted.backward(dy.double())
-    for x, precise in zip(inputs, exact, strict=True):
-        largest = precise.grad.abs().max()
-        assert (x.grad.double() - precise.grad).abs().max() < 3e-6 * max(largest, 1)
-
-
-@pytest.mark.parametrize("name", [name for name in OPERATORS if name != "reconstruct"])
-def test_bfloat16_is_within_a_rounding_of_float64_for_each_step(name):
-    given, ours, theirs = OPERATORS[name]
-    inputs = [x.detach().bfloat16().requires_grad_() for x in given()]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    y, wanted = ours(*inputs), theirs(*exact)
-    assert y.dtype == torch.bfloat16
-    dy = tensor(*y.shape, seed=9, dtype=torch.bfloat16, grad=False)
-    y.backward(dy)
-    wanted.backward(dy.double())
-    found = [y, *(x.grad for x in inputs)]
-    # the gradient of softmax is of a result that was rounded, too
-    steps = 3 if name == "softmax" else 1
-    for one, right in zip(found, [wanted, *(x.grad for x in exact)], strict=True):
-        assert one.dtype == torch.bfloat16
-        assert (one.double() - right).abs().max() <= steps * 2**-8 * right.abs().max()
+    # of bfloat16 a rounding for each step; softmax's gradient is of a result that was rounded, too
+    limit = 3e-6 if dtype == torch.float32 else 2**-8 * (3 if name == "softmax" else 1)
+    for one, right in zip([y, *(x.grad for x in inputs)], [wanted, *(x.grad for x in exact)],
+                          strict=True):  # fmt: skip
+        most = right.abs().max().clamp_min(1.0 if dtype == torch.float32 else 0.0)
+        assert one.dtype == dtype and (one.double() - right).abs().max() <= limit * most
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -167,34 +153,24 @@ AROUND = {
 
 @pytest.mark.parametrize("seed", range(4))
 def test_tensors_that_are_known_are_treated_as_new_ones(seed):
-    rng, functions = np.random.default_rng(seed), ["gelu", "gelu tanh", "silu"]
-    before = operators.SOFTMAX.own.misses
+    rng, before = np.random.default_rng(seed), operators.SOFTMAX.own.misses
     for number in range(60):
-        what, around = rng.choice(["softmax", "layer_norm", "activation"]), rng.choice([*AROUND])
-        name, columns = str(rng.choice(functions)), int(rng.choice([8, 12, 13]))
+        name, around = rng.choice([*OPERATORS][:-1]), rng.choice([*AROUND])
         dtype = getattr(torch, rng.choice(["float32", "bfloat16"]))
-        x, g, b = (
-            tensor(*shape, seed=number, dtype=dtype, grad=bool(rng.integers(2)))
-            for shape in ((int(rng.integers(1, 4)), columns), (columns,), (columns,))
-        )
-        own = {"gelu": F.gelu, "gelu tanh": functools.partial(F.gelu, approximate="tanh"),
-               "silu": F.silu}[name]  # fmt: skip
-        ours, theirs, given = {
-            "softmax": (operators.softmax, lambda x: F.softmax(x, -1), [x]),
-            "layer_norm": (functools.partial(operators.layer_norm, activation=name),
-                           lambda x, g, b, own=own: own(F.layer_norm(x, g.shape, g, b)), [x, g, b]),
-            "activation": (functools.partial(operators.activation, name=name), own, [x]),
-        }[what]  # fmt: skip
+        first, ours, theirs = OPERATORS[name]
+        given = [one.detach().to(dtype) for one in first()]
+        given[0] = given[0][: rng.integers(1, 4)].clone()
+        given = [one.requires_grad_(bool(rng.integers(2))) for one in given]
         with AROUND[around]() as context:
             y = ours(*given)
-        told = f"{number}: {what} {name} {tuple(x.shape)} {dtype} within {around}"
+        told = f"{number}: {name} {tuple(y.shape)} {dtype} within {around}"
         exact = [one.detach().double().requires_grad_() for one in given]
         wanted, rounding = theirs(*exact), 4e-5 if dtype == torch.float32 else 2**-7
         assert torch.allclose(y.double(), wanted, atol=rounding, rtol=rounding), told
         recorded = around not in ("no_grad", "inference") and any(t.requires_grad for t in given)
         assert y.dtype == dtype and y.requires_grad == recorded, told
         assert y.is_inference() == (around == "inference"), told
-        assert around != "mode" or f"course::{what}" in {its.name() for its in context.seen}, told
+        assert around != "mode" or "course::" in context.seen[0].name(), told
         if recorded:
             dy = tensor(*y.shape, seed=9, dtype=dtype, grad=False)
             y.backward(dy)

@@ -127,6 +127,7 @@ def test_parts_alone_take_the_places_of_their_rows(parted, tmp_path, capsys):
     call(capsys, "parted", "--out", tmp_path)
     whole = recorded.read(path)
     older = [dataclasses.replace(row, median=7.0, q1=7.0, q3=7.0) for row in whole.figures]
+    older.append(dataclasses.replace(older[0], kernel="1"))  # no row of a part outlives it
     recorded.write(path, whole.header | {"date": "2020-02-02", "driver": "1.5"}, older)
     measured.clear()
     assert call(capsys, "parted", "--parts", "3", "1", "--out", tmp_path)[0] == 0
@@ -158,15 +159,6 @@ def test_of_parts_alone_each_is_kept_when_it_is_done_and_runs_add_up(parted, tmp
     assert shapes() == ["1", "2"]
     path = tmp_path / "fake1-parted-7.csv"
     assert shapes() == ["1"]
-
-
-def test_no_row_of_a_part_outlives_it(parted, tmp_path, capsys):
-    figures = [recorded.Figure(kernel, "mine", "all", "", "value", "units", 1, 1, 1, 1)
-               for kernel in ("1", "other")]  # fmt: skip
-    facts = recorded.header("NVIDIA Fake 1", None, "bench")
-    path = recorded.write(tmp_path / "fake1-parted.csv", facts, figures)
-    assert call(capsys, "parted", "--parts", "1", "--out", tmp_path)[0] == 0
-    assert [row.kernel for row in recorded.read(path).figures] == ["other", "part"]
 
 
 def test_parts_alone_leave_a_stopped_run_as_it_was(parted, tmp_path, capsys):
