@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ from warpsim.ptx.grid_dependency import waits
 MAX_DYNAMIC_SHARED_SIZE_BYTES, PREFERRED_SHARED_MEMORY_CARVEOUT = 8, 9
 SIMULATED = -2  # the number of a GPU that is none
 PER_THREAD = 2  # the driver's handle of a stream that is another one in each thread
+
+
+_LOADING = threading.RLock()  # Numba loads a kernel twice where two threads ask for it first
 
 
 class CannotPrepare(TypeError):
@@ -102,12 +106,13 @@ class PreparedLaunch:
     def __init__(self, launch: Any, slots: Any = (), attributes: Sequence[Attribute] = ()):
         try:
             self.launch = libcuda.library().cuLaunchKernelEx
-            kernel_cache.cached(launch.kernel)
-            launch.allow_shared()
             dispatcher, arguments = launch.kernel, launch.arguments
-            types = tuple(type_of(value, dispatcher) for value in arguments)
-            overload = dispatcher.compile(types)
-            kernel = _handle(overload._codelibrary.get_cufunc())
+            with _LOADING:
+                kernel_cache.cached(launch.kernel)
+                launch.allow_shared()
+                types = tuple(type_of(value, dispatcher) for value in arguments)
+                overload = dispatcher.compile(types)
+                kernel = _handle(overload._codelibrary.get_cufunc())
             debug = dispatcher.targetoptions.get("debug")
             if overload.cooperative or debug or dispatcher.extensions:
                 raise CannotPrepare(f"{dispatcher.__name__} needs Numba's own launch")
