@@ -262,13 +262,8 @@ class Operator:
 
 
 class _Known(threading.local):
-    """What a thread knows of an operator's calls.
-
-    Attributes
-    ----------
-    calls : list
-        A guard of the tensors, options, whether a gradient may be wanted, what is called.
-    misses : int
+    """What a thread knows of an operator's calls: guards of tensors, options, whether a gradient
+    may be wanted, what is called.
     """
 
     def __init__(self) -> None:

@@ -145,10 +145,7 @@ def test_parts_alone_take_the_places_of_their_rows(parted, tmp_path, capsys):
 def test_of_parts_alone_each_is_kept_when_it_is_done_and_runs_add_up(parted, tmp_path, capsys):
     _, trouble = parted
     path = tmp_path / "fake1-parted.csv"
-
-    def shapes():
-        return [row.shape for row in recorded.read(path).figures]
-
+    shapes = lambda: [row.shape for row in recorded.read(path).figures]  # noqa: E731
     trouble[3] = "stop"
     assert call(capsys, "parted", "--parts", "1", "3", "--out", tmp_path)[0] == 130
     assert recorded.read(path).header["notes"] == "of 1; 1: measured alone, and nothing else"
