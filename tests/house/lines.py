@@ -60,8 +60,9 @@ BUDGETS = {
     # 2,710 kernels for shapes that nobody listed: products thin, deep and unaligned (890), a small
     # SVD in one launch (880), heads of 80 to 128, images by a warp a tile (410), rows by clusters
     # and thin transposes (510); 230 kernels compiled ahead and several shapes' graphs kept; 640
-    # numba-cuda-mlir in numba-cuda's place
-    "course": Budget(25_400, 878, 35_200),
+    # numba-cuda-mlir in numba-cuda's place. The ceiling was raised by 300 for rows in registers: SVDs
+    # of up to 128 columns
+    "course": Budget(25_400, 878, 35_500),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went

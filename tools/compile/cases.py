@@ -27,7 +27,7 @@ from course.kernels.norm.registers import FEW, IN_L2
 from course.kernels.reconstruct import ladder
 from course.kernels.softmax import backward as softmax_backward
 from course.kernels.softmax import forward as softmax
-from course.kernels.svd import blocks, qr, registers
+from course.kernels.svd import blocks, one_launch, qr, registers
 from course_lessons.lesson13.digits import convolution, one_kernel
 from course_lessons.lesson13.digits.weights import ACTIVATIONS, SIDE
 from course_models.digits import MNIST_SIDE
@@ -390,3 +390,6 @@ def of_svd() -> Iterator[Case]:
     )
     for size, kernel in registers.SVD.items():
         yield Case(f"svd: in registers, {size} columns", kernel, types)
+    types = f"void({_THREE}, {_THREE}, {_TWO}, {_THREE}, int32, {_COUNTS})"
+    for (size, warps), kernel in one_launch.SVD.items():
+        yield Case(f"svd: one launch, {size} columns, {warps} warps", kernel, types)

@@ -19,7 +19,7 @@ of small singular values. For a matrix with m >= n (others are transposed):
 
 The ladder's methods differ in step 3. Where m = n, 2 and 3 work on a itself instead of R, and Q1 is
 not needed. Matrices of up to 128 columns, or rows, take `course.kernels.svd.registers`: all sweeps
-in one launch, and no second QR.
+in one launch, and no second QR; of up to 32 `course.kernels.svd.one_launch`.
 
 Source: Z. Drmac and K. Veselic, "New fast and accurate Jacobi SVD algorithm", SIAM J. Matrix
 Anal. Appl. 29 (2008), for the two QR decompositions; N. Higham, "Functions of Matrices" (2008),
@@ -41,7 +41,7 @@ from course.dispatch.plans import to_host
 from course.dispatch.slots import ArraySlot
 from course.kernels.arrays import Array, whole
 from course.kernels.steps import AUTO, Launch
-from course.kernels.svd import registers
+from course.kernels.svd import one_launch, registers
 from course.kernels.svd.ladder import (
     LADDER,
     NotConverged,
@@ -71,8 +71,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
         Of NumPy, CuPy, PyTorch or numba.cuda, finite, m and n at most 1,024. On the GPU it may have
         any strides; it is not changed.
     method : str
-        Of `svd.ladder.names`; "auto" takes registers for matrices of up to 128 columns, or rows,
-        else blocks, on tensor cores where the GPU has them.
+        Of `svd.ladder.names`; "auto" takes one launch for matrices of up to 32 columns, or rows,
+        registers up to 128, else blocks, on tensor cores where the GPU has them.
     stream : stream, optional
         Of CuPy, PyTorch or numba.cuda, or its handle; without it a's library's current one.
         The host waits for the work: only it can say when enough was rotated. All but small work
@@ -98,8 +98,8 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
     NotConverged
         When rows are not orthogonal after 60 sweeps; none has been seen that needs half of them.
     """
-    if _fits(a, method):
-        return _at_once(a, None, stream)
+    if name := _fits(a, method):
+        return _at_once(a, None, name, stream)
     return _SVD.call((a,), (method,), None, stream)
 
 
@@ -145,8 +145,8 @@ def rank_k(
     k, power, seed = whole(k, "k"), whole(power, "power"), whole(seed, "seed")
     if seed < 0:
         raise ValueError(f"seed is {seed}; it is 0 or more")
-    if power >= 0 and _fits(a, method):
-        return _at_once(a, k, stream)
+    if power >= 0 and (name := _fits(a, method)):
+        return _at_once(a, k, name, stream)
     return _RANK_K.call((a,), (k, power, seed, method), None, stream)
 
 
@@ -201,28 +201,33 @@ def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
         _solvers.get((device, *key), lambda: Solver(*key))(a, *factors)
 
 
-def _fits(a: Array, method: str) -> bool:
-    """Whether matrices go without a solver, by prepared launches; refused elsewhere if at all."""
+def _fits(a: Array, method: str) -> str:
+    """The step of matrices that go without a solver, by prepared launches; "" for others."""
     shape = getattr(a, "shape", ())
-    if method not in (AUTO, "registers") or len(shape) not in (2, 3) or 0 in shape:
-        return False
+    at_once = "one launch", "registers"
+    if method not in (AUTO, *at_once) or len(shape) not in (2, 3) or 0 in shape:
+        return ""
     columns, rows = sorted(shape[-2:])
-    return rows <= LONGEST and not LADDER["registers"].lacks(SVDProblem(columns, rows))
+    for name in at_once:
+        fits = rows <= LONGEST and not LADDER[name].lacks(SVDProblem(columns, rows))
+        if method in (AUTO, name) and fits:
+            return name
+    return ""
 
 
-def _at_once(a: Array, k: int | None, stream: Stream) -> tuple[Array, Array, Array]:
+def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array, Array, Array]:
     """The k largest singular values, or all, of matrices that fit."""
-    u, s, vt, told = _FEW.call((a,), (k,), None, stream)
+    u, s, vt, told = _FEW.call((a,), (k, name), None, stream)
     if stream is not None and gpu() is not None:
         prepared.wait(handle_of(stream))
     read = to_host(told)
     remaining = unfinished(read, lambda: np.atleast_2d(to_host(s)))
     if remaining:
-        raise not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, "registers")
+        raise not_converged(remaining, read.shape[1], registers.MOST_SWEEPS, name)
     return u, s, vt
 
 
-def _result_at_once(a: ArrayFacts, k: int | None) -> list[Result]:
+def _result_at_once(a: ArrayFacts, k: int | None, name: str) -> list[Result]:
     rank = min(_checked(a).shape[-2:])
     if k is not None:
         check_rank(a.shape, k)
@@ -231,9 +236,12 @@ def _result_at_once(a: ArrayFacts, k: int | None) -> list[Result]:
 
 
 def _launches_at_once(
-    a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None
+    a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None, name: str
 ) -> list[Launch]:
-    launches = registers.launches(*map(_batch, (a, u, s, vt), (2, 2, 1, 2)), told)
+    arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+    if name == "one launch":
+        return [one_launch.launch(*arrays, told, registers.MOST_SWEEPS)]
+    launches = registers.launches(*arrays, told)
     compile_ahead(lambda: launches)
     return launches
 
@@ -274,7 +282,7 @@ def _batch(array: Array, axes: int) -> Array:
     return cuda.as_cuda_array(_Stack(array), sync=False)
 
 
-_FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k",))
+_FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k", "name"))
 _SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True, options=("method",))
 _RANK_K = EntryPoint(
     "rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True,

@@ -21,7 +21,7 @@ from course.kernels.arrays import Array
 from course.kernels.gemm import batched
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, round_up, shared_memory_limit
-from course.kernels.svd import blocks, qr, registers, rotate, scaling_sorting
+from course.kernels.svd import blocks, one_launch, qr, registers, rotate, scaling_sorting
 from course.kernels.svd.qr import LONGEST, Reflections
 from course.kernels.svd.registers import MOST_SWEEPS
 from course.kernels.svd.rotate import FINISHED, REFRESHES
@@ -108,6 +108,20 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
     )  # fmt: skip
 
 
+def _in_one_launch() -> SVDStep:
+    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and most sweeps."""
+
+    def refusal(p):
+        limit, _ = shared_memory_limit()
+        return one_launch.refusal(p.columns, max(p.rows, p.columns), limit)
+
+    return SVDStep(
+        lambda p, kernel, *arguments: [one_launch.launch(*arguments)], refusal,
+        kernel=one_launch.SVD, smallest=16, largest=one_launch.LARGEST, swept=0,
+        sweeps_before_check=MOST_SWEEPS,
+    )  # fmt: skip
+
+
 def _in_registers() -> SVDStep:
     """All sweeps over R in one launch; the launches are of what `registers.of_triangles` takes."""
 
@@ -123,14 +137,16 @@ def _in_registers() -> SVDStep:
 
 
 def _best(p):
-    if not LADDER["registers"].lacks(p):
-        return "registers"
+    for name in ("one launch", "registers"):
+        if not LADDER[name].lacks(p):
+            return name
     return "blocks" if LADDER["tensor cores"].lacks(p) else "tensor cores"
 
 
 LADDER = Ladder("svd", SVDProblem, {
     "plain": _whole(rotate.rotate_plain),
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
+    "one launch": _in_one_launch(),
     "registers": _in_registers(),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
@@ -199,10 +215,12 @@ class Solver(Memory):
                 "decomposition of a longer one first, or part it"
             )
         # Numba launches them
-        kernels = batched, blocks, qr, registers, rotate, scaling_sorting
+        kernels = batched, blocks, one_launch, qr, registers, rotate, scaling_sorting
         kernel_cache.cached(*kernel_cache.kernels_of(*kernels))
         self.problem = SVDProblem(min(rows, columns), max(rows, columns))
         self.method, self.step = LADDER.choose(method, self.problem)
+        if self.method == "one launch":  # which needs no solver
+            self.method, self.step = LADDER.choose("registers", self.problem)
         self.in_registers = self.method == "registers"
         self.batch, self.shape, self.wide = batch, (rows, columns), rows < columns
         self.rank = min(rows, columns)

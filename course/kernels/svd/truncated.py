@@ -85,7 +85,7 @@ class RankSolver(Memory):
         self.batch, self.power, wide = batch, power, sketch_columns(most, rank)
         chosen, _ = LADDER.choose(method, SVDProblem(rank, max(rows, columns)))
         # a sketch with as many columns saves nothing
-        self.whole = wide == rank or chosen == "registers"
+        self.whole = wide == rank or chosen in ("one launch", "registers")
         self.small = Solver(batch, rows if self.whole else wide, columns, method)
         if self.whole:
             return

@@ -151,9 +151,10 @@ def test_matrices_of_64_rows_fit_into_any_gpus_shared_memory_and_256_into_none()
 
 
 def test_the_ladder_has_the_steps_that_the_lesson_names():
-    assert list(LADDER)[:3] == ["plain", "shared", "registers"]
+    assert list(LADDER)[:4] == ["plain", "shared", "one launch", "registers"]
     assert LADDER["shared"].largest == 64 and LADDER["blocks"].smallest == 64
-    assert list(LADDER)[3:] == ["blocks", "tensor cores"]
+    assert list(LADDER)[4:] == ["blocks", "tensor cores"]
+    assert LADDER["one launch"].largest == 32
     assert LADDER["registers"].largest == 128
 
 

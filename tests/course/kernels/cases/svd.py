@@ -48,7 +48,7 @@ CASES = [
     Case(
         _checked, _draw, _right, errors={"float32": 1.0},  # the project's bounds are the scale
         layout="any", out=False, entered=False, special=(), sizes=tuple(SIDES), calls=1,
-        best=[(SVDProblem(1, 1024), "registers"), (SVDProblem(128, 1024), "registers"),
+        best=[(SVDProblem(1, 1024), "one launch"), (SVDProblem(128, 1024), "registers"),
               (SVDProblem(129), "tensor cores")],
         refused=[
             (lambda: svd(A.astype(np.int32)), TypeError, "holds int32.*float32"),

@@ -16,6 +16,7 @@ from course.kernels.svd import (
     SVDProblem,
     blocks,
     forget,
+    one_launch,
     qr,
     rank_k,
     registers,
@@ -193,7 +194,8 @@ def test_auto_takes_registers_where_a_matrix_fits(monkeypatch, name, most, block
     def chosen(*sides, method="auto"):
         return LADDER.choose(method, SVDProblem(*sides))[0]
 
-    assert chosen(1) == chosen(8, 1024) == chosen(most, 1024) == "registers"
+    assert chosen(1) == chosen(8, 1024) == chosen(32, 300) == "one launch"
+    assert chosen(33) == chosen(most, 1024) == "registers"
     assert chosen(most + 1) == chosen(1024) == blocks
     assert chosen(64, method="shared") == "shared"  # who asks for it gets it
 
@@ -389,9 +391,11 @@ def test_kernels_have_no_error_under_trace(rng):
         matrix, r = normal(rng, *shape), min(shape[1:])
         matrix[0, 2] = 0
         out = [np.zeros(its, np.float32) for its in ((1, shape[1], r), (1, r), (1, r, shape[2]))]
-        for launch in registers.launches(matrix, *out, np.zeros((4, 1), np.int32)):
+        told = np.zeros((4, 1), np.int32)
+        one = one_launch.launch(matrix, *out, told, 60)
+        for launch in (one, *registers.launches(matrix, *out, told)):
             given = launch.grid, launch.block, *launch.arguments
-            if launch.kernel in registers.SVD.values():
+            if launch is one or launch.kernel in registers.SVD.values():
                 reports.append(trace(launch.kernel, *given, dynamic_shared=launch.shared))
             else:
                 launch.on()

@@ -132,7 +132,7 @@ def test_beside_a_matrix_with_nan_the_others_are_right(rng):
 @needs_graphs
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(3, 64, 64), (5, 200, 120), (4, 256, 256)])
-@pytest.mark.parametrize("method", list(LADDER))
+@pytest.mark.parametrize("method", [name for name in LADDER if name != "one launch"])
 def test_a_graph_gives_the_same_to_the_bit(rng, method, shape):
     pytest.importorskip("cupy")
     try:
