@@ -55,17 +55,17 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
     rows, deep = int(rng.integers(1, 140)), 16 * int(rng.integers(1, 12))
     width, columns = 16 * int(rng.integers(4, 14)), 16 * int(rng.integers(4, 14))
     means = rng.choice([0, 0.5, 20], (rows, 1)) * rng.standard_normal((rows, 1))
-    halves = [
+    given = [
         rng.standard_normal((rows, deep)), rng.standard_normal((width, deep)) / math.sqrt(deep),
         rng.standard_normal(width), means + rng.choice([0.01, 1, 9], (rows, 1))
         * rng.standard_normal((rows, width)), rng.standard_normal((columns, width)),
         rng.standard_normal(columns), 1 + rng.standard_normal(width), rng.standard_normal(width),
     ]  # fmt: skip
-    halves = [its.astype(np.float16) for its in halves]
-    a, b, bias, residual, weight, last, gamma, beta = (its.astype(float) for its in halves)
+    given = [its.astype(np.float16) for its in given]
+    a, b, bias, residual, weight, last, gamma, beta = (its.astype(float) for its in given)
     one, other = empty(rows, width), empty(rows, columns)
     sums = as_words(empty(rows, normed.pitch(width)), kind="f")
-    arrays = *map(cuda.to_device, halves[:4]), one
+    arrays = *map(cuda.to_device, given[:4]), one
     run(launch_of(config, splits, GemmProblem.of(*arrays, "nt"), *arrays, Norm(counts=True), sums))
     middle = a @ b.T + bias + residual
     close(one.copy_to_host(), middle, 4e-4)
@@ -74,7 +74,7 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
     close(found[:, ::2].sum(1), middle.sum(1), 1e-5)
     close(found[:, 1::2].sum(1), (middle**2).sum(1), 1e-6)
 
-    factors = [cuda.to_device(its) for its in normed.folded(*halves[4:])]
+    factors = [cuda.to_device(its) for its in normed.folded(*given[4:])]
     arrays = one, *factors, None, other
     problem, norm = GemmProblem.of(*arrays, "nt", "gelu"), Norm(parts, 1e-6)
     config = config._replace(added=False)
@@ -87,16 +87,16 @@ def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):
 def test_what_reads_the_sums_knows_the_tiles_that_made_them(method):
     """Rows that two tiles share, of more than a tile across, and a row of zeros."""
     rng = np.random.default_rng(3)
-    halves = [rng.standard_normal(size).astype(np.float16) for size in (
+    given = [rng.standard_normal(size).astype(np.float16) for size in (
         (70, 512), (144, 512), (70, 144), (80, 144), 80, 144, 144
     )]  # fmt: skip
-    halves[0][3], halves[2][3] = 0, 0
-    x, one, other = cuda.to_device(halves[2]), empty(70, 144), empty(70, 80)
+    given[0][3], given[2][3] = 0, 0
+    x, one, other = cuda.to_device(given[2]), empty(70, 144), empty(70, 80)
     sums = empty(70, normed.pitch(144))
-    a, b = map(cuda.to_device, halves[:2])
+    a, b = map(cuda.to_device, given[:2])
     normed.counting(a, b, None, x, one, sums, method).on()
-    factors = [cuda.to_device(its) for its in normed.folded(*halves[3:])]
+    factors = [cuda.to_device(its) for its in normed.folded(*given[3:])]
     normed.normed(one, *factors, other, sums, 512, 1e-6, "", method).on()
-    weight, bias, gamma, beta = (its.astype(float) for its in halves[3:])
+    weight, bias, gamma, beta = (its.astype(float) for its in given[3:])
     exact = reference.norm(one.copy_to_host().astype(float), gamma, beta) @ weight.T + bias
     close(other.copy_to_host(), exact, 6e-4)
