@@ -300,8 +300,9 @@ FEWEST_THREADS, MOST_THREADS = 4, 1024  # that share a row
 #: Threads of a block, at least; and of more rows than `MANY` threads have: a new block can begin
 #: about every nanosecond.
 BLOCK, LARGE_BLOCK, MANY = 128, 256, 1 << 20
-#: Threads that run at the same time on an H200; of few rows, so many share one.
-RESIDENT, SHARING = 3 << 16, 256
+#: Threads that run at the same time on an H200; of few rows, so many share one. A launch of no more
+#: than `BESIDE` leaves multiprocessors free, on which the next launch begins.
+RESIDENT, SHARING, BESIDE = 3 << 16, 256, 3 << 13
 
 
 def most_accesses(dtype: str, aligned: bool) -> tuple[int, int]:
@@ -319,14 +320,15 @@ def config_for(
 ) -> SoftmaxConfig:
     """The config for rows of so many elements, `most` accesses a thread where there are threads.
 
-    Few rows have more threads each, while all of them run at the same time.
+    Few rows have more threads each, while all of them run at the same time; very few rows do not.
     """
     row_threads = FEWEST_THREADS
     while row_threads < WARP and row_threads * (in_warp or most) * VECTOR < columns:
         row_threads *= 2
     while row_threads < MOST_THREADS and row_threads * most * VECTOR < columns:
         row_threads *= 2
-    while row_threads < min(SHARING, columns / VECTOR) and 2 * rows * row_threads <= RESIDENT:
+    sharing = min(SHARING, columns / VECTOR) if rows * row_threads > BESIDE else 0
+    while row_threads < sharing and 2 * rows * row_threads <= RESIDENT:
         row_threads *= 2
     accesses = max(1, ceil_div(columns, row_threads * VECTOR))
     block = LARGE_BLOCK if rows * row_threads > MANY else BLOCK
