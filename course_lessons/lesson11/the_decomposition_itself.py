@@ -720,9 +720,9 @@ for name, step in svd.LADDER.items():
 
 # %% [markdown]
 # `registers` keeps the rows of a matrix in a block's registers, for all sweeps. `one launch` makes
-# all the rest in this block, too. The last one makes the blocks' products on **tensor cores**. Those
-# round what they multiply to TF32, 11 bits. So each number is split into two of TF32, and three
-# products take the place of one.
+# all the rest in this block, too. The last one makes the blocks' products on **tensor cores**.
+# Those round what they multiply to TF32, 11 bits. So each number is split into two of TF32, and
+# three products take the place of one.
 #
 # Which one is taken, if you do not say? `auto` takes one launch up to 32 columns, registers up to
 # 128. Beyond, it takes blocks, on tensor cores where the GPU has them.

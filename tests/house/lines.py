@@ -60,9 +60,10 @@ BUDGETS = {
     # 2,710 kernels for shapes that nobody listed: products thin, deep and unaligned (890), a small
     # SVD in one launch (880), heads of 80 to 128, images by a warp a tile (410), rows by clusters
     # and thin transposes (510); 230 kernels compiled ahead and several shapes' graphs kept; 640
-    # numba-cuda-mlir in numba-cuda's place. The ceiling was raised by 300 for rows in registers: SVDs
-    # of up to 128 columns
-    "course": Budget(25_400, 878, 35_500),
+    # numba-cuda-mlir in numba-cuda's place. The ceiling was raised by 900: SVDs of up to 128
+    # columns in registers (300), LayerNorms within products (300), products whose rows begin anywhere, in
+    # pairs of blocks (150), what numba-cuda-mlir 0.6.0 has wrong on a GPU (85)
+    "course": Budget(25_400, 878, 36_100),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),
     # drawers of 116 exercises are 280 lines more than the cases, hints and mistakes that went
@@ -83,8 +84,9 @@ BUDGETS = {
     # 2,200 came with what is new in lessons 00 to 06, 15 and 17, and with test suites of others;
     # 430 with numba-cuda-mlir's typing, its answers kept; 150 with an address that writes itself
     # 2,300 came with these kernels and compilers; as many went: 480 answers that say what others
-    # do; 350 with programs that are kept, here and in the next process, and expected errors
-    "tests": Budget(54_500, 5_521, 69_100),
+    # do; 350 with programs that are kept, here and in the next process, and expected errors; 400
+    # with LayerNorms within products, rows in registers, drawn calls for compute-sanitizer
+    "tests": Budget(54_500, 5_521, 69_500),
 }
 SLACK = 500
 

@@ -201,7 +201,8 @@ def gemm(
     """The kernel of (a, b, out, residual as tensor maps, bias, rows' sums, and sizes).
 
     These are rows, columns, depth, splits, row_group. Without a residual its place takes anything,
-    and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes, and the residual's place elements.
+    and so does the sums' without a norm; of results that threads store, `out` are words of 4 bytes,
+    and the residual's place elements.
     Partial sums go to `out`, float32 of (splits, rows, columns), an even number of columns.
 
     Mapping: block i, or pair i of blocks, has the tiles i, i + blocks, ...; an only tile is that of

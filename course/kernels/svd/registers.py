@@ -5,12 +5,12 @@ while k = J' gathers the rotations. Before the last sweeps k is refreshed, see `
 
 Rows are padded to a multiple of 16. A warp has 8 rows x and 8 rows y in registers, of each row a
 lane every 32nd element, first those of w, then those of k: so a product is summed by shuffles, and
-nothing waits for other warps. A sweep pairs each two rows once. In 8 steps all x of a warp meet all
-y; then each warp hands its y to the one before, through shared memory, as in a tournament whose
-players change places with their neighbours: in each second round a warp has the first and the last
-place, waits, and its x goes on in place of y. At the end each warp pairs its x with each other, and
-its y. A lane has the squared lengths of the rows of one pair: a rotation changes them by what is
-known, and a sweep begins with new ones.
+nothing waits for other warps. A sweep pairs each two rows once. In 8 steps each x of a warp is
+rotated with each y; then each warp hands its y to the one before, through shared memory, as in a
+tournament whose players change places with their neighbours: in each second round a warp has the
+first and the last place, waits, and its x goes on in place of y. At the end each warp pairs its x
+with each other, and its y. A lane has the squared lengths of the rows of one pair: a rotation
+changes them by what is known, and a sweep begins with new ones.
 
 Loops count in int32 by `while`: those of `range` count in 64 bits, and are twice the code, which is
 much here, to compile and to load.
@@ -159,7 +159,7 @@ def make_sweep(size: int) -> Callable:
     """A sweep over rows that warps have, and what a lane needs of shared memory for it."""
     warps, each, pitch = size // (2 * OWN), size // 16, size + 1
     full, threads, square = size // 32, 32 * warps, size * pitch
-    count, halves = OWN * each, size % 32 != 0
+    count, uneven = OWN * each, size % 32 != 0
     rounds = 2 * warps if warps > 1 else 1
     regroup_4, go_round_4 = make_group(4, each)
     regroup_2, go_round_2 = make_group(2, each)
@@ -173,7 +173,7 @@ def make_sweep(size: int) -> Callable:
             total = float32(0)
             for n in range(full):
                 total += x[q * each + n] * y[q * each + n]
-            if halves:  # the other lanes have elements of k there
+            if uneven:  # the other lanes have elements of k there
                 total += x[q * each + full] * y[q * each + full] if lane < 16 else float32(0)
             g[q] = total
         halve_8(g)
@@ -190,7 +190,7 @@ def make_sweep(size: int) -> Callable:
         return before, s, d, max(a - tangent * g, float32(0)), max(b + tangent * g, float32(0))
 
     @cuda.jit(device=True, forceinline=True)
-    def meet(x, y, a, b, floor):
+    def rotate_pairs(x, y, a, b, floor):
         """Rotate each pair; the cosine of a lane's, and its squared lengths."""
         before, s, d, a, b = angles(x, y, a, b, floor)
         for q in range(OWN):
@@ -202,7 +202,7 @@ def make_sweep(size: int) -> Callable:
         return before, a, b
 
     @cuda.jit(device=True, forceinline=True)
-    def meet_in_turn(x, y, a, b, floor):
+    def rotate_and_shift(x, y, a, b, floor):
         """The same, and each y goes to the pair before: it is written there."""
         first = cuda.local.array(each, float32)
         before, s, d, a, b = angles(x, y, a, b, floor)
@@ -243,7 +243,7 @@ def make_sweep(size: int) -> Callable:
         while at < rounds:
             waits, step = at & 1 == 1 and warp == warps - (at + 1) // 2, int32(0)
             while step < OWN and not waits:
-                before, a, b = meet_in_turn(x, y, a, b, floor)
+                before, a, b = rotate_and_shift(x, y, a, b, floor)
                 largest, step = max(largest, before), int32(step + 1)
             if warps > 1:
                 if waits:
@@ -260,7 +260,7 @@ def make_sweep(size: int) -> Callable:
                 a, b = regroup_2(x, y, a, b)
             elif step == 6:
                 a, b = regroup_1(x, y, a, b)
-            before, a, b = meet(x, y, a, b, floor)
+            before, a, b = rotate_pairs(x, y, a, b, floor)
             largest = max(largest, before)
             if step < 3:
                 b = go_round_4(y, b)

@@ -199,8 +199,8 @@ def test_rows_that_begin_anywhere_are_stored_by_threads_and_read_in_pairs_where_
 
     anywhere = plan("tn", 2928, 2195, 608, aligned=(True, False, False))
     assert anywhere.config.by_threads and anywhere.splits == 1
-    halves = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
-    assert halves.config.paired
+    crossing = plan("tn", 344, 5784, 17728, aligned=(True, True, True))  # rows of 688 bytes
+    assert crossing.config.paired
     assert not plan("nt", 12608, 3072, 768, aligned=(True, True, True)).config.paired
 
 
