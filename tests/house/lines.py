@@ -61,8 +61,8 @@ BUDGETS = {
     # SVD in one launch (880), heads of 80 to 128, images by a warp a tile (410), rows by clusters
     # and thin transposes (510); 230 kernels compiled ahead and several shapes' graphs kept; 640
     # numba-cuda-mlir in numba-cuda's place. The ceiling was raised by 900: SVDs of up to 128
-    # columns in registers (300), LayerNorms within products (300), products whose rows begin anywhere, in
-    # pairs of blocks (150), what numba-cuda-mlir 0.6.0 has wrong on a GPU (85)
+    # columns in registers (300), LayerNorms within products (300), products whose rows begin
+    # anywhere, in pairs of blocks (150), what numba-cuda-mlir 0.6.0 has wrong on a GPU (85)
     "course": Budget(25_400, 878, 36_100),
     "course_models": Budget(5_600, 83, 6_000),
     "course_app": Budget(6_200, 368),

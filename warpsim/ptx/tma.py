@@ -427,16 +427,16 @@ class Tma(MBarriers):
             count.ideal_wavefronts += size // 128
 
     def _look_in_box(self, array: Array, elements: ndarray, site: int, op: str) -> None:
-        shadow, clock = array.root.shadow, self.launch.clock
+        shadow, clock, races = array.root.shadow, self.launch.clock, self.observer
         threads = np.full(elements.size, self.geometry.start + self.one_lane(), np.int32)
         if array.root.place is not None:
-            _, elements, threads = self._in_units(array.root.place, elements, threads)
+            _, elements, threads = races._in_units(array.root.place, elements, threads)
         shadow.flush(clock)
         kinds = ("store", "atomic") if op == "load" else ("store", "load", "atomic")
-        clash = self._clash(shadow, kinds, clock, elements, threads)
+        clash = races._clash(shadow, kinds, clock, elements, threads)
         shadow.of(op).add(clock, elements, threads)
         if clash is not None:
-            self._report_race(array, op, site, *clash[1:])
+            races._report_race(array, op, site, *clash[1:])
 
     def tma_store(self, box: Box, corner, source: Array, index, site: int) -> None:
         """Begin to copy a box from shared memory to a tensor."""

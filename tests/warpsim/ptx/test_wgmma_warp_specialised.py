@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import int32
 
 from tests.warpsim.ptx import role_kernels
 from warpsim import cuda, trace
-from warpsim.ptx import TensorMap
+from warpsim.ptx import TensorMap, commit_stores, fence_async, tma_store, wait_stores
 from warpsim.run.warp_scheduler import WarpScheduler
 
 TEXT = Path(role_kernels.__file__).read_text()
@@ -194,3 +195,24 @@ def test_a_deadlock_says_what_is_missing(tmp_path):
     assert "16,384 bytes of copies, where 20,480 bytes were announced" in finding.message
     assert "warp" in finding.message
     assert finding.is_error
+
+
+@pytest.mark.parametrize("column", [0, 63, 64, 127])
+def test_a_box_and_plain_stores_of_one_array_race_where_they_overlap(column):
+    @cuda.jit
+    def both(boxes, out, column):
+        tile = cuda.shared.array(64 * 64, np.float16, alignment=1024)
+        t = cuda.threadIdx.x
+        for n in range(64):
+            tile[t + 64 * n] = np.float16(1)
+        fence_async()
+        cuda.syncthreads()
+        if t == 0:
+            tma_store(boxes, (0, 0), tile, int32(0))
+            commit_stores()
+            wait_stores(0)
+        out[t, column] = np.float16(2)
+
+    out = cuda.to_device(np.zeros((64, 128), np.float16))
+    report = trace(both, 1, 64, TensorMap(out, 64, 64), out, column, gpu="H200")
+    assert any(finding.kind == "race" for finding in report.findings) == (column < 64)
