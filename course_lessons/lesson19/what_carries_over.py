@@ -540,7 +540,7 @@ predict.answer("which is fastest", "alike" if alike else ordered[0])
 # kernel that asks for 16 bytes a thread, in any language. The kernel printed above asks for 4, and
 # reaches 59% of that.
 #
-# What is known of numba-cuda-mlir 0.6.0? Where `COURSE_COMPILER=mlir` asks for it, the course mends
+# What is known of numba-cuda-mlir 0.6.0? Where `COURSE_COMPILER=mlir` asks for it, the course fixes
 # its faults. Then it compiles all 343 kernels of the course for a Tesla T4 and all 478 for an H200.
 # 108 steps of the course's ladders ran on an H200 in both:
 
