@@ -426,7 +426,7 @@ def test_an_exception_shows_the_programs_frames_alone(run, tmp_path):
         f'File "{path}", line 14, in <module>',
         f'File "{path}", line 11, in launch',
     ]
-    assert "KernelError: fill: out-of-bounds" in err
+    assert "OutOfBounds: fill: out-of-bounds" in err
     assert err.endswith(f"warpsim: that line is {path}:7\n")
 
 

@@ -166,6 +166,8 @@ class Program:
     def _outside(self, name: str) -> Program:
         """The program of a function that lies outside this one under a name."""
         function = self._function
+        if isinstance(function, Source):
+            function = function.function
         if name in function.__code__.co_freevars:
             number = function.__code__.co_freevars.index(name)
             return program_of(function.__closure__[number].cell_contents)

@@ -24,7 +24,7 @@ def test_calls_and_their_rows(monkeypatch):
     )
     assert dict(door._calls(bench, "torch")) == {}
     calls = dict(door._calls(bench, "numba"))
-    assert len(calls) == 13 and all(name.endswith(", Numba") for name in calls)
+    assert len(calls) == 12 and all(name.endswith(", Numba") for name in calls)
     door.hosts(bench, calls)
     assert {shape for name, shape, *_ in rows if "reconstruct" in name} == {"12x12x4"}
     assert {shape for name, shape, *_ in rows if "reconstruct" not in name} == {"3x20"}
