@@ -18,9 +18,13 @@ from course_models.vit.buffers import lifetimes
 LARGE = 400_000  # bytes of all tiles from which on what an answer keeps is measured
 
 
-def each_once(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple]:
+def each_once(
+    tiles: Sequence[tuple[np.ndarray, np.ndarray]], before_last: Callable[[], None] = lambda: None
+) -> Iterator[tuple]:
     """Tiles in turn; one that was handed over is NaN as soon as the next one is asked for."""
-    for scores, values in tiles:
+    for index, (scores, values) in enumerate(tiles, 1):
+        if index == len(tiles):
+            before_last()
         both = scores.copy(), values.copy()
         yield both
         for array in both:
@@ -33,21 +37,26 @@ def call_with_tiles(answer: Callable, arguments: tuple) -> Any:
     whole = sum(scores.nbytes + values.nbytes for scores, values in tiles)
     if whole < LARGE or tracemalloc.is_tracing():
         return answer(each_once(tiles), *others)
-    for _ in range(2):  # once more: what other threads allocated meanwhile was counted, too
-        tracemalloc.start()
-        try:
-            result = answer(each_once(tiles), *others)
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        if most <= whole / 2:
-            break
-    else:
+    held = 0
+
+    def measure() -> None:
+        # what was allocated below this call alone: other threads allocate meanwhile
+        nonlocal held
+        mine = tracemalloc.Filter(True, __file__, all_frames=True)
+        held = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([mine]).traces)
+
+    tracemalloc.start(40)
+    try:
+        result = answer(each_once(tiles, measure), *others)
+    finally:
+        tracemalloc.stop()
+    if held > whole / 2:
         raise Failure(
             "limit",
-            f"Your function held {most / 1e3:,.0f} kB at a time. That is all {len(tiles)} tiles, "
-            f"and one of them has {whole / len(tiles) / 1e3:.0f} kB: they were copied, to be read "
-            "again. Use a tile when it comes, and keep largest, total and sums alone.",
+            f"Your function held {held / 1e3:,.0f} kB before the last tile. That is all "
+            f"{len(tiles)} tiles, and one of them has {whole / len(tiles) / 1e3:.0f} kB: they were "
+            "copied, to be read again. Use a tile when it comes, and keep largest, total and sums "
+            "alone.",
         )
     return result
 

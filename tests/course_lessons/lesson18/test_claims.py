@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from numba import float32
 from course import check, cuda, recorded, trace
 from course.checks.exercises import find_exercise
 from course.checks.judging import judge
+from course.checks.verdicts import Failure
 from course.compiler.facts import compiled
 from course_lessons.edits import solution
 from course_lessons.lesson18 import judges, machine, parts, pictures, toy_gemm
@@ -190,6 +192,33 @@ def test_tiles_are_gone_when_the_next_one_comes():
     kept = list(judges.each_once(tiles))
     assert all(np.isnan(array).all() for pair in kept for array in pair)
     assert np.array_equal(tiles[0][0], np.ones(3))
+
+
+def test_what_other_threads_allocate_is_not_the_answers():
+    tiles = [(np.ones(64), np.ones((64, 16))) for _ in range(64)]
+    stopped = Event()
+
+    def allocate():
+        kept = []
+        while not stopped.wait(0.001):
+            kept = [*kept[-20:], np.ones(100_000)]
+
+    def careful(tiles):
+        return sum(values.sum() for _, values in tiles)
+
+    def keeping(tiles):
+        kept = [values.tolist() for _, values in tiles]
+        return sum(number for values in kept for row in values for number in row)
+
+    other = Thread(target=allocate)
+    other.start()
+    try:
+        assert judges.call_with_tiles(careful, (tiles,)) == 64 * 64 * 16
+        with pytest.raises(Failure, match=r"(?s)kB before the last tile.*to be read again"):
+            judges.call_with_tiles(keeping, (tiles,))
+    finally:
+        stopped.set()
+        other.join()
 
 
 def test_gemm_goes_by_columns_and_refuses_what_does_not_fit():
