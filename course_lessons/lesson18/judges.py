@@ -42,8 +42,11 @@ def call_with_tiles(answer: Callable, arguments: tuple) -> Any:
     def measure() -> None:
         # what was allocated below this call alone: other threads allocate meanwhile
         nonlocal held
-        mine = tracemalloc.Filter(True, __file__, all_frames=True)
-        held = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([mine]).traces)
+        held = sum(
+            place.size
+            for place in tracemalloc.take_snapshot().statistics("traceback")
+            if any(frame.filename == __file__ for frame in place.traceback)
+        )
 
     tracemalloc.start(40)
     try:
