@@ -7,6 +7,8 @@ block, local memory one a lane, all in one flat NumPy array.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -128,6 +130,20 @@ def ConstantArray(value: ndarray) -> Array:
     array = global_array(frozen, "constant array")
     array.space = "constant"
     return array
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The arrays and numbers of an argument, or of a tuple of them."""
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, tuple):
+            yield from leaves(part)
+        else:
+            yield part
+
+
+def arrays(value: Any) -> Iterator[Array]:
+    """The arrays of an argument."""
+    return (leaf for leaf in leaves(value) if isinstance(leaf, Array))
 
 
 def item(value):

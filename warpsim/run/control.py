@@ -127,18 +127,10 @@ class Control:
             return new, mask
         if not mask:
             return old, old_mask
-        parent = old_mask.parent
-        while parent is not None:
-            if parent is mask:
-                return new, mask
-            parent = parent.parent
-        above = set()
-        parent = old_mask
-        while parent is not None:
-            above.add(id(parent))
-            parent = parent.parent
+        if old_mask.within(mask):
+            return new, mask
         common = mask
-        while common is not None and id(common) not in above:
+        while common is not None and not old_mask.within(common):
             common = common.parent
         return self.merged(mask.active, new, old), common
 
@@ -156,13 +148,9 @@ class Control:
 
     def _merged_arrays(self, where, new, old):
         if new.root is old.root and new.strides == old.strides:
-            shape = tuple(
-                a if a is b or (type(a) is type(b) is int and a == b) else np.where(where, a, b)
-                for a, b in zip(new.shape, old.shape, strict=True)
-            )
-            same = type(new.offset) is type(old.offset) is int and new.offset == old.offset
-            offset = new.offset if same else np.where(where, new.offset, old.offset)
-            return new.derived(shape, new.strides, offset)
+            places = (*new.shape, new.offset), (*old.shape, old.offset)
+            *shape, offset = self.merged(where, *places)
+            return new.derived(tuple(shape), new.strides, offset)
         raise Unsupported(
             f"{self.state.launch.name}: an array is chosen by thread ({new.name} for some, "
             f"{old.name} for others), which the simulator cannot do; choose the element instead"

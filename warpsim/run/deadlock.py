@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.code.statements import PROGRAM
 from warpsim.core.masks import Frame, Loop, Mask
-from warpsim.core.memory import Array
+from warpsim.core.memory import Array, arrays
 
 
 def _is_program(frame: FrameType) -> bool:
@@ -43,27 +43,17 @@ def variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int
 
 def memory(state: Any, frame: FrameType | None) -> int:
     """A number that changes when memory does which the threads can reach."""
-    arrays = dict.fromkeys(_arrays(list(state.launch.captured.values())))
+    found = [*arrays((*state.launch.captured.values(),))]
     while frame is not None:
         if _is_program(frame):
-            arrays.update(dict.fromkeys(_arrays(list(frame.f_locals.values()))))
+            found += arrays((*frame.f_locals.values(),))
         frame = frame.f_back
     number = 0
-    for array in {id(one.root.flat): one.root for one in arrays}.values():
+    for array in {id(one.root.flat): one.root for one in found}.values():
         number = _bytes(array.flat, number)
         for row in array.rows if array.rows is not None else ():
             number = _bytes(np.asarray(row), number)
     return number
-
-
-def _arrays(values: Any) -> list[Array]:
-    found = []
-    for value in values:
-        if isinstance(value, Array):
-            found.append(value)
-        elif isinstance(value, tuple | list):
-            found += _arrays(value)
-    return found
 
 
 def _bytes(values: np.ndarray, number: int) -> int:

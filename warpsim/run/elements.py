@@ -207,46 +207,27 @@ class Elements:
             for place in self.places(array):
                 self.memory.store(array, place, value, site)
             return
-        if array.ragged and isinstance(value, tuple):
-            wrong = state.mask.active & (np.asarray(array.shape[0]) != len(value))
+        line = f"line {state.site(site).line}"
+        if isinstance(value, tuple):  # for an array of one axis
+            sizes = np.broadcast_to(np.asarray(array.shape[0]), state.lanes)
+            wrong = state.mask.active & (sizes != len(value))
             if wrong.any():
-                size = int(np.asarray(array.shape[0])[np.flatnonzero(wrong)[0]])
                 raise ValueError(
-                    f"line {state.site(site).line}: cannot assign {len(value)} values to a "
-                    f"slice of {size} elements"
+                    f"{line}: cannot assign {len(value)} values to a slice of "
+                    f"{int(sizes[wrong][0])} elements"
                 )
             for number, element in enumerate(value):
                 self.memory.store(array, (number,), element, site)
             return
-        if array.ragged or getattr(value, "ragged", False):
-            raise Unsupported(
-                f"line {state.site(site).line}: several values for a slice whose limits differ by "
-                "thread"
-            )
-        places = list(product(*map(range, array.shape)))
-        if isinstance(value, tuple):
-            if len(value) != len(places):
-                raise ValueError(
-                    f"line {state.site(site).line}: cannot assign {len(value)} values to a "
-                    f"slice of {len(places)} elements"
-                )
-            for place, element in zip(places, value, strict=True):
-                self.memory.store(array, place, element, site)
-            return
-        lead = array.ndim - value.ndim
-        fits = lead >= 0 and all(
-            own in (1, size) for own, size in zip(value.shape, array.shape[lead:], strict=True)
-        )
-        if not fits:
+        if array.ragged or value.ragged:
+            raise Unsupported(f"{line}: several values for a slice whose limits differ by thread")
+        if not broadcasts(value.shape, array.shape):
             raise ValueError(
-                f"line {state.site(site).line}: cannot assign slice of shape {array.shape} from "
+                f"{line}: cannot assign slice of shape {array.shape} from "
                 f"input of different size {value.shape}"
             )
-        one = [size == 1 for size in value.shape]
-        sources = [
-            tuple(0 if single else i for i, single in zip(place[lead:], one, strict=True))
-            for place in places
-        ]
+        places = list(product(*map(range, array.shape)))
+        sources = [broadcast_place(place, value.shape) for place in places]
         if convert is None:
             for place, source in zip(places, sources, strict=True):
                 self.store_record(array, place, self.memory.view(value, source, site), site)
@@ -288,10 +269,7 @@ class Elements:
             strides = strides[::-1] if fortran else strides
             found = Array(memory[:count], sizes, strides, "global", name)
             state.launch.captured[key] = found
-            if state.counters is not None:
-                state.launch.watch(frozenset({name}), {name: found})
-            if state.launch.inputs is not None:
-                state.launch.inputs.keep(found)
+            self.memory.met(found)
         return found
 
     def _alike(self, value, place: str) -> int:
@@ -360,6 +338,17 @@ class Elements:
                 "that are unpacked: slice it"
             )
         return tuple(self.item(array, i, site) for i in range(count))
+
+
+def broadcasts(shape: tuple, whole: tuple) -> bool:
+    """Whether an array of a shape can be broadcast to a whole of no fewer axes."""
+    return all(own in (1, size) for own, size in zip(shape, whole[len(whole) - len(shape) :]))
+
+
+def broadcast_place(place: tuple, shape: tuple) -> tuple:
+    """The index in an array of a shape that is broadcast, for one in the whole."""
+    own = place[len(place) - len(shape) :]
+    return tuple(0 if size == 1 else i for i, size in zip(own, shape, strict=True))
 
 
 def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) -> ndarray:

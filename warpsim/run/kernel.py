@@ -106,10 +106,7 @@ class Kernel:
 
     def __getitem__(self, configuration: Any) -> Configured:
         if self.device:
-            raise RuntimeError(
-                f"Cannot compile a device function as a kernel: {self.__name__} is one; call it "
-                "from a kernel, without brackets"
-            )
+            raise self._no_kernel(", without brackets")
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             raise ValueError("must specify at least the griddim and blockdim")
         return Configured(self, *configuration)
@@ -123,12 +120,13 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         if self.device and host_calls_devices:
             return self.py_func(*args)
-        if self.device:
-            raise RuntimeError(
-                f"Cannot compile a device function as a kernel: {self.__name__} is one; call it "
-                "from a kernel"
-            )
-        raise ValueError(NO_CONFIGURATION)
+        raise self._no_kernel() if self.device else ValueError(NO_CONFIGURATION)
+
+    def _no_kernel(self, how: str = "") -> RuntimeError:
+        return RuntimeError(
+            f"Cannot compile a device function as a kernel: {self.__name__} is one; call it from a "
+            f"kernel{how}"
+        )
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Callable:
         """Launch with one thread for each of ``ntasks`` tasks."""

@@ -163,7 +163,7 @@ class Launch:
         """Look for races in the arrays that the kernel may change; what is set in any of them."""
         if not self.one_thread:
             watch(self.spans, names, arguments)
-        for _, array in (pair for own in arguments.items() for pair in spread(*own)):
+        for _, array in spread(arguments.items()):
             array.written = never_set_elements(array.flat)
         self.shadows.update((id(span.shadow), span.shadow) for span in self.spans)
 
@@ -218,22 +218,18 @@ def check_cooperative(name: str, blocks: int, threads: int, gpu: gpus.GPU) -> No
 class Arguments:
     """Arguments of a launch: their types, their values in the kernel, and results' copies."""
 
-    def __init__(self, names: list[str], values: tuple = ()):
+    def __init__(self, names: list[str], values: tuple):
         self.names = names
         self.given = values
-        self.types: list[types.Type] = []
-        self.values: list[Any] = []
         self.back: list[Callable[[], None]] = []
+        taken = [self.take(value, self._name(n)) for n, value in enumerate(values)]
+        self.types: list[types.Type] = [kind for kind, _ in taken]
+        self.values: list[Any] = [value for _, value in taken]
 
     @cached_property
     def gpu(self) -> Copies:
         """Copies of what lies on a real GPU, made when the first such array comes."""
         return Copies(self.given)
-
-    def add(self, value: Any, position: int) -> None:
-        kind, inside = self.take(value, self._name(position))
-        self.types.append(kind)
-        self.values.append(inside)
 
     def _name(self, position: int) -> str:
         return self.names[position] if position < len(self.names) else f"argument {position}"
@@ -321,16 +317,15 @@ class Arguments:
         self.back.append(lambda: Copies.back(value, copy, before))
         return self._array(copy, name)
 
-    def fits(
-        self, signature: tuple[types.Type, ...], exact: bool = False, alone: bool = True
-    ) -> bool:
-        """Can the arguments be given to an explicit signature, ``alone`` or one of several?"""
-        return len(signature) == len(self.types) and self._misfit(signature, exact, alone) is None
-
     def _misfit(
         self, signature: tuple[types.Type, ...], exact: bool = False, alone: bool = True
     ) -> int | None:
-        """The first argument that cannot be given to a signature of as many."""
+        """The first argument that an explicit signature, ``alone`` or one of several, takes not.
+
+        None if it takes all; if their number differs, the one after the last.
+        """
+        if len(signature) != len(self.types):
+            return len(self.types)
         pairs = enumerate(zip(self.types, signature, self.values, strict=True))
         return next((i for i, pair in pairs if not _is_taken(*pair, exact, alone)), None)
 
@@ -338,9 +333,9 @@ class Arguments:
         """Choose among explicit signatures as a launch does, and convert to its types."""
         if not signatures:
             return
-        exact = [one for one in signatures if self.fits(one, exact=True)]
+        exact = [one for one in signatures if self._misfit(one, exact=True) is None]
         alone = len(signatures) == 1
-        fitting = [one for one in signatures if self.fits(one, alone=alone)]
+        fitting = [one for one in signatures if self._misfit(one, alone=alone) is None]
         near = sorted(fitting, key=self.losses)
         if len(near) > 1 and not exact:
             check_choice(program.source.function, tuple(near), tuple(map(plain, self.types)))
@@ -360,8 +355,9 @@ class Arguments:
 
     def convert(self, signature: tuple[types.Type, ...], alone: bool = True) -> None:
         """Convert to the types of an explicit signature."""
-        if not self.fits(signature, alone=alone):
-            raise TypeError(self._no_match(signature, alone))
+        misfit = self._misfit(signature, alone=alone)
+        if misfit is not None:
+            raise TypeError(self._no_match(signature, misfit))
         for i, (given, wanted) in enumerate(zip(self.types, signature, strict=True)):
             if isinstance(wanted, types.Integer) and not isinstance(
                 plain(given), types.Integer | types.Boolean
@@ -387,12 +383,11 @@ class Arguments:
                 self.values[i] = CONVERT[wanted](self.values[i])
                 self.types[i] = wanted
 
-    def _no_match(self, signature: tuple[types.Type, ...], alone: bool) -> str:
+    def _no_match(self, signature: tuple[types.Type, ...], number: int) -> str:
         given = ", ".join(str(kind) for kind in self.types)
         text = f"No matching definition for argument type(s) {given}: "
         if len(signature) != len(self.types):
             return f"{text}the signature has {len(signature)}, {len(self.types)} are given"
-        number = self._misfit(signature, alone=alone)
         kind, wanted = self.types[number], signature[number]
         text += f"argument {self._name(number)!r} is {kind}, the signature says {wanted}; "
         return text + (
@@ -446,10 +441,7 @@ def _lies(array: Array, layout: str) -> bool:
 
 def types_of(values: tuple) -> tuple[types.Type, ...]:
     """The types of some arguments in a kernel."""
-    taken = Arguments([], values)
-    for position, value in enumerate(values):
-        taken.add(value, position)
-    return tuple(taken.types)
+    return tuple(Arguments([], values).types)
 
 
 def signatures_of(kernel: Any) -> list[tuple[types.Type, ...]]:
@@ -469,10 +461,7 @@ def taken_by(kernel: Any, values: tuple) -> Arguments:
         When a launch would refuse them; it names the argument and both types.
     """
     program = program_of(kernel)
-    values = program.packed(values)
-    taken = Arguments(program.arguments, values)
-    for position, value in enumerate(values):
-        taken.add(value, position)
+    taken = Arguments(program.arguments, program.packed(values))
     taken.match(signatures_of(kernel), program)
     return taken
 
@@ -500,6 +489,7 @@ def run_kernel(
     lanes = program.lane_program(kinds, counters is not None, False, checked, costs)
     launch = Launch(lanes.name, gpu, lanes.sites, dynamic_shared, debug, counters)
     launch.signature, launch.program = kinds, program
+    named = dict(zip(taken.names, taken.values, strict=True))
     launch.one_thread = math.prod(grid) * math.prod(block) == 1
     launch.disputes.thorough = program.loads_unordered
     padded = -(-math.prod(block) // 32) * 32
@@ -521,7 +511,7 @@ def run_kernel(
             ) from None
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
-        launch.watch(program.stored, dict(zip(taken.names, taken.values, strict=True)))
+        launch.watch(program.stored, named)
     if counters is not None and not lanes.by_warp:
         launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
@@ -542,12 +532,7 @@ def run_kernel(
         error.place = place_of(error.finding, program.source)[:2]
         raise error.with_traceback(None) from None
     if counters is None:
-        changed = (
-            pair[1]
-            for own in zip(taken.names, taken.values)
-            if own[0] in program.stored
-            for pair in spread(*own)
-        )
+        changed = [array for name, array in spread(named.items()) if name in program.stored]
         for array in (*changed, *launch.captured.values()):
             now_set(array.flat)
     for copy_back in taken.back:

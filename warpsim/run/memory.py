@@ -269,15 +269,19 @@ class Memory:
     # ------------------------------------------------------------------ allocation
     def captured(self, device, name: str) -> Array:
         """A device array from outside the kernel: its memory as it is at this launch."""
-        state = self.state
-        found = state.launch.captured.get(id(device))
-        if found is None:
-            found = state.launch.captured[id(device)] = global_array(device_memory(device), name)
-            if state.counters is not None:
-                state.launch.watch(frozenset({name}), {name: found})
-            if state.launch.inputs is not None:
-                state.launch.inputs.keep(found)
-        return found
+        captured = self.state.launch.captured
+        if id(device) not in captured:
+            captured[id(device)] = global_array(device_memory(device), name)
+            self.met(captured[id(device)])
+        return captured[id(device)]
+
+    def met(self, array: Array) -> None:
+        """Global memory that is no argument, at its first use."""
+        launch = self.state.launch
+        if launch.counters is not None:
+            launch.watch(frozenset({array.name}), {array.name: array})
+        if launch.inputs is not None:
+            launch.inputs.keep(array)
 
     def shared_array(self, shape: tuple[int, ...], dtype, site: int, alignment: int = 1) -> Array:
         """``cuda.shared.array``: one copy for each block; the same one every time."""

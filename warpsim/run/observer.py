@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.core.masks import Mask
-from warpsim.core.memory import Array
+from warpsim.core.memory import Array, leaves
 from warpsim.core.operators import FAR_BELOW
 from warpsim.run.state import State
 from warpsim.watch.advice import bounds_cure
@@ -125,16 +125,8 @@ class Observer(Counting, Races, Unwritten):
         for lane in self.state.mask.indices:
             print(
                 template
-                % tuple(_flat(value, lane) for _, value in parts for value in _leaves(value))
+                % tuple(_flat(value, lane) for _, value in parts for value in leaves(value))
             )
-
-
-def _leaves(value):
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
 
 
 def _flat(value, lane: int):

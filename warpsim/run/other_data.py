@@ -18,15 +18,14 @@ import numpy as np
 
 from warpsim.code.programs import program_of
 from warpsim.core.masks import EndlessLoop
-from warpsim.core.memory import Array
+from warpsim.core.memory import Array, leaves
 from warpsim.front.names import Site, Source, Unsupported
 from warpsim.front.nodes import walk
 from warpsim.run.control import Control
 from warpsim.run.elements import Elements
-from warpsim.run.replay import SilentMemory, SilentObserver, stand_ins
+from warpsim.run.replay import SilentMemory, SilentObserver, by_field, stand_ins
 from warpsim.run.state import geometry
 from warpsim.run.threads import Threads
-from warpsim.run.uninitialised import leaves
 from warpsim.watch.access_history import Clock
 from warpsim.watch.disputes import Disputes
 from warpsim.watch.findings import Finding
@@ -52,14 +51,7 @@ _ASKED_FOR = {
 def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, Site], Finding]:
     """The findings of a launch, with a verdict on stores that nothing orders.
 
-    Parameters
-    ----------
-    launch : warpsim.run.launch.Launch
-        With the inputs of the traced run.
-    run : callable
-        The lane program.
-    chunks : list of tuple
-        The geometry of each chunk of blocks.
+    ``run`` is the lane program, ``chunks`` are the geometries of the chunks of blocks.
     """
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
@@ -211,12 +203,7 @@ def _numbers_in(source: Source, seen: set[FunctionType]) -> Iterator[Any]:
 def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.ndarray:
     """Elements at some numbers, amid two of them, and a little or one above and below."""
     if dtype.names:
-        values = np.zeros(size, dtype)
-        for number, name in enumerate(dtype.names):
-            part = values[name]
-            drawn = _beside(numbers, part.dtype, part.size, seed + number)
-            part[...] = drawn.reshape(part.shape)
-        return values
+        return by_field(partial(_beside, numbers), dtype, size, seed)
     random = np.random.default_rng(seed)
     if dtype.kind == "c":
         kind = np.dtype(f"f{dtype.itemsize // 2}")

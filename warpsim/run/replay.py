@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from array import array as compact
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,24 +46,13 @@ class Differs(Exception):
 
 # ---------------------------------------------------------------------- what stands in
 def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
-    """Values for memory that was never written.
+    """Values for memory that was never written: zeros, ones, wild, opposite or nan.
 
-    Parameters
-    ----------
-    fill : {'zeros', 'ones', 'wild', 'opposite', 'nan'}
-        Wild ones are large and of random sign: as an index or a bound far outside, and larger
-        than any data, but their cube is finite. The opposite has the other signs.
-    dtype : numpy.dtype
-    size : int
-    seed : int
-        The same seed gives the same values.
+    Wild ones are large and of random sign: as an index or a bound far outside, and larger than any
+    data, but their cube is finite. The opposite of the same seed has the other signs.
     """
     if dtype.names:
-        values = np.zeros(size, dtype)
-        for number, name in enumerate(dtype.names):
-            part = values[name]
-            part[...] = stand_ins(fill, part.dtype, part.size, seed + number).reshape(part.shape)
-        return values
+        return by_field(partial(stand_ins, fill), dtype, size, seed)
     if fill == "nan":
         if dtype.kind in "fc":
             return np.full(size, np.nan, dtype)
@@ -86,20 +77,21 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
     return (signs * values).astype(dtype)
 
 
+def by_field(make: Callable, dtype: np.dtype, size: int, seed: int) -> ndarray:
+    """Records, of which ``make(dtype, size, seed)`` gives each field's values."""
+    values = np.zeros(size, dtype)
+    for number, name in enumerate(dtype.names):
+        part = values[name]
+        part[...] = make(part.dtype, part.size, seed + number).reshape(part.shape)
+    return values
+
+
 # ---------------------------------------------------------------------- one run
 class Transcript:
-    """What one run does, event by event; held against another run's if that is given.
+    """What one run does, event by event; held against another run, the ``model``, if it is given.
 
-    Parameters
-    ----------
-    fill : str
-        What stands in for the unwritten.
-    only : Site, optional
-        A place whose reads alone get it; all others get :data:`ELSEWHERE`.
-    model : Transcript, optional
-        The run to be held against.
-    most : int, optional
-        End the run after so many events.
+    ``fill`` stands in for the unwritten: everywhere, or in the reads of one place ``only``, where
+    all others get :data:`ELSEWHERE`. After the ``most`` events a run is ended.
     """
 
     def __init__(

@@ -64,12 +64,8 @@ class Geometry:
     """
 
     def __init__(self, grid: Dim3, first: int, blocks: int, lanes: Lanes, warp: int = 0):
-        self.grid_shape, self.block_shape, self.first, self.blocks = (
-            grid,
-            lanes.shape,
-            first,
-            blocks,
-        )
+        self.grid_shape, self.block_shape = grid, lanes.shape
+        self.first, self.blocks = first, blocks
         self.threads = math.prod(lanes.shape)
         self.padded = -(-self.threads // 32) * 32
         self.start = first * self.padded + 32 * warp

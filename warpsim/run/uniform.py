@@ -29,11 +29,7 @@ _VOTES = ("syncthreads_count", "syncthreads_and", "syncthreads_or")
 def alike_on_any_data(source: Source, program_of: Callable) -> frozenset[str]:
     """Names of the arrays of a kernel in which it never matters who stores last.
 
-    Parameters
-    ----------
-    source : warpsim.front.names.Source
-    program_of : callable
-        Gives the program of a device function.
+    ``program_of`` gives the program of a device function.
     """
     return _Stores(source, program_of).alike()
 

@@ -16,7 +16,7 @@ comparison whose operands are not those of the first run comes out the other way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from warpsim.core.interface import owner_of, start_of
 from warpsim.core.masks import EndlessLoop
-from warpsim.core.memory import Array
+from warpsim.core.memory import Array, arrays
 from warpsim.front.names import Site, Unsupported
 from warpsim.run.replay import BASE, ELSEWHERE, OTHERS, Differs, Replay, Transcript, stand_ins
 from warpsim.run.state import geometry
@@ -94,20 +94,6 @@ class Inputs:
         return new
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """The arrays and numbers of an argument, or of a tuple of them."""
-    for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, tuple):
-            yield from leaves(part)
-        else:
-            yield part
-
-
-def arrays(value: Any) -> Iterator[Array]:
-    """The arrays of an argument."""
-    return (leaf for leaf in leaves(value) if isinstance(leaf, Array))
-
-
 def _owner(flat: ndarray) -> ndarray:
     """The whole allocation that memory is a part of, if that has no gaps."""
     owner = owner_of(flat)
@@ -118,14 +104,7 @@ def _owner(flat: ndarray) -> ndarray:
 class Again:
     """Runs a launch again, and says which of its candidates are errors.
 
-    Parameters
-    ----------
-    launch : warpsim.run.launch.Launch
-        With the candidates and the inputs of the traced run.
-    program : callable
-        The lane program.
-    chunks : list of tuple
-        The geometry of each chunk of blocks.
+    ``program`` is the lane program, ``chunks`` are the geometries of the chunks of blocks.
     """
 
     def __init__(self, launch: Any, program: Callable, chunks: list[tuple]):

@@ -352,13 +352,8 @@ class WarpScheduler:
             for agent, steps in its.history.readers.items():
                 if agent < len(self.warps) and agent not in own:
                     last = int(steps.max())
-                    its.reach(
-                        agent,
-                        last,
-                        self.warps[agent].ptx,
-                        its.history.read_at[agent, last],
-                        "reads",
-                    )
+                    site = its.history.read_at[agent, last]
+                    its.reach(agent, last, self.warps[agent].ptx, site, "reads")
             for (agent, site), (step, warp, does) in its.reached.items():
                 if step > end[agent]:
                     warp.base = 0

@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.core import operators
 from warpsim.core.memory import Array
 from warpsim.front.names import Unsupported
-from warpsim.run.elements import Elements
+from warpsim.run.elements import Elements, broadcast_place, broadcasts
 from warpsim.run.memory import Memory
 from warpsim.run.state import State
 
@@ -86,11 +86,7 @@ class WholeArrays:
         if out.ragged or any(array.ragged for array in arrays):
             raise Unsupported(f"{place}: a ufunc of arrays whose shape differs by thread")
         for array in arrays:
-            lead = out.ndim - array.ndim
-            if any(
-                own not in (1, size)
-                for own, size in zip(array.shape, out.shape[lead:], strict=True)
-            ):
+            if not broadcasts(array.shape, out.shape):
                 raise ValueError(
                     f"{place}: operands could not be broadcast together: {array.name} has shape "
                     f"{array.shape}, the result {out.shape}"
@@ -105,9 +101,7 @@ class WholeArrays:
 
     def _broadcast(self, array: Array, index: tuple, site: int):
         """The element of an array for an index of the result."""
-        own = index[len(index) - array.ndim :]
-        place = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
-        return self.memory.load(array, place, site)
+        return self.memory.load(array, broadcast_place(index, array.shape), site)
 
 
 def _best(better: Callable, convert: Callable) -> Callable:

@@ -35,22 +35,9 @@ def bounds_cure(
     size: int,
     op: str,
 ) -> str:
-    """What to do about an index that is out of bounds.
+    """What to do about an index that is out of bounds along an axis of that size.
 
-    Parameters
-    ----------
-    state : warpsim.run.state.State
-    array : Array
-    name : str
-        The index as the source spells it.
-    axis : int
-        Of the array.
-    values : ndarray of int, (lanes,)
-        The index of each lane.
-    outside : ndarray of bool, (lanes,)
-    size : int
-        Of that axis.
-    op : {'load', 'store', 'atomic'}
+    The source spells it as ``name``; its values, and which are outside, are those of each lane.
     """
     space = array.root.space
     if size == 0 and space == "shared":
@@ -87,19 +74,9 @@ def bounds_cure(
 
 
 def wide_cure(array: Any, name: str, axis: int, largest: int, more: int, size: int) -> str:
-    """What to do about an access to several elements, of which the last ones are outside.
+    """What to do about an access to one element and ``more`` after it: the last are outside.
 
-    Parameters
-    ----------
-    array : Array
-    name : str
-        The index as the source spells it.
-    axis, size : int
-        Of the array.
-    largest : int
-        The largest index of the first element.
-    more : int
-        How many elements follow the first one.
+    The first one's index, which the source spells as ``name``, is ``largest`` at most.
     """
     if array.root.space == "global":
         within = f"{name} + {more} < {limit(array, axis)}"
@@ -208,14 +185,8 @@ BARRIERS = {
 def barrier_cure(state: Any, in_warp: bool) -> str:
     """Which barrier goes between two accesses that race.
 
-    That of the warp is enough where nobody else races, anywhere in the launch, and where a block
-    has more warps than one: else it is chance that they are of one warp.
-
-    Parameters
-    ----------
-    state : warpsim.run.state.State
-    in_warp : bool
-        Whether all that race there now are lanes of one warp.
+    That of the warp is enough where all that race there now are lanes of one, nobody else races,
+    anywhere in the launch, and a block has more warps: else it is chance that they are of one.
     """
     found = state.launch.findings
     if in_warp and state.padded > 32:
@@ -235,17 +206,7 @@ _ATOMICS = {
 
 
 def update_cure(code: str, name: str, same_block: bool) -> str:
-    """What to do about threads that race in an assignment such as ``out[0] += x[i]``.
-
-    Parameters
-    ----------
-    code : str
-        The statement.
-    name : str
-        Of the array that it updates.
-    same_block : bool
-        Whether a barrier can lie between the two threads.
-    """
+    """What to do about threads that race in the update ``code`` of an array of that name."""
     node = ast.parse(code).body[0]
     loads = (part for part in ast.walk(node.value) if isinstance(part, ast.Subscript))
     if any(ast.unparse(part.value) == name for part in loads):
@@ -268,12 +229,7 @@ def update_cure(code: str, name: str, same_block: bool) -> str:
 def conflict_cure(samples: dict, site: Any, op: str) -> str:
     """How the lanes of a warp come to touch different banks, in an access that has conflicts.
 
-    Parameters
-    ----------
-    samples : dict
-        Of a trace: the example of each access, by place, space and operation.
-    site : Site
-    op : {'load', 'store'}
+    ``samples`` are those of a trace: the example of each access, by place, space and operation.
     """
     own = samples.get((site, "shared", op))
     order = f"let neighbouring lanes take neighbouring elements of {site.array}"

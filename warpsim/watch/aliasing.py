@@ -7,12 +7,12 @@ elements of another size. Their elements are counted in units that fit them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from warpsim.core.interface import owner_of, start_of
-from warpsim.core.memory import Array
+from warpsim.core.memory import Array, leaves
 from warpsim.watch.access_history import Shadow
 
 #: Larger allocations are watched only where an argument lies: a device array from outside the
@@ -57,22 +57,18 @@ def allocation(array: Array) -> tuple[int, int]:
     return start_of(owner), start_of(owner) + owner.nbytes
 
 
-def spread(name: str, value: Any) -> Iterator[tuple[str, Array]]:
-    """An argument's arrays: itself, or those of a tuple."""
-    value = getattr(value, "array", value)  # of a tensor map
-    if isinstance(value, tuple):
-        for part in value:
-            yield from spread(name, part)
-    elif isinstance(value, Array) and value.flat.size:
-        yield name, value
+def spread(arguments: Iterable[tuple[str, Any]]) -> list[tuple[str, Array]]:
+    """The arrays among named arguments, those of tuples too."""
+    own = [(name, leaf) for name, value in arguments for leaf in leaves(value)]
+    own = [(name, getattr(leaf, "array", leaf)) for name, leaf in own]  # of a tensor map
+    return [pair for pair in own if isinstance(pair[1], Array) and pair[1].flat.size]
 
 
 def watch(spans: list[Span], names: frozenset[str], arguments: dict[str, Any]) -> None:
     """Look for races in the arrays of some names, and in all that lie over one of them."""
-    arrays = [pair for name, value in arguments.items() for pair in spread(name, value)]
     groups: list[list[tuple[str, Array]]] = []
     end = 0
-    for name, array in sorted(arrays, key=lambda pair: allocation(pair[1])):
+    for name, array in sorted(spread(arguments.items()), key=lambda pair: allocation(pair[1])):
         if not groups or allocation(array)[0] >= end:
             groups.append([])
         groups[-1].append((name, array))

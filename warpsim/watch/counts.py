@@ -200,17 +200,15 @@ class Counting:
             self._record_shared(count, key, array, uniform, varying, mask)
 
     def _record_shared(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
-        if varying is None and (key[2] == "atomic" or array.itemsize <= 4):
-            if key[2] != "atomic":
+        is_atomic = key[2] == "atomic"  # its passes are not counted: the first request is kept
+        if is_atomic or (varying is None and array.itemsize <= 4):
+            if not is_atomic:
                 count.wavefronts += mask.warps
                 count.ideal_wavefronts += mask.warps
-            self._sample(count, key, array, uniform, None, mask, 1)
+            self._sample(count, key, array, uniform, varying, mask, 1)
             return
         if varying is None:
             varying = np.zeros(len(mask.active), np.int64)
-        if key[2] == "atomic":  # its passes are not counted: the first request is the example
-            self._sample(count, key, array, uniform, varying, mask, 1)
-            return
         size, pitch, loads = array.itemsize, array.pitch, key[2] == "load"
         phase = (uniform * pitch + array.root.address) % 4  # whole words further it is other banks
         passes, ideal, by_group = self.state.pattern(
@@ -244,17 +242,7 @@ class Counting:
         """Keep the first request with the most sectors or wavefronts as this place's example."""
         if most > count.example:
             row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
-            keep(
-                self.state.counters.samples,
-                key,
-                self.state,
-                array,
-                uniform,
-                varying,
-                mask.active,
-                row,
-                most,
-            )
+            keep(key, self.state, array, uniform, varying, mask.active, row, most)
             count.example = most
 
     def _record_global(self, count: Count, key, array: Array, uniform, varying, mask) -> None:
@@ -306,16 +294,8 @@ def sector_counts(
 ) -> tuple[int, int, int, ndarray, int]:
     """Requests, sectors and ideal sectors of one access, the sectors of each warp and the most.
 
-    Parameters
-    ----------
-    elements : ndarray of int64, (lanes,)
-        Element number of each lane.
-    size : int
-        Bytes of an element.
-    pitch : int
-        Bytes from one element to the next: more than ``size`` for the field of a record.
-    address : int
-        Byte address of element 0.
+    ``elements`` are the numbers of each lane's, of ``size`` bytes each, with ``pitch`` from one to
+    the next (more for the field of a record), the first at the byte ``address``.
     """
     if mask.count == len(elements):
         requests = len(elements) // 32

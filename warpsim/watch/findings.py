@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 #: Kinds of finding that make a program wrong; the others cost time.
 ERRORS = frozenset(
-    {
-        "out-of-bounds",
-        "misaligned",
-        "race",
-        "barrier-divergence",
-        "uninitialised-read",
-        "deadlock",
-    }  # fmt: skip
+    "out-of-bounds misaligned race barrier-divergence uninitialised-read deadlock".split()
 )
 #: Findings that are told at most, unless one asks for all.
 MOST_TOLD = 10
@@ -99,14 +92,9 @@ class Finding:
 def told(
     findings: Iterable[Any], more: str, most: int | None = MOST_TOLD, indent: str = ""
 ) -> list[str]:
-    """Findings as text: errors, each by itself, then what costs time, all of a line together.
+    """Findings, or `Found`, errors first, as text: each error, then what costs time, by line.
 
-    Parameters
-    ----------
-    findings : iterable of Finding or Found
-        Errors first.
-    more : str
-        How to see what is beyond the ``most``; None for no limit.
+    ``more`` says how to see what is beyond the ``most``; None for no limit.
     """
     groups: dict[Any, list[Any]] = {}
     for one in findings:

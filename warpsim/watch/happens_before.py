@@ -106,16 +106,9 @@ class History:
         self.read_at: dict[tuple[int, int], int] = {}  # agent, step -> place
 
     def access(self, warp: int, agent: int, step: int, site: int, places, writes: bool):
-        """One access by a warp or by what it sets going; an earlier one that is not before it.
+        """One access to some bytes by a warp or by what it sets going.
 
-        Parameters
-        ----------
-        places : slice or ndarray of int
-            Bytes.
-
-        Returns
-        -------
-        Conflict or None
+        Returns an earlier one that is not before it, as a `Conflict`, or None.
         """
         clocks = self.clocks
         found = self._unordered(clocks.seen[warp], agent, step, places, writes)

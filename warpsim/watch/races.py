@@ -47,18 +47,15 @@ class Races:
         """Whether a load conflicts with nothing: then where it was is only found out if need be."""
         state = self.state
         root = array.root
-        if root.place is not None or root.pending is not None or not root.shadow.is_only_read:
-            return False
-        if state.launch.disputes.thorough:
+        is_shared = root.place is not None or root.pending is not None
+        if is_shared or not root.shadow.is_only_read or state.launch.disputes.thorough:
             return False
         if root.written is not None and not root.written.all():
             return False
 
         def load() -> tuple[ndarray, ndarray]:
-            elements, threads = (
-                state.elements(array, uniform, varying),
-                state.geometry.thread_number,
-            )
+            elements = state.elements(array, uniform, varying)
+            threads = state.geometry.thread_number
             if mask.count == state.lanes:
                 return elements, threads
             return elements[mask.indices], threads[mask.indices]

@@ -127,8 +127,8 @@ def lanes_together(size: int) -> int:
 
 
 def keep(
-    samples: dict[Any, Sample], key: tuple[Site, str, str], state: Any, array: Array,
-    uniform: int, varying: ndarray | None, active: ndarray, row: int, amount: int,
+    key: tuple[Site, str, str], state: Any, array: Array, uniform: int, varying: ndarray | None,
+    active: ndarray, row: int, amount: int,
 ) -> None:  # fmt: skip
     """Keep the request of warp ``row`` of the running chunk as the example of its place."""
     lanes = slice(row * 32, row * 32 + 32)
@@ -140,7 +140,7 @@ def keep(
     elif root.strides == contiguous_strides(root.shape[::-1])[::-1]:
         order = "F"
     where = state.where(row * 32)
-    samples[key] = Sample(
+    state.counters.samples[key] = Sample(
         *key, int(amount), elements, active[lanes].copy(), array.itemsize, array.pitch,
         root.address, root.shape, order, where.block,
         state.geometry.block_shape, (state.geometry.start // 32 + row) % (state.padded // 32),

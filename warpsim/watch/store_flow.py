@@ -20,11 +20,7 @@ ARRAYS = ("shared.array", "local.array")
 def stored_arguments(source, callee_stores) -> frozenset[str]:
     """Arguments of a function whose elements it may change, itself or through what it calls.
 
-    Parameters
-    ----------
-    source : warpsim.front.names.Source
-    callee_stores : callable
-        Gives, for a device function, the positions of the arguments that it may change.
+    ``callee_stores`` gives, for a device function, the positions of those that it may change.
     """
     stored, aliases = set(), []
     for node in walk(source.tree):

@@ -158,20 +158,9 @@ class Unwritten:
         return self.filled(value, None, kind, 0) if value is UNSET else value
 
     def maybe(self, value, was_set: ndarray | None, kind, lines: tuple[int, ...], site: int):
-        """A variable that some threads may not have set, traced.
+        """A variable that some threads may not have set, traced; ``lines`` are where it is set.
 
-        Parameters
-        ----------
-        value
-            What it holds.
-        was_set : ndarray of bool, (lanes,), or None
-            The threads that have set it.
-        kind : str, tuple or None
-            Name of its dtype, a tuple of such for a tuple; None for an array.
-        lines : tuple of int
-            Where it is set.
-        site : int
-            The read.
+        ``kind`` is the name of its dtype, or a tuple of such for a tuple; None for an array.
         """
         state = self.state
         if not state.mask:
