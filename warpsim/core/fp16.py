@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import types
 
-ndarray = np.ndarray
+from warpsim.core.operators import truth
 
 
 def _wide(function: Callable) -> Callable:
@@ -21,11 +21,7 @@ def _wide(function: Callable) -> Callable:
 
 
 def _compare(function: Callable) -> Callable:
-    return lambda a, b: _truth(function(a, b))
-
-
-def _truth(value):
-    return value if type(value) is ndarray else bool(value)
+    return lambda a, b: truth(function(a, b))
 
 
 #: name -> (function of float16 values, heading under which it is counted, operations)

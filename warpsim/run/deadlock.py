@@ -64,19 +64,15 @@ def _bytes(values: np.ndarray, number: int) -> int:
 
 def _of(value: Any, number: int) -> int:
     if isinstance(value, Mask):
-        return _bytes(value.active, number)
+        value = value.active
+    elif isinstance(value, Array):
+        value = value.offset, value.shape, id(value.root)
+    elif isinstance(value, Loop | Frame):
+        value = getattr(value, "broken", None), value.returned
     if isinstance(value, np.ndarray):
         return _bytes(value, number)
     if isinstance(value, tuple):
         for part in value:
-            number = _of(part, number)
-        return number
-    if isinstance(value, Array):
-        for part in (value.offset, value.shape, id(value.root)):
-            number = _of(part, number)
-        return number
-    if isinstance(value, Loop | Frame):
-        for part in (getattr(value, "broken", None), value.returned):
             number = _of(part, number)
         return number
     return zlib.crc32(repr(value).encode(), number)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.core.interface import device_memory
+from warpsim.core.memory import contiguous_strides
 
 #: The copy starts at an address of the GPU that is a multiple of this: elements stay aligned.
 ALIGNMENT = 16
@@ -22,9 +23,8 @@ def _bounds(interface: dict[str, Any]) -> tuple[int, int]:
     start = interface["data"][0]
     if 0 in shape:
         return start, start
-    strides = interface.get("strides") or np.empty(shape, np.dtype(("V", 1))).strides
-    if interface.get("strides") is None:
-        strides = [step * dtype.itemsize for step in strides]
+    gapless = [step * dtype.itemsize for step in contiguous_strides(shape)]
+    strides = interface.get("strides") or gapless
     reach = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]
     low = start + sum(min(0, far) for far in reach)
     return low, start + sum(max(0, far) for far in reach) + dtype.itemsize

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -80,8 +81,9 @@ class Progress:
         self.tells_loops = False
         loops: list[tuple[Loop, str]] = []  # with the function that each is in, outermost first
         while frame is not None:
-            here = [one for one in frame.f_locals.values() if isinstance(one, Loop)]
-            going = sorted((one for one in here if not hasattr(one, "ended")), key=_line)
+            here = (one for one in frame.f_locals.values() if isinstance(one, Loop))
+            going = [one for one in here if not hasattr(one, "ended")]
+            going.sort(key=attrgetter("line"))
             loops = [(one, frame.f_code.co_name) for one in going] + loops
             frame = frame.f_back
         loop, function = next((pair for pair in loops if pair[0].steps > 1), loops[-1])
@@ -92,10 +94,6 @@ class Progress:
         if total and self.whole and loop is loops[0][0]:
             text += f", about {span(passed * (total - loop.steps) / loop.steps)} more"
         _say(name, text)
-
-
-def _line(loop: Loop) -> int:
-    return loop.line
 
 
 def _say(name: str, text: str) -> None:

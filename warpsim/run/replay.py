@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array as compact
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -187,7 +187,7 @@ class ReplayObserver(SilentObserver):
         super().__init__(state)
         self.lazy = 0  # parts of expressions that only some threads evaluate, one in another
         self.substituted: tuple[ndarray, ndarray, ndarray] | None = None
-        self._prepared: dict = {}
+        self.prepared = cache(stand_ins)
         self._places: dict[tuple, tuple[Mask, ndarray, bytes]] = {}
 
     def event(self, words: str, site: int, *parts: bytes) -> None:
@@ -213,20 +213,13 @@ class ReplayObserver(SilentObserver):
         return _alike(lanes)
 
     # ------------------------------------------------------------------ what stands in
-    def prepared(self, dtype: np.dtype, size: int, fill: str, seed: int) -> ndarray:
-        """Stand-ins, made once."""
-        key = dtype.str, size, fill, seed
-        if key not in self._prepared:
-            self._prepared[key] = stand_ins(fill, dtype, size, seed)
-        return self._prepared[key]
-
     def stand_in(self, dtype: np.dtype, site: int) -> ndarray:
         chosen = self.transcript.only in (None, self.state.site(site))
         fill = self.transcript.fill if chosen else ELSEWHERE
-        return self.prepared(dtype, self.state.lanes, fill, 1000 + site)
+        return self.prepared(fill, dtype, self.state.lanes, 1000 + site)
 
     def lost(self, dtype: np.dtype, site: int, lanes: ndarray) -> ndarray:
-        return np.broadcast_to(self.stand_in(dtype, site), (self.state.lanes,))[lanes]
+        return self.stand_in(dtype, site)[lanes]
 
     # ------------------------------------------------------------------ events
     def record(self, array: Array, uniform, varying, bad, site: int, op: str, value=None) -> None:
@@ -265,7 +258,7 @@ class ReplayObserver(SilentObserver):
         root = array.root
         place = place[~root.written[place]]
         if len(place):
-            values = self.prepared(array.dtype, root.flat.size, self.transcript.fill, 0)[place]
+            values = self.prepared(self.transcript.fill, array.dtype, root.flat.size, 0)[place]
             if op == "load":
                 self.substituted = root.flat, place, root.flat[place].copy()
             root.flat[place] = values
@@ -297,7 +290,7 @@ class ReplayMemory(SilentMemory):
 
     def fill(self, array: Array) -> None:
         seed, fill = len(self.state.allocated), self.observer.transcript.everywhere
-        array.flat[...] = self.observer.prepared(array.dtype, array.flat.size, fill, seed)
+        array.flat[...] = self.observer.prepared(fill, array.dtype, array.flat.size, seed)
 
     def load_at(self, array: Array, uniform, varying, bad, site: int):
         value = super().load_at(array, uniform, varying, bad, site)

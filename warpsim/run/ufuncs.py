@@ -221,11 +221,9 @@ class GeneralisedUfunc:
             np.zeros((*loop, *(sizes[name] for name in names)), dtype_of(_element(kind)))
             for names, kind in zip(self.outputs, kinds[taken:], strict=True)
         ]
+        targets = () if out is None else out if isinstance(out, tuple) else (out,)
         if out is not None:
-            outs = [
-                one if isinstance(one, DeviceNDArray) else np.asarray(one)
-                for one in (out if isinstance(out, tuple) else (out,))
-            ]
+            outs = [one if isinstance(one, DeviceNDArray) else np.asarray(one) for one in targets]
             shapes = [one.shape for one in outs]
             for one in outs:
                 one.reshape(-1)  # as Numba does: an array with gaps on the device is refused
@@ -236,7 +234,10 @@ class GeneralisedUfunc:
             for number, array in enumerate(given)
         ]
         self._run(arrays, results, kinds, loop, sizes)
-        return self._deliver(results, out, device)
+        for target, result in zip(targets, results, strict=False):
+            np.copyto(target._memory if isinstance(target, DeviceNDArray) else target, result)
+        given = targets or tuple(DeviceNDArray(one) if device else one for one in results)
+        return given[0] if len(given) == 1 else given
 
     def _schedule(self, shapes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], dict[str, int]]:
         """What the loop runs over, as Numba finds it, and the sizes of the core dimensions."""
@@ -299,11 +300,10 @@ class GeneralisedUfunc:
         size = math.prod(loop)
         warn_of_few_blocks(-(-size // 128))
         names = self.inputs + self.outputs
-        flat = []
-        for array, core in zip(arrays, names, strict=False):
-            flat.append((np.ascontiguousarray(array).reshape(-1), tuple(sizes[n] for n in core)))
-        for result, core in zip(results, self.outputs, strict=True):
-            flat.append((result.reshape(-1), tuple(sizes[name] for name in core)))
+        flat = [
+            (np.ascontiguousarray(array).reshape(-1), tuple(sizes[name] for name in core))
+            for array, core in zip((*arrays, *results), names, strict=True)
+        ]
         arguments = program_of(self.py_func).source.arguments
         with np.errstate(all="ignore"):
             for run, threads, number in _chunks(self.py_func, kinds, size):
@@ -317,16 +317,6 @@ class GeneralisedUfunc:
                     else:
                         values.append(memory.take(number, mode="clip"))
                 run(threads, *values)
-
-    @staticmethod
-    def _deliver(results: list[np.ndarray], out: Any, device: bool) -> Any:
-        if out is not None:
-            targets = out if isinstance(out, tuple) else (out,)
-            for target, result in zip(targets, results, strict=True):
-                np.copyto(target._memory if isinstance(target, DeviceNDArray) else target, result)
-            return targets[0] if len(targets) == 1 else targets
-        given = [DeviceNDArray(result) if device else result for result in results]
-        return given[0] if len(given) == 1 else tuple(given)
 
 
 def _element(kind: types.Type) -> types.Type:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.watch.store_flow import ARRAYS, STORING, root_of
+from warpsim.watch.store_flow import ARRAYS, STORING, path_of, root_of
 
 #: What CUDA gives all threads alike, if its arguments are; all else may differ by thread.
 _ALIKE = (
@@ -96,7 +96,8 @@ class _Stores:
         differs |= self._varies(node.value)
         if isinstance(node, ast.AugAssign):
             differs |= self._varies(node.target)
-        is_array = isinstance(node.value, ast.Call) and self._path(node.value.func) in ARRAYS
+        made = node.value.func if isinstance(node.value, ast.Call) else None
+        is_array = made is not None and path_of(self.source, made) in ARRAYS
         for target in targets:
             if is_array and isinstance(target, ast.Name):
                 self.own.add(target.id)
@@ -124,7 +125,7 @@ class _Stores:
 
     def _is_apart(self, made: ast.Call) -> bool:
         """Whether an array has memory of its own: dynamic ones share theirs, calls those of all."""
-        if self._path(made.func) == "local.array":
+        if path_of(self.source, made.func) == "local.array":
             return True
         shape = next((key.value for key in made.keywords if key.arg == "shape"), *made.args[:1])
         return not self.is_called and self.source.static(shape) not in (0, (0,))
@@ -146,15 +147,11 @@ class _Stores:
 
     def _parts(self, node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         """An expression's nodes, the names of CUDA as one each."""
-        path = self._path(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        path = path_of(self.source, node) if isinstance(node, ast.Name | ast.Attribute) else ""
         yield node, path
-        made = isinstance(node, ast.Call) and self._path(node.func) in ARRAYS
+        made = isinstance(node, ast.Call) and path_of(self.source, node.func) in ARRAYS
         for child in () if path or made else ast.iter_child_nodes(node):
             yield from self._parts(child)
-
-    def _path(self, node: ast.expr) -> str:
-        value = self.source.static(node)
-        return value.path if isinstance(value, KernelName) else ""
 
     def _call(self, node: ast.Call) -> bool:
         """Notes what a call stores; whether its result differs though its arguments do not."""

@@ -74,11 +74,11 @@ def stored_loads(source: Source) -> set[ast.AST]:
     checked, own = set(), set()
     for node in nodes:
         if isinstance(node, ast.Call):
-            path = _path(source, node)
+            path = path_of(source, node.func)
             if path in ("atomic.cas", "atomic.compare_and_swap"):
                 checked |= {name.id for name in _names(node.args[-2:-1])}
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            path = _path(source, node.value)
+            path = path_of(source, node.value.func)
             if path in ARRAYS:
                 own |= {name.id for name in _names(node.targets)}
             elif path.startswith("atomic."):
@@ -100,7 +100,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
             ends.append(node.value)
         elif isinstance(node, ast.Call):
             function = source.static(node.func)
-            stores = _path(source, node).startswith("pieces.store")
+            stores = path_of(source, node.func).startswith("pieces.store")
             if stores or (function is not MISSING and hasattr(function, "py_func")):
                 ends += node.args
     found: set[ast.AST] = set()
@@ -138,17 +138,17 @@ def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
 
 def _taken(source: Source, node: ast.AST) -> Iterator[ast.AST]:
     """The parts of an expression that its value is made of."""
-    if isinstance(node, ast.Call) and _path(source, node).startswith("atomic."):
+    if isinstance(node, ast.Call) and path_of(source, node.func).startswith("atomic."):
         return
     yield node
     for child in ast.iter_child_nodes(node):
         yield from _taken(source, child)
 
 
-def _path(source: Source, node: ast.Call) -> str:
-    """The name of CUDA that is called, or nothing."""
-    function = source.static(node.func)
-    return function.path if isinstance(function, KernelName) else ""
+def path_of(source: Source, node: ast.expr) -> str:
+    """The name of CUDA that stands there, or nothing."""
+    value = source.static(node)
+    return value.path if isinstance(value, KernelName) else ""
 
 
 def _names(nodes: list) -> list[ast.Name]:

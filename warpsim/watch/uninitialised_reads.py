@@ -58,34 +58,33 @@ class Unwritten:
         if op == "load" and written.all():
             return
         chosen = elements if mask.count == state.lanes else elements[mask.indices]
-        if op != "store":
-            fresh, place = ~written[chosen], state.site(site)
-            if fresh.any() and not place.dropped and place not in state.launch.candidates:
-                name = state.spelled(array, chosen[fresh][0])
-                lane = int(mask.indices[int(np.flatnonzero(fresh)[0])])
-                if array.root.space == "local" and self._others_have(written, chosen[fresh][0]):
-                    self.candidate(
-                        f"reads {name}, which only other threads have written, each in an array of "
-                        "its own: local memory is private, this thread's holds whatever was there "
-                        "before, and that",
-                        "what threads of a block hand to each other goes through cuda.shared.array",
-                        site,
-                        lane,
-                        whole=True,
-                    )
-                    return self._now_written(written, chosen, op)
-                nobody, cure = "no thread has written", "set it first"
-                if array.root.space == "global":
-                    nobody = "neither the host nor a kernel has set"
-                    cure += f", as by cuda.to_device(...) or {array.root.name}[:] = 0 on the host"
-                self.candidate(
-                    f"reads {name}, which {nobody}: {array.space} memory holds whatever was there "
-                    "before, and that",
-                    cure,
-                    site,
-                    lane,
-                )
-        self._now_written(written, chosen, op)
+        if op != "store" and (fresh := np.flatnonzero(~written[chosen])).size:
+            first = fresh[0]
+            self._reads_unwritten(array, chosen[first], site, int(mask.indices[first]))
+        if op != "load":
+            written[chosen] = True
+
+    def _reads_unwritten(self, array: Array, element: int, site: int, lane: int) -> None:
+        """A lane is the first of an access that reads an element which is not set."""
+        state, root = self.state, array.root
+        name, before = state.spelled(array, element), "holds whatever was there before, and that"
+        if state.site(site).dropped or state.site(site) in state.launch.candidates:
+            return
+        if root.space == "local" and self._others_have(root.written, element):
+            what = (
+                f"reads {name}, which only other threads have written, each in an array of its "
+                f"own: local memory is private, this thread's {before}"
+            )
+            cure = "what threads of a block hand to each other goes through cuda.shared.array"
+            self.candidate(what, cure, site, lane, whole=True)
+            return
+        nobody, cure = "no thread has written", "set it first"
+        if root.space == "global":
+            nobody = "neither the host nor a kernel has set"
+            cure += f", as by cuda.to_device(...) or {root.name}[:] = 0 on the host"
+        self.candidate(
+            f"reads {name}, which {nobody}: {array.space} memory {before}", cure, site, lane
+        )
 
     def is_written(self, root: Array, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
@@ -101,11 +100,6 @@ class Unwritten:
             mask = mask.parent
         root.whole[number] = mask
         return True
-
-    @staticmethod
-    def _now_written(written: ndarray, elements: ndarray, op: str) -> None:
-        if op != "load":
-            written[elements] = True
 
     def _others_have(self, written: ndarray, element: int) -> bool:
         """Whether another thread of its block has written this element of its own local array."""
