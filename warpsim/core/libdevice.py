@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import UnsupportedError
 
-from warpsim.core.arithmetic import MATH, each, fma, raised
+from warpsim.core.arithmetic import MATH, brev, clz, each, ffs, fma, popc, raised
 from warpsim.core.roundings import WHOLE, operation, to_integer, to_kind
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
@@ -165,25 +165,17 @@ CALLS |= {
         ("sad", lambda x, y, z: abs(x - y) + z, -1, 3),
         ("usad", lambda x, y, z: abs(x - y) + z, _U32, 3),
         ("umax", max, _U32, 2), ("umin", min, _U32, 2),
-        ("brev", lambda x: int(f"{x:032b}"[::-1], 2), _U32, 1),
-        ("clz", lambda x: 32 - x.bit_length(), _U32, 1),
-        ("ffs", lambda x: (x & -x).bit_length(), _U32, 1), ("popc", int.bit_count, _U32, 1),
     )
-}  # fmt: skip
-CALLS |= {
+} | {
     name: (_cut(run, np.int64, mask), i8, (i8,) * count)
     for name, run, mask, count in (
         ("mul64hi", lambda x, y: x * y >> 64, -1, 2),
         ("umul64hi", lambda x, y: x * y >> 64, _U64, 2),
         ("ullmax", max, _U64, 2), ("ullmin", min, _U64, 2),
-        ("brevll", lambda x: int(f"{x:064b}"[::-1], 2), _U64, 1),
     )
 } | {
-    f"{name}ll": (_cut(run, np.int32, _U64), i4, (i8,))
-    for name, run in (
-        ("clz", lambda x: 64 - x.bit_length()), ("ffs", lambda x: (x & -x).bit_length()),
-        ("popc", int.bit_count),
-    )
+    f"{run.__name__}{end}": (partial(run, bits=bits), kind if run is brev else i4, (kind,))
+    for run in (brev, clz, ffs, popc) for end, bits, kind in (("", 32, i4), ("ll", 64, i8))
 }  # fmt: skip
 
 

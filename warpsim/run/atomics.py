@@ -32,8 +32,6 @@ class Atomics:
     def atomic(self, kind: str, array: Array, index: tuple, site: int, used: bool, *values):
         """Update elements; returns the old values if they are used, else None."""
         state = self.state
-        if array.space == "constant":
-            self.memory.constant_store(array, site)
         uniform, varying, bad = self.memory.locate(array, index, site, "atomic")
         mask = state.active_part(bad)
         if state.counters is not None:

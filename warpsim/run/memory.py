@@ -72,8 +72,6 @@ class Memory:
         bad : ndarray of bool or None
             Lanes whose index is out of bounds.
         """
-        if len(index) != array.ndim:
-            self.wrong_dimensions(array, index, site)
         if array.ragged:
             self.outside = "clip"
             return self.locate_ragged(array, index, site, op)
@@ -219,9 +217,7 @@ class Memory:
     def store(self, array: Array, index: tuple, value, site: int) -> None:
         """Write the element of each active lane; of lanes that write to one, the last one stays."""
         state = self.state
-        if array.space == "constant":
-            self.constant_store(array, site)
-        elif array.rows is not None:
+        if array.rows is not None:
             place = array.row(index)
             if place is not None:
                 mask = state.mask
@@ -403,18 +399,6 @@ class Memory:
         return 0, varying, bad
 
     # ------------------------------------------------------------------ errors
-    def wrong_dimensions(self, array: Array, index: tuple, site: int) -> None:
-        raise TypeError(
-            f"line {self.state.site(site).line}: {array.name} has {array.ndim} dimensions, "
-            f"{len(index)} indices given"
-        )
-
-    def constant_store(self, array: Array, site: int) -> None:
-        state = self.state
-        raise TypeError(
-            f"line {state.site(site).line}: {state.site(site).code} writes to a constant array"
-        )
-
     def check_shared(self, site: int) -> None:
         limit = self.state.launch.gpu.shared_per_block
         static = self.shared_bytes - self.dynamic_shared

@@ -46,7 +46,6 @@ class Ptx(AsyncCopies, TensorCores, Integers, Sums):
         self.locate, self.highest = memory.locate, memory.highest
         self.load, self.load_at = memory.load, memory.load_at
         self.store, self.store_at = memory.store, memory.store_at
-        self.constant_store = memory.constant_store
         self.count_access = self.observer.count_access
         self.look_for_races = self.observer.look_for_races
         self.conflicts_with_copy = self.observer.conflicts_with_copy
