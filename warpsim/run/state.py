@@ -178,7 +178,10 @@ class State:
         if array.space == "shared" and self.blocks > 1:
             if varying is None:
                 return array.root.block_offset + uniform
-            full = self.in_blocks(varying, array)
+            if self.counters is None:  # asked once, for a store
+                full = varying + array.root.block_offset
+            else:
+                full = self.in_blocks(varying, array)
             return full + uniform if uniform else full
         full = np.full(self.lanes, uniform) if varying is None else varying + uniform
         if array.space == "local":
