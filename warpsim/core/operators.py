@@ -199,12 +199,11 @@ def _narrowed(x, convert):
     return convert(x) if type(x) is int else x
 
 
+_KINDS = {int: "i", float: "f", bool: "b", complex: "c"}
+
+
 def _kind(x) -> str:
-    return (
-        x.dtype.kind
-        if hasattr(x, "dtype")
-        else {int: "i", float: "f", bool: "b", complex: "c"}[type(x)]
-    )
+    return x.dtype.kind if hasattr(x, "dtype") else _KINDS[type(x)]
 
 
 # ---------------------------------------------------------------------- any number
@@ -329,13 +328,7 @@ def _to_integer(dtype: np.dtype) -> Callable:
 
     def convert(x):
         if type(x) is ndarray:
-            return (
-                x
-                if x.dtype == dtype
-                else from_floats(x)
-                if x.dtype.kind == "f"
-                else x.astype(dtype)
-            )
+            return from_floats(x) if x.dtype.kind == "f" else x.astype(dtype, copy=False)
         if type(x) is not int and not isinstance(x, bool | np.bool_ | np.integer):
             if type(x) in (float, np.float32) and low <= x < high:
                 return int(x)

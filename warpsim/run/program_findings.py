@@ -15,7 +15,7 @@ from warpsim.code.programs import program_of
 from warpsim.core.words import wrapped
 from warpsim.front.names import Source, Unsupported
 from warpsim.front.nodes import walk
-from warpsim.watch.findings import ERRORS, MOST_TOLD, Finding, cost_findings, told
+from warpsim.watch.findings import MOST_TOLD, Finding, cost_findings, told
 
 if TYPE_CHECKING:
     from warpsim.run.launch import Launch
@@ -56,11 +56,10 @@ def reached(kernel: Source) -> list[Source]:
 # ---------------------------------------------------------------------- of a program
 def findings_of(launch: Launch) -> tuple[Finding, ...]:
     """All that was found in a launch that was counted, errors first."""
-    errors = [finding for finding in launch.findings.values() if finding.kind in ERRORS]
-    costs = [finding for finding in launch.findings.values() if finding.kind not in ERRORS]
+    found = sorted(launch.findings.values(), key=lambda finding: not finding.is_error)
     if launch.counters.costs:
-        costs += cost_findings(launch.counters, launch.name)
-    return (*errors, *costs)
+        found += cost_findings(launch.counters, launch.name)
+    return tuple(found)
 
 
 @dataclass

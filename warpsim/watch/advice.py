@@ -160,9 +160,9 @@ def _in_a_tile(
     whose = "each block's" if root.space == "shared" else "each thread's"
     tile = f"{whose} {array.name} has {size} elements"
     active, geometry = state.mask.active, state.geometry
-    for along, (index, inside) in enumerate(zip(geometry.indices, geometry.threadIdx, strict=True)):
-        if root.space != "shared" or math.prod(geometry.grid_shape) == 1:
-            break
+    several = root.space == "shared" and math.prod(geometry.grid_shape) > 1
+    for along in range(3) if several else ():
+        inside, index = geometry.threadIdx[along], geometry.index(along)
         own, whole = (np.broadcast_to(np.asarray(i), active.shape) for i in (inside, index))
         fits = int(own[active].max()) < array.shape[axis]
         if fits and np.array_equal(values[active], whole[active]):

@@ -183,12 +183,9 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
             Finding(kind, site.line, site.code, message, call=call, function=site.function)
         )
 
-    sites = sorted(counters.float64, key=lambda site: (site.function != kernel, site.line))
-    for site in sites:
-        add(
-            "float64", site,
-            f"{counters.float64[site]:,} float64 operations: {site.double}",
-        )  # fmt: skip
+    doubles = counters.float64
+    for site in sorted(doubles, key=lambda site: (site.function != kernel, site.line)):
+        add("float64", site, f"{doubles[site]:,} float64 operations: {site.double}")
     for site, (warps, both) in counters.branches.items():
         if both * 2 >= warps > 0:
             add(
