@@ -248,11 +248,6 @@ def maximum(a, b):
     return np.fmax(a, b)
 
 
-def _uniform(x):
-    """A result of NumPy as lane programs hold it: a float64 that all lanes share is Python's."""
-    return float(x) if type(x) is np.float64 else x
-
-
 def rint(x, digits=None):
     """Round half to even; to a number of decimals through an int64, as the compiler does it."""
     if digits is None:
@@ -287,7 +282,8 @@ def complex_of(real, imaginary, dtype):
 
 
 def cbrt(x):
-    return _uniform(np.cbrt(x))
+    found = np.cbrt(x)
+    return float(found) if type(found) is np.float64 else found  # of all lanes it is Python's
 
 
 def selp(test, a, b):

@@ -357,15 +357,3 @@ def _typed(records: ndarray, name: str, kind: np.dtype, count: int, pitch: int) 
         return np.empty(0, kind)
     first = records[name].reshape(len(records), -1)[:1, :1].reshape(-1)
     return as_strided(first, (count,), (pitch,))
-
-
-def pointed(address: int, dtype: np.dtype, name: str) -> Array:
-    """The elements from an address on, to the end of the allocation in which it lies.
-
-    Raises
-    ------
-    TypeError
-        If no device array of the simulator lies there.
-    """
-    memory = memory_from(address, dtype)
-    return Array(memory, memory.shape, (1,), "global", name)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from warpsim.code.programs import Program, program_of
-from warpsim.core.interface import device_memory
+from warpsim.core.interface import device_memory, memory_from
 from warpsim.core.masks import Loop
 from warpsim.core.memory import Array, global_array
 from warpsim.core.number_types import SCALARS
@@ -30,7 +30,6 @@ from warpsim.front.numba_typing import check_choice, dtype_of, of_value, plain, 
 from warpsim.host import gpus
 from warpsim.host.device import copied, wait_for
 from warpsim.ptx.tma import Box
-from warpsim.run.elements import pointed
 from warpsim.run.gpu_arrays import Copies
 from warpsim.run.other_data import judged
 from warpsim.run.program_findings import findings_of, place_of
@@ -365,9 +364,9 @@ class Arguments:
                     "Numba converts no such number at a launch; give int(...)"
                 )
             if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
-                dtype = dtype_of(wanted.dtype)
+                memory = memory_from(self.values[i], dtype_of(wanted.dtype))
                 self.types[i] = wanted
-                self.values[i] = pointed(self.values[i], dtype, self._name(i))
+                self.values[i] = Array(memory, memory.shape, (1,), "global", self._name(i))
             if isinstance(given, types.Array) and given.dtype != wanted.dtype:
                 array = self.values[i]
                 flat = array.flat.view(dtype_of(wanted.dtype))

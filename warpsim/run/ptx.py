@@ -22,15 +22,7 @@ def _of(part: str, name: str) -> property:
 
 
 class Ptx(AsyncCopies, TensorCores, Integers, Sums):
-    """What instructions see of the running threads, each thing by one name, and leave there.
-
-    Attributes
-    ----------
-    copies : list of Copy
-        Asynchronous copies in flight, the oldest first.
-    groups : int or ndarray of int
-        Of copies that each thread has closed.
-    """
+    """What instructions see of the running threads, each thing by one name, and leave there."""
 
     mask, base, exited = (_of("state", name) for name in ("mask", "base", "exited"))
     counted_apart = _of("observer", "counted_apart")
@@ -50,8 +42,8 @@ class Ptx(AsyncCopies, TensorCores, Integers, Sums):
         self.look_for_races = self.observer.look_for_races
         self.conflicts_with_copy = self.observer.conflicts_with_copy
         self.out_of_bounds = self.observer.out_of_bounds
-        self.copies: list[Any] = []
-        self.groups: Any = 0
+        self.copies: list[Any] = []  # asynchronous ones in flight, the oldest first
+        self.groups: Any = 0  # of copies that each thread has closed
 
     @staticmethod
     def inside(active: Any, parent: Mask) -> Mask:

@@ -22,15 +22,10 @@ PATTERNS = 64  # of accesses that are kept, with their arrays
 
 
 class Lanes:
-    """Lanes within their blocks: the same for each part of a launch.
+    """Lanes within their blocks, of a shape: the same for each part of a launch.
 
-    Parameters
-    ----------
-    shape : (x, y, z)
-        Of a block.
-    block, inside : ndarray of int64, (lanes,)
-        Which of the part's blocks a lane belongs to, and its number in there; from the shape's
-        number of threads on it only fills its block's last warp.
+    ``block`` says which of the part's blocks a lane belongs to, ``inside`` its number in there;
+    from the shape's number of threads on it only fills its block's last warp.
     """
 
     def __init__(self, shape: Dim3, block: ndarray, inside: ndarray):

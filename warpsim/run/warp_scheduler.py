@@ -134,14 +134,7 @@ class WarpControl(Control):
 
 
 class Warp(Threads):
-    """One warp as its lane program sees it.
-
-    Attributes
-    ----------
-    its : Block
-    number : int
-        Among the warps of the cluster.
-    """
+    """One warp as its lane program sees it, by its number among the warps of the cluster."""
 
     Observer, Memory, Control = WarpObserver, WarpMemory, WarpControl
 

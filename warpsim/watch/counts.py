@@ -57,15 +57,7 @@ class Count:
 
 
 class Counters:
-    """The counts of one traced launch.
-
-    Parameters
-    ----------
-    sites : tuple of Site
-        The launch's places.
-    costs : bool
-        Whether accesses are counted; else only errors are looked for.
-    """
+    """The counts of one traced launch; without ``costs`` only errors are looked for."""
 
     def __init__(self, sites: tuple[Site, ...] = (), costs: bool = True) -> None:
         self.sites, self.costs = sites, costs

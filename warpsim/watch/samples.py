@@ -19,44 +19,22 @@ BANKS = 32
 
 @dataclass(frozen=True)
 class Sample:
-    """A request of one warp: which lane wants which element.
-
-    Attributes
-    ----------
-    site : Site
-        The access in the source.
-    space, op : str
-        As in :meth:`warpsim.draw.report.Report.total`.
-    amount : int
-        Its sectors (global memory) or wavefronts (shared memory).
-    elements : ndarray of int64, (32,)
-        Element number of each lane within its array (shared memory: within the block's copy).
-    active : ndarray of bool, (32,)
-    size, pitch, address : int
-        Bytes of an element, from one to the next, and before the first.
-    shape : tuple of int
-        Shape of the whole array.
-    order : {'C', 'F', ''}
-        In which order its elements are numbered; empty where in neither.
-    block, block_shape : (x, y, z)
-    warp : int
-        Number of the warp in its block.
-    """
+    """A request of one warp: which lane wants which element."""
 
     site: Site
     space: str
     op: str
-    amount: int
-    elements: ndarray
-    active: ndarray
-    size: int
+    amount: int  # sectors (global memory) or wavefronts (shared memory)
+    elements: ndarray  # int64, (32,): numbers within the array, in shared memory the block's own
+    active: ndarray  # bool, (32,)
+    size: int  # bytes of an element, from one to the next, and before the first
     pitch: int
     address: int
-    shape: tuple[int, ...]
-    order: str
+    shape: tuple[int, ...]  # of the whole array
+    order: str  # 'C' or 'F', in which its elements are numbered; '' where in neither
     block: tuple[int, int, int]
     block_shape: tuple[int, int, int]
-    warp: int
+    warp: int  # in its block
 
     @property
     def lanes(self) -> list[int]:

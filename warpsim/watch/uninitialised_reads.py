@@ -28,19 +28,9 @@ _COMPARE = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """The first read of something unwritten at one place of the source.
+    """The first read of something unwritten at one place of the source."""
 
-    Attributes
-    ----------
-    what, advice : str
-        Parts of the finding's message, around the words for where the value ends.
-    where : Where
-        The first thread that reads it.
-    whole : bool
-        As that of the finding.
-    """
-
-    what: str
+    what: str  # these two go around the words for where the value ends
     advice: str
     where: Where
     whole: bool = False
