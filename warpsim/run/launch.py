@@ -340,13 +340,10 @@ class Arguments:
 
     def losses(self, signature: tuple[types.Type, ...]) -> int:
         """How many numbers would lose something by conversion to a signature's types."""
-        pairs = [
-            (plain(given), wanted) for given, wanted in zip(self.types, signature, strict=True)
-        ]
         numbers = types.Number | types.Boolean
         return sum(
             not np.can_cast(dtype_of(given), dtype_of(wanted), "safe")
-            for given, wanted in pairs
+            for given, wanted in zip(map(plain, self.types), signature, strict=True)
             if isinstance(given, numbers) and isinstance(wanted, numbers)
         )
 

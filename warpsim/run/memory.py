@@ -83,9 +83,7 @@ class Memory:
             size, stride = array.shape[axis], array.strides[axis]
             if type(i) is not ndarray:
                 if not 0 <= i < size:
-                    i, outside = self.strange_index(array, index, axis, site, op)
-                    if outside is not None:
-                        bad = outside if bad is None else bad | outside
+                    i, bad = self.strange_index(array, index, axis, site, op, bad)
                 uniform = uniform + i * stride
                 continue
             if i.dtype != _I8:
@@ -94,9 +92,7 @@ class Memory:
                 self.outside = "clip"
                 strange = self.state.mask.active & ((i < 0) | (i >= size))
                 if strange.any():
-                    i, outside = self.strange_index(array, index, axis, site, op)
-                    if outside is not None:
-                        bad = outside if bad is None else bad | outside
+                    i, bad = self.strange_index(array, index, axis, site, op, bad)
             if stride == 1:
                 part = i
             elif stride == 0:
@@ -106,10 +102,10 @@ class Memory:
             varying = part if varying is None else varying + part
         return uniform, varying, bad
 
-    def strange_index(self, array: Array, index: tuple, axis: int, site: int, op: str):
+    def strange_index(self, array: Array, index: tuple, axis: int, site: int, op: str, bad=None):
         """An index below zero or past the end: wrap it as Numba does, or report it.
 
-        Returns the repaired index and the lanes that stay outside, or None.
+        Returns the repaired index, and the ``bad`` lanes with those that stay outside, or None.
         """
         i, size = index[axis], array.shape[axis]
         lanes = np.broadcast_to(np.asarray(i), (self.state.lanes,))
@@ -120,12 +116,12 @@ class Memory:
         wrapped = np.where(below, lanes + size, lanes)
         outside = active & ((wrapped < 0) | (wrapped >= size))
         differs = type(i) is ndarray or type(size) is ndarray
-        if not outside.any():
-            if differs:
-                return wrapped, None
-            return (i + size if -size <= i < 0 else 0), None
-        self.observer.out_of_bounds(array, index, axis, outside, site, op)
-        return (np.where(outside, 0, wrapped) if differs else 0), outside
+        if outside.any():
+            self.observer.out_of_bounds(array, index, axis, outside, site, op)
+            bad, wrapped = outside if bad is None else bad | outside, np.where(outside, 0, wrapped)
+        if differs:
+            return wrapped, bad
+        return (i + size if -size <= i < 0 else 0), bad
 
     def view(self, array: Array, index: tuple, site: int) -> Array:
         """A slice or a row of an array: no copy."""
@@ -392,9 +388,7 @@ class Memory:
         bad = None
         for axis, (i, size, stride) in enumerate(zip(index, array.shape, array.strides)):
             if (active & ((i < 0) | (i >= size))).any():
-                i, outside = self.strange_index(array, index, axis, site, op)
-                if outside is not None:
-                    bad = outside if bad is None else bad | outside
+                i, bad = self.strange_index(array, index, axis, site, op, bad)
             varying = varying + i * stride
         return 0, varying, bad
 
