@@ -29,7 +29,6 @@ from warpsim.ptx.instruction import (
     i4,
     instruction,
     literal,
-    needs_hopper,
 )
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 
@@ -60,10 +59,9 @@ class Clusters(MBarriers):
 
 
 # ---------------------------------------------------------------------- code
-@instruction("literal", by_warp=True)
+@instruction("literal", by_warp=True, hopper=True)
 def cluster(n):
     """``cluster(n)``: n blocks side by side along x are one cluster; a literal, in the kernel."""
-    needs_hopper("cluster")
     blocks = literal("cluster", n, 1, 8)
 
     def generate(context, builder, signature, args):

@@ -85,28 +85,49 @@ class Intrinsic:
 class Instruction(Intrinsic):
     """A function that works inside a kernel, on a GPU and in the simulator alike.
 
-    Attributes
+    Parameters
     ----------
-    takes : list of str
+    function : callable of types
+        Returns the code for the types of a call's arguments.
+    takes : str
         Its arguments: an array by its key in `ELEMENTS` and ``index`` after it, ``value`` (what is
         stored), ``number`` (an integer), ``literal``, ``map``, ``corner`` (a row and a column),
         ``sums`` (of a warpgroup), or a type by its name in `TYPES`.
-    gives : Type, callable or None
+    gives : Type or callable, optional
         The type of its result, or what makes it of its arguments' types.
+    twin : function or str, optional
+        Method of the running threads that does it; without one it has no effect there. By name
+        where it is the scheduler's.
+    more : mapping, optional
+        What the method takes beside the arguments.
+    by_warp : bool
+        Its warps wait for each other, and run one after the other.
+    writes : bool
+        It writes to its first argument.
+    hopper : bool
+        No other GPU is compiled for.
+    tensor : int
+        Operations of tensor cores a lane.
+    each : callable, optional
+        ``each(name, takes, kinds)``: what is wrong with the arguments' types, one by one.
+    check : callable, optional
+        ``check(name, *kinds)``: what else is wrong; literals have their value in the simulator.
+    unknown : str, optional
+        What is said of a literal that is none.
     """
 
     def __init__(
-        self, function: Callable, takes: str, gives: Any = None, *,
+        self, function: Callable, takes: str = "", gives: Any = types.none, *,
         twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
-        by_warp: bool = False, writes: bool = False, tensor: int = 0, each: Callable | None = None,
-        check: Callable | None = None, unknown: str = "",
+        by_warp: bool = False, writes: bool = False, hopper: bool = False, tensor: int = 0,
+        each: Callable | None = None, check: Callable | None = None, unknown: str = "",
     ):  # fmt: skip
         super().__init__(function)
         name = function.__name__
-        self.takes, self.gives = takes.split(), gives
+        self.takes, self.gives, self.more = takes.split(), gives, more or {}
         self.twin = getattr(twin, "__name__", twin)
-        self.more, self.by_warp, self.writes, self.tensor = more or {}, by_warp, writes, tensor
-        self.each, self.check = each or _argument_by_argument, check
+        self.by_warp, self.writes, self.hopper, self.tensor = by_warp, writes, hopper, tensor
+        self.each, self.check = each or _argument_by_argument, check or _nothing_else
         self.unknown = (
             unknown or f"{name} takes an integer that is known when the kernel is compiled"
         )
@@ -138,16 +159,11 @@ class Instruction(Intrinsic):
         if len(kinds) != count:
             given = f"{len(kinds)} given" if kinds else "none given"
             return f"{name} takes {count} argument{'s' * (count != 1)}, {given}"
-        return self.each(name, self.takes, kinds) or self._beyond_types(kinds)
-
-    def _beyond_types(self, kinds: tuple[types.Type, ...]) -> str | None:
-        return self.check(self.__name__, *kinds) if self.check else None
+        return self.each(name, self.takes, kinds) or self.check(name, *kinds)
 
     def result(self, kinds: tuple[types.Type, ...]) -> types.Type:
         """The type of a call that is not refused."""
-        if self.gives is None or isinstance(self.gives, types.Type):
-            return self.gives or types.none
-        return self.gives(*kinds)
+        return self.gives if isinstance(self.gives, types.Type) else self.gives(*kinds)
 
     @property
     def typed(self) -> Callable:
@@ -159,6 +175,8 @@ class Instruction(Intrinsic):
             wrong = self.refusal(tuple(map(types.unliteral, kinds)), tuple(named))
             if wrong is not None:
                 raise TypingError(wrong)
+            if self.hopper:
+                needs_hopper(self.__name__)
             code = function(*kinds)
             generate = functools.partial(code.generate, self.takes) if type(code) is Ptx else code
             return self.result(kinds)(*kinds), generate
@@ -180,7 +198,7 @@ class Instruction(Intrinsic):
                 value = source.static(node.args[n])
                 wrong = wrong or (None if type(value) is int else self.unknown)
                 known[n] = types.literal(value) if type(value) is int else known[n]
-        wrong = wrong or self._beyond_types(tuple(known))
+        wrong = wrong or self.check(self.__name__, *known)
         if wrong is not None:
             raise source.refused(node, wrong)
         if self.writes:
@@ -224,37 +242,25 @@ class Instruction(Intrinsic):
         return emitter.expression(argument)
 
 
-def instruction(takes: str = "", gives: Any = None, **options: Any) -> Callable:
-    """Declare an instruction.
+def instruction(*of: Any, **options: Any) -> Callable:
+    """Declare an instruction: parameters as of `Instruction`, behind the function."""
+    return lambda function: Instruction(function, *of, **options)
 
-    Parameters
-    ----------
-    takes, gives
-        As of `Instruction`.
-    twin : function or str, optional
-        Method of the running threads that does it; without one it has no effect there. By name
-        where it is the scheduler's.
-    more : mapping, optional
-        What the method takes beside the arguments.
-    by_warp : bool
-        Its warps wait for each other, and run one after the other.
-    writes : bool
-        It writes to its first argument.
-    tensor : int
-        Operations of tensor cores a lane.
-    each : callable, optional
-        ``each(name, takes, kinds)``: what is wrong with the arguments' types, one by one.
-    check : callable, optional
-        ``check(name, *kinds)``: what else is wrong; literals have their value in the simulator.
-    unknown : str, optional
-        What is said of a literal that is none.
-    """
-    return lambda function: Instruction(function, takes, gives, **options)
+
+def named(function: Callable, call: str, does: str, result: str = "") -> Callable:
+    """One of a family's functions, with a name and a docstring of its own."""
+    function.__name__ = function.__qualname__ = call.partition("(")[0]
+    function.__doc__ = f"``{result}{call}``: {does}"
+    return function
 
 
 def several(kind: types.Type, count: int) -> types.Type:
     """The type of so many numbers: one by itself, more as a tuple."""
     return kind if count == 1 else types.UniTuple(kind, count)
+
+
+def _nothing_else(name: str, *kinds: types.Type) -> None:
+    """What is wrong with arguments of which each is right."""
 
 
 def _argument_by_argument(name: str, takes: list[str], kinds: tuple) -> str | None:
@@ -384,16 +390,19 @@ class Ptx:
 
 
 def assembly(
-    builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=()
-):
-    """Insert a text of PTX; ``arguments`` are (value, constraint) pairs, the rest as of `Ptx`."""
+    builder, result, arguments: list[tuple[Any, str]], text: str, output: str = "", attributes=(),
+    memory: bool | None = None,
+):  # fmt: skip
+    """Insert a text of PTX; ``arguments`` are (value, constraint) pairs, the rest as of `Ptx`.
+
+    It writes to memory if `memory` is true, or if it has no output.
+    """
+    memory = not output if memory is None else memory
     kinds = [value.type for value, _ in arguments]
-    constraints = ",".join(part for part in (output, *(c for _, c in arguments)) if part)
-    if not output:
-        constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
+    constraints = [output, *(c for _, c in arguments), "~{memory}" * memory]
     code = ir.InlineAsm(
-        ir.FunctionType(result, kinds), text, constraints,
-        side_effect=not output or "readonly" in attributes,
+        ir.FunctionType(result, kinds), text, ",".join(filter(None, constraints)),
+        side_effect=memory or "readonly" in attributes,
     )  # fmt: skip
     return builder.call(code, [value for value, _ in arguments], attrs=attributes)
 

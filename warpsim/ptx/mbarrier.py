@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.core.memory import Array
-from warpsim.ptx.instruction import CONVERGENT, Ptx, instruction, needs_hopper
+from warpsim.ptx.instruction import CONVERGENT, Ptx, instruction
 from warpsim.watch.happens_before import Conflict, joined
 
 ndarray = np.ndarray
@@ -238,10 +238,9 @@ class MBarriers:
 
 
 # ---------------------------------------------------------------------- code
-@instruction("barriers index number", twin=MBarriers.mbarrier_init, by_warp=True)
+@instruction("barriers index number", twin=MBarriers.mbarrier_init, by_warp=True, hopper=True)
 def mbarrier_init(barriers, index, count):
     """``mbarrier_init(barriers, i, count)``: a shared uint64 as a barrier; one thread does it."""
-    needs_hopper("mbarrier_init")
     return Ptx("mbarrier.init.shared::cta.b64 [$0], $1;")
 
 

@@ -13,6 +13,7 @@ Source: NVIDIA, PTX ISA, ld, st, createpolicy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,15 @@ from warpsim.core.memory import Array
 from warpsim.core.number_types import Bfloat16
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.ptx.instruction import GLOBAL, WORD, Ptx, instruction, pointer, several
+from warpsim.ptx.instruction import (
+    GLOBAL,
+    WORD,
+    Instruction,
+    Ptx,
+    named,
+    pointer,
+    several,
+)
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.findings import index_names
 
@@ -306,26 +315,6 @@ def _stored(name: str, array: types.Array, index: types.Type, value: types.Type)
     return None
 
 
-def loads(count: int, cached: str = "") -> Callable:
-    """Declare a load of so many elements."""
-    return instruction(
-        "array index", lambda array, index: several(array.dtype, count), each=unfit,
-        twin=Accesses.load_vector, more=_more(count, cached),
-    )  # fmt: skip
-
-
-def stores(count: int, cached: str = "") -> Callable:
-    """Declare a store of so many elements."""
-    return instruction(
-        "array index value", each=unfit, check=_stored, writes=True, twin=Accesses.store_vector,
-        more=_more(count, cached),
-    )  # fmt: skip
-
-
-def _more(count: int, cached: str) -> dict[str, Any]:
-    return {"count": count, "cached": cached} if cached else {"count": count}
-
-
 # ---------------------------------------------------------------------- code
 def _wide(context, builder, signature, args, count: int) -> tuple[Any, Any, int]:
     """A pointer to neighbours as one, the type of one, and bytes of all."""
@@ -336,128 +325,80 @@ def _wide(context, builder, signature, args, count: int) -> tuple[Any, Any, int]
     return builder.bitcast(place, wide.as_pointer()), wide, size
 
 
-def _loader(count: int) -> Callable:
-    def generate(context, builder, signature, args):
-        place, _, size = _wide(context, builder, signature, args, count)
-        value = builder.load(place, align=size)
-        if count == 1:
-            return value
-        parts = [builder.extract_element(value, ir.Constant(WORD, e)) for e in range(count)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    return generate
+def _load(count: int, context, builder, signature, args) -> Any:
+    place, _, size = _wide(context, builder, signature, args, count)
+    value = builder.load(place, align=size)
+    if count == 1:
+        return value
+    parts = [builder.extract_element(value, ir.Constant(WORD, e)) for e in range(count)]
+    return context.make_tuple(builder, signature.return_type, parts)
 
 
-def _storer(count: int) -> Callable:
-    def generate(context, builder, signature, args):
-        place, wide, size = _wide(context, builder, signature, args, count)
-        value = args[2]
-        if count > 1:
-            value = ir.Constant(wide, ir.Undefined)
-            for e in range(count):
-                part = builder.extract_value(args[2], e)
-                value = builder.insert_element(value, part, ir.Constant(WORD, e))
-        builder.store(value, place, align=size)
-        return context.get_dummy_value()
-
-    return generate
+def _store(count: int, context, builder, signature, args) -> Any:
+    place, wide, size = _wide(context, builder, signature, args, count)
+    value = args[2]
+    if count > 1:
+        value = ir.Constant(wide, ir.Undefined)
+        for e in range(count):
+            part = builder.extract_value(args[2], e)
+            value = builder.insert_element(value, part, ir.Constant(WORD, e))
+    builder.store(value, place, align=size)
+    return context.get_dummy_value()
 
 
-@loads(1)
-def load(array, index):
-    """``load(array, index)``: one element."""
-    return _loader(1)
+def _code(name: str, array: types.Array) -> Ptx | Callable:
+    """Of an access: streaming has the cache operator .cs, the first to leave a cache; kept is by
+    the policy that L2 evicts its line last."""
+    count, writes = count_of(name), name.startswith("store")
+    vector = f".v{count}" * (count > 1)
+    numbers = "{" + ", ".join(f"${e + writes}" for e in range(count)) + "}"
+    if name.endswith("_streaming"):
+        kind = f"global.cs{vector}.b{array.dtype.bitwidth}"
+        text = f"st.{kind} [$0], {numbers};" if writes else f"ld.{kind} {numbers}, [${count}];"
+    elif name.endswith("_kept"):
+        text = (
+            "{ .reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
+            f"ld.global.L1::evict_last.L2::cache_hint{vector}.b32 {numbers}, [${count}], policy; }}"
+        )
+    else:
+        return partial(_store if writes else _load, count)
+    return Ptx(text, () if writes else ("readonly",), (GLOBAL,), bits=True)
 
 
-@loads(2)
-def load2(array, index):
-    """``load2(array, index)``: the element and its right neighbour, as a tuple."""
-    return _loader(2)
+#: What each access does; its name says of how many elements, and how caches keep them.
+_DOES = {
+    "load": "one element.",
+    "load2": "the element and its right neighbour, as a tuple.",
+    "load4": "four neighbouring elements from the index on, as a tuple.",
+    "load_streaming": "`load` of what is read once.",
+    "load4_streaming": "`load4` of what is read once.",
+    "load_kept": "`load` of 4 bytes that L2 shall keep longer than others.",
+    "load4_kept": "`load4` of 16 bytes that L2 shall keep longer than others.",
+    "store": "write one element.",
+    "store2": "write two neighbouring elements.",
+    "store4": "write four neighbouring elements.",
+    "store_streaming": "`store` of what is not read soon.",
+    "store4_streaming": "`store4` of what is not read soon.",
+}
+_VALUES = {1: "value", 2: "(v0, v1)", 4: "(v0, v1, v2, v3)"}
 
 
-@loads(4)
-def load4(array, index):
-    """``load4(array, index)``: four neighbouring elements from the index on, as a tuple."""
-    return _loader(4)
+def _access(name: str, does: str) -> Instruction:
+    """The instruction of a name."""
+    count, cached = count_of(name), name.partition("_")[2]
+    more = {"count": count} | ({"cached": cached} if cached else {})
+    if name.startswith("load"):
+        load = named(lambda array, index: _code(name, array), f"{name}(array, index)", does)
+        return Instruction(
+            load, "array index", lambda array, index: several(array.dtype, count), each=unfit,
+            twin=Accesses.load_vector, more=more,
+        )  # fmt: skip
+    call = f"{name}(array, index, {_VALUES[count]})"
+    return Instruction(
+        named(lambda array, index, values: _code(name, array), call, does), "array index value",
+        each=unfit, check=_stored, writes=True, twin=Accesses.store_vector, more=more,
+    )  # fmt: skip
 
 
-@stores(1)
-def store(array, index, value):
-    """``store(array, index, value)``: write one element."""
-    return _storer(1)
-
-
-@stores(2)
-def store2(array, index, values):
-    """``store2(array, index, (v0, v1))``: write two neighbouring elements."""
-    return _storer(2)
-
-
-@stores(4)
-def store4(array, index, values):
-    """``store4(array, index, (v0, v1, v2, v3))``: write four neighbouring elements."""
-    return _storer(4)
-
-
-def _global(text: str, count: int, attributes: tuple[str, ...] = ()) -> Ptx:
-    """An access of global memory: <n> is the vector, <numbers> its registers, <address> behind."""
-    writes = text.startswith("st")
-    numbers = ", ".join(f"${e + writes}" for e in range(count))
-    text = text.replace("<n>", f".v{count}" * (count > 1)).replace("<numbers>", f"{{{numbers}}}")
-    text = text.replace("<address>", "[$0]" if writes else f"[${count}]")
-    return Ptx(text, attributes, (GLOBAL,), bits=True)
-
-
-def _streaming_load(array: types.Array, count: int) -> Ptx:
-    """With the cache operator .cs: likely touched once, the first to leave a cache."""
-    text = f"ld.global.cs<n>.b{array.dtype.bitwidth} <numbers>, <address>;"
-    return _global(text, count, ("readonly",))
-
-
-def _streaming_store(array: types.Array, count: int) -> Ptx:
-    return _global(f"st.global.cs<n>.b{array.dtype.bitwidth} <address>, <numbers>;", count)
-
-
-def _kept_load(count: int) -> Ptx:
-    """With the policy that L2 evicts its line last."""
-    text = (
-        "{ .reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
-        "ld.global.L1::evict_last.L2::cache_hint<n>.b32 <numbers>, <address>, policy; }"
-    )
-    return _global(text, count, ("readonly",))
-
-
-@loads(1, "streaming")
-def load_streaming(array, index):
-    """``load_streaming(array, index)``: `load` of what is read once."""
-    return _streaming_load(array, 1)
-
-
-@loads(4, "streaming")
-def load4_streaming(array, index):
-    """``load4_streaming(array, index)``: `load4` of what is read once."""
-    return _streaming_load(array, 4)
-
-
-@loads(1, "kept")
-def load_kept(array, index):
-    """``load_kept(array, index)``: `load` of 4 bytes that L2 shall keep longer than others."""
-    return _kept_load(1)
-
-
-@loads(4, "kept")
-def load4_kept(array, index):
-    """``load4_kept(array, index)``: `load4` of 16 bytes that L2 shall keep longer than others."""
-    return _kept_load(4)
-
-
-@stores(1, "streaming")
-def store_streaming(array, index, value):
-    """``store_streaming(array, index, value)``: `store` of what is not read soon."""
-    return _streaming_store(array, 1)
-
-
-@stores(4, "streaming")
-def store4_streaming(array, index, values):
-    """``store4_streaming(array, index, (v0, v1, v2, v3))``: `store4` of what is not read soon."""
-    return _streaming_store(array, 4)
+for _name, _does in _DOES.items():
+    globals()[_name] = _access(_name, _does)

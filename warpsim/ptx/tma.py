@@ -32,7 +32,6 @@ from warpsim.ptx.instruction import (
     i4,
     instruction,
     literal,
-    needs_hopper,
 )
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 from warpsim.watch.happens_before import joined
@@ -477,38 +476,35 @@ _LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::b
 _LOADED = "array index map corner barriers index"
 
 
-@instruction(_LOADED, twin=Tma.tma_load, by_warp=True)
+@instruction(_LOADED, twin=Tma.tma_load, by_warp=True, hopper=True)
 def tma_load(to, index, tensor, corner, barriers, number):
     """``tma_load(to, index, map, (row, column), barriers, i)``: begin to copy a box.
 
     Its first element goes to ``to[index]``; what is outside of the matrix becomes 0. All its bytes
     arrive at the barrier. One thread does it.
     """
-    needs_hopper("tma_load")
     return Ptx(f"{_LOAD} [$0], [$1, {{$2, $3}}], [$4];")
 
 
-@instruction(f"{_LOADED} number", twin=Tma.tma_load, by_warp=True)
+@instruction(f"{_LOADED} number", twin=Tma.tma_load, by_warp=True, hopper=True)
 def tma_load_multicast(to, index, tensor, corner, barriers, number, mask):
     """``tma_load_multicast(..., mask)``: the same to each block of the cluster with a bit in mask.
 
     The bytes arrive at the same place, and at the same barrier, of each.
     """
-    needs_hopper("tma_load_multicast")
     return Ptx(
         "{ .reg .b16 mask; cvt.u16.u32 mask, $5; "
         f"{_LOAD}.multicast::cluster [$0], [$1, {{$2, $3}}], [$4], mask; }}"
     )
 
 
-@instruction("map corner array index", twin=Tma.tma_store, by_warp=True)
+@instruction("map corner array index", twin=Tma.tma_store, by_warp=True, hopper=True)
 def tma_store(tensor, corner, source, index):
     """``tma_store(map, (row, column), source, index)``: begin to copy a box from shared memory.
 
     What is outside of the matrix is dropped. Before it, who wrote the tile calls `fence_async`, and
     a barrier. One thread does it, commits and waits.
     """
-    needs_hopper("tma_store")
     return Ptx("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$0, {$1, $2}], [$3];")
 
 

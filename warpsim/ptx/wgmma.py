@@ -48,12 +48,14 @@ from warpsim.ptx.instruction import (
     FLOAT,
     LONG,
     WORD,
+    Instruction,
     Ptx,
     address,
+    assembly,
     f4,
     instruction,
     literal,
-    needs_hopper,
+    named,
     u4,
 )
 from warpsim.ptx.mbarrier import HOPPER
@@ -159,12 +161,9 @@ class Hopper(Tma, Clusters, Sums):
 
         The sums given back hold nothing before the product is waited for.
         """
-        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
-        columns = 2 * len(sums)
-        outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
+        columns, outputs = 2 * len(sums), self._outputs(sums, site)
         if not self.mask:
             return outputs
-        self.whole_warps(site)
         starts = [
             self._tile(array, index, 128 * rows, 1024, "multiplies", site)
             for array, index, rows in ((a, a_index, 64), (b, b_index, columns))
@@ -181,11 +180,9 @@ class Hopper(Tma, Clusters, Sums):
 
     def wgmma_rn(self, sums, words: Array, b: Array, b_index, depth, keep, bfloat, site) -> tuple:
         """The same, so deep; its first factor is in registers, four for 16 deep."""
-        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
-        outputs = tuple(np.full(32, np.nan, np.float32) for _ in sums)
+        outputs = self._outputs(sums, site)
         if not self.mask:
             return outputs
-        self.whole_warps(site)
         columns, box = 2 * len(sums), 128 * depth
         size = box * -(-columns // 64)
         start = self._tile(b, b_index, size, 1024, "multiplies", site)
@@ -201,6 +198,12 @@ class Hopper(Tma, Clusters, Sums):
         boxes = [chunks_of(at, 0, depth, False) for at in range(start, start + size, box)]
         operands = ((b, np.hstack(boxes)[:, : columns // 8], True),)
         return self._begin(sums, left, operands, outputs, depth, keep, bfloat, site)
+
+    def _outputs(self, sums: tuple, site: int) -> tuple[ndarray, ...]:
+        self.needs(HOPPER, "a product of a warpgroup (wgmma)", site)
+        if self.mask:
+            self.whole_warps(site)
+        return tuple(np.full(32, np.nan, np.float32) for _ in sums)
 
     def _begin(self, sums, left, operands, outputs, depth, keep, bfloat, site) -> tuple:
         step = self.its.clocks.begin(self.multiplying)
@@ -282,15 +285,9 @@ class Hopper(Tma, Clusters, Sums):
 def tied(builder, context, kind, sums, text: str, given: list[tuple[Any, str]]) -> Any:
     """A text of PTX that reads and writes all sums in place: $0... are they."""
     count = len(kind)
-    values = [builder.extract_value(sums, e) for e in range(count)]
-    letters = ["=f"] * count + [str(e) for e in range(count)] + [c for _, c in given]
-    made = ir.LiteralStructType([FLOAT] * count)
-    operands = values + [value for value, _ in given]
-    code = ir.InlineAsm(
-        ir.FunctionType(made, [value.type for value in operands]), text,
-        ",".join([*letters, "~{memory}"]), side_effect=True,
-    )  # fmt: skip
-    out = builder.call(code, operands, attrs=("convergent",))
+    values = [(builder.extract_value(sums, e), str(e)) for e in range(count)]
+    made, output = ir.LiteralStructType([FLOAT] * count), ",".join(["=f"] * count)
+    out = assembly(builder, made, values + given, text, output, CONVERGENT, memory=True)
     return context.make_tuple(builder, kind, [builder.extract_value(out, e) for e in range(count)])
 
 
@@ -303,35 +300,51 @@ def _descriptor(context, builder, signature, args, n: int, fixed: int) -> tuple[
 
 
 def _multiply(layout: str, depth: int = DEPTH) -> Callable:
-    """Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle."""
+    """Code of a product, by the layouts of a and b: "r" is in registers.
+
+    Descriptors say: start, bytes to the next box, bytes to the next eight rows, swizzle.
+    """
+    in_registers = layout[0] == "r"
     mn_major = layout[0] == "t", layout[1] == "n"  # neighbours lie along the sums, not the depth
     # 16 deep: 32 bytes along a swizzled row, or 16 rows of 128 bytes; in units of 16 bytes
     steps = [16 * 128 // 16 if side else 16 * 2 // 16 for side in mn_major]
-    fixed = [1 << 62 | (1024 // 16) << 32 | (BOX // 16 if side else 1) << 16 for side in mn_major]
+    box = 128 * depth if in_registers else BOX
+    fixed = [1 << 62 | (1024 // 16) << 32 | (box // 16 if side else 1) << 16 for side in mn_major]
+    transposed = ", ".join(str(int(side)) for side in mn_major[in_registers:])
 
     def generate(context, builder, signature, args):
-        kind, array = signature.args[0], signature.args[1]
-        count = len(kind)
-        letters = "bf16" if array.dtype == bfloat16 else "f16"
-        descriptors = []
-        for place, bits in zip((1, 3), fixed, strict=True):
-            descriptors.append(_descriptor(context, builder, signature, args, place, bits))
-        keep = context.cast(builder, args[5], signature.args[5], u4)
-        a, b, flag = (f"${2 * count + n}" for n in range(3))
+        kind, b = signature.args[0], 2 if in_registers else 3
+        count, given = len(kind), []
+        if in_registers:
+            data = context.make_array(signature.args[1])(context, builder, args[1]).data
+            given += [(builder.load(builder.gep(data, [WORD(n)])), "r") for n in range(depth // 4)]
+        else:
+            given.append(_descriptor(context, builder, signature, args, 1, fixed[0]))
+        given.append(_descriptor(context, builder, signature, args, b, fixed[1]))
+        # of wgmma_nt_deep this is the depth, which is not 0: its code always keeps the sums
+        given.append((context.cast(builder, args[5], signature.args[5], u4), "r"))
+        flag = 2 * count + len(given) - 1
+        places = {"x": flag - 2, "y": flag - 1}
+        if in_registers:
+            del places["x"]
+        letters = "bf16" if signature.args[b].dtype == bfloat16 else "f16"
         sums = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
         lines = [
-            "{ .reg .pred p; .reg .b64 x, y;", f"setp.ne.b32 p, {flag}, 0;",
-            f"mov.b64 x, {a}; mov.b64 y, {b};", "wgmma.fence.sync.aligned;",
+            f"{{ .reg .pred p; .reg .b64 {', '.join(places)};", f"setp.ne.b32 p, ${flag}, 0;",
+            " ".join(f"mov.b64 {name}, ${place};" for name, place in places.items()),
+            "wgmma.fence.sync.aligned;",
         ]  # fmt: skip
         for k in range(depth // 16):
             if k:
-                lines.append(f"add.s64 x, x, {steps[0]}; add.s64 y, y, {steps[1]};")
+                both = zip("xy", steps, strict=True)
+                lines.append(" ".join(f"add.s64 {n}, {n}, {by};" for n, by in both if n in places))
+            words = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
             lines.append(
                 f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} {sums}, "
-                f"x, y, {'1' if k else 'p'}, 1, 1, {int(mn_major[0])}, {int(mn_major[1])};"
+                f"{f'{{{words}}}' if in_registers else 'x'}, y, {'1' if k else 'p'}, 1, 1, "
+                f"{transposed};"
             )
         lines.append("wgmma.commit_group.sync.aligned; }")
-        given = [*descriptors, (keep, "r")]
         return tied(builder, context, kind, args[0], "\n".join(lines), given)
 
     return generate
@@ -346,83 +359,57 @@ def _products(name: str, sums, a, a_index, b, *_) -> str | None:
     return None
 
 
+def _misfit(value: types.Type, step: int, most: int, words: str) -> str | None:
+    """What is wrong with a literal that is no multiple of a step."""
+    number = getattr(value, "literal_value", step)
+    return None if number in range(step, most + 1, step) else f"{words}, not {number}"
+
+
 def _as_sums(sums, *_) -> types.Type:
     return sums
 
 
-def _shared(a_mn: bool, b_mn: bool) -> Callable:
-    """Declare a product, 64 deep, a group of its own; without `keep` the sums begin at 0.
+def _shared(layout: str) -> Instruction:
+    """A product, 64 deep, a group of its own; without `keep` the sums begin at 0.
 
     ``a[a_index]`` and ``b[b_index]`` are where the tiles begin, in a shared array of float16 or
     bfloat16: "n" of a and "t" of b: one box of 64 rows, or as many as sums have columns, 64 deep;
     otherwise boxes of 64 rows along the depth, one for 64 of the sums' rows or columns, one after
     another.
     """
-    return instruction(
+    call = f"wgmma_{layout}(sums, a, a_index, b, b_index, keep)"
+    return Instruction(
+        named(lambda sums, a, a_index, b, b_index, keep: _multiply(layout), call,
+              "begin sums + a b.", "sums = "),
         "sums factor index factor index number", _as_sums, check=_products, twin=Hopper.wgmma,
-        more={"a_mn": a_mn, "b_mn": b_mn}, by_warp=True,
+        more={"a_mn": layout[0] == "t", "b_mn": layout[1] == "n"}, by_warp=True, hopper=True,
     )  # fmt: skip
 
 
-@_shared(False, False)
-def wgmma_nt(sums, a, a_index, b, b_index, keep):
-    """``sums = wgmma_nt(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
-    needs_hopper("wgmma_nt")
-    return _multiply("nt")
-
-
-@_shared(False, True)
-def wgmma_nn(sums, a, a_index, b, b_index, keep):
-    """``sums = wgmma_nn(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
-    needs_hopper("wgmma_nn")
-    return _multiply("nn")
-
-
-@_shared(True, True)
-def wgmma_tn(sums, a, a_index, b, b_index, keep):
-    """``sums = wgmma_tn(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
-    needs_hopper("wgmma_tn")
-    return _multiply("tn")
-
-
-@_shared(True, False)
-def wgmma_tt(sums, a, a_index, b, b_index, keep):
-    """``sums = wgmma_tt(sums, a, a_index, b, b_index, keep)``: begin sums + a b."""
-    needs_hopper("wgmma_tt")
-    return _multiply("tt")
+wgmma_nt, wgmma_nn, wgmma_tn, wgmma_tt = map(_shared, ("nt", "nn", "tn", "tt"))
 
 
 def _deep(name: str, sums, a, a_index, b, b_index, depth, keep) -> str | None:
-    deep = getattr(depth, "literal_value", 16)
-    if deep % 16 or not 16 <= deep <= DEPTH:
-        return f"{name} multiplies 16, 32, 48 or {DEPTH} deep, not {deep}"
-    return _products(name, sums, a, a_index, b)
+    wrong = _misfit(depth, 16, DEPTH, f"{name} multiplies 16, 32, 48 or {DEPTH} deep")
+    return wrong or _products(name, sums, a, a_index, b)
 
 
 @instruction("sums factor index factor index literal number", _as_sums, check=_deep,
-             twin=Hopper.wgmma_deep, by_warp=True)  # fmt: skip
+             twin=Hopper.wgmma_deep, by_warp=True, hopper=True)  # fmt: skip
 def wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep):
     """``sums = wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep)``: begin sums + a b.
 
     As `wgmma_nt`, of the first `depth` numbers of each row: 16, 32, 48 or 64, a literal.
     """
-    needs_hopper("wgmma_nt_deep")
     return _multiply("nt", literal("wgmma_nt_deep", depth, 16, DEPTH, 16))
 
 
-_FIXED = 1 << 62 | (1024 // 16) << 32  # swizzled, eight rows of 128 bytes
-_STEP = 16 * 128 // 16  # bytes of 16 rows, in units of 16
-
-
 def _in_registers(name: str, sums, words, b, index, depth, keep) -> str | None:
-    deep = getattr(depth, "literal_value", 16)
-    if deep % 16 or not 16 <= deep <= 256:
-        return f"wgmma_rn multiplies 16, 32, ... 256 deep, not {deep}"
-    return None
+    return _misfit(depth, 16, 256, f"{name} multiplies 16, 32, ... 256 deep")
 
 
 @instruction("sums words factor index literal number", _as_sums, check=_in_registers,
-             twin=Hopper.wgmma_rn, by_warp=True)  # fmt: skip
+             twin=Hopper.wgmma_rn, by_warp=True, hopper=True)  # fmt: skip
 def wgmma_rn(sums, words, b, index, depth, keep):
     """``sums = wgmma_rn(sums, words, b, index, depth, keep)``: begin sums + a b.
 
@@ -430,42 +417,11 @@ def wgmma_rn(sums, words, b, index, depth, keep):
     for 64 columns, one after another; `depth`, a literal, is a multiple of 16. Without `keep` the
     sums begin at 0.
     """
-    needs_hopper("wgmma_rn")
-    deep = literal("wgmma_rn", depth, 16, 256, 16)
-
-    def generate(context, builder, signature, args):
-        kind, count = signature.args[0], len(signature.args[0])
-        letters = "bf16" if signature.args[2].dtype == bfloat16 else "f16"
-        data = context.make_array(signature.args[1])(context, builder, args[1]).data
-        given = [(builder.load(builder.gep(data, [WORD(n)])), "r") for n in range(deep // 4)]
-        fixed = _FIXED | (128 * deep // 16) << 16  # to the next box
-        given.append(_descriptor(context, builder, signature, args, 2, fixed))
-        given.append((context.cast(builder, args[5], signature.args[5], u4), "r"))
-        place = 2 * count + deep // 4
-        registers = "{" + ", ".join(f"${n}" for n in range(count)) + "}"
-        lines = [
-            "{ .reg .pred p; .reg .b64 y;", f"setp.ne.b32 p, ${place + 1}, 0;",
-            f"mov.b64 y, ${place};", "wgmma.fence.sync.aligned;",
-        ]  # fmt: skip
-        for k in range(deep // 16):
-            a = ", ".join(f"${2 * count + 4 * k + n}" for n in range(4))
-            if k:
-                lines.append(f"add.s64 y, y, {_STEP};")
-            lines.append(
-                f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{letters}.{letters} "
-                f"{registers}, {{{a}}}, y, {'1' if k else 'p'}, 1, 1, 1;"
-            )
-        lines.append("wgmma.commit_group.sync.aligned; }")
-        return tied(builder, context, kind, args[0], "\n".join(lines), given)
-
-    return generate
+    return _multiply("rn", literal("wgmma_rn", depth, 16, 256, 16))
 
 
 def _zeros(name: str, n: types.Type) -> str | None:
-    columns = getattr(n, "literal_value", 8)
-    if columns % 8 or not 8 <= columns <= 256:
-        return f"{name} makes 8, 16, ... 256 columns, not {columns}"
-    return None
+    return _misfit(n, 8, 256, f"{name} makes 8, 16, ... 256 columns")
 
 
 @instruction("literal", lambda n: types.UniTuple(f4, n.literal_value // 2), check=_zeros,
