@@ -87,16 +87,23 @@ def rounded_tf32(x: ndarray) -> ndarray:
     return np.where(np.isnan(x), np.float32(np.nan), rounded)
 
 
+#: Products, as errors name them.
+PRODUCTS = {
+    "f16": "the product of tensor cores m16n8k16 in half precision",
+    "f16_k8": "the product of tensor cores m16n8k8 in half precision",
+    "bf16": "the product of tensor cores m16n8k16 in bfloat16",
+    "tf32": "the product of tensor cores in TF32",
+}
+
+
 class TensorCores(Accesses):
     """What the running threads do with matrices in the registers of a warp."""
 
     def split_halves(self, x, y, site: int):
         """Two float32 as two pairs of float16: upper parts, and what they leave."""
-        pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
+        pair = _side_by_side(x, y)
         upper = pair.astype(np.float16)
-        lower = (pair - upper.astype(np.float32)).astype(np.float16)
-        both = (np.ascontiguousarray(part).view(np.uint32)[..., 0] for part in (upper, lower))
-        return tuple(part if part.ndim else part.item() for part in both)
+        return _words(upper), _words((pair - upper.astype(np.float32)).astype(np.float16))
 
     def round_tf32(self, x, site: int):
         """float32 with 10 bits of fraction."""
@@ -104,21 +111,17 @@ class TensorCores(Accesses):
         rounded = rounded_tf32(np.atleast_1d(np.asarray(x, np.float32)))
         return rounded if np.ndim(x) else rounded[0]
 
-    def mma_f16_k8(self, c, a, b, site: int):
-        self.needs((7, 5), "the product of tensor cores m16n8k8 in half precision", site)
-        return self._product(c, self.pairs(a), self.pairs((b,)), site)
+    def mma(self, c, a, b, kind: str, site: int):
+        self.needs((7, 5) if kind == "f16_k8" else (8, 0), PRODUCTS[kind], site)
+        b = (b,) if kind == "f16_k8" else b
+        a, b = ([self._parts(value, kind) for value in part] for part in (a, b))
+        return self._product(c, a, b, site)
 
-    def mma_f16(self, c, a, b, site: int):
-        self.needs((8, 0), "the product of tensor cores m16n8k16 in half precision", site)
-        return self._product(c, self.pairs(a), self.pairs(b), site)
-
-    def mma_tf32(self, c, a, b, site: int):
-        self.needs((8, 0), "the product of tensor cores in TF32", site)
-        left, right = (
-            [cut_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
-            for part in (a, b)
-        )
-        return self._product(c, left, right, site)
+    def _parts(self, value, kind: str) -> ndarray:
+        """What a register of each lane holds for a product, as float32: (lanes, parts)."""
+        if kind == "tf32":
+            return cut_tf32(_lanes(self, value, np.float32))[:, None]
+        return self.pair(value, kind == "bf16")
 
     def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
         """``c + a b`` for each warp: a is 16 x K, b is K x 8.
@@ -131,14 +134,11 @@ class TensorCores(Accesses):
         left = np.zeros((warps, 16, depth), np.float32)
         right = np.zeros((warps, depth, 8), np.float32)
         total = np.zeros((warps, 16, 8), np.float32)
-        for r, register in enumerate(a):
-            for p in range(parts):
-                row, column = place_in_a(r, p, parts)
-                left[:, row, column] = register[:, p].reshape(warps, 32)
-        for r, register in enumerate(b):
-            for p in range(parts):
-                row, column = place_in_b(r, p, parts)
-                right[:, row, column] = register[:, p].reshape(warps, 32)
+        for matrix, place, registers in ((left, place_in_a, a), (right, place_in_b, b)):
+            for r, register in enumerate(registers):
+                for p in range(parts):
+                    row, column = place(r, p, parts)
+                    matrix[:, row, column] = register[:, p].reshape(warps, 32)
         for r, value in enumerate(c):
             row, column = place_in_c(r)
             total[:, row, column] = _lanes(self, value, np.float32).reshape(warps, 32)
@@ -189,9 +189,7 @@ class TensorCores(Accesses):
         self._shared_rows(array, "stmatrix", site)
         words = np.zeros((self.lanes // 32, 4, 32), np.uint32)
         for number, value in enumerate(values):
-            words[:, number] = np.broadcast_to(np.asarray(value, np.uint32), (self.lanes,)).reshape(
-                -1, 32
-            )
+            words[:, number] = _lanes(self, value, np.uint32).reshape(-1, 32)
         rows = words.view(np.uint16).reshape(-1, 8).view(array.dtype)
         if self.mask:
             self.store_vector(array, index, tuple(rows.T.copy()), 8, site)
@@ -204,37 +202,30 @@ class TensorCores(Accesses):
             )
         self.whole_warps(site)
 
-    def mma_bf16(self, c, a, b, site: int):
-        """As `mma_f16`, of bfloat16."""
-        self.needs((8, 0), "the product of tensor cores m16n8k16 in bfloat16", site)
-        return self._product(c, self.pairs(a, True), self.pairs(b, True), site)
-
-    def pairs(self, registers: tuple, bfloat: bool = False) -> list[ndarray]:
-        return [self.pair(register, bfloat) for register in registers]
-
     def pair(self, word, bfloat: bool) -> ndarray:
         """The two parts of a register of each lane, as float32: (lanes, 2)."""
-        words = np.broadcast_to(np.asarray(word, np.uint32), (self.lanes,))
-        return widened(np.ascontiguousarray(words).view(np.uint16), bfloat).reshape(-1, 2)
+        words = np.ascontiguousarray(_lanes(self, word, np.uint32))
+        return widened(words.view(np.uint16), bfloat).reshape(-1, 2)
 
-    def pack_f16(self, x, y, site: int):
-        return self._packed(x, y, lambda v: v.astype(np.float16).view(np.uint16))
+    def pack_halves(self, x, y, bfloat: bool, site: int):
+        """Two float32 as the 16-bit parts of a word."""
+        if bfloat:
+            self.needs((8, 0), "rounding to bfloat16", site)
+        pair = _side_by_side(x, y)
+        return _words(rounded_bfloat(pair) if bfloat else pair.astype(np.float16))
 
-    def pack_bf16(self, x, y, site: int):
-        self.needs((8, 0), "rounding to bfloat16", site)
-        return self._packed(x, y, rounded_bfloat)
+    def unpack_halves(self, word, bfloat: bool, site: int):
+        return tuple(self.pair(word, bfloat).T)
 
-    @staticmethod
-    def _packed(x, y, rounded):
-        pair = np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
-        words = np.ascontiguousarray(rounded(pair)).view(np.uint32)[..., 0]
-        return words if words.ndim else words.item()
 
-    def unpack_f16(self, word, site: int):
-        return tuple(self.pair(word, False).T)
+def _side_by_side(x, y) -> ndarray:
+    return np.stack(np.broadcast_arrays(np.float32(x), np.float32(y)), axis=-1)
 
-    def unpack_bf16(self, word, site: int):
-        return tuple(self.pair(word, True).T)
+
+def _words(pairs: ndarray):
+    """Pairs of 16 bits as words; one as a number."""
+    words = np.ascontiguousarray(pairs).view(np.uint32)[..., 0]
+    return words if words.ndim else words.item()
 
 
 def _lanes(threads: TensorCores, value, dtype) -> ndarray:
@@ -273,10 +264,15 @@ def _product(shape: str) -> Callable:
     return generate
 
 
-F4X4 = TYPES["f4x4"]
+def _mma(takes: str, kind: str, each: Callable | None = _all_types) -> Callable:
+    """Declare a product."""
+    return instruction(
+        takes, TYPES["f4x4"], each=each, tensor=64 if kind in ("f16_k8", "tf32") else 128,
+        twin=TensorCores.mma, more={"kind": kind},
+    )  # fmt: skip
 
 
-@instruction("f4x4 u4x4 u4x2", F4X4, each=_all_types, tensor=128, twin=TensorCores.mma_f16)
+@_mma("f4x4 u4x4 u4x2", "f16")
 def mma_f16(c, a, b):
     """``mma_f16(c, a, b)``: c + a b, 16 x 8 from 16 x 16 and 16 x 8 float16; needs 8.0.
 
@@ -287,7 +283,7 @@ def mma_f16(c, a, b):
     return _product("m16n8k16.row.col.f32.f16.f16.f32")
 
 
-@instruction("f4x4 u4x2 u4", F4X4, each=_all_types, tensor=64, twin=TensorCores.mma_f16_k8)
+@_mma("f4x4 u4x2 u4", "f16_k8")
 def mma_f16_k8(c, a, b):
     """``mma_f16_k8(c, a, b)``: c + a b, 16 x 8 from 16 x 8 and 8 x 8 float16; needs 7.5.
 
@@ -296,7 +292,7 @@ def mma_f16_k8(c, a, b):
     return _product("m16n8k8.row.col.f32.f16.f16.f32")
 
 
-@instruction("f4x4 f4x4 f4x2", F4X4, each=_all_types, tensor=64, twin=TensorCores.mma_tf32)
+@_mma("f4x4 f4x4 f4x2", "tf32")
 def mma_tf32(c, a, b):
     """``mma_tf32(c, a, b)``: c + a b, 16 x 8 from 16 x 8 and 8 x 8 float32; needs 8.0.
 
@@ -307,7 +303,7 @@ def mma_tf32(c, a, b):
     return _product("m16n8k8.row.col.f32.tf32.tf32.f32")
 
 
-@instruction("f4x4 u4x4 u4x2", F4X4, tensor=128, twin=TensorCores.mma_bf16)
+@_mma("f4x4 u4x4 u4x2", "bf16", each=None)
 def mma_bf16(c, a, b):
     """``mma_bf16(c, a, b)``: c + a b as `mma_f16`, of bfloat16; needs 8.0."""
     return _product("m16n8k16.row.col.f32.bf16.bf16.f32")
@@ -342,25 +338,25 @@ def stmatrix4(array, index, x):
 
 
 # ---------------------------------------------------------------------- numbers of other types
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_f16)
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_halves, more={"bfloat": False})
 def pack_f16(x, y):
     """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
     return Ptx("cvt.rn.f16x2.f32 $0, $2, $1;")
 
 
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_bf16)
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_halves, more={"bfloat": True})
 def pack_bf16(x, y):
     """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
     return Ptx("cvt.rn.bf16x2.f32 $0, $2, $1;")
 
 
-@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_f16)
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_halves, more={"bfloat": False})
 def unpack_f16(word):
     """``x, y = unpack_f16(word)``: the two float16 of a register as float32."""
     return Ptx("{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }")
 
 
-@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_bf16)
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_halves, more={"bfloat": True})
 def unpack_bf16(word):
     """``x, y = unpack_bf16(word)``: the two bfloat16 of a register as float32."""
     return Ptx(
