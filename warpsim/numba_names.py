@@ -72,18 +72,16 @@ class _Memory:
     def memsys_enable_stats(self) -> None:
         pass
 
-    def get_allocation_stats(self) -> None:
-        pass
+    get_allocation_stats = memsys_enable_stats
 
 
 class _Driver:
     """``cudadrv.driver.driver``."""
 
+    get_version = _Runtime.get_version
+
     def get_device_count(self) -> int:
         return 1
-
-    def get_version(self) -> tuple[int, int]:
-        return -1, -1
 
 
 class NVVM:
@@ -110,26 +108,16 @@ def _wrapped(value: Any, default: Callable = host.InOut) -> Any:
     return value if isinstance(value, host.In.__base__) else default(value)
 
 
-def _require_context(function: Callable) -> Callable:
-    return function
-
-
 def _successors_jit(func_or_sig: Any = None, **options: Any) -> Any:
     """``numba_cuda_mlir.cuda.jit``; options that its compiler alone knows are left out."""
     known = {name: value for name, value in options.items() if name in OPTIONS}
+    whole = isinstance(func_or_sig, FunctionType | host.Kernel)
 
     def decorate(function: Any) -> host.Kernel:
         successor.mark(getattr(function, "py_func", function))
-        whole = isinstance(func_or_sig, FunctionType | host.Kernel)
         return host.jit(function, **known) if whole else host.jit(func_or_sig, **known)(function)
 
-    return (
-        decorate(func_or_sig) if isinstance(func_or_sig, FunctionType | host.Kernel) else decorate
-    )
-
-
-def _reset() -> None:
-    """Nothing to reset without a GPU."""
+    return decorate(func_or_sig) if whole else decorate
 
 
 def _auto_device(obj: Any, stream: Any = 0, copy: bool = True) -> tuple[Any, bool]:
@@ -155,24 +143,10 @@ def _copy_bytes(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
     _bytes(dst, size)[...] = _bytes(src, size)
 
 
-def _size(obj: Any) -> int:
-    return obj.dtype.itemsize * obj.size
-
-
 def _core(ary: Any) -> Any:
     """An array without the axes that broadcasting made."""
     index = tuple(0 if stride == 0 else slice(None) for stride in ary.strides)
     return ary[index] if ary.strides and ary.size else ary
-
-
-def _is_contiguous(ary: Any) -> bool:
-    return bool(_core(ary).flags["C_CONTIGUOUS"])
-
-
-def _contiguous(ary: Any) -> None:
-    core = _core(ary)
-    if not core.flags["C_CONTIGUOUS"] and not core.flags["F_CONTIGUOUS"]:
-        raise ValueError(device.NOT_CONTIGUOUS)
 
 
 def _compatible(ary1: Any, ary2: Any) -> None:
@@ -196,16 +170,18 @@ _ARRAYS = {
     "FakeCUDAArray": DeviceNDArray, "FakeShape": tuple, "array_core": _core,
     "auto_device": _auto_device, "check_array_compatibility": _compatible,
     "errmsg_contiguous_buffer": device.NOT_CONTIGUOUS, "from_record_like": None,
-    "is_contiguous": _is_contiguous, "is_cuda_ndarray": host.is_cuda_array,
-    "require_cuda_ndarray": _require, "sentry_contiguous": _contiguous, "types": types,
-    "verify_cuda_ndarray_interface": _require,
+    "is_contiguous": lambda ary: bool(_core(ary).flags["C_CONTIGUOUS"]),
+    "is_cuda_ndarray": host.is_cuda_array, "require_cuda_ndarray": _require,
+    "sentry_contiguous": lambda ary: DeviceNDArray._contiguous(getattr(ary, "_memory", ary)),
+    "types": types, "verify_cuda_ndarray_interface": _require,
 }  # fmt: skip
 _DRIVER = {
     name: getattr(device, name)
     for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
 } | {
     "CudaAPIError": type("CudaAPIError", (RuntimeError,), {}), "FakeDriver": _Driver,
-    "LinkerError": type("LinkerError", (RuntimeError,), {}), "device_memory_size": _size,
+    "LinkerError": type("LinkerError", (RuntimeError,), {}),
+    "device_memory_size": lambda obj: obj.dtype.itemsize * obj.size,
     "device_memset": _set_bytes, "device_to_device": _copy_bytes, "device_to_host": _copy_bytes,
     "driver": _Driver(), "host_to_device": _copy_bytes,
     "launch_kernel": _refusing("cudadrv.driver.launch_kernel"),
@@ -225,7 +201,7 @@ _COMPILE = {name: _refusing(name) for name in _MACHINE_CODE}
 _DEVICES = {
     "FakeCUDAContext": device.Context, "FakeCUDADevice": device.Device,
     "FakeDeviceList": type(host.gpus), "get_context": host.current_context, "gpus": host.gpus,
-    "require_context": _require_context, "reset": _reset,
+    "require_context": lambda function: function, "reset": lambda: None,
 }  # fmt: skip
 _NVVM = {
     "NVVM": NVVM, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
@@ -252,7 +228,7 @@ CUDA = _LINKABLE | _COMPILE | _HINTS | {
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,
     "is_bfloat16_supported": lambda: False, "is_float16_supported": lambda: True,
     "is_fp8_supported": lambda: False, "is_supported_version": lambda: True,
-    "require_context": _require_context, "reset": _reset,
+    "require_context": _DEVICES["require_context"], "reset": _DEVICES["reset"],
 }  # fmt: skip
 _STATISTICS = {"RTSys": _Memory, "config": CUDA["config"], "rtsys": _Memory()}
 MODULES = {

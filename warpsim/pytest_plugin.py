@@ -32,18 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of :func:`pytest_load_initial_conftests`."""
     group = parser.getgroup("warpsim", "kernels on a simulated GPU")
     add = group.addoption
-    add(
-        "--warpsim",
-        action="store_true",
-        default=None,
-        help="numba.cuda is a simulator; a test whose kernels race or go astray fails",
-    )
-    add(
-        "--no-warpsim",
-        action="store_false",
-        dest="warpsim",
-        help="not even where WARPSIM=1 or NUMBA_ENABLE_CUDASIM=1 says so",
-    )
+    how = "numba.cuda is a simulator; a test whose kernels race or go astray fails"
+    add("--warpsim", action="store_true", default=None, help=how)
+    how = "not even where WARPSIM=1 or NUMBA_ENABLE_CUDASIM=1 says so"
+    add("--no-warpsim", action="store_false", dest="warpsim", help=how)
     add("--warpsim-all", action="store_true", help="count costs, too, and print all findings")
     add("--warpsim-gpu", metavar="NAME", help="the simulated GPU (Tesla T4)")
     add("--warpsim-report-only", action="store_true", help="findings are told, no test fails")

@@ -21,15 +21,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from warpsim.core.memory import Array
-from warpsim.ptx.instruction import (
-    CONVERGENT,
-    TYPES,
-    WORD,
-    Ptx,
-    i4,
-    instruction,
-    literal,
-)
+from warpsim.ptx.instruction import CONVERGENT, TYPES, WORD, Ptx, i4, instruction, literal
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 
 

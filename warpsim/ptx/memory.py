@@ -24,15 +24,7 @@ from warpsim.core.memory import Array
 from warpsim.core.number_types import Bfloat16
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
-from warpsim.ptx.instruction import (
-    GLOBAL,
-    WORD,
-    Instruction,
-    Ptx,
-    named,
-    pointer,
-    several,
-)
+from warpsim.ptx.instruction import GLOBAL, WORD, Instruction, Ptx, named, pointer, several
 from warpsim.watch.advice import wide_cure
 from warpsim.watch.findings import index_names
 

@@ -25,14 +25,7 @@ from numba import types
 from warpsim.core.memory import Array
 from warpsim.core.number_types import BFLOAT16, bfloat16
 from warpsim.host import libcuda
-from warpsim.ptx.instruction import (
-    CONVERGENT,
-    LONG,
-    Ptx,
-    i4,
-    instruction,
-    literal,
-)
+from warpsim.ptx.instruction import CONVERGENT, LONG, Ptx, i4, instruction, literal
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 from warpsim.watch.happens_before import joined
 
