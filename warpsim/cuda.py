@@ -118,14 +118,9 @@ def pinned_array_like(ary: np.ndarray) -> np.ndarray:
 
 
 def mapped_array(
-    shape: Any,
-    dtype: Any = np.float64,
-    strides: Any = None,
-    order: str = "C",
-    stream: Any = 0,
-    portable: bool = False,
-    wc: bool = False,
-):
+    shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0,
+    portable: bool = False, wc: bool = False,
+):  # fmt: skip
     """An array that host and device share."""
     floats = np.dtype(dtype).kind in "fc"  # whether one is set can be seen
     memory = (_unset if floats else _empty)(shape, dtype, order, strides)
@@ -275,12 +270,11 @@ def current_context(devnum: int | None = None) -> Context:
     return Context(models.current())
 
 
-def close() -> None:
-    """Give the device back; nothing to do."""
-
-
 def synchronize() -> None:
     """Wait for the device; simulated launches are done when they return."""
+
+
+close = profile_start = profile_stop = synchronize  # nothing to do without a GPU
 
 
 def stream() -> Stream:
@@ -311,19 +305,7 @@ def defer_cleanup():
     yield
 
 
-@contextmanager
-def profiling():
-    yield
-
-
-def profile_start() -> None:
-    """Nothing to start without a GPU."""
-
-
-def profile_stop() -> None:
-    """Nothing to stop without a GPU."""
-
-
+profiling = defer_cleanup
 __all__ = [
     "Context", "Device", "DeviceNDArray", "Event", "In", "InOut", "Kernel", "KernelError",
     "MemoryInfo", "Out", "Reduce", "random", "Stream", "guvectorize", "jit", "reduce", "simulate",

@@ -6,7 +6,7 @@ All measures are inches, downwards from the picture's upper left corner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.collections import LineCollection
 
@@ -86,20 +86,21 @@ class Pen(style.Pen):
 
 
 class Panel:
-    """One request, drawn large with all its labels or compact without them."""
+    """One request, drawn large with all its labels or compact without them.
+
+    A kind of memory says ``memory_height``, ``lane_colours()``, ``targets()``, ``caption()`` and
+    ``draw_memory(pen, y)``.
+    """
 
     def __init__(self, sample: Sample, count: Count, kernel: str, compact: bool):
         self.sample, self.count, self.kernel, self.compact = sample, count, kernel, compact
         self.lane_height = 0.1 if compact else 0.2
         self.fan = 0.22 if compact else 0.5
         self.head = 0.24 if compact else 0.48
-        rows = {int(lane) // sample.block_shape[0] for lane in self._threads()}
+        rows = {(sample.warp * 32 + int(lane)) // sample.block_shape[0] for lane in sample.lanes}
         self.several_rows = not compact and len(rows) > 1
         if self.several_rows:
             self.head += 0.2
-
-    def _threads(self) -> Iterable[int]:
-        return (self.sample.warp * 32 + lane for lane in self.sample.lanes)
 
     @property
     def height(self) -> float:
@@ -152,21 +153,6 @@ class Panel:
             name = f"threadIdx.y = {row % down}" if long else f"y = {row % down}"
             if len(name) * LETTER < stop - start:
                 pen.text((start + stop) / 2, y - 0.14, name)
-
-    # to be said by each kind of memory
-    memory_height: float
-
-    def lane_colours(self) -> dict[int, str]:
-        raise NotImplementedError
-
-    def targets(self) -> dict[int, float]:
-        raise NotImplementedError
-
-    def draw_memory(self, pen: Pen, y: float) -> None:
-        raise NotImplementedError
-
-    def caption(self) -> str:
-        raise NotImplementedError
 
 
 class SectorPanel(Panel):
@@ -250,17 +236,12 @@ class SectorPanel(Panel):
                 pen.text(x, y + self.strip + 0.26, byte, color=FAINT, ha="left")
         pen.text(LEFT - 0.06, y + self.strip / 2, shortened(sample.site.array, 8), ha="right")
 
-    @property
-    def used(self) -> int:
-        """Bytes that the lanes ask for, each once."""
-        return len(self.sample.wanted) * self.sample.size
-
     def caption(self) -> str:
         wanted = "written" if self.sample.op == "store" else "wanted"
-        moved = len(self.sectors) * SECTOR
-        text = f"frame: a sector · coloured: {wanted}, {self.used:,} bytes"
-        if moved > self.used:
-            text += f" · hatched: moved for nothing, {moved - self.used:,} bytes"
+        used, moved = len(self.sample.wanted) * self.sample.size, len(self.sectors) * SECTOR
+        text = f"frame: a sector · coloured: {wanted}, {used:,} bytes"
+        if moved > used:
+            text += f" · hatched: moved for nothing, {moved - used:,} bytes"
         if self.sample.op == "atomic" and max(self.sample.wanted.values()) > 1:
             text += " · figure: lanes in a queue"
         return text
@@ -338,7 +319,4 @@ class BankPanel(Panel):
         )
 
 
-def panel_of(sample: Sample, count: Count, kernel: str, compact: bool) -> Panel:
-    """The drawing that fits the sample's memory."""
-    kind = SectorPanel if sample.space == "global" else BankPanel
-    return kind(sample, count, kernel, compact)
+PANELS = {"global": SectorPanel, "shared": BankPanel}

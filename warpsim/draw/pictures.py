@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsim.draw.panels import Pen, panel_of
+from warpsim.draw.panels import PANELS, Pen, plural
 from warpsim.draw.style import FONT_SIZE, Picture, listed
 from warpsim.front.names import Site
 from warpsim.watch.counts import Count, Counters
@@ -57,8 +57,7 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
 
 def sentence(sample: Sample) -> str:
     """What a drawn request is, in words."""
-    unit = "sector" if sample.space == "global" else "wavefront"
-    number = f"{sample.amount} {unit}{'s' * (sample.amount != 1)}"
+    number = plural(sample.amount, "sector" if sample.space == "global" else "wavefront")
     return f"line {sample.site.line}, a {sample.op} of {sample.site.code}, {number}"
 
 
@@ -68,10 +67,9 @@ def requests_picture(counters: Counters, kernel: str, line: int | None) -> Pictu
     shown = samples[:MOST_PANELS]
     compact = len(samples) > (1 if line is None else MOST_LARGE)
     panels = [
-        panel_of(sample, counters.accesses[sample.site, sample.space, sample.op], kernel,
-                 compact=compact)
-        for sample in shown
-    ]  # fmt: skip
+        PANELS[one.space](one, counters.accesses[one.site, one.space, one.op], kernel, compact)
+        for one in shown
+    ]
     head = 0.0
     if line is None and len(samples) > 1 or len(samples) > len(shown):
         head = 0.3

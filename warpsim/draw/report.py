@@ -71,18 +71,12 @@ class Report:
         """One row for each place of the source that touches memory."""
         import pandas
 
-        columns = [
-            "line", "code", "array", "space", "op", "requests", "sectors", "ideal_sectors",
-            "wavefronts", "conflicts", "lanes",
-        ]  # fmt: skip
+        counted = ["requests", "sectors", "ideal_sectors", "wavefronts", "conflicts", "lanes"]
         rows = [
-            (
-                site.line, site.code, site.array, space, op, count.requests, count.sectors,
-                count.ideal_sectors, count.wavefronts, count.conflicts, count.lanes,
-            )
-            for (site, space, op), count in self._counters.accesses.items()
-        ]  # fmt: skip
-        table = pandas.DataFrame(rows, columns=columns)
+            (site.line, site.code, site.array, space, op, *(getattr(its, name) for name in counted))
+            for (site, space, op), its in self._counters.accesses.items()
+        ]
+        table = pandas.DataFrame(rows, columns=["line", "code", "array", "space", "op", *counted])
         return table.sort_values(["line", "code", "op"], ignore_index=True)
 
     def by_thread(self, *kinds: tuple[str, str]) -> np.ndarray | None:

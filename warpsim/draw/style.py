@@ -194,15 +194,9 @@ class Pen:
     """
 
     def __init__(
-        self,
-        width: float,
-        height: float,
-        across: tuple[float, float] | None = None,
-        down: tuple[float, float] | None = None,
-        *,
-        size: float = FONT_SIZE,
-        line: float = 0.8,
-    ):
+        self, width: float, height: float, across: tuple[float, float] | None = None,
+        down: tuple[float, float] | None = None, *, size: float = FONT_SIZE, line: float = 0.8,
+    ):  # fmt: skip
         self.size, self.line = size, line
         self.picture = Picture(width, height)
         self.axes = self.picture.add_axes((0, 0, 1, 1))

@@ -105,7 +105,7 @@ class DeviceNDArray:
     @property
     def device_ctypes_pointer(self) -> ctypes.c_void_p:
         """The address of the first element; see :mod:`warpsim.core.interface`."""
-        return ctypes.c_void_p(self.__cuda_array_interface__["data"][0])
+        return self.gpu_data.device_ctypes_pointer
 
     @property
     def _numba_type_(self) -> types.Type:
@@ -468,13 +468,10 @@ class Deallocations:
 deallocations = Deallocations()
 
 
-class Context:
-    """The context of the simulated device."""
+class Context(Device):
+    """The context of the simulated device, with all that the device says of itself."""
 
     deallocations = deallocations
-
-    def __init__(self, gpu: GPU):
-        self.device = Device(gpu)
 
     @property
     def memory_manager(self) -> Context:
@@ -482,12 +479,8 @@ class Context:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("device", "memalloc", "memhostalloc"):
-            raise AttributeError(f"the simulator has no {name}: use cuda.device_array")
-        return getattr(self.device, name)
+        hint = ": use cuda.device_array" if name in ("memalloc", "memhostalloc") else ""
+        raise AttributeError(f"the simulator has no {name}{hint}")
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
-
-    def reset(self) -> None:
-        """Nothing to reset."""
