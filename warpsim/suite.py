@@ -8,6 +8,7 @@ import linecache
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,11 @@ class BadBaseline(ValueError):
 
 
 @dataclass
-class Told:
+class Told(Found):
     """A finding of a suite.
 
     Attributes
     ----------
-    found : Found
     tests : list of str
         The ids of its tests; none for what happens outside of tests.
     failed : bool
@@ -39,7 +39,6 @@ class Told:
         What accepts it: ``"comment: why"``, ``"mark"`` or ``"baseline"``; else empty.
     """
 
-    found: Found
     tests: list[str] = field(default_factory=list)
     failed: bool = False
     accepted: str = ""
@@ -87,11 +86,9 @@ class Suite:
         return errors
 
     def _one(self, found: Found, test: str) -> Told:
-        key = found.kind, found.kernel, found.file, found.line, found.code
-        if key not in self.told:
-            self.told[key] = Told(Found(**asdict(found) | {"launches": 0}))
-        one = self.told[key]
-        one.found.launches += found.launches
+        of = found.kind, found.error, found.kernel, found.file, found.line, found.code
+        one = self.told.setdefault(of, Told(*of, found.message))
+        one.launches += found.launches
         if test and test not in one.tests:
             one.tests.append(test)
         return one
@@ -123,12 +120,12 @@ class Suite:
         self.outside |= other["outside"]
         self.met |= set(map(tuple, other["met"]))
         for entry in other["findings"]:
-            state = {name: entry.pop(name) for name in ("tests", "failed", "accepted")}
-            for test in state["tests"] or [""]:
-                one = self._one(Found(**entry), test)
-                entry["launches"] = 0
-            one.failed |= state["failed"]
-            one.accepted = one.accepted or state["accepted"]
+            theirs = Told(**entry)
+            for test in theirs.tests or [""]:
+                one = self._one(theirs, test)
+                theirs.launches = 0
+            one.failed |= theirs.failed
+            one.accepted = one.accepted or theirs.accepted
 
     # ------------------------------------------------------------------ telling
     @property
@@ -142,18 +139,15 @@ class Suite:
 
     def as_json(self) -> dict[str, Any]:
         """Numbers and text alone, for `json.dump`."""
-        findings = [
-            asdict(one.found) | {"tests": one.tests, "failed": one.failed, "accepted": one.accepted}
-            for one in self._sorted()
-        ]
         return {
-            "launches": self.launches, "outside": self.outside, "findings": findings,
+            "launches": self.launches, "outside": self.outside,
+            "findings": [asdict(one) for one in self._sorted()],
             "met": sorted(self.met), "stale": self.stale,
         }  # fmt: skip
 
     def _sorted(self) -> list[Told]:
         def place(one: Told) -> tuple:
-            return not one.failed, not one.found.error, -len(one.tests)
+            return not one.failed, not one.error, -len(one.tests)
 
         return sorted(self.told.values(), key=place)
 
@@ -163,7 +157,7 @@ class Suite:
 
     def rebase(self, file: Path) -> None:
         """A baseline that accepts every error that no comment and no mark accepts."""
-        keys = {self._key(one.found) for one in self.told.values() if one.failed} | self.met
+        keys = {self._key(one) for one in self.told.values() if one.failed} | self.met
         names = "file", "kernel", "kind", "code"
         _write(file, [dict(zip(names, key, strict=True)) for key in sorted(keys)])
 
@@ -180,13 +174,13 @@ class Suite:
             f"{len(accepted):,} accepted, {len(told) - errors - len(accepted):,} of advice; "
             f"{self.launches:,} launched"
         ]
-        shown = told if most is None else [one for one in told if one.found.error][:most]
+        shown = told if most is None else [one for one in told if one.error][:most]
         for one in shown:
             where = count(len(one.tests), "test") if one.tests else "outside of tests"
             state = f" [accepted by {one.accepted}]" if one.accepted and not one.failed else ""
-            lines.append(f"{one.found.place}: {one.found.kind}, {where}: {one.found.code}{state}")
+            lines.append(f"{one.place}: {one.kind}, {where}: {one.code}{state}")
             if one.failed:
-                lines.append(wrapped(one.found.message, "    ", ""))
+                lines.append(wrapped(one.message, "    ", ""))
         if len(shown) < len(told):
             lines.append(f"{len(told) - len(shown):,} more{': ' + more if more else ''}")
         lines += [
@@ -199,15 +193,12 @@ class Suite:
 def _lines(file: str, line: int) -> Iterable[str]:
     """The lines of the statement that begins at, or holds, a line."""
     text = linecache.getlines(file)
-    last = line
-    try:
-        statements = [node for node in ast.walk(ast.parse("".join(text))) if _holds(node, line)]
-    except SyntaxError:  # a cell with magics: the line alone
-        statements = []
-    for node in statements:
-        last = max(last, node.end_lineno)
-        line = min(line, node.lineno)
-    return text[line - 1 : last]
+    first = last = line
+    with suppress(SyntaxError):  # of a cell with magics: the line alone
+        for node in ast.walk(ast.parse("".join(text))):
+            if _holds(node, line):
+                first, last = min(first, node.lineno), max(last, node.end_lineno)
+    return text[first - 1 : last]
 
 
 def _holds(node: ast.AST, line: int) -> bool:
