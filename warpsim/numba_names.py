@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from types import FunctionType
+from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import Any
 
 from numba.core import config, errors, types
@@ -23,10 +24,6 @@ from warpsim.run.kernel import OPTIONS
 
 class CudaSupportError(ImportError):
     """There is no usable GPU; the simulator never raises it."""
-
-
-class NvvmSupportError(ImportError):
-    """There is no NVVM."""
 
 
 class LinkableCode:
@@ -84,11 +81,16 @@ class _Driver:
         return 1
 
 
-class NVVM:
-    """``cudadrv.nvvm.NVVM``, which cannot be had."""
-
-    def __init__(self) -> None:
-        raise NvvmSupportError("the simulator makes no machine code: there is no NVVM")
+def _as_there(module: str) -> dict[str, Any]:
+    """What Numba's own simulator has in a module of ``numba.cuda``, in the release that is here."""
+    try:
+        found = vars(import_module(f"numba.cuda.simulator.{module}"))
+    except ImportError:
+        return {}
+    return {
+        name: value for name, value in found.items()
+        if name[0] != "_" and not isinstance(value, ModuleType)
+    }  # fmt: skip
 
 
 def _refusing(name: str) -> Callable:
@@ -203,17 +205,13 @@ _DEVICES = {
     "FakeDeviceList": type(host.gpus), "get_context": host.current_context, "gpus": host.gpus,
     "require_context": lambda function: function, "reset": lambda: None,
 }  # fmt: skip
-_NVVM = {
-    "NVVM": NVVM, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
-    "get_supported_ccs": lambda: (), "NvvmError": None, "nvvmError": None,
-} | {
+_NVVM = _as_there("cudadrv.nvvm") | {
     name: _refusing(f"cudadrv.nvvm.{name}")
     for name in ("CompilationUnit", "LibDevice", "compile_ir", "get_arch_option", "set_cuda_kernel")
 }  # fmt: skip
 _ERROR = {
-    "CudaSupportError": CudaSupportError,
-    "NvrtcError": type("NvrtcError", (RuntimeError,), {}),
-}
+    "CudaSupportError": CudaSupportError, "NvrtcError": type("NvrtcError", (RuntimeError,), {}),
+}  # fmt: skip
 #: What says how caches keep an element.
 _HINTS = {
     **dict.fromkeys(("ldca", "ldcg", "ldcs", "ldcv", "ldlu"), ptx.load_streaming),
@@ -232,27 +230,22 @@ CUDA = _LINKABLE | _COMPILE | _HINTS | {
 }  # fmt: skip
 _STATISTICS = {"RTSys": _Memory, "config": CUDA["config"], "rtsys": _Memory()}
 MODULES = {
-    "numba.cuda._internal": {},
-    "numba.cuda._internal.cuda_bf16": {},
+    f"numba.cuda.{name}": _as_there(name)
+    for name in ("_internal", "_internal.cuda_bf16", "bf16", "cudadrv", "cudadrv.drvapi",
+                 "cudadrv.dummyarray")
+} | {
     "numba.cuda.api": {},
     "numba.cuda.args": {
         "In": host.In, "InOut": host.InOut, "Out": host.Out, "ArgHint": host.In.__base__,
         "wrap_arg": _wrapped,
     },
-    "numba.cuda.bf16": {"bfloat16": None},
-    "numba.cuda.compiler": _COMPILE | {
-        "CompilerBase": type("CompilerBase", (), {}), "PassManager": None,
-        "DefaultPassBuilder": type("DefaultPassBuilder", (), {}),
-        "declare_device_function": _refusing("compiler.declare_device_function"),
-        "run_frontend": _refusing("compiler.run_frontend"),
+    "numba.cuda.compiler": _as_there("compiler") | _COMPILE | {
+        name: _refusing(f"compiler.{name}") for name in ("declare_device_function", "run_frontend")
     },
     "numba.cuda.dispatcher": {"CUDADispatcher": host.Kernel},
-    "numba.cuda.cudadrv": {},
     "numba.cuda.cudadrv.devicearray": _ARRAYS,
     "numba.cuda.cudadrv.devices": _DEVICES,
     "numba.cuda.cudadrv.driver": _DRIVER | _ERROR,
-    "numba.cuda.cudadrv.drvapi": {},
-    "numba.cuda.cudadrv.dummyarray": {"Array": None},
     "numba.cuda.cudadrv.error": _ERROR,
     "numba.cuda.cudadrv.libs": {
         name: _refusing(f"cudadrv.libs.{name}")
