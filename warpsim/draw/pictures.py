@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from warpsim.draw.panels import PANELS, Pen, plural
 from warpsim.draw.style import FONT_SIZE, Picture, listed
-from warpsim.front.names import Site
 from warpsim.watch.counts import Count, Counters
 from warpsim.watch.samples import Sample
 
 MOST_PANELS = 6
 MOST_LARGE = 3  # panels with all labels
-
-
-def key_order(key: tuple[Site, str, str]) -> tuple:
-    """By place in the source."""
-    site, space, op = key
-    return site.function, site.line, site.code, space, op
 
 
 def waste(count: Count) -> tuple[float, float]:
@@ -34,7 +27,9 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     """
     samples = counters.samples
     if line is None:
-        order = sorted(samples, key=key_order)
+        order = sorted(
+            samples, key=lambda key: (key[0].function, key[0].line, key[0].code, *key[1:])
+        )
         order.sort(key=lambda key: waste(counters.accesses[key]), reverse=True)
         if not order:
             raise ValueError(f"{kernel} touches neither global nor shared memory: nothing to show")

@@ -412,15 +412,10 @@ def pointer(context, builder, signature, args, n: int) -> Any:
     array_type, index_type = signature.args[n : n + 2]
     view = context.make_array(array_type)(context, builder, args[n])
     strides = cgutils.unpack_tuple(builder, view.strides, array_type.ndim)
+    parts = [(args[n + 1], index_type)]
     if isinstance(index_type, types.BaseTuple):
-        kinds = list(index_type)
-        parts = [builder.extract_value(args[n + 1], axis) for axis in range(len(kinds))]
-    else:
-        kinds, parts = [index_type], [args[n + 1]]
-    parts = [
-        context.cast(builder, part, kind, types.intp)
-        for part, kind in zip(parts, kinds, strict=True)
-    ]
+        parts = zip(cgutils.unpack_tuple(builder, args[n + 1]), index_type, strict=True)
+    parts = [context.cast(builder, part, kind, types.intp) for part, kind in parts]
     found = builder.bitcast(view.data, BYTE.as_pointer())
     for part, stride in zip(parts[:-1], strides, strict=False):
         found = builder.gep(found, [builder.mul(part, stride)])

@@ -82,17 +82,20 @@ class MBarriers:
         self.scheduler.agents[agent] = words
         return agent
 
+    def wrong(self, kind: str, site: int, text: str) -> None:
+        """A finding of what one of the active lanes does."""
+        self.found(kind, text, site, self.one_lane())
+
     def uniform(self, value, site: int) -> int:
         """A value that all active lanes give alike."""
         if type(value) is not ndarray:
             return int(value)
         lanes = value[self.mask.indices]
         if (lanes != lanes[0]).any():
-            self.found(
-                "barrier-divergence",
-                "gives another value here than other lanes of its warp: all threads give the same",
-                site, self.one_lane(),
-            )  # fmt: skip
+            text = (
+                "gives another value here than other lanes of its warp: all threads give the same"
+            )
+            self.wrong("barrier-divergence", site, text)
         return int(lanes[0])
 
     def _chosen(self, array: Array, index, site: int, *values) -> list[tuple]:
@@ -115,39 +118,28 @@ class MBarriers:
         """The mbarrier at an address of a block, if there is one that this warp knows of."""
         found = its.mbarriers.get(address)
         if found is None:
-            self.found(
-                "uninitialised-read",
-                f"uses {name}, which nobody has initialised: one thread calls mbarrier_init and "
-                "fence_mbarriers first, then all meet at a barrier",
-                site, self.one_lane(),
-            )  # fmt: skip
+            text = f"uses {name}, which nobody has initialised: one thread calls mbarrier_init and "
+            text += "fence_mbarriers first, then all meet at a barrier"
+            self.wrong("uninitialised-read", site, text)
             return None
         clocks = self.its.clocks
         known = clocks.seen[self.number][found.by] >= found.step
         if not known or (asynchronous and clocks.visible[self.number][found.by] < found.step):
             missing = "fence_mbarriers() after that" if known else "a barrier between the two"
-            self.found(
-                "race",
+            text = (
                 f"uses {name}, which warp {found.by} initialises, with nothing to order the two: "
-                f"{missing} is missing",
-                site, self.one_lane(),
-            )  # fmt: skip
+            )
+            self.wrong("race", site, f"{text}{missing} is missing")
         return found
 
     def mbarrier_init(self, array: Array, index, count, site: int) -> None:
         for address, name, number, lanes in self._chosen(array, index, site, count):
             if lanes > 1 or address in self.its.mbarriers:
-                self.found(
-                    "race",
-                    f"initialises {name}, which is initialised already: one thread does it, once",
-                    site, self.one_lane(),
-                )  # fmt: skip
+                text = f"initialises {name}, which is initialised already: one thread does it, once"
+                self.wrong("race", site, text)
             step = self.its.clocks.advance(self.number)
             made = MBarrier(name, number, self._agent("a TMA copy"), self.number, step, number)
             self.its.mbarriers[address] = made
-
-    def mbarrier_arrive(self, array: Array, index, site: int) -> None:
-        self.mbarrier_expect(array, index, 0, site)
 
     def mbarrier_arrive_at(self, array: Array, index, rank, site: int) -> None:
         self.mbarrier_expect(array, index, 0, site, rank)
@@ -162,12 +154,9 @@ class MBarriers:
             if barrier is None:
                 continue
             if barrier.pending < lanes:
-                self.found(
-                    "barrier-divergence",
-                    f"arrives at {name}, where all {barrier.count} arrivals of this phase have "
-                    "come already: initialise it with as many as arrive in a phase",
-                    site, self.one_lane(),
-                )  # fmt: skip
+                text = f"arrives at {name}, where all {barrier.count} arrivals of this phase have "
+                text += "come already: initialise it with as many as arrive in a phase"
+                self.wrong("barrier-divergence", site, text)
                 continue
             if its is not self.its:
                 step = int(self.its.clocks.now[self.number])
@@ -208,15 +197,14 @@ class MBarriers:
             return
         fresh = 0 if writes else np.count_nonzero(history.unwritten(places))
         if fresh:
-            self.found(
-                "uninitialised-read",
+            text = (
                 f"reads {what}, of which nobody has written {fresh:,} bytes: shared memory holds "
-                "whatever was there before; fill it, and wait for that",
-                site, self.one_lane(),
-            )  # fmt: skip
+            )
+            text += "whatever was there before; fill it, and wait for that"
+            self.wrong("uninitialised-read", site, text)
         clash = history.access(self.number, agent, step, self.base + site, places, writes)
         if clash is not None:
-            self.found("race", self._unordered(clash, agent, writes, what), site, self.one_lane())
+            self.wrong("race", site, self._unordered(clash, agent, writes, what))
 
     def _unordered(self, clash: Conflict, agent: int, writes: bool, what: str) -> str:
         """An access that conflicts with an earlier one, in words."""
@@ -257,7 +245,7 @@ def fence_async():
     return Ptx("fence.proxy.async.shared::cta;", CONVERGENT)
 
 
-@instruction("barriers index", twin=MBarriers.mbarrier_arrive, by_warp=True)
+@instruction("barriers index", twin=MBarriers.mbarrier_expect, more={"size": 0}, by_warp=True)
 def mbarrier_arrive(barriers, index):
     """``mbarrier_arrive(barriers, i)``: one of those whose arrival a phase waits for."""
     return Ptx("mbarrier.arrive.shared::cta.b64 _, [$0];")

@@ -33,7 +33,15 @@ _together = np.bitwise_or.reduce
 WIDEST = 16  # bytes of the widest access that a GPU makes
 
 
+VERBS = {"load": "reads", "store": "writes"}
+
+
 # ---------------------------------------------------------------------- in the simulator
+def of_lane(value: Any, lane: int) -> int:
+    """A lane's integer, of one for all or one a lane."""
+    return int(value[lane]) if type(value) is ndarray else int(value)
+
+
 class WideArray(Array):
     """An array whose accesses are of several elements at once, for counting."""
 
@@ -156,15 +164,13 @@ class Accesses:
         self, array: Array, index: tuple, axis: int, outside: ndarray, more: int, site: int, op: str
     ) -> None:
         lane = int(np.flatnonzero(outside)[0])
-        values = [int(i[lane]) if type(i) is ndarray else i for i in index]
+        values = [of_lane(i, lane) for i in index]
         if values[axis] >= 0 and not more:
             self.out_of_bounds(array, index, axis, outside, site, op)
             return
-        size = array.shape[axis]
-        size = int(size[lane] if type(size) is ndarray else size)
+        size = of_lane(array.shape[axis], lane)
         name = index_names(self.site(site), len(index))[axis]
         where = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
-        verb = {"load": "reads", "store": "writes"}[op]
         what = f"{array.name}[{', '.join(map(str, values))}]"
         if more:
             what = f"{more + 1} elements from {what} on"
@@ -179,15 +185,13 @@ class Accesses:
             full = np.broadcast_to(np.asarray(index[axis]), (self.lanes,))
             cure = wide_cure(array, name, axis, int(full[outside].max()), more, size)
             why = f"but {where} has size {size}{others}: {cure}"
-        self.found("out-of-bounds", f"{verb} {what}, {why}", site, lane)
+        self.found("out-of-bounds", f"{VERBS[op]} {what}, {why}", site, lane)
 
     def _misaligned(self, array: Array, index: tuple, lane: int, count: int, site, op) -> None:
-        spelled = ", ".join(str(int(i[lane]) if type(i) is ndarray else i) for i in index)
-        verb = {"load": "reads", "store": "writes"}[op]
+        *others, last = (of_lane(i, lane) for i in index)
+        spelled = ", ".join(map(str, (*others, last)))
         size = count * array.itemsize
-        last = int(index[-1][lane] if type(index[-1]) is ndarray else index[-1])
-        offset = array.offset[lane] if type(array.offset) is ndarray else array.offset
-        start = int(offset) * array.itemsize + array.root.address
+        start = of_lane(array.offset, lane) * array.itemsize + array.root.address
         if last % count:
             cure = f"let the last index be a multiple of {count}"
         elif array.ndim > 1 and any(stride % count for stride in array.strides[:-1]):
@@ -207,11 +211,10 @@ class Accesses:
             )
         self.found(
             "misaligned",
-            f"{verb} {count} elements from {array.name}[{spelled}] on, an access of {size} bytes "
-            f"whose address is no multiple of {size}, where a GPU stops: {cure}",
-            site,
-            lane,
-        )
+            f"{VERBS[op]} {count} elements from {array.name}[{spelled}] on, an access of {size} "
+            f"bytes whose address is no multiple of {size}, where a GPU stops: {cure}",
+            site, lane,
+        )  # fmt: skip
 
     def _count_vector(
         self, array: Array, uniform, varying, bad, count: int, site: int, op: str

@@ -27,6 +27,7 @@ from warpsim.core.number_types import BFLOAT16, bfloat16
 from warpsim.host import libcuda
 from warpsim.ptx.instruction import CONVERGENT, LONG, Ptx, i4, instruction, literal
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
+from warpsim.ptx.memory import of_lane
 from warpsim.watch.happens_before import joined
 
 ndarray = np.ndarray
@@ -201,10 +202,7 @@ def _register() -> None:
         def as_data(self, builder: Any, value: Any) -> Any:
             return value
 
-        def from_data(self, builder: Any, value: Any) -> Any:
-            return value
-
-        as_return, from_return = as_data, from_data
+        from_data = as_return = from_return = as_data
 
     register_model(TensorMapType)(Address)
 
@@ -342,34 +340,27 @@ class Tma(MBarriers):
         if not self.mask:
             return []
         if self.mask.count > 1:
-            self.found(
-                "race",
-                f"begins this copy in {self.mask.count} threads, and each copies the whole box: "
-                "let one thread do it",
-                site, self.one_lane(),
-            )  # fmt: skip
+            text = f"begins this copy in {self.mask.count} threads, and each copies the whole box: "
+            self.wrong("race", site, f"{text}let one thread do it")
         start = self._tile(array, index, box.bytes, box.alignment, "copies", site)
         if start is None:
             return []
         lane = self.one_lane()
-        place = tuple(int(c[lane]) if type(c) is ndarray else int(c) for c in corner)
-        if box.swizzle and place[1] * box.array.itemsize % 16:
-            self.found(
-                "misaligned",
-                f"copies a swizzled box from column {place[1]} on, byte "
-                f"{place[1] * box.array.itemsize:,} of a row: it begins at a multiple of 16",
-                site, lane,
-            )  # fmt: skip
+        place = tuple(of_lane(c, lane) for c in corner)
+        byte = place[1] * box.array.itemsize
+        if box.swizzle and byte % 16:
+            text = f"copies a swizzled box from column {place[1]} on, byte {byte:,} of a row: it "
+            self.wrong("misaligned", site, f"{text}begins at a multiple of 16")
             return []
         return [(start, place, array.name)]
 
     def _tile(self, array: Array, index, size: int, step: int, verb: str, site: int) -> int | None:
         """The first byte of a tile in shared memory, if it is inside, at a multiple of `step`."""
         if array.space != "shared":
-            self.found(
-                "out-of-bounds", f"takes {array.name} for a tile in shared memory, and it is in "
-                f"{array.space} memory", site, self.one_lane(),
-            )  # fmt: skip
+            text = (
+                f"takes {array.name} for a tile in shared memory, and it is in {array.space} memory"
+            )
+            self.wrong("out-of-bounds", site, text)
             return None
         uniform, varying, bad = self.locate(array, index, site, "load")
         if not self.active_part(bad):
@@ -378,15 +369,11 @@ class Tma(MBarriers):
         start = first * array.itemsize + array.root.address
         what = f"{verb} a tile of {size:,} bytes at {self.spelled(array, first)}"
         if start + size > array.root.address + array.root.flat.size * array.itemsize:
-            where = f"{what}, beyond the end of {array.name}"
-            self.found("out-of-bounds", where, site, self.one_lane())
+            self.wrong("out-of-bounds", site, f"{what}, beyond the end of {array.name}")
             return None
         if start % step:
-            self.found(
-                "misaligned",
-                f"{what}, byte {start:,} of shared memory: it begins at a multiple of {step:,}",
-                site, self.one_lane(),
-            )  # fmt: skip
+            what += f", byte {start:,} of shared memory: it begins at a multiple of {step:,}"
+            self.wrong("misaligned", site, what)
             return None
         return start
 

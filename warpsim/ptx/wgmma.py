@@ -227,12 +227,9 @@ class Hopper(Tma, Clusters, Sums):
         if self.made == len(group):
             group.append((made, set()))
         if group[self.made][0] != made:
-            self.found(
-                "barrier-divergence",
-                "makes another product than the other warps of its warpgroup: all 128 threads give "
-                "the same operands, in the same order",
-                site, self.one_lane(),
-            )  # fmt: skip
+            text = "makes another product than the other warps of its warpgroup: all 128 threads "
+            text += "give the same operands, in the same order"
+            self.wrong("barrier-divergence", site, text)
         group[self.made][1].add(self.warp)
         self.made += 1
 
@@ -274,11 +271,8 @@ class Hopper(Tma, Clusters, Sums):
     def finished(self, values: tuple, site: int) -> None:
         """Report sums that are read while the product that makes them is in flight."""
         if any(product.outputs is values for product in self.products):
-            self.found(
-                "race",
-                "reads sums that a product under way has yet to write: wgmma_sums(sums) first",
-                site, self.one_lane(),
-            )  # fmt: skip
+            text = "reads sums that a product under way has yet to write: wgmma_sums(sums) first"
+            self.wrong("race", site, text)
 
 
 # ---------------------------------------------------------------------- code
