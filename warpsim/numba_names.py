@@ -26,6 +26,10 @@ class CudaSupportError(ImportError):
     """There is no usable GPU; the simulator never raises it."""
 
 
+class NvvmSupportError(ImportError):
+    """There is no NVVM."""
+
+
 class LinkableCode:
     """Code to be linked to a kernel, of which the simulator runs none.
 
@@ -81,16 +85,24 @@ class _Driver:
         return 1
 
 
-def _as_there(module: str) -> dict[str, Any]:
-    """What Numba's own simulator has in a module of ``numba.cuda``, in the release that is here."""
+class NVVM:
+    """``cudadrv.nvvm.NVVM``, which cannot be had."""
+
+    def __init__(self) -> None:
+        raise NvvmSupportError("the simulator makes no machine code: there is no NVVM")
+
+
+def _as_there(module: str, *names: str) -> dict[str, Any]:
+    """What Numba's own simulator, of the release that is here, has in a module of ``numba.cuda``.
+
+    All of it, or what has these names.
+    """
     try:
         found = vars(import_module(f"numba.cuda.simulator.{module}"))
     except ImportError:
         return {}
-    return {
-        name: value for name, value in found.items()
-        if name[0] != "_" and not isinstance(value, ModuleType)
-    }  # fmt: skip
+    names = names or [name for name in found if not name.startswith("_")]
+    return {n: found[n] for n in names if n in found and not isinstance(found[n], ModuleType)}
 
 
 def _refusing(name: str) -> Callable:
@@ -127,11 +139,6 @@ def _auto_device(obj: Any, stream: Any = 0, copy: bool = True) -> tuple[Any, boo
     return (obj, False) if host.is_cuda_array(obj) else (host.to_device(obj, stream, copy), True)
 
 
-def _require(value: Any) -> None:
-    if not host.is_cuda_array(value):
-        raise ValueError("require an cuda ndarray object")
-
-
 def _bytes(array: Any, size: int) -> Any:
     memory = getattr(array, "_memory", array)
     return memory.reshape(-1, order="A").view("u1")[:size]
@@ -145,22 +152,6 @@ def _copy_bytes(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
     _bytes(dst, size)[...] = _bytes(src, size)
 
 
-def _core(ary: Any) -> Any:
-    """An array without the axes that broadcasting made."""
-    index = tuple(0 if stride == 0 else slice(None) for stride in ary.strides)
-    return ary[index] if ary.strides and ary.size else ary
-
-
-def _compatible(ary1: Any, ary2: Any) -> None:
-    one, other = ary1.squeeze(), ary2.squeeze()
-    if ary1.dtype != ary2.dtype:
-        raise TypeError(f"incompatible dtype: {ary1.dtype} vs. {ary2.dtype}")
-    for name in ("shape", "strides"):
-        if getattr(one, name) != getattr(other, name):
-            both = f"{getattr(ary1, name)} vs. {getattr(ary2, name)}"
-            raise ValueError(f"incompatible {name}: {both}")
-
-
 _ARRAYS = {
     name: getattr(host, name)
     for name in (
@@ -169,14 +160,12 @@ _ARRAYS = {
     )
 } | {
     "DeviceNDArray": DeviceNDArray, "DeviceRecord": device.DeviceRecord,
-    "FakeCUDAArray": DeviceNDArray, "FakeShape": tuple, "array_core": _core,
-    "auto_device": _auto_device, "check_array_compatibility": _compatible,
-    "errmsg_contiguous_buffer": device.NOT_CONTIGUOUS, "from_record_like": None,
-    "is_contiguous": lambda ary: bool(_core(ary).flags["C_CONTIGUOUS"]),
-    "is_cuda_ndarray": host.is_cuda_array, "require_cuda_ndarray": _require,
-    "sentry_contiguous": lambda ary: DeviceNDArray._contiguous(getattr(ary, "_memory", ary)),
-    "types": types, "verify_cuda_ndarray_interface": _require,
-}  # fmt: skip
+    "FakeCUDAArray": DeviceNDArray, "FakeShape": tuple, "auto_device": _auto_device, "types": types,
+} | _as_there(
+    "cudadrv.devicearray", "array_core", "check_array_compatibility", "errmsg_contiguous_buffer",
+    "from_record_like", "is_contiguous", "is_cuda_ndarray", "require_cuda_ndarray",
+    "sentry_contiguous", "verify_cuda_ndarray_interface",
+)  # fmt: skip
 _DRIVER = {
     name: getattr(device, name)
     for name in ("Context", "Device", "Event", "MemoryPointer", "Stream")
@@ -205,7 +194,10 @@ _DEVICES = {
     "FakeDeviceList": type(host.gpus), "get_context": host.current_context, "gpus": host.gpus,
     "require_context": lambda function: function, "reset": lambda: None,
 }  # fmt: skip
-_NVVM = _as_there("cudadrv.nvvm") | {
+_NVVM = {
+    "NVVM": NVVM, "NvvmSupportError": NvvmSupportError, "is_available": lambda: False,
+    "get_supported_ccs": lambda: (), "NvvmError": None, "nvvmError": None,
+} | {
     name: _refusing(f"cudadrv.nvvm.{name}")
     for name in ("CompilationUnit", "LibDevice", "compile_ir", "get_arch_option", "set_cuda_kernel")
 }  # fmt: skip
