@@ -15,7 +15,7 @@ where this package is not installed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         file = getattr(options, f"warpsim_{name.replace('-', '_')}")
         if file and not Path(file).absolute().parent.is_dir():
             raise pytest.UsageError(f"--warpsim-{name} {file}: there is no such folder")
-    stack = ExitStack()
+    stack, patch = ExitStack(), pytest.MonkeyPatch()
     early_config.add_cleanup(stack.close)
-    say_simulated = _simulated_for(stack)
+    stack.callback(patch.undo)
+    from numba.core import config
+
+    # until programs run nothing says "simulated": the typing rules are those of Numba-CUDA itself
+    patch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    patch.setattr(config, "ENABLE_CUDASIM", 0)
     from warpsim.code import kept
     from warpsim.host import gpus
     from warpsim.redirect import redirected
@@ -85,39 +90,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     except BadBaseline as error:
         raise pytest.UsageError(f"--warpsim-baseline: {error}") from None
     looking = Looking(suite, options, asked[0] if asked and not options.warpsim else "--warpsim")
-    for kind, name in _EXPECTING:
-        stack.enter_context(_noted(kind, name, looking.expected))
+    for kind, names in _EXPECTING:
+        _note(patch, kind, names, looking.expected)
     kept.begin()
     stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())
-    say_simulated()
-    kernel.onlookers.append(looking.look)
-    stack.callback(kernel.onlookers.remove, looking.look)
-    for name, value in (("counts_costs", options.warpsim_all), ("host_calls_devices", True)):
-        stack.callback(setattr, kernel, name, getattr(kernel, name))
-        setattr(kernel, name, value)
+    patch.setattr(config, "ENABLE_CUDASIM", 1)  # as under Numba's own simulator, which is not used
+    patch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    patch.setattr(kernel, "onlookers", [*kernel.onlookers, looking.look])
+    patch.setattr(kernel, "counts_costs", options.warpsim_all)
+    patch.setattr(kernel, "host_calls_devices", True)
     early_config.pluginmanager.register(looking, _NAME)
-
-
-def _simulated_for(stack: ExitStack) -> Callable[[], None]:
-    """What lets the environment say what it says under Numba's own simulator, which is not used.
-
-    Until then it says the contrary: the typing rules are those of Numba-CUDA itself.
-    """
-    name = "NUMBA_ENABLE_CUDASIM"
-    before = os.environ.pop(name, None)
-    restore = (os.environ.__setitem__, name, before) if before else (os.environ.pop, name, None)
-    from numba.core import config
-
-    stack.callback(setattr, config, "ENABLE_CUDASIM", config.ENABLE_CUDASIM)
-    config.ENABLE_CUDASIM = 0
-
-    def say() -> None:
-        config.ENABLE_CUDASIM = 1
-        os.environ[name] = "1"
-        stack.callback(*restore)
-
-    return say
 
 
 #: The contexts that say which exceptions a test expects, and the names under which they do.
@@ -127,8 +110,7 @@ _EXPECTING = (
 )
 
 
-@contextmanager
-def _noted(kind: type, names: tuple[str, ...], expected: list) -> Iterator[None]:
+def _note(patch: pytest.MonkeyPatch, kind: type, names: tuple[str, ...], expected: list) -> None:
     """Let contexts of some kind say what they expect while they are entered."""
     enter, leave = kind.__enter__, kind.__exit__
 
@@ -141,11 +123,8 @@ def _noted(kind: type, names: tuple[str, ...], expected: list) -> Iterator[None]
         expected.pop()
         return leave(self, *args)
 
-    kind.__enter__, kind.__exit__ = __enter__, __exit__
-    try:
-        yield
-    finally:
-        kind.__enter__, kind.__exit__ = enter, leave
+    patch.setattr(kind, "__enter__", __enter__)
+    patch.setattr(kind, "__exit__", __exit__)
 
 
 class Looking:
