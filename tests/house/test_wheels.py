@@ -106,10 +106,10 @@ def test_a_setting_that_is_neither_is_named(tmp_path):
 
 
 class Environment:
-    """An environment of its own, which finds Numba and the rest where this one has them."""
+    """An environment of its own, which finds pip, Numba and the rest where this one has them."""
 
     def __init__(self, folder: Path):
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         self.python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
         found = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
         self.site = Path(found.stdout.strip())
@@ -148,7 +148,9 @@ class Environment:
 @pytest.mark.parametrize("way", WAYS)
 def test_both_are_installed_and_removed_in_either_order(wheels, tmp_path, way):
     environment = Environment(tmp_path / "environment")
-    for order, removed in itertools.product(itertools.permutations(NAMES), NAMES):
+    # which of them owns a file depends on the order where both have it
+    orders = [NAMES, NAMES[::-1]] if way == "packed" else [NAMES]
+    for order, removed in itertools.product(orders, NAMES):
         for name in order:
             (wheel,) = wheels[way].glob(f"{name}-*.whl")
             environment.pip("install", "--no-deps", "--no-index", "--no-compile", str(wheel))

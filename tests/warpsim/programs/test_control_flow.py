@@ -13,8 +13,8 @@ from tests.warpsim.programs.random_programs import THREADS, helper, results, sou
 from warpsim import cuda, trace
 from warpsim.run.control import Control
 
-#: Random programs to run; the whole set of 10,000 runs in CI (COURSE_RANDOM_PROGRAMS=10000),
-#: the first ones in `make test`, the others with the slow tests.
+#: Random programs to run, the first ones in `make test`, the others with the slow tests; 2,000 in
+#: CI, and COURSE_RANDOM_PROGRAMS=10000 before a change of the simulator.
 PROGRAMS = int(os.environ.get("COURSE_RANDOM_PROGRAMS", "400"))
 BATCH = 50
 

@@ -171,9 +171,9 @@ FAULTS = {
 def test_a_planted_fault_is_found(name, tmp_path):
     faults, kind, code = FAULTS[name]
     kernel = planted(tmp_path, name, faults)
-    begun = time.perf_counter()
+    begun = time.process_time()
     report, _ = run(kernel)
-    assert time.perf_counter() - begun < 20
+    assert time.process_time() - begun < 20
     found = [finding for finding in report.findings if finding.kind == kind]
     assert found, report
     numbers = {finding.line for finding in found}

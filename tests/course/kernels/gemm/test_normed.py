@@ -46,6 +46,7 @@ def close(found, exact, tolerance):
     assert np.linalg.norm(found - exact) <= tolerance * np.linalg.norm(exact)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("tile", TILES)
 def test_two_products_and_the_norm_between_them_are_float64s(tile, seed):

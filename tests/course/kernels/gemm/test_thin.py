@@ -72,6 +72,7 @@ def test_tiles_past_shared_memory_are_right(config, seed):
         run(launches, arrays, exact, (exact_a, exact_b), element)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_products_of_copies_are_right(seed, swapped):
@@ -91,6 +92,7 @@ def test_products_of_copies_are_right(seed, swapped):
     run(launches, arrays, exact_a @ exact_b, (exact_a, exact_b), element)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("waves", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(6))
 def test_results_may_begin_anywhere(seed, waves):
@@ -108,6 +110,7 @@ def test_results_may_begin_anywhere(seed, waves):
     run(launches, arrays, exact_a @ exact_b + exact_bias, (exact_a, exact_b), element)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("kind", ["stored", "threads", "partial", "added"])
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_blocks_share_tiles_of_b(seed, kind):
