@@ -210,7 +210,7 @@ DEAD = {"killed", "equal", "judged", "listed"}
 
 #: Exercises of which two mutants are judged by `make test`, a twelfth.
 FEW = [each for each in exercises() if each not in LONG and zlib.crc32(each.encode()) % 12 == 0]
-#: How many of each the slow tests judge (CI fewer), and the seconds after which one has no end: what
+#: How many of each the slow tests judge (CI fewer), and after how many seconds one has no end: what
 #: ends takes less than one.
 MOST, ENDLESS = int(os.environ.get("COURSE_MUTANTS", "60")), 3.0
 
