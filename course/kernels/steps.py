@@ -167,6 +167,18 @@ def _takes_all(problem: Any) -> str:
     return ""
 
 
+def row_limit(most: Callable[[bool], int]) -> Callable[[Any], str]:
+    """The refusal of a step whose rows have at most so many elements, aligned or not."""
+
+    def refusal(problem: Any) -> str:
+        limit = most(problem.aligned)
+        if problem.columns <= limit:
+            return ""
+        return f"holds rows of at most {limit:,} elements, and these have {problem.columns:,}"
+
+    return refusal
+
+
 Launches = Callable[..., list[Launch]]
 
 
@@ -198,15 +210,6 @@ class Step:
         def launches(problem: Any, *arrays: Any, **options: Any) -> list[Launch]:
             own = self.launches(problem, *arrays, **options)
             return [*own, *more(problem, *arrays, **options)]
-
-        return replace(self, launches=launches)
-
-    def after(self, first: Launches) -> Step:
-        """The step with more launches before its own."""
-
-        def launches(problem: Any, *arrays: Any, **options: Any) -> list[Launch]:
-            own = self.launches(problem, *arrays, **options)
-            return [*first(problem, *arrays, **options), *own]
 
         return replace(self, launches=launches)
 

@@ -49,7 +49,17 @@ from course.kernels.norm.first_steps import (
     or_constant,
 )
 from course.kernels.norm.ladder import check_activation, check_rows
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice, round_up
+from course.kernels.steps import (
+    Ladder,
+    Launch,
+    Step,
+    Work,
+    ceil_div,
+    multiprocessors,
+    require_choice,
+    round_up,
+    row_limit,
+)
 from course.kernels.warps import WARP, lanes_sum
 
 # --- the columns' sums, added up ------------------------------------------------------------------
@@ -229,10 +239,9 @@ class BackwardProblem(NamedTuple):
     variant: Variant
     parameters: bool
 
-    @property
-    def stored(self) -> int:
-        """Bytes of an element; those of gamma and beta are counted as many."""
-        return NUMBA_TYPES[self.variant.dtype].bitwidth // 8
+    aligned = property(lambda self: self.variant.aligned)
+    # bytes of an element; those of gamma and beta are counted as many
+    stored = property(lambda self: NUMBA_TYPES[self.variant.dtype].bitwidth // 8)
 
     @classmethod
     def of(
@@ -251,24 +260,15 @@ def longest_in_registers(aligned: bool) -> int:
     return BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]
 
 
-def _too_long(problem: BackwardProblem) -> str:
-    most = longest_in_registers(problem.variant.aligned)
-    if problem.columns <= most:
-        return ""
-    return f"holds rows of at most {most:,} elements, and these have {problem.columns:,}"
+_too_long = row_limit(longest_in_registers)
 
 
-def _two_kernels(
-    problem: BackwardProblem, dy: Array, x: Array, gamma: Array | None, beta: Array | None,
-    dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
-) -> list[Launch]:  # fmt: skip
-    rows, columns, variant, parameters = problem
+def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
+    rows, columns, variant, parameters = p
     parts = min(ceil_div(rows, DOWN), MOST_PARTS)
     moments = workspace((rows, 2), np.float32)
-    factors = (
-        or_constant(gamma, 1, columns),
-        or_constant(beta if variant.beta else None, 0, columns),
-    )
+    beta = beta if variant.beta else None
+    factors = or_constant(gamma, 1, columns), or_constant(beta, 0, columns)
     kernel, arguments = backward_of_rows(activation), (dy, x, *factors, np.float32(eps), dx)
     found = [Launch(kernel, rows, THREADS, (*arguments, moments))]
     if parameters:
@@ -281,15 +281,11 @@ def _two_kernels(
 
 def _blocks(rows: int, config: RowConfig) -> int:
     """How many blocks share the rows."""
-    most = BLOCKS * cuda.get_current_device().MULTIPROCESSOR_COUNT
-    return min(ceil_div(rows, config.rows), most)
+    return min(ceil_div(rows, config.rows), BLOCKS * multiprocessors())
 
 
-def _registers(
-    problem: BackwardProblem, dy: Array, x: Array, gamma: Array | None, beta: Array | None,
-    dx: Array, dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
-) -> list[Launch]:  # fmt: skip
-    rows, columns, variant, parameters = problem
+def _registers(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
+    rows, columns, variant, parameters = p
     config = backward_config(columns, variant.aligned)
     blocks = _blocks(rows, config)
     some = workspace((2, blocks * config.rows if parameters else 1, columns), np.float32)

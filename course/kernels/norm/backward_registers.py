@@ -40,23 +40,14 @@ BLOCKS = 4  # for each multiprocessor: they are persistent
 
 
 def backward_config(columns: int, aligned: bool = True) -> RowConfig:
-    """The shape of a block that has rows of this length of dy and x, and its sums, in registers.
-
-    Raises
-    ------
-    ValueError
-        When the rows are too long.
-    """
+    """The shape of a block that has rows of this length of dy and x, and its sums, in registers."""
     if columns <= BACKWARD_SHORT:
         return short_config(columns)
-    for elements in BACKWARD_ELEMENTS[aligned]:
-        for threads in ROW_THREADS:
-            if threads <= BACKWARD_THREADS and threads * elements >= columns:
-                return RowConfig(threads, 1, elements)
-    raise ValueError(
-        f"two rows of {columns:,} numbers are too long for a block's registers, which hold "
-        f"{BACKWARD_THREADS * BACKWARD_ELEMENTS[aligned][-1]:,} of each: choose the method "
-        "'two kernels' or 'auto'"
+    return next(
+        RowConfig(threads, 1, elements)
+        for elements in BACKWARD_ELEMENTS[aligned]
+        for threads in ROW_THREADS
+        if threads <= BACKWARD_THREADS and threads * elements >= columns
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from course.kernels.norm.first_steps import Made, NormProblem, RowConfig, Variant, fused
 from course.kernels.norm.registers import rows_in_registers
-from course.kernels.steps import Work, ceil_div, hopper_refusal, round_up
+from course.kernels.steps import Work, ceil_div, hopper_refusal, round_up, row_limit
 
 THREADS = 1024  # of a block
 BLOCKS = (2, 4, 8)  # of a row
@@ -22,10 +22,12 @@ def cluster_config(columns: int, aligned: bool) -> RowConfig:
     return RowConfig(THREADS, 1, elements, blocks=blocks)
 
 
+_too_long = row_limit(lambda aligned: BLOCKS[-1] * THREADS * MOST_ELEMENTS[aligned])
+
+
 def _refusal(problem: NormProblem) -> str:
-    most = BLOCKS[-1] * THREADS * MOST_ELEMENTS[problem.aligned]
-    if problem.columns > most:
-        return f"holds rows of at most {most:,} elements, and these have {problem.columns:,}"
+    if too_long := _too_long(problem):
+        return too_long
     if not problem.shared_limit[1]:  # that of a GPU before compute capability 8.0
         return "needs compute capability 9.0"
     return hopper_refusal()

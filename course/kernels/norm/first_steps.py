@@ -71,10 +71,7 @@ class Variant:
     shifted: bool = False
     keep_in_l2: bool = False
 
-    @property
-    def wide(self) -> int:
-        """Elements of an access to a row."""
-        return 4 if self.aligned or self.shifted else 1
+    wide = property(lambda self: 4 if self.aligned or self.shifted else 1)  # elements of an access
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class RowConfig:
     row_threads : int
         Threads of a row: a power of two below 32, or a multiple of 32.
     rows : int
-        Rows of a block.
+        Rows of a block: whole warps, of at most 1,024 threads; one of 64 threads or more.
     elements : int
         That a thread has of a row; a multiple of 4.
     most_registers : int
@@ -105,38 +102,12 @@ class RowConfig:
     ahead: bool = False
     blocks: int = 1
 
-    def __post_init__(self) -> None:
-        threads = self.row_threads
-        whole_warps = threads > 0 and threads % WARP == 0 and self.rows == 1
-        part_of_warp = 0 < threads <= WARP and WARP % threads == 0 and self.threads % WARP == 0
-        if not (whole_warps or part_of_warp) or self.threads > 1024:
-            raise ValueError(
-                f"{threads} threads for each of {self.rows} rows: one row takes whole warps; "
-                "several take 1, 2, 4, 8, 16 or 32 threads each and fill whole warps together, of "
-                "at most 1,024 threads"
-            )
-        if self.elements < 4 or self.elements % 4:
-            raise ValueError(f"{self.elements} elements a thread: take a multiple of 4")
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.row_threads * self.rows
-
-    @property
-    def max_registers(self) -> int:
-        """Registers of a thread, so that a block fits a multiprocessor."""
-        return min(self.most_registers, REGISTERS // self.threads // 8 * 8)
-
-    @property
-    def across(self) -> int:
-        """Threads of a row, in all its blocks."""
-        return self.row_threads * self.blocks
-
-    @property
-    def longest(self) -> int:
-        """The longest row that fits."""
-        return self.across * self.elements
+    threads = property(lambda self: self.row_threads * self.rows)  # of a block
+    across = property(lambda self: self.row_threads * self.blocks)  # of a row, in all its blocks
+    longest = property(lambda self: self.across * self.elements)  # row that fits
+    max_registers = property(  # of a thread, so that a block fits a multiprocessor
+        lambda self: min(self.most_registers, REGISTERS // self.threads // 8 * 8)
+    )
 
     def parts(self, aligned: bool) -> int:
         """Accesses of a thread to a row."""
@@ -248,28 +219,13 @@ def fused(
 ) -> NormStep:  # fmt: skip
     """A step that applies an activation before it writes, and needs no ones and zeros."""
 
-    def launches(
-        problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array,
-        eps: float, activation: str | None,
-    ) -> list[Launch]:  # fmt: skip
-        made = launch(problem.rows, problem.columns, problem.variant)
+    def launches(p, x, gamma, beta, out, eps, activation):
+        made = launch(p.rows, p.columns, p.variant)
         factors = or_constant(gamma, 1, 1), or_constant(beta, 0, 1)
         arguments = x, *factors, np.float32(eps), out
         return [Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
 
     return NormStep(launches, refusal, work=work, launch=launch)
-
-
-def row_limit(most: Callable[[bool], int]) -> Callable[[NormProblem], str]:
-    """The refusal of a step whose rows have at most so many elements, aligned or not."""
-
-    def refusal(problem: NormProblem) -> str:
-        limit = most(problem.aligned)
-        if problem.columns <= limit:
-            return ""
-        return f"holds rows of at most {limit:,} elements, and these have {problem.columns:,}"
-
-    return refusal
 
 
 # --- step 1: a thread a row -----------------------------------------------------------------------
@@ -501,19 +457,14 @@ def _plain(kernel: Callable, rows_a_block: int, threads: int, reads: int) -> Nor
     def launch(rows: int, columns: int, variant: Variant) -> Made:
         return Made(kernel, ceil_div(rows, rows_a_block), threads)
 
-    def launches(
-        problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array,
-        eps: float, activation: str | None,
-    ) -> list[Launch]:  # fmt: skip
-        _, columns, *_ = problem
-        factors = or_constant(gamma, 1, columns), or_constant(beta, 0, columns)
-        blocks = ceil_div(problem.rows, rows_a_block)
+    def launches(p, x, gamma, beta, out, eps, activation):
+        factors = or_constant(gamma, 1, p.columns), or_constant(beta, 0, p.columns)
+        blocks = ceil_div(p.rows, rows_a_block)
         return [Launch(kernel, blocks, threads, (x, *factors, np.float32(eps), out))]
 
-    def work(problem: NormProblem) -> Work:
-        return problem.work((reads + 2) * problem.rows * problem.columns)
-
-    return NormStep(launches, work=work, launch=launch)
+    return NormStep(
+        launches, work=lambda p: p.work((reads + 2) * p.rows * p.columns), launch=launch
+    )
 
 
 #: The steps by name; "squares" is there to be seen failing.

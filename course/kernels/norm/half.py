@@ -245,15 +245,11 @@ def eights_refusal(x: Array, gamma: Array | None, beta: Array | None, out: Array
     return ""
 
 
-def _half(
-    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
-    activation: str | None,
-) -> list[Launch]:  # fmt: skip
-    kernel, blocks, threads, _ = STEPS["wide"](problem.rows, problem.columns, problem.variant)
+def _half(p, x, gamma, beta, out, eps, activation):
+    kernel, blocks, threads, _ = STEPS["wide"](p.rows, p.columns, p.variant)
     factors = (as_words(x), as_words(x)) if gamma is None else (as_words(gamma), as_words(beta))
-    return [
-        Launch(kernel, blocks, threads, (as_words(x), *factors, np.float32(eps), as_words(out)))
-    ]
+    arguments = as_words(x), *factors, np.float32(eps), as_words(out)
+    return [Launch(kernel, blocks, threads, arguments)]
 
 
 def _work(problem: NormProblem) -> Work:

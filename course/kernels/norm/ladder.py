@@ -101,15 +101,12 @@ def both_refusal(problem: NormProblem) -> str:
     )
 
 
-def _both(
-    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
-    activation: str | None,
-) -> list[Launch]:  # fmt: skip
-    variant = replace(problem.variant, shifted=not problem.aligned)
+def _both(p, x, gamma, beta, out, eps, activation):
+    variant = replace(p.variant, shifted=not p.aligned)
     gamma, beta = or_constant(gamma, 1, 1), or_constant(beta, 0, 1)
     first = []
     if variant.shifted:
-        width = round_up(problem.columns, 4)
+        width = round_up(p.columns, 4)
         copies = [
             workspace(4 * width if there else 1, np.float32)
             for there in (variant.gamma, variant.beta)
@@ -117,7 +114,7 @@ def _both(
         if variant.gamma or variant.beta:
             first.append(Launch(shifted_factors, ceil_div(width, 256), 256, (gamma, beta, *copies)))
         gamma, beta = copies
-    made = in_both(problem.rows, problem.columns, variant)
+    made = in_both(p.rows, p.columns, variant)
     arguments = x, gamma, beta, np.float32(eps), out
     return [*first, Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
 
@@ -156,13 +153,10 @@ def activate(activation: str) -> Callable:
     return activate_matrix
 
 
-def _activated(
-    problem: NormProblem, x: Array, gamma: Array | None, beta: Array | None, out: Array, eps: float,
-    activation: str | None,
-) -> list[Launch]:  # fmt: skip
+def _activated(p, x, gamma, beta, out, eps, activation):
     if activation is None:
         return []
-    grid = ceil_div(problem.columns, 256), min(problem.rows, MOST)
+    grid = ceil_div(p.columns, 256), min(p.rows, MOST)
     return [Launch(activate(activation), grid, 256, (out,))]
 
 

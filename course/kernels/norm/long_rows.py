@@ -32,7 +32,7 @@ from numba import float32, int32, int64, uint32
 from course.backend import cuda
 from course.kernels.norm.first_steps import ACTIVATIONS, Made, RowConfig, Variant
 from course.kernels.norm.registers import ROW_THREADS, power_above, row_functions
-from course.kernels.steps import shared_memory_limit
+from course.kernels.steps import multiprocessors, shared_memory_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import commit_copies, copy4_async, copy_async, wait_copies
 
@@ -78,24 +78,13 @@ def split_config(columns: int, shared: int, shifted: bool = False) -> RowConfig:
 
     The first ``config.longest`` elements are in registers. `shared`: bytes of shared memory that a
     block can have; `shifted`: of `Variant`.
-
-    Raises
-    ------
-    ValueError
-        When the row is too long.
     """
     for blocks, elements in itertools.product((4, 2, 1), SPLIT_ELEMENTS):
         threads = min(SPLIT_THREADS // blocks, max(32, power_above(columns // 32)))
         config = RowConfig(threads, 1, elements, SPLIT_REGISTERS)
         size = SUMS + dynamic_shared(config, columns, shifted)
         if blocks * (size + RESERVED) <= (1 - SPLIT_FREE) * (shared + RESERVED):
-            return config
-    if size > shared:
-        most = columns - (size - shared) // 4
-        raise ValueError(
-            f"a row of {columns:,} numbers is too long for a block's registers and shared memory, "
-            f"which hold {most:,} on this GPU: choose the method 'long' or 'auto'"
-        )
+            break
     return config
 
 
@@ -105,21 +94,7 @@ def longest_split(shared: int, shifted: bool = True) -> int:
 
 
 def split_variant(config: RowConfig, variant: Variant, columns: int) -> Variant:
-    """The variant for rows of a length: with the parts that they fill.
-
-    Raises
-    ------
-    ValueError
-        When a block of this config cannot have rows of this variant.
-    """
-    if variant.dtype != "float32" or variant.wide != 4:
-        raise ValueError(
-            f"numbers are copied to shared memory as float32, four at a time; this is {variant}"
-        )
-    if variant.shifted and config.threads < BESIDE:
-        raise ValueError(f"rows are shifted by at least {BESIDE} threads; this is {config}")
-    if variant.shifted and columns <= BESIDE:
-        raise ValueError(f"{columns} numbers may have no body: shift rows of more than {BESIDE}")
+    """The variant for rows of a length: with the parts that they fill."""
     body = (columns - (BEGIN - 1)) // 4 * 4 if variant.shifted else columns
     return replace(variant, unguarded=config.unguarded(body, True))
 
@@ -444,6 +419,6 @@ def in_both(rows: int, columns: int, variant: Variant) -> Made:
     """The kernel for rows of a length, and what it is launched with."""
     config = split_config(columns, shared_memory_limit()[0], variant.shifted)
     variant = replace(split_variant(config, variant, columns), keep_in_l2=False)
-    most = cuda.get_current_device().MULTIPROCESSOR_COUNT * (ROW_THREADS[-1] // config.threads)
+    most = multiprocessors() * (ROW_THREADS[-1] // config.threads)
     size = dynamic_shared(config, columns, variant.shifted)
     return Made(rows_in_both(config, variant), min(rows, most), config.threads, size)

@@ -34,9 +34,8 @@ from course.kernels.norm.first_steps import (
     fused,
     merged,
     merged_in_warp,
-    row_limit,
 )
-from course.kernels.steps import Work, ceil_div, round_up
+from course.kernels.steps import Work, ceil_div, round_up, row_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
 from warpsim.ptx import (
@@ -78,24 +77,13 @@ LONG = RowConfig(512, 1, 16)  # for rows that no block's registers hold
 
 
 def row_config(columns: int, aligned: bool = True, kind: str = "float32") -> RowConfig:
-    """The config of a block that has a row of this length in registers, or a few if a warp does.
-
-    Raises
-    ------
-    ValueError
-        When the row is too long.
-    """
+    """The config of a block that has a row of this length in registers, or a few if a warp does."""
     sizes = [
         (elements, threads)
         for elements in ELEMENTS[aligned]
         for threads in (ROW_THREADS if aligned else UNALIGNED_THREADS)
         if threads * elements >= columns
     ]
-    if not sizes:
-        raise ValueError(
-            f"a row of {columns:,} numbers is too long for a block's registers, which hold "
-            f"{longest_in_registers(aligned):,}: choose the method 'long' or 'auto'"
-        )
     if aligned and kind == "float32":
         few = [(elements, threads) for elements, threads in sizes if threads <= FEW_THREADS]
         elements, threads = (few or sizes)[0]
@@ -148,22 +136,12 @@ def short_config(columns: int, narrow: bool = False) -> RowConfig:
     """The config of a block that has several rows of this length in registers.
 
     Of `narrow` elements, of 16 bits, a thread has as many as leave the fewest threads idle.
-
-    Raises
-    ------
-    ValueError
-        When the rows are too long.
     """
     found = []
     for elements in SHORT_ELEMENTS:
         threads = power_above(ceil_div(columns, elements))
         if threads <= WARP:
             found.append(RowConfig(threads, SHORT_THREADS // threads, elements))
-    if not found:
-        raise ValueError(
-            f"rows of {columns:,} numbers are too long for a warp's registers, which hold "
-            f"{WARP * SHORT_ELEMENTS[-1]:,}: choose the method 'registers', 'long' or 'auto'"
-        )
     if narrow:
         few = [config for config in found if config.elements <= NARROW_ELEMENTS] or found
         return min(few, key=lambda config: (config.longest, -config.elements))

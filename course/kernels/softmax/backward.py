@@ -23,9 +23,8 @@ from course.kernels.softmax.forward import (
     SoftmaxConfig,
     most_registers,
     part_of_row,
-    row_limit,
 )
-from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice, row_limit
 from course.kernels.warps import WARP, lanes_sum
 
 # --- step 1: two passes ---------------------------------------------------------------------------
@@ -145,7 +144,7 @@ def _registers(problem: RowProblem, dy: Array, y: Array, dx: Array) -> list[Laun
     return [Launch(kernel, grid, (config.row_threads, config.rows), (dy, y, dx))]
 
 
-_too_long = row_limit(LONGEST)
+_too_long = row_limit(LONGEST.get)
 
 BACKWARD = Ladder(
     "softmax_backward",

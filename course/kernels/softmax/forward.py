@@ -35,6 +35,7 @@ from course.kernels.steps import (
     hopper_refusal,
     multiprocessors,
     require_choice,
+    row_limit,
 )
 from course.kernels.warps import ALL, WARP, lanes_sum
 from warpsim.ptx import (
@@ -473,7 +474,7 @@ class RowProblem(NamedTuple):
 
     @classmethod
     def of(cls, *arrays: Array) -> RowProblem:
-
+        """Of matrices on the device."""
         return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
 
     def config(self, most: int, in_warp: int | None = None) -> SoftmaxConfig:
@@ -484,18 +485,6 @@ class RowProblem(NamedTuple):
         """The work of a step that reads so many matrices and writes one."""
         elements = self.rows * self.columns
         return Work((reads + 1) * elements * NUMBA_TYPES[self.dtype].bitwidth // 8, {})
-
-
-def row_limit(longest: dict[bool, int]) -> Callable[[RowProblem], str]:
-    """The refusal of a step whose rows have at most so many elements, by alignment."""
-
-    def refusal(problem: RowProblem) -> str:
-        most = longest[problem.aligned]
-        if problem.columns <= most:
-            return ""
-        return f"holds rows of at most {most:,} elements, and these have {problem.columns:,}"
-
-    return refusal
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -517,7 +506,7 @@ def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     return [Launch(kernel, grid, (config.row_threads, config.rows), (x, out))]
 
 
-_too_long = row_limit(LONGEST)
+_too_long = row_limit(LONGEST.get)
 
 # --- long rows, and few of them -------------------------------------------------------------------
 
@@ -545,7 +534,7 @@ def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
     return [Launch(kernel, problem.rows * config.blocks, threads, (x, out))]
 
 
-_beyond = row_limit(dict.fromkeys((True, False), 8 * 1024 * CLUSTER_ACCESSES * VECTOR))
+_beyond = row_limit(lambda aligned: 8 * 1024 * CLUSTER_ACCESSES * VECTOR)
 
 
 def _no_cluster(problem: RowProblem) -> str:

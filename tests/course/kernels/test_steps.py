@@ -57,7 +57,7 @@ LADDER = Ladder(
     {
         "short": Step(_adds, _too_long, work=lambda p: Work(8 * p.size, {"float32": p.size})),
         "long": Step(_adds).then(_in_place),
-        "split": Step(_in_place).after(_adds),
+        "split": Step(_adds).then(_in_place),
         "newest": Step(_adds, capability=(99, 0)),
     },
     best=lambda problem: "long" if _too_long(problem) else "short",
@@ -94,11 +94,11 @@ def test_auto_takes_the_best_and_an_explicit_method_itself(size, method, expecte
     assert np.all(launched(size, method=method, by=2) == expected)
 
 
-def test_launches_come_before_and_behind_in_the_order_that_is_said():
-    steps = [Step(_adds), Step(_adds).then(_in_place), Step(_adds).after(_in_place)]
+def test_launches_come_behind_a_steps_own():
+    steps = [Step(_adds), Step(_adds).then(_in_place)]
     x = np.zeros(3, np.float32)
     first = [[one.arguments[1] for one in step.launches(Problem(3), x, x, 2)] for step in steps]
-    assert first == [[2], [2, 100], [100, 2]]
+    assert first == [[2], [2, 100]]
     step = Step(_adds, _too_long, (8, 0), work=lambda problem: 7).then(_in_place)
     assert step.refusal is _too_long and step.capability == (8, 0) and step.work(None) == 7
 

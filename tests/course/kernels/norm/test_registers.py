@@ -69,14 +69,6 @@ def test_which_gpus_keep(monkeypatch):
         assert NormProblem(1, 8, kind).variant.keep_in_l2 == kept
 
 
-@pytest.mark.parametrize("sizes", [(33, 1), (48, 2), (3, 32), (16, 3), (2048, 1), (0, 1)])
-def test_shapes_that_no_block_has(sizes):
-    with pytest.raises(ValueError, match="threads for each of"):
-        RowConfig(*sizes)
-    with pytest.raises(ValueError, match="multiple of 4"):
-        RowConfig(32, 1, 6)
-
-
 @pytest.mark.parametrize(
     "shape", [RowConfig(1, 32, 4), RowConfig(4, 8, 12), RowConfig(32, 2, 4), RowConfig(96)]
 )
