@@ -134,7 +134,7 @@ def _array_at(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     codes = [emitter.expression(part) for part in emitter.typing.operands[node]][:2]
     dtype = emitter.constant(dtype_of(kind.dtype), str(kind.dtype))
     site, fortran = emitter.site(node), function.__name__ == "farray"
-    name = assigned_name(emitter.source.tree, node) or function.__name__
+    name = assigned_name(emitter.source, node) or function.__name__
     return emitter.operation("array_at", *codes, dtype, fortran, repr(name), site)
 
 
@@ -209,7 +209,7 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
         value = emitter.operand(node.args[0], kind.dtype)
         return emitter.operation("store_all", code, value, site, None)
     if name == "copy":
-        made = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
+        made = emitter.site(node, assigned_name(emitter.source, node) or ast.unparse(node))
         return emitter.operation("copied", code, made)
     shape = [emitter.expression(argument) for argument in node.args]
     whole = isinstance(emitter.typing.of[node.args[0]], types.BaseTuple)
@@ -310,7 +310,7 @@ def _own_array(emitter: Emitter, node: ast.Call, path: str) -> str:
     """Code of an array that a block or a thread has for itself."""
     sizes = emitter.typing.shapes[node]
     (dtype,) = emitter.typing.operands[node]
-    site = emitter.site(node, assigned_name(emitter.source.tree, node) or ast.unparse(node))
+    site = emitter.site(node, assigned_name(emitter.source, node) or ast.unparse(node))
     kind = emitter.element_type(dtype, ast.unparse(node))
     named = {keyword.arg: emitter.source.static(keyword.value) for keyword in node.keywords}
     more = [named["alignment"]] if type(named.get("alignment")) is int else []

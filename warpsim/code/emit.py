@@ -32,7 +32,7 @@ from warpsim.core.memory import ConstantArray
 from warpsim.core.number_types import DATES, bfloat16
 from warpsim.front.dataflow import DoubtfulReads, Scopes
 from warpsim.front.doubles import why_double
-from warpsim.front.names import FOLDED, MISSING, Site, folded
+from warpsim.front.names import FOLDED, MISSING, Site, Source, folded
 from warpsim.front.nodes import Once, walk
 from warpsim.front.numba_typing import of_value, plain, unify
 from warpsim.front.types import Typing
@@ -84,18 +84,12 @@ class Emitter(Accesses, DoubtfulReads):
         self.loops: list[tuple[str, ast.AST]] = []
         self.counts: list[Counter] = []
         self.numbers: Counter = Counter()
-        edges = typing.edges.values()
-        self.scopes = Scopes(self.source, frozenset(e[0] for edge in edges for e in edge))
+        self.merged = {name for edges in typing.edges.values() for name, _, _ in edges}
+        self.scopes = self.source.once(Scopes)
         self.names = self._variable_names()
         self.find_doubtful_reads()
-        self.stored_loads = stored_loads(self.source) if traced else set()
-        body = self.source.tree.body
-        self.framed = any(
-            isinstance(node, ast.Raise | ast.Assert)
-            or (isinstance(node, ast.Return) and node is not body[-1])
-            for statement in body
-            for node in walk(statement)
-        )
+        self.stored_loads = self.source.once(stored_loads) if traced else set()
+        self.framed = self.source.once(_ends_early)
 
     # ------------------------------------------------------------------ names
     def _variable_names(self) -> dict[tuple[str, Any], str]:
@@ -119,6 +113,10 @@ class Emitter(Accesses, DoubtfulReads):
                 suffix = re.sub(r"\W+", "_", str(key)).strip("_")
                 names[name, key] = base if number == 0 else f"{base}_{suffix}"
         return names
+
+    def always_plain(self, name: str) -> bool:
+        """Whether every assignment to a variable may overwrite, see `Scopes`."""
+        return name not in self.merged and self.scopes.always_plain(name)
 
     def variable(self, name: str, kind: types.Type) -> str:
         return self.names[name, _key(kind)]
@@ -486,6 +484,16 @@ class Emitter(Accesses, DoubtfulReads):
 
     def code_Call(self, node: ast.Call) -> str:
         return emit_call(self, node)
+
+
+def _ends_early(source: Source) -> bool:
+    """Whether a thread may end before the function's last statement does."""
+    last = source.tree.body[-1]
+    return any(
+        isinstance(node, ast.Raise | ast.Assert | ast.Return)
+        and (node is not last or not isinstance(node, ast.Return))
+        for node in source.nodes
+    )
 
 
 def _compared_as(kind: types.Type) -> types.Type:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import cached_property
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -44,6 +45,11 @@ class _This:
 
     def __init__(self, value: Any):
         self.value = value
+
+    @cached_property
+    def word(self) -> str:
+        """See `_name_of`."""
+        return _name_of(self.value)
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -93,10 +99,13 @@ def likeness(function: FunctionType) -> Any:
             _told.clear()
 
 
-def shape(function: FunctionType) -> tuple | None:
-    """What functions have in common that call others in the same way; None for what may change."""
+def shape(function: FunctionType, read_alone: bool = False) -> tuple | None:
+    """What functions have in common that call others in the same way; None for what may change.
+
+    Those that are only read alike, ``read_alone``, may find other numbers and functions outside.
+    """
     try:
-        return _key(function, _as_called)
+        return _key(function, _as_read if read_alone else _as_called)
     except _Unlike:
         return None
 
@@ -135,13 +144,31 @@ def _as_called(value: Any) -> Any:
     function = getattr(value, "py_func", None)
     if not isinstance(function, FunctionType):
         return _like(value)
+    names = function.__name__, function.__code__.co_name, function.__module__, marked(function)
+    return _This(type(value)), *names, *_parameters(function), *_options(value)
+
+
+def _as_read(value: Any) -> Any:
+    """The same, of a function only its parameters, and of numbers and arrays that they are some."""
+    function = getattr(value, "py_func", None)
+    if isinstance(function, FunctionType):
+        return "function", *_parameters(function)
+    if isinstance(value, int | float | np.generic | np.ndarray) and not isinstance(value, Enum):
+        return np.generic
+    if type(value) is tuple:
+        parts = {*map(_as_read, value)}
+        return np.generic if parts <= {np.generic} else (tuple, *map(_as_read, value))
+    return _like(value)
+
+
+def _parameters(function: FunctionType) -> tuple:
+    """Their names, kinds and defaults."""
     code = function.__code__
     rest = (code.co_flags & inspect.CO_VARARGS > 0) + (code.co_flags & inspect.CO_VARKEYWORDS > 0)
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + rest]
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & 12
     defaults = map(_like, (function.__defaults__, tuple((function.__kwdefaults__ or {}).items())))
-    names = function.__name__, code.co_name, function.__module__, marked(function)
-    return _This(type(value)), *names, taken, counts, *defaults, *_options(value)
+    return taken, counts, *defaults
 
 
 def _options(function: Any) -> tuple:
@@ -205,7 +232,7 @@ def _said(part: Any) -> str:
     if isinstance(part, tuple):
         return f"({', '.join(map(_said, part))})"
     if isinstance(part, _This):
-        return _name_of(part.value)
+        return part.word
     if isinstance(part, type) and part is not type(None):
         return _name_of(part)
     if isinstance(part, types.Type) and not is_plain(part):

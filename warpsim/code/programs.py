@@ -26,8 +26,10 @@ from warpsim.code.kept import Facts, Kept, Variant, kept_of
 from warpsim.code.likeness import asked_together, likeness, shape
 from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
-from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
-from warpsim.front.nodes import names, walk
+from warpsim.front.names import (
+    MISSING, KernelName, NotYet, Source, Unsupported, calls, loads, read, renewed, typing_error,
+)  # fmt: skip
+from warpsim.front.nodes import names
 from warpsim.front.rewriting import rewrite
 from warpsim.front.types import Typer, Typing, is_inlined
 from warpsim.watch.store_flow import dropped_loads, stored_arguments
@@ -88,15 +90,27 @@ class Program:
     def _read(self) -> Source:
         if self._source is None:
             function = self._function
-            source = lift(function if isinstance(function, Source) else read(function))
+            key = None if isinstance(function, Source) else shape(function, read_alone=True)
+            found = _readings.get(key)
+            source = self._read_anew(key) if found is None else renewed(found, function)
             if source.name not in source.assigned:  # a declared function has no value yet
                 source.environment.setdefault(source.name, _Itself(source.function))
-            rewrite(source)
-            hand_over(source)
-            _bind_functions(source)
             self._unset = any(value is MISSING for value in source.environment.values())
             self._source = source
         return self._source
+
+    def _read_anew(self, key: tuple | None) -> Source:
+        function = self._function
+        first = function if isinstance(function, Source) else read(function)
+        source = lift(first)
+        if source.name not in source.assigned:
+            source.environment.setdefault(source.name, _Itself(source.function))
+        rewrite(source)
+        hand_over(source)
+        if not _bind_functions(source) and source is first and key is not None:
+            _readings[key] = source
+        source.told.clear()  # the tree is another one now
+        return source
 
     @cached_property
     def arguments(self) -> list[str]:
@@ -192,14 +206,14 @@ class Program:
         if typing.needs is None or typing.recursive or typing.optional:
             return None
         called, asked = {}, Counter()
-        for node in walk(source.tree):
+        for node in source.nodes:
             function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
             if hasattr(function, "py_func"):
                 called[source.outside_name(node.func, function)] = function
                 asked[getattr(node.func, "id", None)] += 1
             elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
                 asked[node.left.id] += isinstance(node.comparators[0], ast.Constant)
-        loaded = names(source.tree, ast.Load) - asked
+        loaded = source.once(loads) - asked
         as_values = (source.environment.get(name) for name in loaded if name not in source.assigned)
         if None in called or any(hasattr(value, "py_func") for value in as_values):
             return None  # it does more with a function than call it
@@ -299,8 +313,8 @@ class Program:
         return found
 
     def _fresh(self) -> Source:
-        if any(isinstance(node, ast.Starred) for node in walk(self.source.tree)):
-            return replace(self.source, tree=copy.deepcopy(self.source.tree))  # * is spelled out
+        if self.source.once(_spreads):  # * is spelled out
+            return replace(self.source, tree=copy.deepcopy(self.source.tree), told={})
         return self.source
 
     def _guessed(self, source: Source, node: ast.AST, signature: Signature) -> Typing:
@@ -332,7 +346,7 @@ class Program:
     @cached_property
     def unread(self) -> frozenset[int]:
         """The positions of the arguments that the function never looks at."""
-        reads = names(self.source.tree, ast.Load)
+        reads = self.source.once(loads)
         return frozenset(n for n, name in enumerate(self.source.arguments) if name not in reads)
 
     def lane_program(
@@ -394,6 +408,10 @@ class Program:
         return bound(shell, result, calls)
 
 
+def _spreads(source: Source) -> bool:
+    return any(isinstance(node, ast.Starred) for node in source.nodes)
+
+
 def _stored_positions(function: Any) -> list[int]:
     program = program_of(function)
     return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
@@ -443,14 +461,15 @@ def _is_function_or_type(value: Any) -> bool:
     return scalar or isinstance(value, types.Type) or hasattr(value, "py_func")
 
 
-def _bind_functions(source: Source) -> None:
-    """Calls of device functions with functions or types among the arguments: bind those.
+def _bind_functions(source: Source) -> bool:
+    """Calls of device functions with functions or types among the arguments: bind those, if any.
 
     In such calls integers and truth values known when compiled are bound, too: they may be shapes
     of arrays and choose branches.
     """
-    for node in walk(source.tree):
-        function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+    any_bound = False
+    for node in calls(source):
+        function = source.static(node.func)
         if not hasattr(function, "py_func") or isinstance(function, _Bound) or node.keywords:
             continue
         values = [source.static(argument) for argument in node.args]
@@ -471,11 +490,15 @@ def _bind_functions(source: Source) -> None:
             bound = _Bound(function.py_func, tuple(given), inline)
             node.func = ast.copy_location(ast.Constant(bound), node.func)
             node.args = kept
+            any_bound = True
+    return any_bound
 
 
 _programs: weakref.WeakKeyDictionary[FunctionType, Program] = weakref.WeakKeyDictionary()
 #: By what functions that are alike have in common, and whether coverage.py measures their lines.
 _shared: dict[tuple[Any, bool], Program] = {}
+#: By what functions have in common that are read alike.
+_readings: dict[tuple | None, Source] = {}
 
 
 def program_of(kernel: Any) -> Program:

@@ -102,9 +102,9 @@ class Writer(Emitter):
             head.append(f"    frame = {self.operation('frame', f'kernel={not self.device}')}")
         for (name, _), variable in self.names.items():
             if variable in names:
-                if not self.scopes.always_plain(name):
+                if not self.always_plain(name):
                     head.append(f"    _m_{variable} = {self.mask}")
-            elif not self.scopes.always_plain(name):
+            elif not self.always_plain(name):
                 head.append(f"    {variable} = UNSET")
                 head.append(f"    _m_{variable} = None")
         head += [f"    _s_{name} = None" for name in self.watched_names]
@@ -251,7 +251,7 @@ class Writer(Emitter):
             variable = self.variable(target.id, self.typing.targets[target])
             if self.scopes.is_plain(target):
                 self.line(f"{variable} = {bare(code)}")
-                if not self.scopes.always_plain(target.id):
+                if not self.always_plain(target.id):
                     self.line(f"_m_{variable} = {self.mask}")
             else:
                 self.merge(variable, code, kind)
@@ -385,7 +385,7 @@ class Writer(Emitter):
             if not simple:
                 self.assign(node.target, item, self.typing.items[node])
             else:
-                if not self.scopes.always_plain(node.target.id):
+                if not self.always_plain(node.target.id):
                     self.line(f"_m_{item} = {self.mask}")
                 self.note_set(node.target.id)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import types
 
-from warpsim.front.names import MISSING
-from warpsim.front.nodes import walk
+from warpsim.front.names import MISSING, Source
 from warpsim.front.numba_typing import of_dtype, plain
 
 if TYPE_CHECKING:
@@ -75,17 +74,18 @@ def _no_element_type(typer: Expressions, node: ast.Call, dtype_node: ast.expr) -
     if isinstance(named, str):
         return source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
     text = f"{ast.unparse(dtype_node)} is not an element type"
-    name = assigned_name(source.tree, node)
+    name = assigned_name(source, node)
     return source.refused(node, f"Cannot infer the type of variable {name!r}: {text}")
 
 
-def assigned_name(tree: ast.AST, node: ast.AST) -> str | None:
+def assigned_name(source: Source, node: ast.AST) -> str | None:
     """The variable that an expression is assigned to."""
-    for statement in walk(tree):
-        if isinstance(statement, ast.Assign) and statement.value is node:
-            target = statement.targets[0]
-            return target.id if isinstance(target, ast.Name) else None
-    return None
+    return source.once(_assigned).get(node)
+
+
+def _assigned(source: Source) -> dict[ast.AST, str | None]:
+    pairs = [(one.value, one.targets[0]) for one in source.nodes if isinstance(one, ast.Assign)]
+    return {value: getattr(target, "id", None) for value, target in pairs}
 
 
 def _no_such_shape(

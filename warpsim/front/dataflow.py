@@ -69,10 +69,13 @@ class DoubtfulReads:
     """Code of the reads of variables, for the emitter of a lane program."""
 
     def find_doubtful_reads(self) -> None:
-        source = self.source
-        self.doubtful = doubtful_reads(
-            source.tree.body, source.arguments, source.assigned, self.typing.known
-        )
+        source, known = self.source, self.typing.known
+        told, way = source.once(_by_what_is_known), frozenset(known.items())
+        if way not in told:
+            told[way] = doubtful_reads(
+                source.tree.body, source.arguments, source.assigned, known
+            )
+        self.doubtful = told[way]
         self.watched_names = sorted({node.id for node in self.doubtful}) if self.traced else []
 
     def read(self, node: ast.Name, kind: types.Type) -> str:
@@ -84,7 +87,7 @@ class DoubtfulReads:
             return self.operation("given", variable, repr(_dtypes(kind)))
         lines = dict.fromkeys(
             self.source.line(place)
-            for place in walk(self.source.tree)
+            for place in self.source.nodes
             if isinstance(place, ast.Name)
             and place.id == node.id
             and isinstance(place.ctx, ast.Store)
@@ -97,6 +100,10 @@ class DoubtfulReads:
         """Remember who has set a variable that some threads may read without."""
         if name in self.watched_names:
             self.line(f"_s_{name} = {self.operation('now_set', f'_s_{name}')}")
+
+
+def _by_what_is_known(source: Source) -> dict[frozenset, frozenset[ast.Name]]:
+    return {}
 
 
 def _dtypes(kind: types.Type) -> Any:
@@ -202,8 +209,7 @@ class _Occurrence:
 class Scopes:
     """Knows, for each assignment to a name, whether it may overwrite."""
 
-    def __init__(self, source: Source, merged: frozenset[str] = frozenset()):
-        self.merged = merged
+    def __init__(self, source: Source):
         self.found: dict[str, list[_Occurrence]] = {}
         self.suites = 0
         self._suite(source.tree.body, ())
@@ -213,13 +219,13 @@ class Scopes:
             plain = self._plain(occurrences, name in source.arguments)
             self.plain |= plain
             stores = {o.node for o in occurrences if o.store}
-            self._always[name] = stores <= plain and name not in merged
+            self._always[name] = stores <= plain
 
     def is_plain(self, target: ast.Name) -> bool:
         return target in self.plain
 
     def always_plain(self, name: str) -> bool:
-        return self._always.get(name, name not in self.merged)
+        return self._always.get(name, True)
 
     # ------------------------------------------------------------------ collecting
     def _suite(self, body: list[ast.stmt], outer: tuple[int, ...], header=None) -> None:

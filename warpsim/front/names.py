@@ -11,9 +11,11 @@ import ast
 import builtins
 import dis
 import inspect
+import linecache
 import sys
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumType
@@ -30,7 +32,7 @@ from warpsim.core.executed import lines_of
 from warpsim.core.number_types import ALIASES, VECTORS
 from warpsim.front.cuda_names import VALUES
 from warpsim.front.matching import Matches
-from warpsim.front.nodes import consists_of, walk
+from warpsim.front.nodes import consists_of, names, walk
 from warpsim.front.numba_typing import of_value
 from warpsim.front.successor import marked
 
@@ -188,11 +190,23 @@ class Source:
     constants: dict[str, Any] = field(default_factory=dict)
     takes_rest: bool = False  # the last argument is ``*args``: a tuple of all that is left
     label: str = ""  # of a function inside another
+    told: dict[Callable, Any] = field(default_factory=dict, repr=False)  # see `once`
 
     @property
     def name(self) -> str:
         name = self.label or self.function.__name__
         return name if name.isidentifier() else "lambda_"
+
+    def once(self, ask: Callable[[Source], Any]) -> Any:
+        """What `ask` says of the tree: asked once for all functions that are read alike."""
+        if ask not in self.told:
+            self.told[ask] = ask(self)
+        return self.told[ask]
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree but operators and contexts."""
+        return self.once(_nodes)
 
     @property
     def of_the_successor(self) -> bool:
@@ -356,6 +370,26 @@ class Site:
     dropped: bool = field(default=False, compare=False)  # a load whose value nobody takes
 
 
+def _nodes(source: Source) -> list[ast.AST]:
+    return walk(source.tree)
+
+
+def loads(source: Source) -> Counter[str]:
+    """How often a function reads each name."""
+    return names(source.tree, ast.Load)
+
+
+def calls(source: Source) -> list[ast.Call]:
+    """The calls in a function."""
+    return [node for node in source.nodes if isinstance(node, ast.Call)]
+
+
+def renewed(source: Source, function: FunctionType) -> Source:
+    """The source of a function that is read like another one."""
+    environment = {**function.__globals__, **_outer_variables(function)}
+    return replace(source, function=function, environment=environment)
+
+
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
     """The lines of a function's source and its syntax tree, whose line numbers fit the lines."""
     name = getattr(function, "__name__", repr(function))
@@ -388,11 +422,12 @@ def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
 @cache
 def text_of(code: CodeType, file: str) -> str:
     """The text of a function: once for all that a factory makes of one code, in one file."""
-    noted = lines_of(code)
-    if noted is None:
-        lines, _ = inspect.getsourcelines(code)
+    linecache.checkcache(file)
+    known = lines_of(code) or linecache.getlines(file)  # inspect asks each module for its file
+    if known:
+        lines = inspect.getblock(known[code.co_firstlineno - 1 :])
     else:
-        lines = inspect.getblock(noted[code.co_firstlineno - 1 :])
+        lines, _ = inspect.getsourcelines(code)
     return textwrap.dedent("".join(lines))
 
 
@@ -439,7 +474,8 @@ def read(function: FunctionType) -> Source:
         line = node.lineno - tree.lineno + 1
         return typing_error(f"{what}\n\nline {line} of {tree.name}:\n    {lines[node.lineno - 1]}")
 
-    tree = Matches(refuse).visit(tree)
+    if any(isinstance(node, ast.Match) for node in walk(tree)):
+        tree = Matches(refuse).visit(tree)
     spec, name = tree.args, tree.name
     if inspect.isgeneratorfunction(function):
         raise typing_error(f"{name} has a yield: kernels have no generators")
@@ -481,7 +517,7 @@ def complete(source: Source) -> Source:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             stores.setdefault(node.id, []).append(node)
     assigned = frozenset(source.arguments) | frozenset(stores)
-    made = replace(source, assigned=assigned, constants={})
+    made = replace(source, assigned=assigned, constants={}, told={})
     _find_constants(made, stores)
     return made
 

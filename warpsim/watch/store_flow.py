@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.front.nodes import names, walk
+from warpsim.front.names import MISSING, KernelName, Source, calls, loads
+from warpsim.front.nodes import walk
 
 #: Functions that change the elements of their first argument.
 STORING = ("atomic.", "pieces.store", "pieces.copy", "pieces.stmatrix")
@@ -23,7 +23,7 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
     ``callee_stores`` gives, for a device function, the positions of those that it may change.
     """
     stored, aliases = set(), []
-    for node in walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             stored.add(root_of(node.value))
         elif isinstance(node, ast.Call):
@@ -70,7 +70,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
     Shared and local arrays are variables here. What a condition asks for reaches nothing, nor does
     what goes into an atomic; nor does a variable that a compare-and-swap checks.
     """
-    nodes = list(walk(source.tree))
+    nodes = source.nodes
     checked, own = set(), set()
     for node in nodes:
         if isinstance(node, ast.Call):
@@ -120,17 +120,19 @@ def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
 
     ``unread`` gives the positions of the arguments that a device function never looks at.
     """
-    nodes, handed = walk(source.tree), Counter()
-    for node in nodes:
-        function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
-        if hasattr(function, "py_func"):
-            given = [argument for n, argument in enumerate(node.args) if n in unread(function)]
-            handed.update(one.id for one in given if isinstance(one, ast.Name))
-    reads = names(source.tree, ast.Load) if handed else {}
+    handed: Counter[str] = Counter()
+    for node in source.once(calls):
+        function = source.static(node.func)
+        positions = unread(function) if hasattr(function, "py_func") else ()
+        given = [argument for n, argument in enumerate(node.args) if n in positions]
+        handed.update(one.id for one in given if isinstance(one, ast.Name))
+    reads = source.once(loads)
     dropped = {name for name, times in handed.items() if times == reads[name]}
+    if not dropped:
+        return set()
     return {
         node.value
-        for node in nodes
+        for node in source.nodes
         if isinstance(node, ast.Assign)
         and all(isinstance(one, ast.Name) and one.id in dropped for one in node.targets)
     }
