@@ -14,6 +14,7 @@ where this package is not installed.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,6 +94,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     for kind, names in _EXPECTING:
         _note(patch, kind, names, looking.expected)
     kept.begin()
+    stack.callback(gc.unfreeze)
     stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())
     patch.setattr(config, "ENABLE_CUDASIM", 1)  # as under Numba's own simulator, which is not used
@@ -156,6 +158,10 @@ class Looking:
 
         name = self.options.warpsim_gpu or gpus.current().name
         return f"warpsim {__version__}: numba.cuda is simulated, as {self.why} says ({name})"
+
+    def pytest_collection_finish(self) -> None:
+        """What was imported stays: Python need not look through it for what can go."""
+        gc.freeze()
 
     @contextmanager
     def _phase(self, item: pytest.Item, when: str) -> Iterator[None]:

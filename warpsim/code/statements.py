@@ -219,7 +219,7 @@ class Writer(Emitter):
             self.line(f"{temporary} = {code}")
             code = temporary
         for target in node.targets:
-            self.assign(target, code, kind, ast.unparse(node.value))
+            self.assign(target, code, kind, node.value)
 
     def write_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
@@ -246,7 +246,9 @@ class Writer(Emitter):
             site = self.site(target, name, whole)
             self.line(self.operation("store", array, index, code, site))
 
-    def assign(self, target: ast.expr, code: str, kind: types.Type, name: str = "") -> None:
+    def assign(
+        self, target: ast.expr, code: str, kind: types.Type, value: ast.expr | None = None
+    ) -> None:
         if isinstance(target, ast.Name):
             variable = self.variable(target.id, self.typing.targets[target])
             if self.scopes.is_plain(target):
@@ -258,7 +260,8 @@ class Writer(Emitter):
             self.note_set(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(kind, types.Array):
-                site = self.site(target, name, name or None)
+                text = "" if value is None else ast.unparse(value)
+                site = self.site(target, text, text or None)
                 code = self.operation("unpack", code, len(target.elts), site)
                 kind = (items_of(kind),) * len(target.elts)
             if not code.isidentifier():
