@@ -16,6 +16,7 @@ from numba import types
 from numba.core.errors import UnsupportedError
 
 from warpsim.core.arithmetic import MATH, brev, clz, each, ffs, fma, popc, raised
+from warpsim.core.number_types import namespace
 from warpsim.core.roundings import WHOLE, operation, to_integer, to_kind
 
 i4, i8, f4, f8 = types.int32, types.int64, types.float32, types.float64
@@ -251,22 +252,7 @@ CALLS |= {
     "half2float": (lambda x: np.asarray(x, np.int16).view(np.float16), f4, (types.int16,)),
 }  # fmt: skip
 
-NAMES = frozenset({"libdevice", *(f"libdevice.{name}" for name in CALLS)})
-ARITY = {f"libdevice.{name}": (len(call[2]),) * 2 for name, call in CALLS.items()}
-
-
-def _typed(name: str) -> Callable:
-    _, result, operands = CALLS[name]
-
-    def signature(*arguments):
-        real = types.Integer | types.Float | types.Boolean
-        return (result, operands) if all(isinstance(kind, real) for kind in arguments) else None
-
-    return signature
-
-
-#: As :data:`warpsim.front.cuda_names.FUNCTIONS`.
-TYPES: dict[str, Callable] = {f"libdevice.{name}": _typed(name) for name in CALLS}
+NAMES, ARITY, TYPES = namespace("libdevice", {name: call[1:] for name, call in CALLS.items()})
 
 
 def _as(kind: types.Type, value):

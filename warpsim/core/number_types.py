@@ -117,6 +117,21 @@ def date_storable(given: types.Type, wanted: types.Type) -> bool:
     )
 
 
+def namespace(name: str, calls: dict[str, tuple]) -> tuple[frozenset[str], dict, dict]:
+    """A part of ``cuda`` whose functions convert any real number to what they take.
+
+    ``calls`` gives the type of each one's result and those of its operands. Returns their names,
+    how many operands they take, and types as :data:`warpsim.front.cuda_names.FUNCTIONS` has them.
+    """
+
+    def typed(call: tuple) -> Callable:
+        return lambda *given: call if all(isinstance(kind, REAL) for kind in given) else None
+
+    paths = {f"{name}.{function}": call for function, call in calls.items()}
+    arity = {path: (len(operands),) * 2 for path, (_, operands) in paths.items()}
+    return frozenset({name, *paths}), arity, {path: typed(call) for path, call in paths.items()}
+
+
 # ---------------------------------------------------------------------- CUDA's vector types
 _BASES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
 #: C's names of the same types: ``float4`` is ``float32x4``.

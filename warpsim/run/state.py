@@ -197,14 +197,10 @@ class State:
         key = id(varying), id(mask), kind
         found = self.patterns.get(key)
         if found is None:
-            found = varying, mask, make()
-            self.keep_pattern(key, found)
+            if len(self.patterns) >= PATTERNS:
+                self.patterns.clear()
+            found = self.patterns[key] = varying, mask, make()
         return found[2]
-
-    def keep_pattern(self, key: tuple, pattern: tuple) -> None:
-        if len(self.patterns) >= PATTERNS:
-            self.patterns.clear()
-        self.patterns[key] = pattern
 
     # ------------------------------------------------------------------ places and findings
     def site(self, number: int) -> Site:

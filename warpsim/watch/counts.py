@@ -263,22 +263,18 @@ class Counting:
 
     def _distinct(self, varying: ndarray, mask) -> ndarray:
         """The elements that active lanes touch; each once, if the same lanes come again."""
-        key = id(varying), id(mask)
-        found = self.state.patterns.get(key)
-        if found is None:
-            elements = varying if mask.count == len(varying) else varying[mask.indices]
-            self.state.keep_pattern(key, (varying, mask, elements, False))
-            return elements
-        varying, mask, elements, done = found
-        if not done:
-            first = elements.min()
+        kept = self.state.pattern(varying, mask, (), list)
+        if not kept:
+            kept.append(varying if mask.count == len(varying) else varying[mask.indices])
+        elif len(kept) == 1:
+            elements, first = kept[0], kept[0].min()
             span = int(elements.max() - first) + 1
             if span <= 8 * len(elements):
                 touched = np.zeros(span, bool)
                 touched[elements - first] = True
                 elements = np.flatnonzero(touched) + first
-            self.state.patterns[key] = varying, mask, elements, True
-        return elements
+            kept[:] = elements, "each once"
+        return kept[0]
 
 
 def sector_counts(
