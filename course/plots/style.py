@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Self
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -12,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from warpsim.draw import style as trace_style
 from warpsim.draw.palette import FAINT, GRID, INK, MARKERS, PALETTE, PAPER, pale
-from warpsim.draw.style import FONT_SIZE, SMALL, TINY, Picture, listed, shortened, style
+from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
 
 __all__ = [
     "FONT_SIZE", "SMALL", "TINY", "Pen", "Picture", "below_each_other", "framed", "headline",
@@ -20,9 +21,18 @@ __all__ = [
     "swatches",
 ]  # fmt: skip
 
+TINY = FONT_SIZE - 1.5
+
 
 class Pen(trace_style.Pen):
     """Draws boxes, words and arrows on a sheet of its own, in inches from the upper left corner."""
+
+    @classmethod
+    def on(cls, axes: Axes) -> Self:
+        """A pen for axes that are there, such as those of a chart."""
+        pen = cls.__new__(cls)
+        pen.size, pen.line, pen.picture, pen.axes = FONT_SIZE, 0.8, axes.figure, axes
+        return pen
 
     def tint(self, x, y, width, height, colour="", **more) -> Rectangle:
         """A box filled with a pale colour; without one, with paper."""
@@ -41,6 +51,26 @@ class Pen(trace_style.Pen):
         """An arrow with a head of so many points, from one place to the other without a gap."""
         look = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": line, "color": color}
         self.axes.add_patch(FancyArrowPatch(start, end, mutation_scale=head, **(look | more)))
+
+
+def style(axes: Axes, grid: str = "both") -> Axes:
+    """Give a chart the course's look: a faint grid, no box.
+
+    Parameters
+    ----------
+    axes : Axes
+    grid : "both", "x", "y" or "none"
+        The axis whose ticks have lines.
+    """
+    axes.set_facecolor(PAPER)
+    if grid != "none":
+        axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    return axes
 
 
 def framed(axes: Axes) -> Axes:

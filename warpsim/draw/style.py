@@ -22,10 +22,10 @@ from matplotlib.patches import Rectangle
 from PIL import Image, ImageDraw
 
 from warpsim.core.words import wrapped
-from warpsim.draw.palette import FAINT, GRID, INK, PAPER
+from warpsim.draw.palette import FAINT, INK, PAPER
 
 FONT_SIZE = 9.0
-SMALL, TINY = FONT_SIZE - 1, FONT_SIZE - 1.5
+SMALL = FONT_SIZE - 1
 SCREEN_DPI = 100
 CORNER = 8  # radius of a picture's corners [pixels]
 
@@ -203,13 +203,6 @@ class Pen:
         self.axes.set(xlim=across or (0, width), ylim=down or (height, 0))
         self.axes.axis("off")
 
-    @classmethod
-    def on(cls, axes: Axes) -> Self:
-        """A pen for axes that are there, such as those of a chart."""
-        pen = cls.__new__(cls)
-        pen.size, pen.line, pen.picture, pen.axes = FONT_SIZE, 0.8, axes.figure, axes
-        return pen
-
     def box(self, x, y, width, height, face=PAPER, edge=FAINT, line=None, *,
             text="", size=None, color=INK, **more) -> Rectangle:  # fmt: skip
         """A box; with words in its middle, if there are some."""
@@ -223,26 +216,6 @@ class Pen:
     def text(self, x, y, text, size=None, color=INK, ha="center", va="center", **more) -> None:
         size = self.size if size is None else size
         self.axes.text(x, y, text, fontsize=size, color=color, ha=ha, va=va, **more)
-
-
-def style(axes: Axes, grid: str = "both") -> Axes:
-    """Give a chart the course's look: a faint grid, no box.
-
-    Parameters
-    ----------
-    axes : Axes
-    grid : "both", "x", "y" or "none"
-        The axis whose ticks have lines.
-    """
-    axes.set_facecolor(PAPER)
-    if grid != "none":
-        axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
-    return axes
 
 
 def listed(words: Iterable[str], most: int = 8) -> str:
