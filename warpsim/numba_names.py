@@ -212,7 +212,8 @@ _HINTS = {
 
 #: ``numba.cuda`` itself, beside what `warpsim.cuda` has.
 CUDA = _LINKABLE | _COMPILE | _HINTS | {
-    "cuda_error": lambda: None, "declare_device": lambda name, sig, **_: _refusing(name),
+    "CudaSupportError": CudaSupportError, "cuda_error": lambda: None,
+    "declare_device": lambda name, sig, **_: _refusing(name),
     "implementation": "NVIDIA", "is_signature": is_signature,
     "config": _Config(), "runtime": _Runtime(), "Dim3": Dim3, "dim3": Dim3,
     "FakeCUDAKernel": host.Kernel, "HAS_NUMBA": True, "auto_device": _auto_device,

@@ -125,9 +125,8 @@ def _stand_ins() -> dict[str, ModuleType]:
 
     scalars = {name: getattr(types, name) for name in types.__all__ if hasattr(types, name)}
     own = {name: value for name, value in vars(host).items() if not name.startswith("_")}
-    module("numba.cuda", scalars | own)
-    made["numba.cuda"].event = lambda timing=True: _TimelessEvent()
-    made["numba.cuda"].Event = _TimelessEvent
+    times = {"event": lambda timing=True: _TimelessEvent(), "Event": _TimelessEvent}
+    module("numba.cuda", scalars | own | times | numba_names.CUDA)
     states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
     module("numba.cuda.random", states)
     module("numba.cuda.types", vars(types) | {"bfloat16": bfloat16})
@@ -135,8 +134,6 @@ def _stand_ins() -> dict[str, ModuleType]:
     module("numba.cuda.libdevice", functions)
     for name, names in numba_names.MODULES.items():
         module(name, names)
-    made["numba.cuda"].__dict__.update(numba_names.CUDA)
-    made["numba.cuda"].CudaSupportError = numba_names.CudaSupportError
     made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
     for whole in ("api", "simulator_init"):
         module(f"numba.cuda.{whole}", vars(made["numba.cuda"]))

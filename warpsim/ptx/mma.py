@@ -32,6 +32,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from warpsim.core import number_types
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
 from warpsim.ptx.instruction import CONVERGENT, FLOAT, TYPES, WORD, Ptx, assembly, instruction
@@ -63,28 +64,22 @@ def place_in_c(register: int) -> Places:
 def widened(bits: ndarray, bfloat: bool) -> ndarray:
     """16 bits as float32: those of a float16 or of a bfloat16."""
     if bfloat:
-        return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
+        return number_types.widened(bits)
     return np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
 
 
 def rounded_bfloat(x: ndarray) -> ndarray:
     """The bits of float32 rounded to bfloat16: to nearest, ties to even (cvt.rn.bf16.f32)."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    nearest = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(x), np.uint32(0x7FFF), nearest).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), number_types.rounded(x))
 
 
-def cut_tf32(x: ndarray) -> ndarray:
-    """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32."""
-    bits = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)
+def cut_tf32(x: ndarray, more: int = 0) -> ndarray:
+    """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32.
+
+    With 0x1000 ``more`` it is rounded to nearest, ties away from zero (cvt.rna.tf32).
+    """
+    bits = (np.ascontiguousarray(x).view(np.uint32) + np.uint32(more)) & np.uint32(0xFFFFE000)
     return np.where(np.isnan(x), np.float32(np.nan), bits.view(np.float32))
-
-
-def rounded_tf32(x: ndarray) -> ndarray:
-    """float32 with 10 bits of fraction: rounded to nearest, ties away from zero (cvt.rna.tf32)."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isnan(x), np.float32(np.nan), rounded)
 
 
 #: Products, as errors name them.
@@ -108,7 +103,7 @@ class TensorCores(Accesses):
     def round_tf32(self, x, site: int):
         """float32 with 10 bits of fraction."""
         self.needs((8, 0), "rounding to TF32", site)
-        rounded = rounded_tf32(np.atleast_1d(np.asarray(x, np.float32)))
+        rounded = cut_tf32(np.atleast_1d(np.asarray(x, np.float32)), 0x1000)
         return rounded if np.ndim(x) else rounded[0]
 
     def mma(self, c, a, b, kind: str, site: int):

@@ -68,26 +68,13 @@ BOX = 64 * 128  # bytes of 64 rows of a box
 
 
 # ---------------------------------------------------------------------- in the simulator
-def chunks_of(start: int, first: int, rows: int, mn_major: bool) -> ndarray:
-    """Numbers of the chunks of 16 bytes of some rows of an operand, 64 deep; all is swizzled.
-
-    Parameters
-    ----------
-    start : int
-        The operand's first byte.
-    first, rows : int
-    mn_major : bool
-        Whether neighbours lie along the rows' numbers (MN-major), in boxes of 64, not the depth.
-
-    Returns
-    -------
-    ndarray of int, (rows, 8) or, mn_major, (64, rows // 8)
-    """
-    return (start >> 4) + _chunks(first, rows, mn_major)
-
-
 @lru_cache(maxsize=64)
-def _chunks(first: int, rows: int, mn_major: bool) -> ndarray:
+def chunks_of(first: int, rows: int, mn_major: bool) -> ndarray:
+    """Numbers, from an operand's start on, of its chunks of 16 bytes: of some rows, 64 deep.
+
+    All is swizzled. They are (rows, 8); or, where neighbours lie along the rows' numbers, in boxes
+    of 64, and not along the depth (MN-major), (64, rows // 8).
+    """
     if not mn_major:
         return swizzled(128 * np.arange(first, first + rows)[:, None] + 16 * np.arange(8)) >> 4
     along = 2 * np.arange(first, first + rows, 8)
@@ -171,8 +158,8 @@ class Hopper(Tma, Clusters, Sums):
         if None in starts:
             return outputs
         self._together((*starts, columns, depth), site)
-        chunks_a = chunks_of(starts[0], 16 * (self.warp % 4), 16, a_mn)
-        chunks_b = chunks_of(starts[1], 0, columns, b_mn)
+        chunks_a = (starts[0] >> 4) + chunks_of(16 * (self.warp % 4), 16, a_mn)
+        chunks_b = (starts[1] >> 4) + chunks_of(0, columns, b_mn)
         if depth < DEPTH:  # of rows along the depth, the first chunks of 8
             chunks_a, chunks_b = chunks_a[:, : depth // 8], chunks_b[:, : depth // 8]
         operands = (a, chunks_a, a_mn), (b, chunks_b, b_mn)
@@ -195,7 +182,7 @@ class Hopper(Tma, Clusters, Sums):
             for part in range(2):
                 row, column = place_in_a(number % 4, part)
                 left[row, column + number // 4 * 16] = pair[:, part]
-        boxes = [chunks_of(at, 0, depth, False) for at in range(start, start + size, box)]
+        boxes = [(at >> 4) + chunks_of(0, depth, False) for at in range(start, start + size, box)]
         operands = ((b, np.hstack(boxes)[:, : columns // 8], True),)
         return self._begin(sums, left, operands, outputs, depth, keep, bfloat, site)
 
