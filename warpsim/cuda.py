@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -233,25 +234,17 @@ def list_devices() -> list[Device]:
     return [get_current_device()]
 
 
-class _Devices:
+class _Devices(Sequence):
     """``cuda.gpus``: one simulated device."""
+
+    current = property(lambda self: get_current_device())
+    lst = property(lambda self: list_devices())
 
     def __len__(self) -> int:
         return 1
 
-    def __iter__(self):
-        return iter(list_devices())
-
     def __getitem__(self, number: int) -> Device:
         return list_devices()[number]
-
-    @property
-    def current(self) -> Device:
-        return get_current_device()
-
-    @property
-    def lst(self) -> list[Device]:
-        return list_devices()
 
     def __str__(self) -> str:
         return ", ".join(map(str, list_devices()))

@@ -109,14 +109,14 @@ class TensorCores(Accesses):
     def mma(self, c, a, b, kind: str, site: int):
         self.needs((7, 5) if kind == "f16_k8" else (8, 0), PRODUCTS[kind], site)
         b = (b,) if kind == "f16_k8" else b
-        a, b = ([self._parts(value, kind) for value in part] for part in (a, b))
-        return self._product(c, a, b, site)
-
-    def _parts(self, value, kind: str) -> ndarray:
-        """What a register of each lane holds for a product, as float32: (lanes, parts)."""
         if kind == "tf32":
-            return cut_tf32(_lanes(self, value, np.float32))[:, None]
-        return self.pair(value, kind == "bf16")
+            a, b = (
+                [cut_tf32(_lanes(self, value, np.float32))[:, None] for value in part]
+                for part in (a, b)
+            )
+        else:
+            a, b = ([self.pair(value, kind == "bf16") for value in part] for part in (a, b))
+        return self._product(c, a, b, site)
 
     def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
         """``c + a b`` for each warp: a is 16 x K, b is K x 8.
