@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -102,13 +103,10 @@ def rows_of(
 
 def _docstring(source: str) -> range:
     """The lines of the docstring, which says nothing about traffic."""
-    try:
-        body = ast.parse(textwrap.dedent(source)).body[0].body
-    except (SyntaxError, IndexError, AttributeError):
-        return range(0)
-    first = body[0]
-    if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        return range(first.lineno, first.end_lineno + 1)
+    with suppress(SyntaxError, IndexError, AttributeError, TypeError):  # no source of a function
+        function = ast.parse(textwrap.dedent(source)).body[0]
+        if ast.get_docstring(function) is not None and len(function.body) > 1:
+            return range(function.body[0].lineno, function.body[0].end_lineno + 1)
     return range(0)
 
 

@@ -444,22 +444,13 @@ class Device:
         return f"<simulated CUDA device 0 '{self.gpu.name}'>"
 
 
-class Deallocations:
-    """The memory of device arrays that nobody has any more, until the queue is emptied."""
-
-    def __init__(self):
-        self.freed: list[int] = []
+class Deallocations(list):
+    """Bytes of each device array that nobody has any more, until the queue is emptied."""
 
     def watch(self, memory: np.ndarray) -> np.ndarray:
         """Count an allocation once it is gone."""
-        weakref.finalize(memory, self.freed.append, memory.nbytes).atexit = False
+        weakref.finalize(memory, self.append, memory.nbytes).atexit = False
         return memory
-
-    def __len__(self) -> int:
-        return len(self.freed)
-
-    def clear(self) -> None:
-        self.freed.clear()
 
 
 #: The queue of all device arrays that ``to_device`` and ``device_array`` made.

@@ -307,12 +307,12 @@ class Tma(MBarriers):
             address, name, *_ = self._chosen(bars, bar, site)[0]
             values = source.read(place)
             self._count_box(source, place, site, "load")
-            ranks = [None] if mask is None else range(len(self.scheduler.blocks))
-            several = 0 if mask is None else self.uniform(mask, site)
-            for rank in ranks:
-                if rank is None or several >> rank & 1:
-                    its = self.its if rank is None else self.scheduler.blocks[rank]
-                    self._fly(its, address, name, source, start, values, what, site)
+            blocks = [self.its]
+            if mask is not None:
+                several = self.uniform(mask, site)
+                blocks = [b for n, b in enumerate(self.scheduler.blocks) if several >> n & 1]
+            for its in blocks:
+                self._fly(its, address, name, source, start, values, what, site)
 
     def _fly(
         self, its, address: int, name: str, source: Box, start: int, values, what, site
