@@ -266,7 +266,7 @@ class DeviceNDArray:
         return self[index]
 
     def setitem(self, index: Any, value: Any, stream: Any = 0) -> None:
-        """Set elements."""
+        """Set elements; without a stream of its own, the call waits for the default one."""
         part = self._part(index)
         values = value._memory if isinstance(value, DeviceNDArray) else np.asarray(value)
         kinds = values.dtype.kind, part.dtype.kind
@@ -283,6 +283,8 @@ class DeviceNDArray:
                 )
         part[...] = values
         now_set(part, values)
+        if not (stream or self.stream):
+            Stream().synchronize()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
