@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -79,8 +78,7 @@ def rows_of(
             codes[place].append(site.code)
         rows.setdefault(place, Row(site.line, "")).traffic.add(count)
     for finding in findings:
-        function = re.search(r"\[in (\w+)\]$", finding.message)
-        place = function[1] if function else kernel, finding.line
+        place = finding.function or kernel, finding.line
         if place not in rows:
             codes.setdefault(place, [finding.code])
             rows[place] = Row(finding.line, "")
