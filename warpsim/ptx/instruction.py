@@ -106,8 +106,6 @@ class Instruction(Intrinsic):
         It writes to its first argument.
     hopper : bool
         No other GPU is compiled for.
-    tensor : int
-        Operations of tensor cores a lane.
     each : callable, optional
         ``each(name, takes, kinds)``: what is wrong with the arguments' types, one by one.
     check : callable, optional
@@ -119,14 +117,14 @@ class Instruction(Intrinsic):
     def __init__(
         self, function: Callable, takes: str = "", gives: Any = types.none, *,
         twin: Callable | str | None = None, more: Mapping[str, Any] | None = None,
-        by_warp: bool = False, writes: bool = False, hopper: bool = False, tensor: int = 0,
+        by_warp: bool = False, writes: bool = False, hopper: bool = False,
         each: Callable | None = None, check: Callable | None = None, unknown: str = "",
     ):  # fmt: skip
         super().__init__(function)
         name = function.__name__
         self.takes, self.gives, self.more = takes.split(), gives, more or {}
         self.twin = getattr(twin, "__name__", twin)
-        self.by_warp, self.writes, self.hopper, self.tensor = by_warp, writes, hopper, tensor
+        self.by_warp, self.writes, self.hopper = by_warp, writes, hopper
         self.each, self.check = each or _argument_by_argument, check or _nothing_else
         self.unknown = (
             unknown or f"{name} takes an integer that is known when the kernel is compiled"
@@ -223,8 +221,6 @@ class Instruction(Intrinsic):
             factor = emitter.typing.operands[node][self.takes.index("factor")]
             codes.append(repr(factor.dtype == bfloat16))
         emitter.count(f"call {self.__name__}")
-        if self.tensor:
-            emitter.count("tensor", self.tensor)
         codes += [f"{name}={value!r}" for name, value in self.more.items()]
         codes.append(f"site={site}")
         if len(indexed) > 1 and "count" in self.more:  # a copy: where it reads

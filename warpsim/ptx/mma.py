@@ -126,6 +126,8 @@ class TensorCores(Accesses):
         self.whole_warps(site)
         parts, warps = a[0].shape[1], self.lanes // 32
         depth = len(b) * 4 * parts
+        if self.counters is not None and self.mask:
+            self.counters.operations["tensor"] += 2 * 16 * 8 * depth // 32 * self.mask.count
         left = np.zeros((warps, 16, depth), np.float32)
         right = np.zeros((warps, depth, 8), np.float32)
         total = np.zeros((warps, 16, 8), np.float32)
@@ -261,10 +263,8 @@ def _product(shape: str) -> Callable:
 
 def _mma(takes: str, kind: str, each: Callable | None = _all_types) -> Callable:
     """Declare a product."""
-    return instruction(
-        takes, TYPES["f4x4"], each=each, tensor=64 if kind in ("f16_k8", "tf32") else 128,
-        twin=TensorCores.mma, more={"kind": kind},
-    )  # fmt: skip
+    more = {"kind": kind}
+    return instruction(takes, TYPES["f4x4"], each=each, twin=TensorCores.mma, more=more)
 
 
 @_mma("f4x4 u4x4 u4x2", "f16")
