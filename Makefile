@@ -83,7 +83,7 @@ notebooks: $(READY)
 	$(BIN)/python -m tools.build_notebooks $(if $(FORCE),--force)
 
 $(VENV)/.site: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[site]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[site]"
 	touch $@
 
 site: $(VENV)/.site
@@ -96,7 +96,7 @@ badges: $(READY)
 	$(BIN)/python -m tools.badges $(if $(REPO),--repository $(REPO)) $(if $(TAG),--tag $(TAG))
 
 release: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[release]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[release]"
 	$(BIN)/python -m tools.release
 
 clean:
