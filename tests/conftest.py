@@ -16,3 +16,14 @@ def compiled_once():
 
     with compiled_together():
         yield
+
+
+@pytest.fixture
+def h200(monkeypatch):
+    """The simulated GPU that has all instructions, unless there is a real one."""
+    from course import backend
+    from warpsim.host import gpus
+
+    monkeypatch.setattr(gpus, "_chosen", None)
+    if backend.gpu() is None:
+        backend.simulate("H200")

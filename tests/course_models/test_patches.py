@@ -3,17 +3,10 @@
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import cuda, trace
 from course_models.patches import WAYS, PatchEmbedding, gathered
-from warpsim.host import gpus
 
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """A GPU with tensor cores."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def some(width=24, channels=3, patch=4, side=12, n=2, seed=0, order="C"):

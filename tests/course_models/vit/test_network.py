@@ -14,19 +14,11 @@ from course.kernels.gemm import unfused_epilogue
 from course.kernels.steps import Launch
 from course_models.vit import TOY, Flags, Graph, ViT, ViTShape, initial, reference
 from course_models.vit.buffers import lifetimes, packed
-from warpsim.host import gpus
 
 #: Of float16 in a dozen steps; what is wrong is wrong by much more.
 LIMIT = 2e-3
 CHOICES = {name: its for name, its in Flags.choices().items() if name != "product"}
-
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """A GPU that has all instructions."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def some(shape=TOY, n=1, seed=1):

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from course import backend
 from course_models.vit import TOY, ViT, ViTShape, initial, load, reference, save
 from course_models.vit.images import LIKE, Preprocessing, read_images
 from course_models.vit.weights import checked, read, shape_of, timms, torchvisions
-from warpsim.host import gpus
 
 WEIGHTS = initial(TOY, 3)
 #: Of torchvision's vit_b_16, as its published file has them, and as its newer releases save them.
@@ -64,11 +62,8 @@ def test_the_shape_is_that_of_the_arrays(given, heads):
 
 
 @pytest.mark.parametrize("names", ["timm", "torchvision"])
-def test_somebodys_trained_vit_runs(tmp_path, names, monkeypatch):
+def test_somebodys_trained_vit_runs(tmp_path, names, h200):
     pytest.importorskip("safetensors")
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
     save(tmp_path / "vit.safetensors", TOY, WEIGHTS, names)
     there, told = read(tmp_path / "vit.safetensors")
     assert ("class_token" in there) == (names == "torchvision") and told == {"heads": "2"}

@@ -2,12 +2,10 @@
 
 import pytest
 
-from course import backend
 from course.measure.recorded import parsed, write
 from course_models.vit import TOY, shape
 from course_recording.profiling import vit_counters
 from course_recording.profiling.hardware_counters import CountersNotRead
-from warpsim.host import gpus
 
 METRICS = {"duration": "gpu__time_duration.sum", "tensor pipe": "sm__pipe.avg"}
 UNITS = {"gpu__time_duration.sum": "nsecond", "sm__pipe.avg": "%"}
@@ -15,10 +13,7 @@ ROWS = [{"gpu__time_duration.sum": "12,000", "sm__pipe.avg": "61.5"},
         {"gpu__time_duration.sum": "4,000", "sm__pipe.avg": "n/a"}]  # fmt: skip
 
 
-def test_each_launch_of_a_forward_pass_has_its_name(monkeypatch):
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+def test_each_launch_of_a_forward_pass_has_its_name(monkeypatch, h200):
     monkeypatch.setattr(shape, "ViTShape", lambda: TOY)
     names = [name for name, *_ in vit_counters.calls(2)]
     assert names[:3] == ["patch_embed", "patch_embed, 2", "blocks.0.norm1"]

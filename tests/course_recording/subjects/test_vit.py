@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from course import backend
 from course.measure import event_clock
 from course.measure.roofline import Roofs
 from course_models.vit import TOY, initial, reference
@@ -13,17 +12,13 @@ from course_recording import vit_first
 from course_recording.frame import Bench
 from course_recording.peers.vit_torch import network
 from course_recording.subjects import vit
-from warpsim.host import gpus
 
 ROOFS = Roofs("none", 1.0, {"float32": 1.0}, 1, measured=True)
 
 
 @pytest.fixture
-def bench(monkeypatch):
+def bench(monkeypatch, h200):
     """A bench of a toy, whose clock is made up, without frameworks."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
     monkeypatch.setattr(vit, "SHAPE", TOY)
 
     def wall(call):

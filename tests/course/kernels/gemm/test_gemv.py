@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import cuda, trace
 from course.kernels.gemm import gemv
-from warpsim.host import gpus
 
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 @pytest.mark.parametrize("biased", [True, False])

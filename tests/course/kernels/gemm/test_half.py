@@ -14,7 +14,6 @@ from course.kernels.gemm.half import (
 )
 from course.kernels.gemm.warp_specialised import GemmConfig
 from warpsim.core.number_types import rounded, widened
-from warpsim.host import gpus
 from warpsim.ptx import TensorMap
 from warpsim.ptx.bfloat16 import BFLOAT16
 
@@ -23,14 +22,7 @@ ERRORS = {"race", "out-of-bounds", "uninitialised-read", "barrier-divergence", "
 SIDES = {"nn": ("rk", "kc"), "nt": ("rk", "ck"), "tn": ("kr", "kc")}
 #: Half of the last place: of float16's 11 bits, of bfloat16's 8.
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """The GPU that has all instructions."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def stored(values, element):

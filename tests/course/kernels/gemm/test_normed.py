@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import cuda, trace
 from course.kernels.arrays import as_words
 from course.kernels.gemm import normed
 from course.kernels.gemm.epilogue import Norm
@@ -13,7 +13,6 @@ from course.kernels.gemm.half import GemmProblem, launch_of
 from course.kernels.gemm.warp_specialised import GemmConfig
 from course_models.vit import reference
 from tests.course.kernels.gemm.test_half import ERRORS
-from warpsim.host import gpus
 
 #: A tile whose rows and columns others share; tile after tile; blocks that share the depth.
 TILES = {
@@ -21,13 +20,7 @@ TILES = {
     "two": (GemmConfig(1, 96, 3, 2, True), 1), "split": (GemmConfig(1, 80, 2, 1, True), 2),
     "split by 4": (GemmConfig(2, 64, 2, 1, True), 4),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def empty(*shape):

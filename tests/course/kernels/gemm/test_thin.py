@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from course import backend, cuda, trace
+from course import cuda, trace
 from course.compiler.facts import compiled
 from course.kernels.gemm import choice, half, padding, partial, thin, warp_specialised
 from course.kernels.gemm.half import GemmProblem
@@ -11,20 +11,13 @@ from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.gemm.test_half import ERRORS, given, near, stored
 from tests.course.kernels.gemm.test_warp_specialised import needs_hopper
 from tools.compile import tensor_cases as cases
-from warpsim.host import gpus
 from warpsim.ptx.bfloat16 import BFLOAT16
 
 TILES = [thin.ThinConfig(*its) for its in (
     (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 4, 1), (4, 2, 2, 2), (2, 2, 4, 2), (4, 4, 1, 4),
     (1, 2, 2, 2), (2, 4, 8, 1),
 )]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 def empty(rows, columns, element):

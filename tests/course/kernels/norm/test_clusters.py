@@ -3,20 +3,12 @@
 import numpy as np
 import pytest
 
-from course import backend
 from course.kernels.norm import NormProblem
 from course.kernels.norm.clusters import BLOCKS, MOST_ELEMENTS, THREADS, cluster_config
 from course.kernels.norm.ladder import LADDER, REGISTERS_AND_SHARED, layer_norm
 from tests.course.kernels.contract import checked
-from warpsim.host import gpus
 
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """A GPU that has clusters."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,11 @@
 import numpy as np
 import pytest
 
-from course import backend
 from course.kernels.softmax import LADDER, softmax
 from course.kernels.softmax.forward import RowProblem
 from tests.course.kernels.contract import checked
-from warpsim.host import gpus
 
-
-@pytest.fixture(autouse=True)
-def simulated_h200(monkeypatch):
-    """A GPU that has clusters."""
-    monkeypatch.setattr(gpus, "_chosen", None)
-    if backend.gpu() is None:
-        backend.simulate("H200")
+pytestmark = pytest.mark.usefixtures("h200")
 
 
 @pytest.mark.parametrize(("columns", "dtype"), [(16_669, "float32"), (70_264, "float16")])
