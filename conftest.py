@@ -37,6 +37,8 @@ OF_EXERCISES = {
     "course_lessons/test_edits", "course_lessons/test_wrong_answers",
     "course_lessons/test_serial_twins", "tools/test_mutants",
 }  # fmt: skip
+#: Of the drawn tests that `make test` leaves out "1/3" runs a third, "2/3" and "3/3" the others.
+PART = os.environ.get("COURSE_PART", "1/1")
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
 IN_SMALL_PARTS = {"warpsim/programs/test_control_flow"}
 
@@ -89,6 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # a student's notebook repeats its solution but for the answers: make test-all runs both
         if _notebook_folder(item) == "notebooks" or not _is_drawn(item):
             item.add_marker("slow")
+    config.hook.pytest_deselected(items=[item for item in items if not _is_of_part(item)])
+    items[:] = filter(_is_of_part, items)
 
     def turn(item: pytest.Item) -> int:
         if of_tests(item.path) in OF_EXERCISES | IN_SMALL_PARTS:
@@ -104,6 +108,14 @@ def _is_drawn(item: pytest.Item) -> bool:
     """Whether `make test` runs it: of ``mark.drawn(n)`` one parameter in n, by the test's name."""
     mark = item.get_closest_marker("drawn")
     return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0
+
+
+def _is_of_part(item: pytest.Item) -> bool:
+    """Whether it is in the part that is asked for, if it is drawn and `make test` leaves it out."""
+    mark, (part, parts) = item.get_closest_marker("drawn"), map(int, PART.split("/"))
+    if mark is None or _is_drawn(item):
+        return True
+    return zlib.crc32(item.name.encode()) // mark.args[0] % parts == part - 1
 
 
 def pytest_collection_finish() -> None:

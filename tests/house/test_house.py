@@ -8,6 +8,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -386,6 +387,21 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path):
     assert refused.returncode == 1
     assert refused.stdout == ""
     assert str(broken) in refused.stderr
+
+
+def test_parts_of_the_drawn_tests_are_all_that_make_test_leaves_out(monkeypatch):
+    def item(number):
+        mark = pytest.mark.drawn(7).mark
+        return SimpleNamespace(name=f"test[{number}]", get_closest_marker=lambda _: mark)
+
+    tests, found = [item(number) for number in range(300)], []
+    quick = {test.name for test in tests if conftest._is_drawn(test)}
+    for part in ("1/3", "2/3", "3/3"):
+        monkeypatch.setattr(conftest, "PART", part)
+        found.append({test.name for test in tests if conftest._is_of_part(test)})
+        assert quick < found[-1]
+    assert set.union(*found) == {test.name for test in tests}
+    assert sum(map(len, found)) == len(tests) + 2 * len(quick)
 
 
 # --- the package ---------------------------------------------------------------------------------
