@@ -18,12 +18,7 @@ cells.watch()
 
 
 def check(
-    name: str,
-    answer: Any,
-    *,
-    wrong_on_purpose: bool = False,
-    seed: int = 0,
-    explain: bool = False,
+    name: str, answer: Any, *, wrong_on_purpose: bool = False, seed: int = 0, explain: bool = False
 ) -> Verdict | float:
     """Try an answer in all cases of an exercise and say what came out.
 

@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -62,14 +62,10 @@ def plain_function(kernel: Any) -> FunctionType | None:
 
 def calls_device_function(function: FunctionType) -> bool:
     """Whether a kernel's text calls a device function, by name."""
-    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    called = [
-        known.get(name) for name in function.__code__.co_names + function.__code__.co_freevars
-    ]
     return any(
         getattr(each, "device", None) is True
         or (getattr(each, "targetoptions", None) or {}).get("device") is True
-        for each in called
+        for each in names_in_reach(function).values()
     )
 
 
@@ -276,7 +272,6 @@ def refuse_borrowed(answer: Any, exercise: Exercise) -> None:
 
 
 def _code(value: Any) -> int:
-    """The id of a function's code, which is one for all functions that a `def` makes."""
     return id(getattr(plain_function(value), "__code__", value))
 
 
@@ -285,13 +280,24 @@ def _module_of(value: Any) -> str:
     return of_value if isinstance(of_value, str) else ""
 
 
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of functions inside it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def globals_read(code: CodeType) -> set[str]:
+    """The global names that code reads, also in functions within; attributes are none."""
+    read = (its for each in _codes(code) for its in dis.get_instructions(each))
+    return {its.argval for its in read if its.opname in READING}
+
+
 def names_in_reach(function: FunctionType) -> dict[str, Any]:
     """The values of the global names and closures that a function's code reads, by name."""
-    codes, read, attributes = [function.__code__], set(), set()
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-        read |= {each.argval for each in dis.get_instructions(code) if each.opname in READING}
-        attributes |= set(code.co_names)
+    read = globals_read(function.__code__)
+    attributes = {name for code in _codes(function.__code__) for name in code.co_names}
     found = {name: function.__globals__[name] for name in read & function.__globals__.keys()}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # it has no value yet

@@ -9,15 +9,14 @@ Colab, VS Code and nbclient alike. A cell that was edited and not run is known t
 from __future__ import annotations
 
 import ast
-import dis
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-from course.checks.answers import plain_function
+from course.checks.answers import globals_read, plain_function
 
 _DEFINED = re.compile(
     r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
@@ -86,16 +85,10 @@ def _read_by(function: FunctionType | None, space: dict[str, Any]) -> Iterator[s
         one = left.pop()
         if one is None or one.__globals__ is not space:
             continue
-        for name in _globals_of(one.__code__) & set(space) - seen:
+        for name in globals_read(one.__code__) & set(space) - seen:
             seen.add(name)
             yield name
             left.append(plain_function(space[name]))
-
-
-def _globals_of(code: CodeType) -> set[str]:
-    """The global names that code reads, also in functions within; attributes are none."""
-    own = {its.argval for its in dis.get_instructions(code) if its.opname == "LOAD_GLOBAL"}
-    return own.union(*(_globals_of(its) for its in code.co_consts if isinstance(its, CodeType)))
 
 
 def _begins(info: Any) -> None:

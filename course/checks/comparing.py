@@ -169,14 +169,7 @@ def compare(
     mine, right = told_apart(got[index], expected[index])
     sentences = [f"{place(name, index)} is {mine}, right is {right}"]
     sentences[0] += f"; wrong: {extent(wrong)}." if got.ndim else "."
-    diagnosis = explain(
-        got,
-        expected,
-        wrong,
-        inputs=inputs or {},
-        threads=threads,
-        others=others,
-    )
+    diagnosis = explain(got, expected, wrong, inputs=inputs or {}, threads=threads, others=others)
     if diagnosis is None:
         diagnosis = next(
             (s for s, mask in (cancels or {}).items() if not (wrong & ~mask).any()), None

@@ -78,7 +78,6 @@ class Text:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node above each node."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     def nodes(self, *kinds: type) -> list[Any]:
@@ -98,7 +97,6 @@ class Text:
 
     @cached_property
     def stored(self) -> set[str]:
-        """Names that the functions' bodies set."""
         return {n.id for n in self.nodes(ast.Name) if isinstance(n.ctx, ast.Store)}
 
     def edited(self, edits: Iterable[Edit]) -> str:

@@ -160,7 +160,6 @@ class Counted:
     why: str = ""
 
     def count(self, report: Any) -> int:
-        """How often it was done in a trace."""
         if self.what == "barriers":
             return report.barriers
         if self.what == "mma":
@@ -244,7 +243,6 @@ class Exercise:
 
     @functools.cached_property
     def _known(self) -> list[np.ndarray]:
-        """The extents of the listed cases."""
         return [_extents(self._made(case, n)) for n, case in enumerate(self.cases.listed)]
 
     def _drawn_case(self, seed: int) -> Case:
@@ -293,7 +291,6 @@ class Exercise:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the arguments an answer takes, in order."""
         return tuple(self.arguments(0))
 
     def arguments(self, number: int) -> dict[str, Any]:
@@ -381,7 +378,6 @@ class KernelExercise(Exercise):
 
     @property
     def refused(self) -> frozenset[str]:
-        """Kinds of costs that fail an answer."""
         always = {"negative-index"} if self.same_value else {"negative-index", "same-value-race"}
         return frozenset(self.forbidden) | always
 

@@ -251,7 +251,6 @@ class Progress:
 
     @property
     def passed(self) -> int:
-        """How many exercises are passed."""
         return sum(row.status == "passed" for row in self.rows)
 
     def __repr__(self) -> str:

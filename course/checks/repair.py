@@ -31,11 +31,7 @@ from course import backend
 from course.checks import edits
 from course.checks.answers import names_in_reach, plain_function
 from course.checks.edits import Edit, Text, numbers_in
-from course.checks.exercises import (
-    Exercise,
-    KernelExercise,
-    lesson_solution,
-)
+from course.checks.exercises import Exercise, KernelExercise, lesson_solution
 from course.checks.functions import OutOfTime, call_once, judge_function
 from course.checks.kernels import judge_kernel, simulate_case
 from course.checks.simulating import simulated_twin
@@ -104,7 +100,6 @@ class Source:
 
     @property
     def file(self) -> str:
-        """Where the answer is defined."""
         return self.function.__code__.co_filename
 
     def define(self, text: str) -> Any:
@@ -179,7 +174,6 @@ class Trial:
         return all(_is_right(self.exercise, n, changed, lines) for n in self.cases[:most])
 
     def passes(self, edits: list[Edit]) -> bool:
-        """Whether the answer with these changes passes."""
         if not self.is_right(edits):
             return False
         judge = judge_kernel if isinstance(self.exercise, KernelExercise) else judge_function

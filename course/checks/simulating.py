@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -60,23 +60,14 @@ def prepared(
 
 
 def simulated(
-    exercise: KernelExercise,
-    number: int,
-    answer: Any,
-    arguments: dict,
-    run: Callable = trace,
+    exercise: KernelExercise, number: int, answer: Any, arguments: dict, run: Callable = trace
 ) -> Any:
     """Simulate a case; the arguments' arrays hold the results afterwards."""
     case = exercise.cases[number]
     grid, block = launch_configuration(exercise, case, arguments)
     with _failures_of(answer), trials.unprinted(MOST_STEPS):
         return run(
-            answer,
-            grid,
-            block,
-            *arguments.values(),
-            dynamic_shared=case.shared,
-            gpu=exercise.gpu,
+            answer, grid, block, *arguments.values(), dynamic_shared=case.shared, gpu=exercise.gpu
         )
 
 
@@ -188,21 +179,11 @@ def _copy(function: FunctionType, memory: dict[int, Any]) -> FunctionType:
     copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
     # Kept before its parts are looked at: a function may name itself.
     memory[id(function)] = (function, copy)
-    for name in _names(function.__code__):
-        if name in names:
-            names[name] = _twin(names[name], memory)
+    for name in answers.globals_read(function.__code__) & names.keys():
+        names[name] = _twin(names[name], memory)
     for cell, original in zip(cells, function.__closure__ or (), strict=True):
         try:
             cell.cell_contents = _twin(original.cell_contents, memory)
         except ValueError:
             continue  # a name that has no value yet stays without one
     return copy
-
-
-def _names(code: CodeType) -> set[str]:
-    """Names that a function's code uses, those of functions inside it too."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _names(constant)
-    return found

@@ -169,7 +169,6 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are of one shape and type and hold the same bytes: NaN equals itself."""
     return (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
 
 

@@ -107,7 +107,6 @@ def copied(source: Any, target: Any) -> bool:
 
 
 def _cupy() -> ModuleType | None:
-    """CuPy, where it works."""
     module, _ = backend.array_module()
     return module if hasattr(module, "cuda") else None
 

@@ -61,5 +61,4 @@ class Kept:
             total -= size
 
     def clear(self) -> None:
-        """Free all."""
         self._values.clear()

@@ -178,7 +178,6 @@ class PreparedLaunch:
             self.again(status)
 
     def go_to(self, queue: int) -> None:
-        """Launch on this stream from now on."""
         self.configuration.stream = self.queue = queue
 
     def move(self, addresses: Sequence[int]) -> None:

@@ -30,12 +30,10 @@ class HasShape:
 
     @property
     def ndim(self) -> int:
-        """How many axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """How many elements."""
         return math.prod(self.shape)
 
 
@@ -66,7 +64,6 @@ class ArraySlot(HasShape):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
         return self.size * self.dtype.itemsize
 
     @property
