@@ -14,8 +14,20 @@ from warpsim.core.words import wrapped
 HOW = ("measured", "counted", "computed", "found")
 
 
-@dataclass(frozen=True)
-class Prediction(ShownInItsCell):
+class _Said(ShownInItsCell):
+    """What is said of a `question` in a `sentence`: as text, and as HTML with the question bold."""
+
+    def __repr__(self) -> str:
+        return wrapped(self.sentence)
+
+    def _repr_html_(self) -> str:
+        before, _, after = self.sentence.partition(f"{self.question}: ")
+        head = verdicts.marked(f"{before}{self.question}:")
+        return verdicts.box(self.sign, head, [verdicts.marked(after)], ground=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(_Said):
     """A guess that was noted, and how it will be judged; shows itself."""
 
     question: str
@@ -39,15 +51,11 @@ class Prediction(ShownInItsCell):
             said = f'"{self.value.strip()}", read as {said}'
         return f"· {self.question}: you predict {said}{terms}."
 
-    def __repr__(self) -> str:
-        return wrapped(self.sentence)
-
-    def _repr_html_(self) -> str:
-        return _on_page(self.sentence[0], self.question, self.sentence)
+    sign = property(lambda self: self.sentence[0])
 
 
-@dataclass(frozen=True)
-class Outcome(ShownInItsCell):
+@dataclass(frozen=True, repr=False)
+class Outcome(_Said):
     """A guess beside what came out; shows itself.
 
     `verdict` begins with ✓ or ✗; it is empty where there is nothing to judge. `factor` is
@@ -74,19 +82,7 @@ class Outcome(ShownInItsCell):
             guess = f"{self.predicted!r}"  # it differs in the digits that are not shown
         return f"{self.question}: you predicted {guess}, {came_out} {self.verdict}"
 
-    def __repr__(self) -> str:
-        return wrapped(self.sentence)
-
-    def _repr_html_(self) -> str:
-        return _on_page(self.verdict[:1] or "○", self.question, self.sentence)
-
-
-def _on_page(sign: str, question: str, sentence: str) -> str:
-    """A prediction as HTML: the question bold, below it what the sentence says of it."""
-    before, _, after = sentence.partition(f"{question}: ")
-    return verdicts.box(
-        sign, verdicts.marked(f"{before}{question}:"), [verdicts.marked(after)], ground=False
-    )
+    sign = property(lambda self: self.verdict[:1] or "○")
 
 
 def is_open(value: Any) -> bool:

@@ -18,6 +18,7 @@ import json
 import os
 import textwrap
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ PROVES_NOTHING = (
     "notebook handed in; the digest belongs to the rows above it."
 )
 ELSEWHERE = "COURSE_PROGRESS names another file, or is off."
+NOT_STARTED = "not started", "not-started", ""  # status, kind, answer
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,8 @@ class Row:
     kind: str
     answer: str
 
+    of_kind = property(lambda self: f" ({self.kind})" if self.status == "failed" else "")
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -259,27 +263,22 @@ class Progress:
         else:
             lines = [f"{self.passed} of {len(self.rows)} exercises passed"]
         width = max((len(row.exercise) for row in self.rows), default=0)
-        lesson = None
-        for row in self.rows:
-            if row.lesson != lesson:
-                lesson = row.lesson
-                lines.append(f"Lesson {lesson:02d}")
-            kind = f" ({row.kind})" if row.status == "failed" else ""
-            line = f"  {SYMBOLS[row.status]} {row.exercise:<{width}}  {row.title}{kind}"
-            lines.append(wrapped(line, hanging=" " * (width + 4)))
+        for lesson, rows in groupby(self.rows, key=lambda row: row.lesson):
+            lines.append(f"Lesson {lesson:02d}")
+            for row in rows:
+                line = f"  {SYMBOLS[row.status]} {row.exercise:<{width}}  {row.title}{row.of_kind}"
+                lines.append(wrapped(line, hanging=" " * (width + 4)))
         return "\n".join([*lines, *map(wrapped, self.notes)])
 
     def _repr_html_(self) -> str:
         head, *_ = str(self).splitlines()
         lines = [verdicts.bar(self.passed, len(self.rows))] if self.rows else []
-        lesson = None
-        for row in self.rows:
-            if row.lesson != lesson:
-                lesson = row.lesson
-                lines.append(f"<b>Lesson {lesson:02d}</b>")
-            kind = f" ({verdicts.marked(row.kind)})" if row.status == "failed" else ""
-            name = f"<code>{verdicts.marked(row.exercise)}</code>"
-            lines.append(f"{SYMBOLS[row.status]} {name} {verdicts.marked(row.title)}{kind}")
+        for lesson, rows in groupby(self.rows, key=lambda row: row.lesson):
+            lines.append(f"<b>Lesson {lesson:02d}</b>")
+            for row in rows:
+                name = f"<code>{verdicts.marked(row.exercise)}</code>"
+                said = verdicts.marked(row.title) + verdicts.marked(row.of_kind)
+                lines.append(f"{SYMBOLS[row.status]} {name} {said}")
         lines += map(verdicts.marked, self.notes)
         sign = "✓" if self.rows and self.passed == len(self.rows) else "○"
         return verdicts.box(sign, verdicts.marked(head), lines, ground=False)
@@ -301,8 +300,7 @@ class Progress:
             "|---|---|---|---|---|",
         ]
         for row in self.rows:
-            status = f"{SYMBOLS[row.status]} {row.status}"
-            status += f" ({row.kind})" if row.status == "failed" else ""
+            status = f"{SYMBOLS[row.status]} {row.status}{row.of_kind}"
             title = row.title.replace("|", "\\|")
             lines.append(
                 f"| {row.lesson:02d} | {row.exercise} | {title} | {status} | {row.answer} |"
@@ -355,19 +353,10 @@ def progress(lesson: int | None = None, *, clear: bool = False) -> Progress:
     wanted = touched if lesson is None else {lesson}
     rows = []
     for exercise in declared.values():
-        if exercise.lesson not in wanted:
-            continue
-        entry = latest.get(exercise.name)
-        rows.append(
-            Row(
-                exercise.lesson,
-                exercise.name,
-                exercise.title,
-                entry.status if entry else "not started",
-                entry.kind if entry else "not-started",
-                entry.answer if entry else "",
-            )
-        )
+        if exercise.lesson in wanted:
+            entry = latest.get(exercise.name)
+            told = (entry.status, entry.kind, entry.answer) if entry else NOT_STARTED
+            rows.append(Row(exercise.lesson, exercise.name, exercise.title, *told))
     if clear:
         note = "All verdicts are forgotten"
         note += f", and {_name(path)} is deleted." if (path := place()) else "."

@@ -20,39 +20,15 @@ SYMBOLS = {"passed": "✓", "failed": "✗", "not started": "○"}
 
 # Costs that a trace finds; an exercise may forbid them.
 COSTS = (
-    "negative-index",
-    "same-value-race",
-    "float64",
-    "uncoalesced",
-    "bank-conflict",
-    "divergence",
-)
+    "negative-index", "same-value-race", "float64", "uncoalesced", "bank-conflict", "divergence",
+)  # fmt: skip
 # Every kind of failure, in the order in which an answer is judged.
 FAILURES = (
-    "not-a-kernel",
-    "not-a-function",
-    "borrowed",
-    "wrong-arguments",
-    "statements",
-    "typing",
-    "raised",
-    "endless-loop",
-    "deadlock",
-    "out-of-bounds",
-    "misaligned",
-    "barrier-divergence",
-    "input-modified",
-    "race",
-    "uninitialised-read",
-    "unwritten-output",
-    "wrong-shape",
-    "wrong-dtype",
-    "wrong-result",
-    *COSTS,
-    "limit",
-    "not-parallel",
-    "gpu-result",
-)
+    "not-a-kernel", "not-a-function", "borrowed", "wrong-arguments", "statements", "typing",
+    "raised", "endless-loop", "deadlock", "out-of-bounds", "misaligned", "barrier-divergence",
+    "input-modified", "race", "uninitialised-read", "unwritten-output", "wrong-shape",
+    "wrong-dtype", "wrong-result", *COSTS, "limit", "not-parallel", "gpu-result",
+)  # fmt: skip
 
 # What every exercise may say to a kind of failure; an exercise's own hint replaces it.
 GENERAL_HINTS = {
@@ -164,6 +140,7 @@ def _line_on_page(line: str) -> str:
     return marked(line)
 
 
+@dataclass(eq=False)
 class Failure(Exception):
     """An answer's first fault, on its way from where it was seen to the verdict.
 
@@ -180,25 +157,18 @@ class Failure(Exception):
         Instead of the exercise's hint for this kind, and the general one; none where it is empty.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        message: str,
-        line: int | None = None,
-        code: str | None = None,
-        findings: tuple[Any, ...] = (),
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.line = line
-        self.code = code
-        self.findings = findings
-        self.hint = hint
-        self.case: str | None = None
-        self.number = 0  # of that case
-        self.repair: list[str] = []  # which line decides, and how it would be right
+    kind: str
+    message: str
+    line: int | None = None
+    code: str | None = None
+    findings: tuple[Any, ...] = ()
+    hint: str | None = None
+    case: str | None = None
+    number: int = 0  # of that case
+    repair: list[str] = field(default_factory=list)  # which line decides, how it would be right
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class NotStarted(Exception):
