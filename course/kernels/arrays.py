@@ -149,13 +149,17 @@ def as_words(array: Array, size: int = 4, kind: str = "u") -> Array:
     Or as floats, of the kind "f".
     """
     shape = *array.shape[:-1], 2 * array.shape[-1] // size
-    strides = *array.strides[:-1], size
+    return seen_as(array, shape, (*array.strides[:-1], size), np.dtype(f"{kind}{size}"))
+
+
+def seen_as(array: Array, shape: tuple, strides: tuple, dtype: np.dtype | None = None) -> Array:
+    """The memory of an array on the device with other axes, and elements of another type."""
     if isinstance(array, ArraySlot):
-        dtype = np.dtype(f"{kind}{size}")
-        return dataclasses.replace(array, shape=shape, strides=strides, dtype=dtype)
-    about = dict(array.__cuda_array_interface__)
-    about |= {"shape": shape, "strides": strides, "typestr": f"<{kind}{size}"}
-    about["descr"] = [("", f"<{kind}{size}")]
+        its = dtype or array.dtype
+        return dataclasses.replace(array, shape=shape, strides=strides, dtype=its)
+    about = array.__cuda_array_interface__ | {"shape": shape, "strides": strides}
+    if dtype is not None:
+        about |= {"typestr": dtype.str, "descr": [("", dtype.str)]}
     return cuda.from_cuda_array_interface(about, owner=array, sync=False)
 
 

@@ -27,7 +27,8 @@ chapter 8, for the Newton step.
 """
 
 import threading
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -38,8 +39,7 @@ from course.dispatch.array_facts import ArrayFacts, handle_of
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.kept import Kept
 from course.dispatch.plans import to_host
-from course.dispatch.slots import ArraySlot
-from course.kernels.arrays import Array, whole
+from course.kernels.arrays import Array, seen_as, whole
 from course.kernels.steps import AUTO, Launch
 from course.kernels.svd import one_launch, registers
 from course.kernels.svd.ladder import (
@@ -104,12 +104,7 @@ def svd(a: Array, method: str = "auto", stream: Stream = None) -> tuple[Array, A
 
 
 def rank_k(
-    a: Array,
-    k: int,
-    power: int = 2,
-    seed: int = 0,
-    method: str = "auto",
-    stream: Stream = None,
+    a: Array, k: int, power: int = 2, seed: int = 0, method: str = "auto", stream: Stream = None
 ) -> tuple[Array, Array, Array]:
     """Return the k largest singular values and their vectors, by a randomised range finder.
 
@@ -160,13 +155,11 @@ def forget() -> None:
 
 
 def _results(a: ArrayFacts, k: int) -> list[Result]:
-    """Shapes of u, s, vt."""
     *batch, m, n = a.shape
     return [((*batch, m, k), np.float32), ((*batch, k), np.float32), ((*batch, k, n), np.float32)]
 
 
 def _checked(a: ArrayFacts) -> ArrayFacts:
-    """The array, if it is one that can be decomposed."""
     if a.dtype != np.float32:
         raise TypeError(
             f"a holds {a.dtype}; it must hold float32: convert it, "
@@ -193,12 +186,17 @@ _alone = threading.RLock()  # a solver's memory serves one call at a time
 _solvers = Kept()
 
 
-def _svd(a: Array, u: Array, s: Array, vt: Array, method: str) -> None:
-    a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    key = *a.shape, method
-    with _alone:
-        device = cuda.get_current_device().id
-        _solvers.get((device, *key), lambda: Solver(*key))(a, *factors)
+def _by(solver: type[Solver] | type[RankSolver]) -> Callable[..., None]:
+    """What solves by a solver that is kept, made of the shape and the options."""
+
+    def solve(a: Array, u: Array, s: Array, vt: Array, **options: Any) -> None:
+        a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
+        key = *a.shape, *options.values()
+        with _alone:
+            device = cuda.get_current_device().id
+            _solvers.get((device, *key), lambda: solver(*key))(a, *factors)
+
+    return solve
 
 
 def _fits(a: Array, method: str) -> str:
@@ -216,7 +214,6 @@ def _fits(a: Array, method: str) -> str:
 
 
 def _at_once(a: Array, k: int | None, name: str, stream: Stream) -> tuple[Array, Array, Array]:
-    """The k largest singular values, or all, of matrices that fit."""
     u, s, vt, told = _FEW.call((a,), (k, name), None, stream)
     if stream is not None and gpu() is not None:
         prepared.wait(handle_of(stream))
@@ -251,41 +248,18 @@ def _result_of_rank_k(a: ArrayFacts, k: int, power: int, seed: int, method: str)
     return _results(a, k)
 
 
-def _rank_k(
-    a: Array, u: Array, s: Array, vt: Array, k: int, power: int, seed: int, method: str
-) -> None:
-    a, *factors = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
-    key = *a.shape, k, power, seed, method
-    with _alone:
-        device = cuda.get_current_device().id
-        _solvers.get((device, *key), lambda: RankSolver(*key))(a, *factors)
-
-
-class _Stack:
-    """An array on the GPU as a batch of one, without a copy."""
-
-    def __init__(self, one: Array):
-        about = dict(one.__cuda_array_interface__)
-        if about.get("strides"):
-            about["strides"] = (about["strides"][0] * about["shape"][0], *about["strides"])
-        about["shape"] = (1, *about["shape"])
-        self.__cuda_array_interface__, self.one = about, one
-
-
 def _batch(array: Array, axes: int) -> Array:
     """The array as a batch; one without the batch's axis is one of one."""
     if array.ndim > axes:
         return array
-    if isinstance(array, ArraySlot):
-        strides = array.shape[0] * array.strides[0], *array.strides
-        return replace(array, shape=(1, *array.shape), strides=strides)
-    return cuda.as_cuda_array(_Stack(array), sync=False)
+    strides = array.shape[0] * array.strides[0], *array.strides
+    return seen_as(array, (1, *array.shape), strides)
 
 
 _FEW = EntryPoint("svd", ("a",), _result_at_once, _launches_at_once, options=("k", "name"))
-_SVD = EntryPoint("svd", ("a",), _result_of_svd, _svd, whole=True, options=("method",))
+_SVD = EntryPoint("svd", ("a",), _result_of_svd, _by(Solver), whole=True, options=("method",))
 _RANK_K = EntryPoint(
-    "rank_k", ("a",), _result_of_rank_k, _rank_k, whole=True,
+    "rank_k", ("a",), _result_of_rank_k, _by(RankSolver), whole=True,
     options=("k", "power", "seed", "method"),
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ from numba import float32, int32
 from course.backend import cuda, jit_without_lto
 from course.kernels.svd.diagonalise import OWN, PITCH, PLAYERS, THREADS, WARPS, diagonalise
 from course.kernels.svd.rotate import DONE, FINISHED, cosine, partners
-from course.kernels.warps import ALL
+from course.kernels.svd.scaling_sorting import largest_of_warp
 from warpsim.ptx import load, load2, load4, mma_tf32, round_tf32, store2, store4
 
 BLOCK = 32  # rows of a block
@@ -78,8 +78,7 @@ def largest_cosine(g, floor, found):
         if i < j:
             lengths = load(g, spot(i, i)), load(g, spot(j, j))
             largest = max(largest, cosine(lengths[0], lengths[1], load(g, spot(i, j)), floor))
-    for step in range(5):
-        largest = max(largest, cuda.shfl_xor_sync(ALL, largest, 16 >> step))
+    largest = largest_of_warp(largest)
     if t % 32 == 0:
         found[t // 32] = largest
     cuda.syncthreads()
@@ -197,7 +196,6 @@ TAKEN_OUT = 16  # rows of x after which what tensor cores have summed is added i
 
 @cuda.jit(device=True)
 def _split(x):
-    """An element as the sum of two of TF32."""
     upper = round_tf32(x)
     return upper, x - upper
 

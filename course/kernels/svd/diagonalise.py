@@ -22,7 +22,7 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.kernels.svd.rotate import partners, rotation_at_once
-from course.kernels.warps import ALL
+from course.kernels.warps import ALL, lanes_sum
 from warpsim.ptx import load, load2, store, store2
 
 PAIRS = 32
@@ -38,6 +38,8 @@ OWN_QUADS, PLANE = WARPS * QUADS + 1, 575
 STATE = 4 * PLANE  # elements of the four planes; there are two states, before and after a round
 PITCH = PLAYERS + 8  # of rows in shared memory: four rows of eight elements lie in 32 banks
 SUMS = THREADS // PLAYERS  # partial sums of a column
+
+sum_of_warp = lanes_sum(32)
 
 
 @cuda.jit(device=True)
@@ -167,8 +169,7 @@ def _rank(g, ranks):
         for j in range(lane, PLAYERS, 32):
             its = g[j * PITCH + j]
             larger += int32(its > mine or (its == mine and j < i))
-        for step in range(5):
-            larger += cuda.shfl_xor_sync(ALL, larger, 16 >> step)
+        larger = sum_of_warp(larger)
         if lane == 0:
             ranks[i] = larger
 

@@ -73,6 +73,28 @@ class SVDStep(Step):
     sweeps_before_check: int
 
 
+def _no_more(
+    largest: int, needs: Callable[[SVDProblem], tuple[int, str]] = lambda p: (0, "")
+) -> Callable[[SVDProblem], str]:
+    """The refusal of longer shorter sides, and where a block has not the shared memory.
+
+    ``needs(problem)``: dynamic shared memory in bytes, and for what.
+    """
+
+    def refusal(p: SVDProblem) -> str:
+        if p.columns > largest:
+            return f"takes matrices whose shorter side is at most {largest}; given {p.columns}"
+        (needed, what), (limit, _) = needs(p), shared_memory_limit()
+        if needed and needed + registers.STATIC > limit:
+            return (
+                f"needs {needed + registers.STATIC:,} bytes of shared memory for {what}, and a "
+                f"block has at most {limit:,}"
+            )
+        return ""
+
+    return refusal
+
+
 def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
     """Sweeps in one launch, a block a matrix."""
 
@@ -80,13 +102,8 @@ def _whole(kernel: Any, largest: int = LONGEST) -> SVDStep:
         arguments = w, k, floor, np.int32(MOST_SWEEPS), cosines, since, state
         return [Launch(kernel, len(w), rotate.THREADS, arguments)]
 
-    def refusal(p):
-        if p.columns <= largest:
-            return ""
-        return f"takes matrices whose shorter side is at most {largest}; given {p.columns}"
-
     return SVDStep(
-        launches, refusal, kernel=kernel, smallest=32, largest=largest, swept=0,
+        launches, _no_more(largest), kernel=kernel, smallest=32, largest=largest, swept=0,
         sweeps_before_check=3,
     )  # fmt: skip
 
@@ -111,28 +128,27 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
 def _in_one_launch() -> SVDStep:
     """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and most sweeps."""
 
-    def refusal(p):
-        limit, _ = shared_memory_limit()
-        return one_launch.refusal(p.columns, max(p.rows, p.columns), limit)
+    def needs(p):
+        rows = max(p.rows, p.columns)
+        return one_launch.shared_bytes(p.columns, rows), f"{rows} x {p.columns}"
 
     return SVDStep(
-        lambda p, kernel, *arguments: [one_launch.launch(*arguments)], refusal,
-        kernel=one_launch.SVD, smallest=16, largest=one_launch.LARGEST, swept=0,
-        sweeps_before_check=MOST_SWEEPS,
+        lambda p, kernel, *arguments: [one_launch.launch(*arguments)],
+        _no_more(one_launch.LARGEST, needs), kernel=one_launch.SVD, smallest=16,
+        largest=one_launch.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
     )  # fmt: skip
 
 
 def _in_registers() -> SVDStep:
     """All sweeps over R in one launch; the launches are of what `registers.of_triangles` takes."""
 
-    def refusal(p):
-        limit, _ = shared_memory_limit()
-        return registers.refusal(p.columns, limit)
+    def needs(p):
+        return registers.shared_bytes(registers.padded(p.columns)), f"{p.columns} columns"
 
     return SVDStep(
-        lambda p, kernel, *arguments: registers.of_triangles(*arguments), refusal,
-        kernel=registers.SVD, smallest=16, largest=registers.LARGEST, swept=0,
-        sweeps_before_check=MOST_SWEEPS,
+        lambda p, kernel, *arguments: registers.of_triangles(*arguments),
+        _no_more(registers.LARGEST, needs), kernel=registers.SVD, smallest=16,
+        largest=registers.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
     )  # fmt: skip
 
 
@@ -236,7 +252,6 @@ class Solver(Memory):
         self._allocate()
 
     def _allocate(self) -> None:
-        """Memory that several launches share."""
         batch, (rows, columns) = self.batch, self.shape
         if self.in_registers:
             self.memory = registers.Scratch.made((batch, rows, columns), cuda.device_array)
@@ -303,22 +318,6 @@ class Solver(Memory):
         compile_ahead(launches)
         self.compiled = True
 
-    def tiled(self, kernel: Callable, out: Array, stream: Stream = 0) -> Callable:
-        """A kernel for 32 x 32 elements of `out` a block."""
-        tiles = [ceil_div(size, scaling_sorting.TILE) for size in out.shape[1:]]
-        return kernel[(self.batch, *tiles), (scaling_sorting.TILE, scaling_sorting.ROWS), stream]
-
-    def _in_parts(self, kernel: Callable, stream: Stream = 0) -> Callable:
-        """A kernel whose blocks share a matrix."""
-        return kernel[(self.batch, scaling_sorting.PARTS), scaling_sorting.PART_THREADS, stream]
-
-    def _by_rows(
-        self, kernel: Callable, rows: int, stream: Stream = 0, shared: int = 0
-    ) -> Callable:
-        """A kernel of a block a matrix, its warps at work on rows: four each, if they suffice."""
-        threads = min(scaling_sorting.THREADS, ceil_div(rows, 4) * 32)
-        return kernel[self.batch, threads, stream, shared]
-
     # ------------------------------------------------------------------ before the sweeps
     def find_scale(self, a: Array, stream: Stream = 0) -> None:
         """Find the power of two that scales each matrix's largest entry to 1/2 .. 1."""
@@ -339,21 +338,25 @@ class Solver(Memory):
 
     def _precondition(self, stream: Stream) -> None:
         """w and k of step 3, before the first sweep."""
-        transposed = self.tiled(scaling_sorting.scale_into, self.core, stream)
+
+        def transpose(a: Array, out: Array) -> None:
+            scaling_sorting.spreading(a, self.ones, out, True).on(stream)
+
         if self.square:
-            transposed(self.tall, self.ones, self.core, True)
+            transpose(self.tall, self.core)
         self.first.factor(self.tall, self.always, stream=stream)
-        transposed(self.tall, self.ones, self.low, True)
+        transpose(self.tall, self.low)
         if not self.square:
-            transposed(self.tall, self.ones, self.core, True)
+            transpose(self.tall, self.core)
             self.first.form(self.q1, self.always, stream=stream)
         self.second.factor(self.low, self.always, stream=stream)
         self.second.form(self.spare, self.always, stream=stream)
-        transposed(self.spare, self.ones, self.k, True)
+        transpose(self.spare, self.k)
         multiply(self.k, self.core, self.w, self.always, stream=stream)
-        begin = self._by_rows(scaling_sorting.begin, self.size, stream)
-        begin(self.w, self.floor, self.cosines, self.since, self.refreshes, self.state, self.swept,
-              self.history)  # fmt: skip
+        scaling_sorting.by_rows(
+            scaling_sorting.begin, self.w, self.w, self.floor, self.cosines, self.since,
+            self.refreshes, self.state, self.swept, self.history,
+        ).on(stream)  # fmt: skip
 
     # ------------------------------------------------------------------ sweeps
     def _sweep(self, stream: Stream) -> None:
@@ -371,8 +374,8 @@ class Solver(Memory):
         waits = {"state": self.state, "wanted": REFRESHES, "stream": stream}
         multiply(self.k, self.k, self.low, transpose_b=True, **waits)
         multiply(self.low, self.k, self.spare, alpha=-0.5, beta=1.5, c=self.k, **waits)
-        copy = self._in_parts(scaling_sorting.copy_matrices, stream)
-        copy(self.spare, self.k, self.state, np.int32(REFRESHES))
+        given = self.spare, self.k, self.state, np.int32(REFRESHES)
+        scaling_sorting.in_parts(scaling_sorting.copy_matrices, self.k, *given).on(stream)
         multiply(self.k, self.core, self.w, **waits)
 
     def _sweep_on(self, stream: Stream) -> None:
@@ -412,25 +415,26 @@ class Solver(Memory):
                 launch.on()
             return
         everyone, deficient = np.int32(-1), np.int32(1)
-        sort = self._by_rows(scaling_sorting.sort_rows, self.size, shared=4 * self.size)
-        sort(self.w, self.k, self.unscale, s, self.order, self.w_factor, self.k_factor,
-             self.missing, self.deficient)  # fmt: skip
+        scaling_sorting.by_rows(
+            scaling_sorting.sort_rows, self.w, self.w, self.k, self.unscale, s, self.order,
+            self.w_factor, self.k_factor, self.missing, self.deficient, shared=4 * self.size,
+        ).on()  # fmt: skip
         right, left = (u, vt) if self.wide else (vt, u)
-        self.tiled(scaling_sorting.gather, right)(
-            self.k, self.order, self.k_factor, right, self.wide, self.always, everyone
-        )
         target = left if self.square else self.spare
-        gather = self.tiled(scaling_sorting.gather, self.spare)
-        gather(self.w, self.order, self.w_factor, target, True, self.always, everyone)
-        gather(self.w, self.order, self.w_factor, self.low, True, self.deficient, deficient)
+        of_w, of_k = (self.w, self.order, self.w_factor), (self.k, self.order, self.k_factor)
+        for grid, given in (
+            (right, (*of_k, right, self.wide, self.always, everyone)),
+            (self.spare, (*of_w, target, True, self.always, everyone)),
+            (self.spare, (*of_w, self.low, True, self.deficient, deficient)),
+        ):
+            scaling_sorting.by_tiles(scaling_sorting.gather, grid, *given).on()
         self.second.factor(self.low, self.deficient, deficient)
         self.second.form(self.spare, self.deficient, deficient)
         wanted = np.int32(s.shape[1])
-        self._in_parts(scaling_sorting.complete_many)(
-            self.spare, self.w, self.order, self.w_factor, self.missing, target, wanted
-        )
-        complete = self._by_rows(scaling_sorting.complete_few, self.size)
-        complete(target, self.missing, wanted, np.int32(self.rank))
+        given = self.spare, *of_w, self.missing, target, wanted
+        scaling_sorting.in_parts(scaling_sorting.complete_many, target, *given).on()
+        given = target, self.missing, wanted, np.int32(self.rank)
+        scaling_sorting.by_rows(scaling_sorting.complete_few, self.w, *given).on()
         if self.wide:
             multiply(self.spare, self.q1, vt, self.always, transpose_a=True, transpose_b=True)
         elif not self.square:

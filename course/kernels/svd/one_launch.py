@@ -30,16 +30,15 @@ from course.kernels.svd.registers import (
     TOGETHER,
     UNSCALE,
     make_parts,
-    sum_of_warp,
+    padded,
 )
 from course.kernels.svd.rotate import FINISHED, ROTATES
-from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of
+from course.kernels.svd.scaling_sorting import largest_of_warp, scales_of, sum_of_warp
 from course.kernels.warps import ALL
 from warpsim.ptx import load, store
 
 LARGEST = 32  # columns of a matrix
 SIZES = 16, LARGEST  # to which they are padded
-STATIC = 8192  # bytes of static shared memory, at most
 
 
 @cuda.jit(device=True)
@@ -115,21 +114,17 @@ def _reflect(columns, pitch, length, rank, scales, shifts, products, square_pitc
         j = int32(j + 1)
 
 
-def padded(columns: int) -> int:
-    """Columns that a kernel is made for."""
-    return next(size for size in SIZES if size >= columns)
-
-
-def shared_floats(size: int, rank: int, length: int) -> int:
-    """Numbers of float32 that a block has in dynamic shared memory."""
-    return 3 * size * (size + 1) + rank * (length | 1)
+def shared_bytes(rank: int, length: int) -> int:
+    """Bytes of dynamic shared memory of a block."""
+    size = padded(rank, SIZES)
+    return 4 * (3 * size * (size + 1) + rank * (length | 1))
 
 
 def make_svd(size: int, warps: int) -> Any:
     """The kernel for matrices of at most `size` columns, by blocks of so many warps.
 
     It takes a, u, s, vt; the most sweeps; and what the host reads. Dynamic shared memory:
-    `shared_floats`.
+    `shared_bytes`.
     """
     pitch, twice, threads = size + 1, 2 * size, 32 * warps
     square, lane_rows = size * pitch, (size + 31) // 32
@@ -295,7 +290,6 @@ MUCH = 64 * 1024  # bytes of shared memory from which so few blocks share a mult
 
 
 def _kernels() -> dict[tuple[int, int], Any]:
-    """By columns, padded, and warps."""
     pairs = sorted({*FEW_WARPS.items(), *MANY_WARPS.items()})
     return {(size, warps): make_svd(size, warps) for size, warps in pairs}
 
@@ -306,22 +300,8 @@ SVD = _kernels()
 def launch(a: Any, u: Any, s: Any, vt: Any, told: Any, most: int) -> Launch:
     """The launch for these arrays, of batches: (batch, ...)."""
     rank, length = sorted(a.shape[1:])
-    size = padded(rank)
-    shared = 4 * shared_floats(size, rank, length)
+    size, shared = padded(rank, SIZES), shared_bytes(rank, length)
     few = shared > MUCH or len(a) <= 2 * multiprocessors()
     warps = (FEW_WARPS if few else MANY_WARPS)[size]
     arguments = a, u, s, vt, np.int32(most), told
     return Launch(SVD[size, warps], len(a), 32 * warps, arguments, shared)
-
-
-def refusal(columns: int, rows: int, limit: int) -> str:
-    """Why matrices of rows x columns, columns <= rows, cannot be had with so much shared memory."""
-    if columns > LARGEST:
-        return f"takes matrices whose shorter side is at most {LARGEST}; given {columns}"
-    needed = 4 * shared_floats(padded(columns), columns, rows) + STATIC
-    if needed > limit:
-        return (
-            f"needs {needed:,} bytes of shared memory for {rows} x {columns}, and a block has at "
-            f"most {limit:,}"
-        )
-    return ""

@@ -292,10 +292,7 @@ def make_factor(own: int) -> Callable:
     @cuda.jit(device=True)
     def factor_panel(a, v, first, t, corners, sums, pivots, along):
         """Reflect the columns of a panel: R in its upper triangle, V to global memory, T to t."""
-        rows, triangle = (
-            cuda.local.array((own, PANEL), float32),
-            cuda.local.array(PANEL, float32),
-        )
+        rows, triangle = (cuda.local.array((own, PANEL), float32), cuda.local.array(PANEL, float32))
         thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         for o in range(own):
             row = int32(thread + o * threads)
@@ -463,12 +460,10 @@ class Reflections(Memory):
         return Launch(form_q, (len(q), self.strips), self.threads, arguments)
 
     def factor(self, a: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
-        """Launch `factoring`."""
         for launch in self.factoring(a, state, wanted):
             launch.on(stream)
 
     def form(self, q: Array, state: Array, wanted: int = 0, *, stream: Any = 0) -> None:
-        """Launch `forming`."""
         self.forming(q, state, wanted).on(stream)
 
     def orthonormal(self, a: Array, q: Array, state: Array, *, stream: Any = 0) -> None:

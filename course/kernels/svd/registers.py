@@ -17,7 +17,7 @@ much here, to compile and to load.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,15 @@ from course.kernels.svd.rotate import (
     ROTATES,
     rotation_at_once,
 )
-from course.kernels.svd.scaling_sorting import LITTLE, ZERO, largest_of_warp, scaling, spreading
-from course.kernels.warps import ALL, lanes_sum
+from course.kernels.svd.scaling_sorting import (
+    LITTLE,
+    ZERO,
+    largest_of_warp,
+    scaling,
+    spreading,
+    sum_of_warp,
+)
+from course.kernels.warps import ALL
 from warpsim.ptx import load, named_barrier, store
 
 #: Rows of what the host reads, (4, batch), int32: the inverse of the scale is float32's bits.
@@ -48,8 +55,6 @@ MOST_SWEEPS = 60
 OWN = 8  # rows x of a warp, and rows y
 LARGEST = 128  # columns
 SIZES = range(2 * OWN, LARGEST + 1, 2 * OWN)  # to which they are padded
-
-sum_of_warp = lanes_sum(32)
 
 
 @cuda.jit(device=True)
@@ -537,9 +542,9 @@ def make_svd(size: int) -> Any:
 SVD = {size: make_svd(size) for size in SIZES}
 
 
-def padded(columns: int) -> int:
+def padded(columns: int, sizes: Iterable[int] = SIZES) -> int:
     """Columns that a kernel is made for."""
-    return next(size for size in SIZES if size >= columns)
+    return next(size for size in sizes if size >= columns)
 
 
 def shared_bytes(size: int) -> int:
@@ -590,16 +595,3 @@ def launches(a: Any, u: Any, s: Any, vt: Any, told: Any) -> list[Launch]:
         *memory.reflections.factoring(memory.tall, refused),
         *of_triangles(memory, (u, s, vt), scale, unscale, refused, told, refused),
     ]
-
-
-def refusal(columns: int, limit: int) -> str:
-    """Why matrices of so many columns cannot be had with so much shared memory."""
-    if columns > LARGEST:
-        return f"takes matrices whose shorter side is at most {LARGEST}; given {columns}"
-    needed = shared_bytes(padded(columns)) + STATIC
-    if needed > limit:
-        return (
-            f"needs {needed:,} bytes of shared memory for {columns} columns, and a block has at "
-            f"most {limit:,}"
-        )
-    return ""

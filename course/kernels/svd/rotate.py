@@ -183,7 +183,6 @@ def rotate_plain(w, k, floor, most, cosines, since, state):
 
 @cuda.jit(device=True)
 def _copy(there, here, back):
-    """Copy a matrix to shared memory, or back."""
     rows, columns = int32(there.shape[0]), int32(there.shape[1])
     for n in range(int32(cuda.threadIdx.x), rows * columns, THREADS):
         i, j = n // columns, n % columns

@@ -13,7 +13,7 @@ from course.backend import cuda
 from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
-from course.kernels.warps import ALL
+from course.kernels.warps import ALL, lanes_sum
 
 THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
@@ -26,6 +26,8 @@ LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a 
 #: Squared length under which all is noise, where the largest entry of a matrix is about 1: float32
 #: has fewer bits from 1e-38 down.
 ZERO = 1e-28
+
+sum_of_warp = lanes_sum(32)
 
 
 @cuda.jit(device=True)
@@ -104,16 +106,31 @@ def scale_into(a, scale, out, transposed):
             out[matrix, i, j] = tile[x, y + step] if transposed else tile[y + step, x]
 
 
+def by_rows(kernel: Any, matrices: Any, *arguments: Any, shared: int = 0) -> Launch:
+    """The launch of a block a matrix, its warps at work on rows: four each, if they suffice."""
+    threads = min(THREADS, ceil_div(matrices.shape[1], 4) * 32)
+    return Launch(kernel, len(matrices), threads, arguments, shared)
+
+
+def by_tiles(kernel: Any, out: Any, *arguments: Any) -> Launch:
+    """The launch of a block for each 32 x 32 elements of `out`."""
+    tiles = (ceil_div(size, TILE) for size in out.shape[1:])
+    return Launch(kernel, (len(out), *tiles), (TILE, ROWS), arguments)
+
+
+def in_parts(kernel: Any, out: Any, *arguments: Any) -> Launch:
+    """The launch of blocks that share a matrix."""
+    return Launch(kernel, (len(out), PARTS), PART_THREADS, arguments)
+
+
 def scaling(a: Any, scale: Any, unscale: Any, refused: Any) -> Launch:
     """The launch of `find_scale`."""
-    threads = min(THREADS, ceil_div(a.shape[1], 4) * 32)
-    return Launch(find_scale, len(a), threads, (a, scale, unscale, refused))
+    return by_rows(find_scale, a, a, scale, unscale, refused)
 
 
 def spreading(a: Any, scale: Any, out: Any, transposed: bool) -> Launch:
     """The launch of `scale_into`."""
-    tiles = (ceil_div(size, TILE) for size in out.shape[1:])
-    return Launch(scale_into, (len(a), *tiles), (TILE, ROWS), (a, scale, out, bool(transposed)))
+    return by_tiles(scale_into, out, a, scale, out, bool(transposed))
 
 
 @cuda.jit
@@ -132,9 +149,7 @@ def begin(w, floor, cosines, since, refreshes, state, swept, history):
         for column in range(t % 32, w.shape[2], 32):
             x = w[matrix, row, column]
             total += x * x
-        for step in range(5):
-            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
-        longest = max(longest, total)
+        longest = max(longest, sum_of_warp(total))
     longest = _largest_of_block(longest, found)
     if t == 0:
         floor[matrix] = max(float32(ZERO), longest * float32(NOISE) * float32(NOISE))
@@ -195,8 +210,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
         for column in range(lane, w.shape[2], 32):
             x = w[matrix, row, column]
             total += x * x
-        for step in range(5):
-            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        total = sum_of_warp(total)
         if lane == 0:
             lengths[row] = math.sqrt(total)
     cuda.syncthreads()
@@ -209,8 +223,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
         nonzero = int32(0)
         for row in range(lane, n, 32):
             nonzero += int32(lengths[row] > noise)
-        for step in range(5):
-            nonzero += cuda.shfl_xor_sync(ALL, nonzero, 16 >> step)
+        nonzero = sum_of_warp(nonzero)
         if lane == 0:
             lost = int32(max(0, s.shape[1] - nonzero))
             missing[matrix], deficient[matrix] = lost, int32(lost > FEW)
@@ -219,8 +232,7 @@ def sort_rows(w, k, unscale, s, order, w_factor, k_factor, missing, deficient):
         for other in range(lane, n, 32):
             its = lengths[other]
             before += int32(its > mine or (its == mine and other < row))
-        for step in range(5):
-            before += cuda.shfl_xor_sync(ALL, before, 16 >> step)
+        before = sum_of_warp(before)
         size, value = float32(0), float32(0)
         for column in range(lane, k.shape[2], 32):
             x = k[matrix, row, column]
@@ -315,16 +327,14 @@ def _project(u, x, along, column, found):
             total = float32(0)
             for j in range(lane, column, 32):
                 total += u[i, j] * along[j]
-            for step in range(5):
-                total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+            total = sum_of_warp(total)
             if lane == 0:
                 x[i] -= total
         cuda.syncthreads()
     total = float32(0)
     for i in range(t, rows, cuda.blockDim.x):
         total += x[i] * x[i]
-    for step in range(5):
-        total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+    total = sum_of_warp(total)
     if lane == 0:
         found[warp] = total
     cuda.syncthreads()
@@ -343,8 +353,7 @@ def _unit_vector(u, x, along, column, limit):
         total = float32(0)
         for j in range(t % 32, column, 32):
             total += u[i, j] * u[i, j]
-        for step in range(5):
-            total += cuda.shfl_xor_sync(ALL, total, 16 >> step)
+        total = sum_of_warp(total)
         if t % 32 == 0:
             along[i] = total
     cuda.syncthreads()

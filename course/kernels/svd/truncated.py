@@ -33,9 +33,9 @@ from course.dispatch.graphs import ReplayedGraph, copied
 from course.dispatch.kept import Memory
 from course.kernels.gemm.batched import multiply
 from course.kernels.steps import round_up
-from course.kernels.svd import scaling_sorting
 from course.kernels.svd.ladder import LADDER, Solver, SVDProblem
 from course.kernels.svd.qr import Reflections
+from course.kernels.svd.scaling_sorting import spreading
 
 Array = Any  # of numba.cuda
 
@@ -118,7 +118,7 @@ class RankSolver(Memory):
             products = lambda: multiply(self.q, self.u, u, small.always)  # noqa: E731
             small.compile(self.b, self.u, s, vt, lambda: self._queue(0), products)
         if not copied(a, self.a):
-            small.tiled(scaling_sorting.scale_into, self.a)(a, small.ones, self.a, False)
+            spreading(a, small.ones, self.a, False).on()
 
         def hand_over() -> None:
             small.hand_over(self.u, s, vt)
@@ -131,8 +131,7 @@ class RankSolver(Memory):
         """Launch what lies between the copy of `a` and the factors: nothing is the caller's."""
         small, state = self.small, self.small.always
         small.find_scale(self.a, stream)
-        scale = small.tiled(scaling_sorting.scale_into, self.a, stream)
-        scale(self.a, small.scale, self.a, False)
+        spreading(self.a, small.scale, self.a, False).on(stream)
         multiply(self.a, self.random, self.y, state, stream=stream)
         for _ in range(self.power):
             self.of_rows.orthonormal(self.y, self.q, state, stream=stream)

@@ -45,10 +45,16 @@ def test_what_does_not_converge_is_told(rng, monkeypatch):
         svd(normal(rng, 2, 12, 12))
 
 
-def test_beyond_shared_memory_is_refused_in_words():
-    assert registers.refusal(128, 232_448) == registers.refusal(80, 65_536) == ""
-    assert "bytes of shared memory for 81 columns" in registers.refusal(81, 65_536)
-    assert "at most 128; given 129" in registers.refusal(129, 232_448)
+def test_beyond_shared_memory_is_refused_in_words(monkeypatch):
+    def refusal(name, columns, limit, rows=0):
+        monkeypatch.setattr(solvers, "shared_memory_limit", lambda: (limit, True))
+        return solvers.LADDER[name].refusal(solvers.SVDProblem(columns, rows))
+
+    assert refusal("registers", 128, 232_448) == refusal("registers", 80, 65_536) == ""
+    assert "bytes of shared memory for 81 columns" in refusal("registers", 81, 65_536)
+    assert "at most 128; given 129" in refusal("registers", 129, 232_448)
+    assert refusal("one launch", 32, 65_536, 300) == ""
+    assert "memory for 600 x 32, and a block has at" in refusal("one launch", 32, 65_536, 600)
 
 
 @pytest.mark.gpu
