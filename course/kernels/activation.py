@@ -27,13 +27,12 @@ from course.backend import cuda
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of
 from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, alike, are_aligned, flat
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from warpsim.ptx import grid_dependency_wait, load4, store4
 
 ZERO, MINUS_ZERO, HALF, ONE = float32(0), float32(-0.0), float32(0.5), float32(1)
-LOG2_E = float32(
-    1.4426950408889634
-)  # exp(x) = 2^(x log2(e)), and the GPU has an instruction for 2^x
+#: exp(x) = 2^(x log2(e)), and the GPU has an instruction for 2^x
+LOG2_E = float32(1.4426950408889634)
 
 # --- the upper tail of the normal distribution: a fast erf ----------------------------------------
 
@@ -235,23 +234,12 @@ def function_of(activation: str | None) -> Callable:
 
 @dataclass(frozen=True)
 class ActivationConfig:
-    """What is tuned.
+    """What is tuned."""
 
-    Attributes
-    ----------
-    threads : int
-        Of a block.
-    accesses : int
-        Loads of four elements that a thread has in flight.
-    """
+    threads: int = 128  # of a block
+    accesses: int = 1  # loads of four elements that a thread has in flight
 
-    threads: int = 128
-    accesses: int = 1
-
-    @property
-    def tile(self) -> int:
-        """Elements of a block."""
-        return self.threads * self.accesses * VECTOR
+    tile = property(lambda self: self.threads * self.accesses * VECTOR)  # elements of a block
 
 
 FEW, MANY = 1 << 21, 1 << 23  # elements from which on another config is faster, on an H200
@@ -408,18 +396,13 @@ class ElementProblem(NamedTuple):
     size: int
     dtype: str
     aligned: bool  # four elements can be accessed at once
-    arrays: int  # that are read
     name: str
 
     @classmethod
     def of(cls, *arrays: Array, name: str) -> ElementProblem:
         """Of flat arrays on the device, the last of which receives the result."""
         its = arrays[-1]
-        return cls(its.size, name_of(its.dtype), are_aligned(*arrays), len(arrays) - 1, name)
-
-
-def _work(problem: ElementProblem) -> Work:
-    return Work((problem.arrays + 1) * problem.size * NUMBA_TYPES[problem.dtype].bitwidth // 8, {})
+        return cls(its.size, name_of(its.dtype), are_aligned(*arrays), name)
 
 
 def _between(problem: ElementProblem) -> str:
@@ -427,7 +410,6 @@ def _between(problem: ElementProblem) -> str:
 
 
 def _ladder(function: str, backward: bool) -> Ladder:
-    """The ladder of the functions, or of their gradients."""
     make_each, make_wide = (each_gradient, wide_gradient) if backward else (each, wide)
 
     def by_each(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
@@ -438,7 +420,7 @@ def _ladder(function: str, backward: bool) -> Ladder:
         kernel = make_wide(FUNCTIONS[name][backward], problem.dtype, config)
         return [Launch(kernel, max(1, ceil_div(problem.size, config.tile)), config.threads, arrays)]
 
-    steps = {"each": Step(by_each, work=_work), "wide": Step(by_four, _between, work=_work)}
+    steps = {"each": Step(by_each), "wide": Step(by_four, _between)}
     return Ladder(
         function, ElementProblem.of, steps, lambda problem: "wide" if problem.aligned else "each"
     )

@@ -24,9 +24,9 @@ from numba import float32, int32, int64, uint32
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import NUMBA_TYPES, VECTOR, Array, are_aligned, checked, flat
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.dispatch.slots import workspace
+from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
 from course.kernels.warps import ALL, WARP
 from warpsim.ptx import grid_dependency_wait, load4
 
@@ -99,6 +99,7 @@ def fill(out, value):
 # --- steps 1 to 3: an element a thread ------------------------------------------------------------
 
 
+@functools.cache
 def atomics(kind: Kind) -> Callable:
     """Step 1, of (x, out): every thread combines its element with one address.
 
@@ -116,6 +117,7 @@ def atomics(kind: Kind) -> Callable:
     return reduce_atomics
 
 
+@functools.cache
 def tree(kind: Kind) -> Callable:
     """Step 2, of (x, out): a tree in shared memory, then one atomic a block.
 
@@ -172,6 +174,7 @@ def combiners(kind: Kind, warps: int) -> tuple[Callable, Callable]:
     return of_warp, of_block
 
 
+@functools.cache
 def shuffles(kind: Kind) -> Callable:
     """Step 3, of (x, out): lanes combine by shuffles, warps in shared memory, one barrier.
 
@@ -196,26 +199,15 @@ def shuffles(kind: Kind) -> Callable:
 
 @dataclass(frozen=True)
 class ReductionConfig:
-    """What is tuned.
+    """What is tuned."""
 
-    Attributes
-    ----------
-    threads : int
-        Of a block; 32 times a power of two.
-    accesses : int
-        Loads of four elements that a thread has in flight.
-    blocks : int
-        Blocks for each multiprocessor in step 5.
-    """
+    threads: int = 256  # of a block; 32 times a power of two
+    accesses: int = 4  # loads of four elements that a thread has in flight
+    blocks: int = 8  # for each multiprocessor, in step 5
 
-    threads: int = 256
-    accesses: int = 4
-    blocks: int = 8
-
-    @property
-    def tile(self) -> int:
-        """Elements that a block reads at a time."""
-        return self.threads * self.accesses * VECTOR
+    tile = property(  # elements that a block reads at a time
+        lambda self: self.threads * self.accesses * VECTOR
+    )
 
 
 #: 64 bytes of float32 in flight in each thread, as many threads as a multiprocessor holds.
@@ -356,37 +348,11 @@ class ReductionProblem(NamedTuple):
     """What decides between the steps of a reduction."""
 
     size: int
-    dtype: str
     aligned: bool  # four elements can be accessed at once
 
     @classmethod
     def of(cls, x: Array, out: Array, kind: str) -> ReductionProblem:
-        """Of a flat array on the device."""
-        return cls(x.size, name_of(x.dtype), are_aligned(x))
-
-    @property
-    def read(self) -> int:
-        """Bytes of all elements."""
-        return self.size * NUMBA_TYPES[self.dtype].bitwidth // 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReductionStep(Step):
-    """A step of the ladder: what makes its kernel, too.
-
-    Attributes
-    ----------
-    make : callable
-        ``make(kind)``, or where it is `shaped` ``make(kind, config, aligned)``.
-    shaped : bool
-        Whether its kernel depends on a config and on the alignment.
-    fills : bool
-        Whether `out` is filled with the identity element before.
-    """
-
-    make: Callable
-    shaped: bool = False
-    fills: bool = True
+        return cls(x.size, are_aligned(x))
 
 
 def config_for() -> ReductionConfig:
@@ -395,24 +361,18 @@ def config_for() -> ReductionConfig:
     return CONFIGS["sm_90" if capability >= (8, 0) else "sm_75"]
 
 
-def multiprocessors() -> int:
-    """Of this GPU, or the simulated one."""
-    return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-
-
 def _nothing_at(out: Array, kind: str) -> Launch:
     return Launch(fill, 1, 1, (out, KINDS[kind].nothing))
 
 
-def _one_each(make: Callable) -> ReductionStep:
+def _one_each(make: Callable[[Kind], Callable]) -> Step:
     """A step whose threads have one element each."""
-    make = functools.cache(make)
 
     def launches(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
         grid = max(1, ceil_div(problem.size, THREADS))
         return [_nothing_at(out, kind), Launch(make(KINDS[kind]), grid, THREADS, (x, out))]
 
-    return ReductionStep(launches, work=lambda problem: Work(problem.read + 4, {}), make=make)
+    return Step(launches)
 
 
 def _several(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
@@ -436,23 +396,14 @@ def last_block_config(size: int) -> ReductionConfig:
     return ReductionConfig(512, 2 if size < 1 << 22 else 4 if size < 3 << 23 else 8, 2)
 
 
-def _last_blocks(problem: ReductionProblem) -> int:
-    config = last_block_config(problem.size)
-    most = config.blocks * multiprocessors()
-    return min(max(1, ceil_div(problem.size, config.tile)), most)
-
-
 def _last_block(problem: ReductionProblem, x: Array, out: Array, kind: str) -> list[Launch]:
     """Its partial results and counter may not be used by two launches at the same time."""
-    config, blocks = last_block_config(problem.size), _last_blocks(problem)
+    config = last_block_config(problem.size)
+    most = config.blocks * multiprocessors()
+    blocks = min(max(1, ceil_div(problem.size, config.tile)), most)
     kernel = last_block(KINDS[kind], config, problem.aligned)
     partial, counter = workspace(blocks, np.float32), workspace(1, np.uint32, zeros=True)
     return [Launch(kernel, blocks, config.threads, (x, partial, counter, out))]
-
-
-def _last_work(problem: ReductionProblem) -> Work:
-    blocks = _last_blocks(problem)
-    return Work(problem.read + (2 * 4 * blocks if blocks > 1 else 0) + 4, {})
 
 
 LADDER = Ladder(
@@ -462,12 +413,8 @@ LADDER = Ladder(
         "atomics": _one_each(atomics),
         "tree": _one_each(tree),
         "shuffles": _one_each(shuffles),
-        "several": ReductionStep(
-            _several, work=lambda problem: Work(problem.read + 4, {}), make=several, shaped=True
-        ),
-        "last block": ReductionStep(
-            _last_block, work=_last_work, make=last_block, shaped=True, fills=False
-        ),
+        "several": Step(_several),
+        "last block": Step(_last_block),
     },
     best=lambda problem: "last block",
 )

@@ -144,24 +144,6 @@ def configured(launches: Iterable[Launch], stream: Any = 0) -> list[tuple[Callab
     return [(one.configured(stream), one.arguments) for one in launches]
 
 
-class Work(NamedTuple):
-    """What a step does for a problem.
-
-    Attributes
-    ----------
-    bytes : int
-        That its threads load from global memory and store there, each load counted.
-    operations : dict
-        By unit: "float32", "float64", "tensor_float16", ...
-    needed : int, optional
-        Operations that the result needs, where a step does more.
-    """
-
-    bytes: int
-    operations: dict[str, int]
-    needed: int | None = None
-
-
 def _takes_all(problem: Any) -> str:
     """The refusal of a step that takes every problem."""
     return ""
@@ -195,14 +177,11 @@ class Step:
         "the method 'x' of softmax", such as "holds rows of at most 4,096 elements"; "" if it can.
     capability : tuple of int
         The oldest compute capability that has its instructions.
-    work : callable, optional
-        ``work(problem)`` is its `Work`.
     """
 
     launches: Launches
     refusal: Callable[[Any], str] = _takes_all
     capability: tuple[int, int] = (5, 0)
-    work: Callable[[Any], Work] | None = None
 
     def then(self, more: Launches) -> Step:
         """The step with more launches behind its own."""

@@ -18,7 +18,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.kernels.arrays import VECTOR, Array, blocks_over, checked_float32, rows_are_aligned
-from course.kernels.steps import Ladder, Launch, Step, Work, require_choice, round_up
+from course.kernels.steps import Ladder, Launch, Step, require_choice
 from warpsim.ptx import grid_dependency_wait, load, load4, store, store4
 
 # --- step 0: the yardstick ------------------------------------------------------------------------
@@ -115,19 +115,11 @@ def transpose_padded(out, image):
 
 @dataclass(frozen=True)
 class TileConfig:
-    """What is tuned: powers of two.
+    """What is tuned: powers of two."""
 
-    Attributes
-    ----------
-    high, wide : int
-        Rows and columns of the image in a tile.
-    threads : int
-        Of a block.
-    """
-
-    high: int
-    wide: int
-    threads: int = 256
+    high: int  # rows of the image in a tile
+    wide: int  # columns
+    threads: int = 256  # of a block
 
 
 @functools.cache
@@ -227,7 +219,7 @@ def moved_by(kernel: Any, tile: tuple[int, int]) -> Step:
         grid = blocks_over(problem.rows, problem.columns, tile, "image")
         return [Launch(kernel, grid, BLOCK, (out, image))]
 
-    return Step(launches, work=lambda problem: Work(2 * 4 * problem.rows * problem.columns, {}))
+    return Step(launches)
 
 
 #: Elements up to which small tiles are faster, since more blocks run at the same time.
@@ -265,13 +257,6 @@ def _in_flight(problem: MatrixProblem, image: Array, out: Array) -> list[Launch]
     return [Launch(kernel, grid, config.threads, (out, image))]
 
 
-def _in_flight_work(problem: MatrixProblem) -> Work:
-    """Beyond the edges the last elements are loaded again."""
-    config = tile_for(problem)
-    loaded = round_up(problem.rows, config.high) * round_up(problem.columns, config.wide)
-    return Work(4 * (loaded + problem.rows * problem.columns), {})
-
-
 LADDER = Ladder(
     "transpose",
     MatrixProblem.of,
@@ -279,7 +264,7 @@ LADDER = Ladder(
         "naive": moved_by(transpose_read_coalesced, BLOCK),
         "tiled": moved_by(transpose_tiled, (TILE, TILE)),
         "padded": moved_by(transpose_padded, (TILE, TILE)),
-        "in flight": Step(_in_flight, work=_in_flight_work),
+        "in flight": Step(_in_flight),
     },
     best=lambda problem: "in flight",
 )

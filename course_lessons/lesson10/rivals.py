@@ -16,7 +16,7 @@ def of_row_sum(timed: Case) -> Rivals:
 
 def _several(x, out):
     config, kind = reduce.CONFIGS["sm_90"], reduce.KINDS["sum"]
-    kernel = reduce.LADDER["several"].make(kind, config, True)
+    kernel = reduce.several(kind, config, True)
     blocks = max(1, ceil_div(x.size, config.tile))
     return [
         Launch(reduce.fill, 1, 1, (out, kind.nothing)),

@@ -83,7 +83,7 @@ def _sum(rows: int) -> Launch:
 
     x, shape = _numbers(rows, flat=True), reduce.config_for()
     blocks = min(-(-x.size // shape.tile), shape.blocks * reduce.multiprocessors())
-    kernel = reduce.LADDER["last block"].make(reduce.KINDS["sum"], shape, True)
+    kernel = reduce.last_block(reduce.KINDS["sum"], shape, True)
     partial = backend.cuda.to_device(np.zeros(blocks, np.float32))
     counter = backend.cuda.to_device(np.zeros(1, np.uint32))
     out = backend.cuda.to_device(np.zeros(1, np.float32))

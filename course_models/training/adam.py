@@ -25,7 +25,7 @@ from numba import float32, int32, int64
 
 from course.backend import cuda
 from course.kernels.arrays import VECTOR, Array, are_aligned
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div
+from course.kernels.steps import Ladder, Launch, Step, ceil_div
 from warpsim.ptx import load4, store4
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
@@ -109,12 +109,7 @@ def _step(kernel: Any, tile: int, refusal: Callable[[AdamProblem], str]) -> Step
     def launches(problem: AdamProblem, *arrays: Array) -> list[Launch]:
         return [Launch(kernel, ceil_div(problem.size, tile), THREADS, arrays)]
 
-    def work(problem: AdamProblem) -> Work:
-        """Four arrays are read and three written; each thread reads both corrections."""
-        threads = problem.size if tile == THREADS else ceil_div(problem.size, tile) * THREADS
-        return Work(4 * (7 * problem.size + 2 * threads), {})
-
-    return Step(launches, refusal, work=work)
+    return Step(launches, refusal)
 
 
 def _between(problem: AdamProblem) -> str:

@@ -42,7 +42,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels import reduce
 from course.kernels.arrays import VECTOR, Array, are_aligned, flat, holds
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP
 from warpsim.ptx import load4, store4
 
@@ -291,13 +291,11 @@ class LossProblem(NamedTuple):
     size: int
     scale: float  # of the second array's elements
     aligned: bool  # four elements can be accessed at once
-    read: int  # bytes of both arrays
 
     @classmethod
     def of_sum(cls, first: Array, second: Array, out: Array, name: str) -> LossProblem:
         """Of flat arrays on the device, whose loss is one element."""
-        read = first.size * (first.dtype.itemsize + second.dtype.itemsize)
-        return cls(first.size, _scale_of(second), are_aligned(first, second), read)
+        return cls(first.size, _scale_of(second), are_aligned(first, second))
 
     @classmethod
     def of_gradient(cls, first: Array, second: Array, out: Array, scale: float) -> LossProblem:
@@ -321,7 +319,7 @@ def _by_atomics(method: str) -> Step:
         grid = ceil_div(problem.size, tile)
         return [_nothing_at(out), Launch(kernel, grid, THREADS, (first, second, out))]
 
-    return Step(launches, work=lambda problem: Work(problem.read + 4, {}))
+    return Step(launches)
 
 
 def _parts(problem: LossProblem) -> int:
@@ -363,7 +361,7 @@ def _bce_backward(wide: bool) -> Step:
             return ""
         return "accesses four elements at once, and an array begins between"
 
-    return Step(launches, refusal, work=lambda problem: Work(problem.read + 4 * problem.size, {}))
+    return Step(launches, refusal)
 
 
 BACKWARD = Ladder(

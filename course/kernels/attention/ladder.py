@@ -15,7 +15,6 @@ method      a block                                     needs
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,22 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course import backend
-from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
-from course.dispatch.slots import ArraySlot, name_of, workspace
+from course.dispatch.slots import name_of, workspace
 from course.kernels import softmax
-from course.kernels.arrays import VECTOR, Array, address_of, in_order
+from course.kernels.arrays import MOST, Array, address_of, in_order, seen_as
 from course.kernels.attention import first_steps, online
 from course.kernels.attention.configs import config_for
 from course.kernels.attention.warpgroups import WIDE, Config, warpgroups
 from course.kernels.gemm.half import HALF_TYPES
-from course.kernels.softmax.forward import RowProblem
 from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
-    Work,
     ceil_div,
     hopper_refusal,
     multiprocessors,
@@ -48,7 +44,6 @@ from course.kernels.steps import (
 from warpsim.ptx import TensorMap
 
 SIZES = (32, 64, 80, 96, 128)  # of a head
-MOST = 65_535  # blocks along the second and the third axis of a grid
 
 
 def result(q: ArrayFacts, k: ArrayFacts, v: ArrayFacts, scale: float | None, method: str) -> Result:
@@ -152,7 +147,6 @@ def by_warpgroups(config: Config | None = None) -> Callable[..., list[Launch]]:
 
 
 def _keys_and_values(p):
-    """Bytes of a head's keys and values."""
     return 4 * p.tokens * p.size
 
 
@@ -183,36 +177,6 @@ def _wgmma_refusal(p):
     return "" if p.stores_four else "needs an output that begins at a multiple of 8 bytes"
 
 
-def _scores_work(p):
-    heads, pairs = p.batch * p.heads, p.batch * p.heads * p.tokens**2
-    rows = RowProblem(heads * p.tokens, p.tokens, "float32", p.tokens % VECTOR == 0)
-    of_rows = softmax.LADDER[softmax.LADDER.best(rows)].work(rows).bytes
-    elements = 2 * pairs * p.size + pairs * p.size + heads * p.tokens * p.size
-    return Work(2 * elements + 4 * pairs * (1 + p.size) + of_rows, {})
-
-
-def _work(queries: int) -> Callable[[HeadsProblem], Work]:
-    """The work where a block has so many queries of a head, and reads all its keys and values."""
-
-    def work(p: HeadsProblem) -> Work:
-        matrices = 2 + 2 * ceil_div(p.tokens, queries)
-        return Work(2 * matrices * p.batch * p.heads * p.tokens * p.size, {})
-
-    return work
-
-
-def _wgmma_work(p):
-    """A box of queries has 64 rows, so behind an image those of the next one are read as well."""
-    config = config_for(p.tokens, p.batch * p.heads, multiprocessors(), p.size)
-    parts = ceil_div(p.tokens, 64 * config.groups)
-    steps = 1 if config.held else ceil_div(p.tokens, config.keys)
-    queries = sum(
-        min(64 * config.groups * parts, images * p.tokens) for images in range(1, p.batch + 1)
-    )
-    rows = queries + p.batch * (p.tokens + 2 * parts * steps * config.box)
-    return Work(2 * p.size * p.heads * rows, {})
-
-
 def _best(p):
     """The fastest that fits; the simulator takes longest for "wgmma"."""
     fast = ("wgmma", "online") if backend.gpu() is not None else ("online",)
@@ -220,21 +184,18 @@ def _best(p):
 
 
 LADDER = Ladder("attention", HeadsProblem.of, {
-    "scores": Step(_in_memory, _in_memory_refusal, work=_scores_work),
-    "fused": Step(_fused, _fused_refusal, work=_work(first_steps.QUERIES)),
-    "online": Step(_online, _online_refusal, (8, 0), _work(online.WARPS * online.ROWS)),
-    "wgmma": Step(by_warpgroups(), _wgmma_refusal, (9, 0), _wgmma_work),
+    "scores": Step(_in_memory, _in_memory_refusal),
+    "fused": Step(_fused, _fused_refusal),
+    "online": Step(_online, _online_refusal, (8, 0)),
+    "wgmma": Step(by_warpgroups(), _wgmma_refusal, (9, 0)),
 }, _best)  # fmt: skip
 
 
-def _rows(array: Array) -> ArraySlot:
+def _rows(array: Array) -> Array:
     """All tokens of all images as the rows of a matrix, whose columns are those of all heads."""
     batch, tokens, heads, size = array.shape
     shape, strides = (batch * tokens, heads * size), (array.strides[1], array.dtype.itemsize)
-    if isinstance(array, ArraySlot):
-        return dataclasses.replace(array, shape=shape, strides=strides)
-    about = array.__cuda_array_interface__ | {"shape": shape, "strides": strides}
-    return cuda.from_cuda_array_interface(about, owner=array, sync=False)
+    return seen_as(array, shape, strides)
 
 
 _ENTRY = EntryPoint(

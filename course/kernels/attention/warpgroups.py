@@ -59,33 +59,15 @@ BOX = 64 * WIDE  # elements of a box of 64 queries
 
 
 class Config(NamedTuple):
-    """How a block works.
+    """How a block works."""
 
-    Attributes
-    ----------
-    groups : int
-        Warpgroups, 64 queries each.
-    keys : int
-        Of a step, a multiple of 16, at most 256.
-    stages : int
-        Steps whose keys and values are in shared memory, 1 or 2; of 1, a block has one step alone.
-    held : int
-        Tokens, if one step has them all, else 0.
-    blocks : int
-        Of a multiprocessor.
-    size : int
-        Of a head, a multiple of 16, at most 128.
-    pingpong : bool
-        One of two warpgroups multiplies while the other computes weights, and a third begins the
-        copies.
-    """
-
-    groups: int
-    keys: int
-    stages: int
-    held: int = 0
-    blocks: int = 1
-    size: int = 64
+    groups: int  # warpgroups, 64 queries each
+    keys: int  # of a step, a multiple of 16, at most 256
+    stages: int  # steps whose keys and values are in shared memory; of 1, a block has one alone
+    held: int = 0  # tokens, if one step has them all
+    blocks: int = 1  # of a multiprocessor
+    size: int = 64  # of a head, a multiple of 16, at most 128
+    # one of two warpgroups multiplies while the other computes weights, a third begins the copies
     pingpong: bool = False
 
     threads = property(lambda self: 128 * (self.groups + self.pingpong))
@@ -209,22 +191,8 @@ def warpgroups(element: str, config: Config) -> Callable:
             for step in range(steps):
                 if not PINGPONG:
                     while t == 0 and begun <= all_steps + AHEAD and begun < count * steps:
-                        begin(
-                            tiles,
-                            full,
-                            filled,
-                            empty,
-                            q,
-                            k,
-                            v,
-                            begun,
-                            steps,
-                            tokens,
-                            heads,
-                            parts,
-                            mine,
-                            grid,
-                        )
+                        begin(tiles, full, filled, empty, q, k, v, begun, steps, tokens, heads,
+                              parts, mine, grid)  # fmt: skip
                         begun = int32(begun + 1)
                 stage = int32(all_steps & (STAGES - 1))
                 parity = int32(all_steps >> STAGE_BITS & 1)

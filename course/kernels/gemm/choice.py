@@ -120,29 +120,14 @@ SURE = 0.85  # of the time of what TMA stores at once, beside the others'
 
 
 class Plan(NamedTuple):
-    """What a method launches for a product.
+    """What a method launches for a product."""
 
-    Attributes
-    ----------
-    time : float
-        Microseconds, about.
-    method : str
-        A step of the ladder.
-    config : ThinConfig or GemmConfig
-    splits : int
-        Blocks that share the depth of a tile.
-    swapped : bool
-        The factors change places; a config that has it says so itself.
-    copied : tuple of bool
-        Whether a, whether b is copied first.
-    """
-
-    time: float
-    method: str
+    time: float  # microseconds, about
+    method: str  # a step of the ladder
     config: ThinConfig | GemmConfig
-    splits: int
-    swapped: bool = False
-    copied: tuple[bool, bool] = (False, False)
+    splits: int  # blocks that share the depth of a tile
+    swapped: bool = False  # the factors change places; a config that has it says so itself
+    copied: tuple[bool, bool] = (False, False)  # whether a, whether b is copied first
 
 
 class Sizes(NamedTuple):
@@ -212,7 +197,6 @@ def _thin_time(p: Sizes, config: ThinConfig, splits: int, swapped: bool) -> floa
 
 
 def _read(p: Sizes) -> int:
-    """Bytes of the matrices."""
     return 2 * (p.rows * p.depth + p.columns * p.depth + p.rows * p.columns)
 
 

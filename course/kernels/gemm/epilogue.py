@@ -35,21 +35,11 @@ ZERO = float32(0)
 
 
 class Norm(NamedTuple):
-    """What a product does for LayerNorm.
+    """What a product does for LayerNorm."""
 
-    Attributes
-    ----------
-    parts : int
-        Pairs of sums that each row of its first factor has; 0 if that is taken as it is.
-    eps : float
-        What is added to the variance.
-    counts : bool
-        It stores the sums of its own rows.
-    """
-
-    parts: int = 0
-    eps: float = 0.0
-    counts: bool = False
+    parts: int = 0  # pairs of sums that each row of a factor has; 0 if that is taken as it is
+    eps: float = 0.0  # what is added to the variance
+    counts: bool = False  # it stores the sums of its own rows
 
     kept = property(lambda self: 2 * ROWS[0] * max(1, ceil_div(self.parts, 4)))  # of a lane
 

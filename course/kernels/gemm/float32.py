@@ -52,7 +52,7 @@ from course.kernels.arrays import (
 from course.kernels.gemm.half import HALF_TYPES, LAYOUTS, checked_sizes, gemm
 from course.kernels.gemm.half import result as gemm_result
 from course.kernels.gemm.small import SMALL, product_of, tensor_refusal
-from course.kernels.steps import Ladder, Launch, Step, Work, ceil_div, require_choice
+from course.kernels.steps import Ladder, Launch, Step, ceil_div, require_choice
 from course.kernels.warps import WARP
 from warpsim.ptx import load, load4, store, store4
 
@@ -162,10 +162,8 @@ def vectorised(layout: str, wide: bool = True) -> Callable:
     numbers does not drift.
     """
     transpose_a, transpose_b = LAYOUTS[layout]
-    upright_a, upright_b = (
-        transpose_a,
-        not transpose_b,
-    )  # neighbours in memory are neighbours in the result
+    # neighbours in memory are neighbours in the result
+    upright_a, upright_b = transpose_a, not transpose_b
 
     @cuda.jit(device=True)
     def load_share(factor, first, start, upright, numbers):
@@ -302,21 +300,14 @@ class MatmulProblem(NamedTuple):
         return cls(layout, *out.shape, a.shape[0 if LAYOUTS[layout][0] else 1], wide)
 
 
-def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any, reused: int = 0) -> Step:
-    """A step each of whose blocks has a tile, and reads a number for `reused` results."""
-    reused = reused or tile[0]
+def _on_plain_cores(make: Callable, tile: tuple[int, int], block: Any) -> Step:
+    """A step each of whose blocks has a tile."""
 
     def launches(p, *arrays, **_):
         grid = blocks_over(p.rows, p.columns, tile, "the product")
         return [Launch(make(p), grid, block, arrays)]
 
-    def work(p):
-        of_a = p.rows * p.depth * ceil_div(p.columns, reused)
-        of_b = p.columns * p.depth * ceil_div(p.rows, reused)
-        operations = {"float32": 2 * p.rows * p.columns * p.depth}
-        return Work(4 * (of_a + of_b + p.rows * p.columns), operations)
-
-    return Step(launches, work=work)
+    return Step(launches)
 
 
 def _on_tensor_cores(precision: str) -> Step:
@@ -335,7 +326,7 @@ def _best(p):
 #: The steps on tensor cores: their precision.
 TENSOR = {"tensor_cores": "tf32x3", "tensor_cores_tf32": "tf32"}
 LADDER = Ladder("matmul", MatmulProblem.of, {
-    "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK, reused=1),
+    "naive": _on_plain_cores(lambda p: naive(p.layout), NAIVE_BLOCK, NAIVE_BLOCK),
     "tiled": _on_plain_cores(lambda p: tiled(p.layout), (SQUARE, SQUARE), (SQUARE, BLOCK_Y)),
     "padded": _on_plain_cores(lambda p: tiled(p.layout, 1), (SQUARE, SQUARE), (SQUARE, BLOCK_Y)),
     "vectorised": _on_plain_cores(lambda p: vectorised(p.layout, p.wide), (TILE, TILE), THREADS),

@@ -234,8 +234,8 @@ def partial_launches(
     config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Array, bias: Array | None,
     residual: Array | None, out: Array, copied: tuple[bool, bool] | None = None,
 ) -> list[Launch]:  # fmt: skip
-    """What the method "partial" launches with a config; of factors some may be copied first."""
-    first, (a, b) = padding.launches(a, b, copied=copied)
+    """What "partial" launches with a config; factors are copied that TMA does not take, or some."""
+    first, (a, b) = padding.launches((a, b), copied or (not p.aligned[0], not p.aligned[1]))
     if not config.partial:
         return [*first, launch_of(config, splits, p, a, b, bias, residual, out)]
     sums, layout, sizes = partial.workspace_for(splits, out), p.layout, (p.rows, p.columns)

@@ -116,7 +116,6 @@ def gemm(
 
     @cuda.jit(device=True, forceinline=True)
     def multiply(total, fa, fb, kk):
-        """Add the product of a warp's fragments."""
         p = kk % 2
         for i in range(TILES):
             for j in range(TILES):

@@ -1,6 +1,6 @@
 """Matrices whose rows do not begin at multiples of 16 bytes, as TMA wants them: copied, longer.
 
->>> first, (a, b) = launches(a, b)      # what is launched for it, and what to multiply then
+>>> first, (a, b) = launches((a, b), (True, False))     # what copies a, and what to multiply then
 
 A copy costs twice its bytes. It pays where each element is used often.
 """
@@ -58,20 +58,9 @@ def pad() -> Callable:
 
     @cuda.jit(launch_bounds=(THREADS, 4))
     def pad_rows(
-        words,
-        elements,
-        out,
-        width,
-        pitch,
-        total,
-        words2,
-        elements2,
-        out2,
-        width2,
-        pitch2,
-        total2,
-        blocks,
-    ):
+        words, elements, out, width, pitch, total,
+        words2, elements2, out2, width2, pitch2, total2, blocks,
+    ):  # fmt: skip
         grid_dependency_wait()
         block = int32(cuda.blockIdx.x)
         if block < blocks:
@@ -82,19 +71,14 @@ def pad() -> Callable:
     return pad_rows
 
 
-def is_aligned(array: Array) -> bool:
-    """Whether rows of 16-bit elements begin at multiples of 16 bytes."""
-    return (array.strides[0] | address_of(array)) % 16 == 0
-
-
 def launches(
-    *arrays: Array, copied: tuple[bool, ...] | None = None
+    arrays: tuple[Array, Array], copied: tuple[bool, bool]
 ) -> tuple[list[Launch], list[Array]]:
-    """What copies some matrices, or those that TMA does not take; the matrices as they are then."""
+    """What copies some of two matrices; the matrices as they are then."""
     given, blocks, found = [], [], []
-    for n, array in enumerate(arrays):
+    for array, is_copied in zip(arrays, copied, strict=True):
         found.append(array)
-        if not (copied[n] if copied else not is_aligned(array)):
+        if not is_copied:
             continue
         height, width = array.shape
         # 128 bytes of a row lie in four sectors of 32, not in parts of five

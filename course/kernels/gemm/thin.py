@@ -30,20 +30,12 @@ NEAR = 8  # elements behind a chunk's that a wide access may touch
 
 
 class ThinConfig(NamedTuple):
-    """How a block's tiles are made.
+    """How a block's tiles are made."""
 
-    Attributes
-    ----------
-    down, across : int
-        Products of 16 x 8 of a warp: along the wide side 1, 2 or 4, along the other 1, 2 or 4.
-    deep, beside : int
-        Warps that share the depth of a tile; tiles of a block, along the wide side.
-    """
-
-    down: int
-    across: int
-    deep: int
-    beside: int
+    down: int  # products of 16 x 8 of a warp along the wide side, 1, 2 or 4
+    across: int  # and along the other
+    deep: int  # warps that share the depth of a tile
+    beside: int  # tiles of a block, along the wide side
 
     warps = property(lambda self: self.deep * self.beside)
     wide = property(lambda self: 16 * self.down)  # results of a tile

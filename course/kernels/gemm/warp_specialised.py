@@ -60,41 +60,23 @@ BOTH = 3  # blocks of a pair, a bit each
 
 
 class GemmConfig(NamedTuple):
-    """How a block's tile is made.
+    """How a block's tile is made."""
 
-    Attributes
-    ----------
-    consumers : int
-        Warpgroups that multiply, 64 rows of results each.
-    columns : int
-        Of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them.
-    stages : int
-        Tiles of both factors, 64 deep, that are in flight.
-    waves : int
-        Tiles of the results that a block takes, one after the other; 3 for more. Results of an only
-        tile lie where the factors' tiles were; of one or two a box is stored when it is there.
-    added : bool
-        A residual is added. It is prefetched, so no tile of the factors can lie there.
-    partial : bool
-        Sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are
-        tiles of their own.
-    swapped : bool
-        Partial sums are stored transposed: the factors have changed places.
-    by_threads : bool
-        Rows of results begin anywhere, where TMA does not store them.
-    paired : bool
-        Two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
-        of b, to both: L2 is read less.
-    """
-
-    consumers: int
+    consumers: int  # warpgroups that multiply, 64 rows of results each
+    # of the tile: 64 to 256, a multiple of 16; of 64, where neighbours of b lie along them
     columns: int
-    stages: int
+    stages: int  # tiles of both factors, 64 deep, that are in flight
+    # tiles of the results that a block takes, one after the other; 3 for more. Results of an only
+    # tile lie where the factors' tiles were; of one or two a box is stored when it is there
     waves: int = 3
+    # a residual is added. It is prefetched, so no tile of the factors can lie there
     added: bool = False
+    # sums are stored as they are, see `course.kernels.gemm.partial`: parts of the depth are tiles
     partial: bool = False
-    swapped: bool = False
-    by_threads: bool = False
+    swapped: bool = False  # partial sums are stored transposed: the factors have changed places
+    by_threads: bool = False  # rows of results begin anywhere, where TMA does not store them
+    # two blocks, a cluster, have tiles one below the other. Each loads half of their common tile
+    # of b, to both: L2 is read less
     paired: bool = False
 
     rows = property(lambda self: 64 * self.consumers)

@@ -32,7 +32,7 @@ from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
 from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import NUMBA_TYPES, Array, checked, in_order, matrix, rows_are_aligned
+from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
@@ -53,11 +53,9 @@ from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
-    Work,
     ceil_div,
     multiprocessors,
     require_choice,
-    round_up,
     row_limit,
 )
 from course.kernels.warps import WARP, lanes_sum
@@ -223,32 +221,20 @@ def backward_of_columns(activation: str | None) -> Callable:
 
 
 class BackwardProblem(NamedTuple):
-    """What decides between the steps.
-
-    Attributes
-    ----------
-    rows, columns : int
-    variant : Variant
-        What a kernel in registers is compiled for, but for its unguarded parts.
-    parameters : bool
-        Whether dgamma and dbeta are wanted.
-    """
+    """What decides between the steps."""
 
     rows: int
     columns: int
-    variant: Variant
-    parameters: bool
+    variant: Variant  # what a kernel in registers is compiled for, but for its unguarded parts
+    parameters: bool  # whether dgamma and dbeta are wanted
 
     aligned = property(lambda self: self.variant.aligned)
-    # bytes of an element; those of gamma and beta are counted as many
-    stored = property(lambda self: NUMBA_TYPES[self.variant.dtype].bitwidth // 8)
 
     @classmethod
     def of(
         cls, dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array,
         dgamma: Array | None, dbeta: Array | None, eps: float, activation: str | None,
     ) -> BackwardProblem:  # fmt: skip
-        """Of arrays on the device; rows are matrices."""
         given = gamma is not None, beta is not None and activation is not None
         aligned = rows_are_aligned(dy, x, dx, gamma, beta if given[1] else None)
         variant = Variant(name_of(dx.dtype), aligned, 0, *given, activation)
@@ -280,7 +266,6 @@ def _two_kernels(p, dy, x, gamma, beta, dx, dgamma, dbeta, eps, activation):
 
 
 def _blocks(rows: int, config: RowConfig) -> int:
-    """How many blocks share the rows."""
     return min(ceil_div(rows, config.rows), BLOCKS * multiprocessors())
 
 
@@ -303,40 +288,10 @@ def summed(some: Array, dgamma: Array, dbeta: Array) -> Launch:
     return Launch(column_sums, grid, (COLUMNS, SUMS_DOWN), (some, dgamma, dbeta))
 
 
-def _work_of_sums(problem: BackwardProblem, parts: int) -> int:
-    """Bytes of sums over `parts` of the rows: written, read, and the gradients; 0 without them."""
-    sums = 2 * parts * problem.columns * 4
-    return (2 * sums + 2 * problem.columns * problem.stored) * problem.parameters
-
-
-def _work_of_two_kernels(problem: BackwardProblem) -> Work:
-    """A moment, gamma and beta are loaded for each element; the second kernel has eight rows."""
-    rows, columns, variant, parameters = problem
-    parts, size = min(ceil_div(rows, DOWN), MOST_PARTS), problem.stored
-    factors = (size if variant.gamma else 4) + (size if variant.beta else 4)
-    of_rows = rows * columns * (6 * size + 2 * factors) + 8 * rows
-    of_columns = rows * columns * (2 * size + 8) + parts * DOWN * columns * factors
-    return Work(of_rows + of_columns * parameters + _work_of_sums(problem, parts), {})
-
-
-def _work_in_registers(problem: BackwardProblem) -> Work:
-    """Beyond the ends of rows, and beyond the last row, the last elements are loaded again."""
-    rows, columns, variant, _ = problem
-    config = backward_config(columns, variant.aligned)
-    loaded = round_up(rows, config.rows) * config.longest
-    active = variant.activation is not None
-    loads = (2 + (2 + active) * variant.gamma + active * variant.beta) * loaded
-    parts = _blocks(rows, config) * config.rows
-    return Work((loads + rows * columns) * problem.stored + _work_of_sums(problem, parts), {})
-
-
 BACKWARD = Ladder(
     "layer_norm_backward",
     BackwardProblem.of,
-    {
-        "two kernels": Step(_two_kernels, work=_work_of_two_kernels),
-        "registers": Step(_registers, _too_long, work=_work_in_registers),
-    },
+    {"two kernels": Step(_two_kernels), "registers": Step(_registers, _too_long)},
     best=lambda problem: "two kernels" if _too_long(problem) else "registers",
 )
 

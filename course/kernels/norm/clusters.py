@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from course.kernels.norm.first_steps import Made, NormProblem, RowConfig, Variant, fused
 from course.kernels.norm.registers import rows_in_registers
-from course.kernels.steps import Work, ceil_div, hopper_refusal, round_up, row_limit
+from course.kernels.steps import ceil_div, hopper_refusal, round_up, row_limit
 
 THREADS = 1024  # of a block
 BLOCKS = (2, 4, 8)  # of a row
@@ -40,10 +40,5 @@ def _launch(rows: int, columns: int, variant: Variant) -> Made:
     return Made(rows_in_registers(config, variant), rows * config.blocks, config.threads)
 
 
-def _work(problem: NormProblem) -> Work:
-    loaded = problem.rows * cluster_config(problem.columns, problem.aligned).longest
-    return problem.work((1 + problem.gamma + problem.beta) * loaded)
-
-
 #: The step of `course.kernels.norm.ladder.LADDER`.
-CLUSTERS = fused(_launch, _refusal, _work)
+CLUSTERS = fused(_launch, _refusal)

@@ -23,7 +23,7 @@ from numba import float32
 from course.backend import cuda
 from course.kernels.activation import FUNCTIONS, unchanged
 from course.kernels.arrays import NUMBA_TYPES, Array
-from course.kernels.steps import Launch, Step, Work, ceil_div, shared_memory_limit
+from course.kernels.steps import Launch, Step, ceil_div, shared_memory_limit
 from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
@@ -40,35 +40,19 @@ ACTIVATIONS: dict[str | None, Callable] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """What a kernel is compiled for, beside its config.
+    """What a kernel is compiled for, beside its config."""
 
-    Attributes
-    ----------
-    dtype : {"float32", "float16", "bfloat16"}
-        What the result holds.
-    aligned : bool
-        Rows, gamma and beta can be accessed four elements at a time.
-    unguarded : int
-        Parts of the threads' elements that every row fills: no guard is needed there.
-    gamma, beta : bool
-        Whether they are there; without it the argument is not touched.
-    activation : str, optional
-        A name in `ACTIVATIONS`.
-    shifted : bool
-        Rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
-        `course.kernels.norm.long_rows`. Gamma and beta are four copies.
-    keep_in_l2 : bool
-        L2 is asked to keep what is read, float32, longer than what is written: compute capability
-        8.0. On an H200 that is worth 1 to 3%; no counter has shown why.
-    """
-
-    dtype: str = "float32"
-    aligned: bool = True
-    unguarded: int = 0
-    gamma: bool = True
+    dtype: str = "float32"  # what the result holds
+    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
+    unguarded: int = 0  # parts of the threads' elements that every row fills: without a guard
+    gamma: bool = True  # whether it is there; without it the argument is not touched
     beta: bool = True
-    activation: str | None = None
+    activation: str | None = None  # a name in `ACTIVATIONS`
+    # rows begin anywhere, and all of one but at most 66 elements can be accessed four at a time:
+    # `course.kernels.norm.long_rows`. Gamma and beta are four copies
     shifted: bool = False
+    # L2 is asked to keep what is read, float32, longer than what is written: compute capability
+    # 8.0. On an H200 that is worth 1 to 3%; no counter has shown why
     keep_in_l2: bool = False
 
     wide = property(lambda self: 4 if self.aligned or self.shifted else 1)  # elements of an access
@@ -76,31 +60,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class RowConfig:
-    """How the threads of a block share rows; what is tuned for a GPU.
+    """How the threads of a block share rows; what is tuned for a GPU."""
 
-    Attributes
-    ----------
-    row_threads : int
-        Threads of a row: a power of two below 32, or a multiple of 32.
-    rows : int
-        Rows of a block: whole warps, of at most 1,024 threads; one of 64 threads or more.
-    elements : int
-        That a thread has of a row; a multiple of 4.
-    most_registers : int
-        Registers of a thread; fewer where else a block would not fit a multiprocessor.
-    ahead : bool
-        Gamma and beta are loaded with the row, not when its sums are there: two more registers for
-        each element. It shortens what few rows wait for.
-    blocks : int
-        Blocks that share a row, as a cluster.
-    """
-
-    row_threads: int
-    rows: int = 1
-    elements: int = 8
-    most_registers: int = 255
+    row_threads: int  # of a row: a power of two below 32, or a multiple of 32
+    rows: int = 1  # of a block, which are whole warps together; one where it has several warps
+    elements: int = 8  # that a thread has of a row; a multiple of 4
+    most_registers: int = 255  # of a thread; fewer where else a block would not fit
+    # gamma and beta are loaded with the row, not when its sums are there: two more registers for
+    # each element. It shortens what few rows wait for
     ahead: bool = False
-    blocks: int = 1
+    blocks: int = 1  # that share a row, as a cluster
 
     threads = property(lambda self: self.row_threads * self.rows)  # of a block
     across = property(lambda self: self.row_threads * self.blocks)  # of a row, in all its blocks
@@ -129,51 +98,24 @@ class Made(NamedTuple):
 
 
 class NormProblem(NamedTuple):
-    """What decides between the steps.
-
-    Attributes
-    ----------
-    rows, columns : int
-    dtype : str
-        What the result holds.
-    aligned : bool
-        Rows, gamma and beta can be accessed four elements at a time.
-    whole : bool
-        No gaps are between rows, and the first begins where four elements can be accessed.
-    eights : str
-        Why eight elements of 16 bits cannot be accessed at once, in words; "" if they can.
-    gamma, beta : bool
-        Whether they are there.
-    activation : str, optional
-        A name in `ACTIVATIONS`.
-    limits : tuple, optional
-        What `shared_limit` says of another than the current GPU.
-    """
+    """What decides between the steps."""
 
     rows: int
     columns: int
-    dtype: str = "float32"
-    aligned: bool = True
-    whole: bool = True
+    dtype: str = "float32"  # what the result holds
+    aligned: bool = True  # rows, gamma and beta can be accessed four elements at a time
+    whole: bool = True  # no gaps are between rows, and the first begins where four can be accessed
+    # why eight elements of 16 bits cannot be accessed at once, in words; "" if they can
     eights: str = "is for elements of 16 bits"
-    gamma: bool = True
+    gamma: bool = True  # whether it is there
     beta: bool = True
-    activation: str | None = None
-    limits: tuple[int, bool] | None = None
+    activation: str | None = None  # a name in `ACTIVATIONS`
+    limits: tuple[int, bool] | None = None  # `shared_limit` of another than the current GPU
 
-    @property
-    def shared_limit(self) -> tuple[int, bool]:
-        """Bytes of shared memory that a block can have, whether it can be copied to meanwhile."""
-        return self.limits or shared_memory_limit()
-
-    @property
-    def stored(self) -> int:
-        """Bytes of an element; those of gamma and beta are counted as many."""
-        return NUMBA_TYPES[self.dtype].bitwidth // 8
-
-    def work(self, loaded: int) -> Work:
-        """The work of a step that loads so many elements, and writes the result."""
-        return Work((loaded + self.rows * self.columns) * self.stored, {})
+    # bytes of shared memory that a block can have, whether it can be copied to meanwhile
+    shared_limit = property(lambda self: self.limits or shared_memory_limit())
+    # bytes of an element; those of gamma and beta are counted as many
+    stored = property(lambda self: NUMBA_TYPES[self.dtype].bitwidth // 8)
 
     @property
     def variant(self) -> Variant:
@@ -215,17 +157,17 @@ def or_constant(factor: Array | None, value: int, length: int) -> Array:
 
 def fused(
     launch: Callable[[int, int, Variant], Made], refusal: Callable[[NormProblem], str],
-    work: Callable[[NormProblem], Work],
+    missing: int = 1,
 ) -> NormStep:  # fmt: skip
-    """A step that applies an activation before it writes, and needs no ones and zeros."""
+    """A step of one launch; `missing` ones and zeros stand for factors, 0: as many as columns."""
 
     def launches(p, x, gamma, beta, out, eps, activation):
-        made = launch(p.rows, p.columns, p.variant)
-        factors = or_constant(gamma, 1, 1), or_constant(beta, 0, 1)
+        made, length = launch(p.rows, p.columns, p.variant), missing or p.columns
+        factors = or_constant(gamma, 1, length), or_constant(beta, 0, length)
         arguments = x, *factors, np.float32(eps), out
         return [Launch(made.kernel, made.blocks, made.threads, arguments, made.shared)]
 
-    return NormStep(launches, refusal, work=work, launch=launch)
+    return NormStep(launches, refusal, launch=launch)
 
 
 # --- step 1: a thread a row -----------------------------------------------------------------------
@@ -451,28 +393,21 @@ def layer_norm_block(x, gamma, beta, eps, out):
 # --- launches -------------------------------------------------------------------------------------
 
 
-def _plain(kernel: Callable, rows_a_block: int, threads: int, reads: int) -> NormStep:
-    """A kernel that is the same for all rows, reads them so often, and knows of no activation."""
+def _plain(kernel: Callable, rows_a_block: int, threads: int) -> NormStep:
+    """A kernel that is the same for all rows, and knows of no activation."""
 
     def launch(rows: int, columns: int, variant: Variant) -> Made:
         return Made(kernel, ceil_div(rows, rows_a_block), threads)
 
-    def launches(p, x, gamma, beta, out, eps, activation):
-        factors = or_constant(gamma, 1, p.columns), or_constant(beta, 0, p.columns)
-        blocks = ceil_div(p.rows, rows_a_block)
-        return [Launch(kernel, blocks, threads, (x, *factors, np.float32(eps), out))]
-
-    return NormStep(
-        launches, work=lambda p: p.work((reads + 2) * p.rows * p.columns), launch=launch
-    )
+    return fused(launch, lambda problem: "", missing=0)
 
 
 #: The steps by name; "squares" is there to be seen failing.
 FIRST_STEPS = {
-    "naive": _plain(layer_norm_naive, 64, 64, 3),
-    "tree": _plain(layer_norm_tree, 1, TREE, 3),
-    "squares": _plain(layer_norm_squares, 1, TREE, 2),
-    "one pass": _plain(layer_norm_one_pass, 1, TREE, 2),
-    "warp": _plain(layer_norm_warp, WARPS, WARPS * WARP, 2),
-    "block": _plain(layer_norm_block, 1, WARPS * WARP, 2),
+    "naive": _plain(layer_norm_naive, 64, 64),
+    "tree": _plain(layer_norm_tree, 1, TREE),
+    "squares": _plain(layer_norm_squares, 1, TREE),
+    "one pass": _plain(layer_norm_one_pass, 1, TREE),
+    "warp": _plain(layer_norm_warp, WARPS, WARPS * WARP),
+    "block": _plain(layer_norm_block, 1, WARPS * WARP),
 }

@@ -32,14 +32,13 @@ from course.kernels.arrays import NUMBA_TYPES, Array, as_words
 from course.kernels.norm.first_steps import (
     TREE,
     Made,
-    NormProblem,
     RowConfig,
     Variant,
     layer_norm_tree,
     tree_sum,
 )
 from course.kernels.norm.registers import rows_in_registers
-from course.kernels.steps import Launch, Step, Work, ceil_div, round_up
+from course.kernels.steps import Launch, Step, ceil_div
 from course.kernels.warps import WARP, lanes_sum
 from warpsim.ptx import (
     grid_dependency_wait,
@@ -252,11 +251,5 @@ def _half(p, x, gamma, beta, out, eps, activation):
     return [Launch(kernel, blocks, threads, arguments)]
 
 
-def _work(problem: NormProblem) -> Work:
-    loaded = round_up(problem.rows, TOKENS) * round_up(problem.columns, WARP * EIGHT)
-    factors = problem.rows * problem.columns * (problem.gamma + problem.beta)
-    return problem.work(loaded + factors)
-
-
 #: "wide" as a step of `course.kernels.norm.ladder.LADDER`.
-HALF = Step(_half, lambda problem: problem.eights, (8, 0), _work)
+HALF = Step(_half, lambda problem: problem.eights, (8, 0))

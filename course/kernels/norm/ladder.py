@@ -48,8 +48,6 @@ from course.kernels.norm.registers import FEW, FEW_SHORT, IN_REGISTERS, SHORT, l
 from course.kernels.steps import (
     Ladder,
     Launch,
-    Step,
-    Work,
     ceil_div,
     configured,
     multiprocessors,
@@ -160,21 +158,6 @@ def _activated(p, x, gamma, beta, out, eps, activation):
     return [Launch(activate(activation), grid, 256, (out,))]
 
 
-def _unfused(step: Step) -> Step:
-    """The step with an activation behind, which reads and writes the result once more."""
-
-    def work(problem: NormProblem) -> Work:
-        more = 0 if problem.activation is None else 2 * problem.rows * problem.columns
-        return Work(step.work(problem).bytes + more * problem.stored, {})
-
-    return replace(step.then(_activated), work=work)
-
-
-def _both_work(problem: NormProblem) -> Work:
-    """Of aligned rows; of others what the copies of gamma and beta take comes on top."""
-    return problem.work(problem.rows * problem.columns * (1 + problem.gamma + problem.beta))
-
-
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -218,13 +201,13 @@ LADDER = Ladder(
     "layer_norm",
     problem_of,
     {
-        **{name: _unfused(step) for name, step in FIRST_STEPS.items()},
+        **{name: step.then(_activated) for name, step in FIRST_STEPS.items()},
         "registers": IN_REGISTERS["registers"],
         "several rows": IN_REGISTERS["several rows"],
-        REGISTERS_AND_SHARED: NormStep(_both, both_refusal, work=_both_work, launch=in_both),
+        REGISTERS_AND_SHARED: NormStep(_both, both_refusal, launch=in_both),
         "long": IN_REGISTERS["long"],
         "clusters": CLUSTERS,
-        "half": _unfused(HALF),
+        "half": HALF.then(_activated),
     },
     _best,
 )

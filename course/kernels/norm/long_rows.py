@@ -323,7 +323,6 @@ def rows_in_both(config: RowConfig, variant: Variant) -> Callable:
 
     @cuda.jit(device=True)
     def weight_of(warp, body, columns):
-        """Elements of a row that a warp has."""
         rest = max(int32(body - held), int32(0))
         whole = rest // int32(across)
         left = rest - whole * int32(across) - warp * int32(WARP * wide)

@@ -27,7 +27,6 @@ from course.kernels.arrays import NUMBA_TYPES
 from course.kernels.norm.first_steps import (
     ACTIVATIONS,
     Made,
-    NormProblem,
     NormStep,
     RowConfig,
     Variant,
@@ -35,16 +34,10 @@ from course.kernels.norm.first_steps import (
     merged,
     merged_in_warp,
 )
-from course.kernels.steps import Work, ceil_div, round_up, row_limit
+from course.kernels.steps import ceil_div, round_up, row_limit
 from course.kernels.warps import WARP, lanes_sum
 from warpsim import ptx
-from warpsim.ptx import (
-    cluster,
-    cluster_barrier,
-    cluster_rank,
-    grid_dependency_wait,
-    load4_cluster,
-)
+from warpsim.ptx import cluster, cluster_barrier, cluster_rank, grid_dependency_wait, load4_cluster
 
 # --- shapes that are tuned for a GPU --------------------------------------------------------------
 
@@ -167,46 +160,35 @@ def row_functions(config: RowConfig, variant: Variant, again: bool = False) -> S
     wide, kind = variant.wide, NUMBA_TYPES[variant.dtype]
     parts, ahead = config.elements // wide, config.ahead
     has_gamma, has_beta, activation = variant.gamma, variant.beta, ACTIVATIONS[variant.activation]
-    one, four = ptx.load, ptx.load4
     read_one, read_four = ptx.load_streaming, ptx.load4_streaming
     write_one, write_four = ptx.store_streaming, ptx.store4_streaming
     if variant.keep_in_l2:
         read_one, read_four = ptx.load_kept, ptx.load4_kept
         write_one, write_four = ptx.store, ptx.store4
     elif again:
-        read_one, read_four = one, four
+        read_one, read_four = ptx.load, ptx.load4
+    by_four = wide == 4
 
-    if wide == 4:
-
-        def make_load(load_wide):
-            @cuda.jit(device=True)
-            def load_at(array, index, values, n):
-                a, b, c, d = load_wide(array, index)
+    def make_load(one, four):
+        @cuda.jit(device=True)
+        def load_at(array, index, values, n):
+            if by_four:
+                a, b, c, d = four(array, index)
                 values[n], values[n + 1] = float32(a), float32(b)
                 values[n + 2], values[n + 3] = float32(c), float32(d)
+            else:
+                values[n] = float32(one(array, index))
 
-            return load_at
+        return load_at
 
-        load_at, load_row = make_load(four), make_load(read_four)
+    load_at, load_row = make_load(ptx.load, ptx.load4), make_load(read_one, read_four)
 
-        @cuda.jit(device=True)
-        def store_at(array, index, values, n):
+    @cuda.jit(device=True)
+    def store_at(array, index, values, n):
+        if by_four:
             a, b, c, d = values[n], values[n + 1], values[n + 2], values[n + 3]
             write_four(array, index, (kind(a), kind(b), kind(c), kind(d)))
-
-    else:
-
-        def make_load(load_one):
-            @cuda.jit(device=True)
-            def load_at(array, index, values, n):
-                values[n] = float32(load_one(array, index))
-
-            return load_at
-
-        load_at, load_row = make_load(one), make_load(read_one)
-
-        @cuda.jit(device=True)
-        def store_at(array, index, values, n):
+        else:
             write_one(array, index, kind(values[n]))
 
     @cuda.jit(device=True)
@@ -482,14 +464,7 @@ def _made(
         variant = replace(variant, unguarded=unguarded, keep_in_l2=keep)
         return Made(make(config, variant), ceil_div(rows, config.rows), config.threads)
 
-    def work(problem: NormProblem) -> Work:
-        """Beyond the ends of rows, and beyond the last row, the last elements are loaded again."""
-        config = config_for(problem.rows, problem.columns, problem.aligned, problem.dtype)
-        loaded = round_up(problem.rows, config.rows) * round_up(problem.columns, config.longest)
-        reads = 2 if make is long_rows else 1
-        return problem.work((reads + problem.gamma + problem.beta) * loaded)
-
-    return fused(launch, row_limit(most) if most else lambda problem: "", work)
+    return fused(launch, row_limit(most) if most else lambda problem: "")
 
 
 def longest_in_registers(aligned: bool) -> int:

@@ -106,12 +106,7 @@ def start_processes(workers: int = 2) -> ProcessPoolExecutor:
 
 
 def reconstruct_processes(
-    u: np.ndarray,
-    s: np.ndarray,
-    vt: np.ndarray,
-    k: int,
-    pool: ProcessPoolExecutor,
-    parts: int = 2,
+    u: np.ndarray, s: np.ndarray, vt: np.ndarray, k: int, pool: ProcessPoolExecutor, parts: int = 2
 ) -> np.ndarray:
     """Cut the image in groups of rows, one for each process of a pool.
 

@@ -48,13 +48,11 @@ from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
-    Work,
     ceil_div,
     hopper_refusal,
     multiprocessors,
     round_up,
 )
-from course.kernels.warps import WARP
 from warpsim.ptx import TensorMap
 
 ENOUGH = 2e9  # operations from which tensor cores win, splitting included, on an H200
@@ -85,7 +83,6 @@ class ImageProblem(NamedTuple):
 
     @classmethod
     def of(cls, u: Array, s: Array, vt: Array, out: Array, k: int) -> ImageProblem:
-        """That of device arrays."""
         *images, rows, columns = out.shape
         strided = ", ".join(
             f"those of {name} lie {array.strides[-1]} bytes apart"
@@ -110,15 +107,9 @@ class TileStep(Step):
     x_walks: str = "columns"  # what the grid's x direction runs over, or "rows"
     dtype: str | None = None  # the kernels take fragments of the factors: "float16" or "tf32"
 
-    @property
-    def kernel(self) -> Any:
-        """That of one image, whose rows are aligned."""
-        return self.kernels[True, False]
-
-    @property
-    def many(self) -> Any:
-        """That of stacks of images."""
-        return self.kernels[True, True]
+    kernel = property(
+        lambda self: self.kernels[True, False]
+    )  # of one image, whose rows are aligned
 
     def configured(self, u: Array, vt: Array, k: int, out: Array) -> Callable[..., None]:
         """The kernel for one such image, to be called with (u, s, vt, k, out): lesson 07 does."""
@@ -167,25 +158,6 @@ def _strided_refusal(p):
 def same(kernel: Any) -> Callable[[bool], Any]:
     """Of a kernel that takes rows as they lie, whatever the distance between neighbours in one."""
     return lambda aligned: kernel
-
-
-def _work(
-    tile: tuple[int, int] = (1, 1), s_a_block: int = 0, clamped: bool = False
-) -> Callable[[ImageProblem], Work]:
-    """The work of blocks with a tile each, that read their rows of u and columns of vt once.
-
-    A value of s is loaded `s_a_block` times a block, or with each element of u; `clamped`: beyond
-    the edge the last row and column are loaded again.
-    """
-
-    def work(p: ImageProblem) -> Work:
-        down, across = ceil_div(p.rows, tile[0]), ceil_div(p.columns, tile[1])
-        rows, columns = (down * tile[0], across * tile[1]) if clamped else (p.rows, p.columns)
-        of_u, of_vt = rows * across, columns * down
-        loads = p.k * (of_u + of_vt + (s_a_block * down * across or of_u))
-        return Work(4 * max(p.images, 1) * (loads + p.rows * p.columns), {})
-
-    return work
 
 
 FEW = 64  # values of i up to which one warp splits a fragment
@@ -245,18 +217,15 @@ ROW_GROUP = 16  # rows of tiles that are walked together
 @functools.lru_cache(maxsize=1024)
 def config_for(rows: int, columns: int, blocks: int) -> warpgroups.Config:
     """The config whose waves over so many blocks take the least time."""
-    return min(
-        warpgroups.CONFIGS,
-        key=lambda its: ceil_div(its.tiles(rows, columns), blocks) * its.columns,
-    )
+    waves = lambda its: ceil_div(its.tiles(rows, columns), blocks)  # noqa: E731
+    return min(warpgroups.CONFIGS, key=lambda its: waves(its) * its.columns)
 
 
 def _warpgroups(p, u, s, vt, out, k):
     """What splits the factors, and what multiplies them, in memory as large as the factors."""
     depth, wide, rows = round_up(k, DEPTH), round_up(p.columns, 8), warpgroups.ROWS
     of_u, of_vt = (
-        workspace((2 * p.rows, depth), np.float16),
-        workspace((2 * depth, wide), np.float16),
+        workspace(shape, np.float16) for shape in ((2 * p.rows, depth), (2 * depth, wide))
     )
     scales = workspace(p.rows, np.float32), workspace(wide, np.float32)
     whole = u.shape[1] % VECTOR == 0 and vt.shape[1] % VECTOR == 0 and are_aligned(u, vt)
@@ -320,14 +289,6 @@ def _warp_per_tile(p, u, s, vt, out, k):
     return [Launch(kernel, blocks, its.threads, (u, s, vt, np.int32(k), out, np.int32(tiles)))]
 
 
-def _warp_per_tile_work(p):
-    wide, images = p.columns % VECTOR == 0, max(p.images, 1)
-    its = tile_for(p.rows, p.columns, p.k, images, wide, multiprocessors())
-    a_tile = p.k * (2 * its.block_rows + WARP * its.columns)
-    loads = its.tiles(p.rows, p.columns) * a_tile
-    return Work(4 * images * (loads + p.rows * p.columns), {})
-
-
 # --- the ladder -----------------------------------------------------------------------------------
 
 
@@ -346,7 +307,6 @@ _SQUARE = (
     (register_tiles.THREADS, 1), (register_tiles.BLOCK_ROWS, register_tiles.BLOCK_COLUMNS),
 )  # fmt: skip
 _COLUMN = register_tiles.COLUMN_ROWS, register_tiles.COLUMN_COLUMNS
-_WARP_TILES = warp_tiles.WarpTileConfig()
 #: What multiplies fragments. In the ladder "tensor cores" is `THIN` where there are few singular
 #: values, and `OLDER` on GPUs before 8.0.
 SPLIT = {
@@ -392,26 +352,23 @@ def _best(p):
 
 
 LADDER = Ladder("reconstruct", ImageProblem.of, {
-    "original": tiles(same(reconstruct_original), x_walks="rows", work=_work()),
-    "float32": tiles(same(reconstruct_float32), x_walks="rows", work=_work()),
-    "naive": tiles(same(reconstruct_naive), work=_work()),
-    "tiled": tiles(same(reconstruct_tiled), (TILE, TILE), (TILE, TILE), work=_work((TILE, TILE))),
+    "original": tiles(same(reconstruct_original), x_walks="rows"),
+    "float32": tiles(same(reconstruct_float32), x_walks="rows"),
+    "naive": tiles(same(reconstruct_naive)),
+    "tiled": tiles(same(reconstruct_tiled), (TILE, TILE), (TILE, TILE)),
     "column": tiles(same(register_tiles.reconstruct_column),
-                    (_COLUMN[0] * _COLUMN[1] // register_tiles.COLUMN_RESULTS, 1), _COLUMN,
-                    work=_work(_COLUMN)),
-    "square": tiles(same(register_tiles.reconstruct_square), *_SQUARE, work=_work(_SQUARE[1])),
-    "wide": tiles(register_tiles.wide_tiles, *_SQUARE, work=_work(_SQUARE[1], WARP)),
-    "buffered": tiles(register_tiles.double_buffered, *_SQUARE, work=_work(_SQUARE[1], WARP)),
-    "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0),
-                          work=_work(_SQUARE[1], 1)),
-    "warp tiles": _with(_WARP_TILES, warp_tiles.warp_tiles,
-                        work=_work((_WARP_TILES.block_rows, 128), WARP, clamped=True)),
+                    (_COLUMN[0] * _COLUMN[1] // register_tiles.COLUMN_RESULTS, 1), _COLUMN),
+    "square": tiles(same(register_tiles.reconstruct_square), *_SQUARE),
+    "wide": tiles(register_tiles.wide_tiles, *_SQUARE),
+    "buffered": tiles(register_tiles.double_buffered, *_SQUARE),
+    "asynchronous": tiles(register_tiles.asynchronous, *_SQUARE, capability=(8, 0)),
+    "warp tiles": _with(warp_tiles.WarpTileConfig(), warp_tiles.warp_tiles),
     "tensor cores": instead(
         instead(SPLIT["tensor cores"], THIN, lambda p: p.k <= thin_tiles.DEEPEST),
         OLDER, lambda p: p.capability < (8, 0)),
     "warpgroups": Step(_warpgroups, _warpgroups_refusal, (9, 0)),
     "tf32": SPLIT["tf32"],
-    "warp per tile": Step(_warp_per_tile, _strided_refusal, work=_warp_per_tile_work),
+    "warp per tile": Step(_warp_per_tile, _strided_refusal),
 }, _best)  # fmt: skip
 
 #: rows, columns, k at which every step is timed.

@@ -278,12 +278,8 @@ def double_buffered(aligned: bool) -> Callable:
         if vt_row < k:
             scale = load(s, vt_row)
             w, x, y, z = four(vt, vt_row, vt_column, vt.shape[1])
-        prefetched[4], prefetched[5], prefetched[6], prefetched[7] = (
-            w * scale,
-            x * scale,
-            y * scale,
-            z * scale,
-        )
+        prefetched[4], prefetched[5] = w * scale, x * scale
+        prefetched[6], prefetched[7] = y * scale, z * scale
 
     @cuda.jit(device=True)
     def store_tile(u_tile, vt_tile, stage, u_row, u_depth, vt_depth, vt_column, prefetched):

@@ -44,38 +44,18 @@ from warpsim.ptx import (
 
 @dataclass(frozen=True)
 class TensorConfig:
-    """The sizes of the tiles, which are tuned.
+    """The sizes of the tiles, which are tuned."""
 
-    Attributes
-    ----------
-    rows, columns : int
-        Results of a warp; multiples of 16 and 8.
-    warps_down, warps_across : int
-        Warps of a block.
-    asynchronous : bool
-        Whether copies bypass the registers, and a product has 16 values of i (8.0), or 8 (7.5).
-    max_registers : int
-        Registers of a thread.
-    """
-
-    rows: int = 64
-    columns: int = 32
-    warps_down: int = 2
+    rows: int = 64  # results of a warp: a multiple of 16
+    columns: int = 32  # and of 8
+    warps_down: int = 2  # of a block
     warps_across: int = 4
-    asynchronous: bool = True
-    max_registers: int = 128
+    asynchronous: bool = True  # copies bypass the registers, a product has 16 i (8.0); or 8 (7.5)
+    max_registers: int = 128  # of a thread
 
-    @property
-    def block_rows(self) -> int:
-        return self.rows * self.warps_down
-
-    @property
-    def block_columns(self) -> int:
-        return self.columns * self.warps_across
-
-    @property
-    def threads(self) -> int:
-        return 32 * self.warps_down * self.warps_across
+    block_rows = property(lambda self: self.rows * self.warps_down)
+    block_columns = property(lambda self: self.columns * self.warps_across)
+    threads = property(lambda self: 32 * self.warps_down * self.warps_across)
 
 
 CONFIGS = {
@@ -105,12 +85,9 @@ def tensor_tiles(
     threads, warps_down = config.threads, config.warps_down
     down, across = config.rows // ROWS, config.columns // COLUMNS  # a warp's results, in fragments
     block_down, block_across = config.block_rows // ROWS, config.block_columns // COLUMNS
-    u_lanes, vt_lanes = (
-        U_REGISTERS // LANE_REGISTERS,
-        VT_REGISTERS // LANE_REGISTERS,
-    )  # copies of 16 bytes
+    u_lanes, vt_lanes = U_REGISTERS // LANE_REGISTERS, VT_REGISTERS // LANE_REGISTERS
     u_copies, vt_copies = block_down * u_lanes // threads, block_across * vt_lanes // threads
-    share = 4 * (u_copies + vt_copies)
+    share = 4 * (u_copies + vt_copies)  # copies are of 16 bytes
 
     # --- load a tile: global memory to shared memory ---------------------------------------------
 
@@ -156,7 +133,6 @@ def tensor_tiles(
 
     @cuda.jit(device=True)
     def product(c, a, b0, b1):
-        """c + a b for one fragment of results."""
         if asynchronous:
             return mma_f16(c, a, (b0, b1))
         half = mma_f16_k8(c, (a[0], a[1]), b0)

@@ -32,26 +32,12 @@ U_REGISTERS = 32 * LANE_REGISTERS
 
 @dataclass(frozen=True)
 class ThinConfig:
-    """What is tuned.
+    """What is tuned."""
 
-    Attributes
-    ----------
-    block_rows : int
-        Rows of a block, a multiple of 64.
-    max_registers : int
-        Registers of a thread, where rows are aligned.
-    """
+    block_rows: int = 128  # a multiple of 64
+    max_registers: int = 168  # of a thread, where rows are aligned
 
-    block_rows: int = 128
-    max_registers: int = 168
-
-    @property
-    def block_columns(self) -> int:
-        return 32 * WARPS
-
-    @property
-    def threads(self) -> int:
-        return 32 * WARPS
+    block_columns = threads = property(lambda self: 32 * WARPS)
 
 
 def thin_tiles(config: ThinConfig, aligned: bool) -> tuple[Callable, Callable]:

@@ -28,32 +28,19 @@ WARPS = 4  # of a block
 
 
 class WarpTile(NamedTuple):
-    """The tile of a warp.
+    """The tile of a warp."""
 
-    Attributes
-    ----------
-    lanes : int
-        Side by side: 8, 16 or 32; the others have further rows.
-    rows, columns : int
-        Of a lane; rows are a multiple of 4, columns, if `wide`, as well.
-    deep : int
-        Values of i that are loaded at a time; with all rows a multiple of 32.
-    wide : bool
-        Four columns are loaded and stored at once.
-    """
-
-    lanes: int
-    rows: int
-    columns: int
-    deep: int
-    wide: bool = False
+    lanes: int  # side by side: 8, 16 or 32; the others have further rows
+    rows: int  # of a lane, a multiple of 4
+    columns: int  # of a lane; if `wide`, a multiple of 4
+    deep: int  # values of i that are loaded at a time; with all rows a multiple of 32
+    wide: bool = False  # four columns are loaded and stored at once
 
     block_rows = property(lambda self: self.rows * (32 // self.lanes))
     block_columns = property(lambda self: self.lanes * self.columns)
     threads = property(lambda self: 32 * WARPS)
 
     def tiles(self, rows: int, columns: int) -> int:
-        """How many an image has."""
         return ceil_div(rows, self.block_rows) * ceil_div(columns, self.block_columns)
 
 

@@ -27,29 +27,14 @@ class WarpTileConfig:
     """What is tuned; all else follows from 8 x 8 results a thread.
 
     By measurement on an H200; for a Tesla T4 by its registers and shared memory alone.
-
-    Attributes
-    ----------
-    warps_down : int
-        Rows of warps in a block, 1, 2 or 4; there are two columns of them.
-    max_registers : int
-        Registers of a thread, which limit the blocks of a multiprocessor.
     """
 
-    warps_down: int = 4
-    max_registers: int = 128
+    warps_down: int = 4  # rows of warps in a block, 1, 2 or 4; there are two columns of them
+    max_registers: int = 128  # of a thread, which limit the blocks of a multiprocessor
 
-    @property
-    def block_rows(self) -> int:
-        return 32 * self.warps_down
-
-    @property
-    def block_columns(self) -> int:
-        return 128
-
-    @property
-    def threads(self) -> int:
-        return 64 * self.warps_down
+    block_rows = property(lambda self: 32 * self.warps_down)
+    block_columns = property(lambda self: 128)
+    threads = property(lambda self: 64 * self.warps_down)
 
 
 DEPTH = 8  # of the tiles in shared memory

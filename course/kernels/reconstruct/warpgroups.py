@@ -63,7 +63,6 @@ class Config(NamedTuple):
     shared = property(lambda self: 2 * self.slots * self.slot)  # bytes
 
     def tiles(self, rows: int, columns: int) -> int:
-        """How many an image has."""
         return ceil_div(rows, ROWS) * ceil_div(columns, self.columns)
 
 

@@ -149,10 +149,7 @@ _too_long = row_limit(LONGEST.get)
 BACKWARD = Ladder(
     "softmax_backward",
     RowProblem.of,
-    {
-        "two passes": Step(_two_passes, work=lambda problem: problem.passes(4)),
-        "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(2)),
-    },
+    {"two passes": Step(_two_passes), "registers": Step(_registers, _too_long)},
     best=lambda problem: "two passes" if _too_long(problem) else "registers",
 )
 

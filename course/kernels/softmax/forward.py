@@ -30,7 +30,6 @@ from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
-    Work,
     ceil_div,
     hopper_refusal,
     multiprocessors,
@@ -265,25 +264,12 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
 
 @dataclass(frozen=True)
 class SoftmaxConfig:
-    """What is tuned.
+    """What is tuned."""
 
-    Attributes
-    ----------
-    row_threads : int
-        Threads that share a row: a power of two, of a block from 4 to 1,024. Up to 32 need shuffles
-        alone.
-    rows : int
-        Rows of a block; rows x row_threads is a multiple of 32.
-    accesses : int
-        Loads of four elements that a thread has in flight: its whole part of the row.
-    blocks : int
-        Blocks that share a row, as a cluster; row_threads are those of all of them.
-    """
-
-    row_threads: int
-    rows: int
-    accesses: int
-    blocks: int = 1
+    row_threads: int  # that share a row: a power of two, 4 to 1,024 of a block; to 32 by shuffles
+    rows: int  # of a block; rows x row_threads is a multiple of 32
+    accesses: int  # loads of four elements that a thread has in flight: its whole part of the row
+    blocks: int = 1  # that share a row, as a cluster; row_threads are those of all of them
 
     def unguarded(self, columns: int, aligned: bool) -> int:
         """Loads of a thread that are inside a row of this length for every thread."""
@@ -357,37 +343,29 @@ def part_of_row(
             return n < unguarded or int64(t) * VECTOR + n * row_threads * VECTOR < columns
         return n * VECTOR + e < unguarded or int64(t) + (n * VECTOR + e) * row_threads < columns
 
-    if aligned:
-
-        @cuda.jit(device=True)
-        def load_row(x, row, t, values):
-            for n in range(accesses):
+    @cuda.jit(device=True)
+    def load_row(x, row, t, values):
+        for n in range(accesses):
+            if aligned:
                 column = int64(t) * VECTOR + n * row_threads * VECTOR
                 clamped = column if n < unguarded else min(column, int64(x.shape[1] - VECTOR))
                 four = load4_streaming(x, (row, clamped))
                 values[n, 0], values[n, 1], values[n, 2], values[n, 3] = four
-
-        @cuda.jit(device=True)
-        def store_row(out, row, t, values):
-            for n in range(accesses):
-                column = int64(t) * VECTOR + n * row_threads * VECTOR
-                if n < unguarded or column < out.shape[1]:
-                    four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
-                    store4_streaming(out, (row, column), four)
-
-    else:
-
-        @cuda.jit(device=True)
-        def load_row(x, row, t, values):
-            for n in range(accesses):
+            else:
                 for e in range(VECTOR):
                     column, last = int64(t) + (n * VECTOR + e) * row_threads, int64(x.shape[1] - 1)
                     clamped = column if n * VECTOR + e < unguarded else min(column, last)
                     values[n, e] = load_streaming(x, (row, clamped))
 
-        @cuda.jit(device=True)
-        def store_row(out, row, t, values):
-            for n in range(accesses):
+    @cuda.jit(device=True)
+    def store_row(out, row, t, values):
+        for n in range(accesses):
+            if aligned:
+                column = int64(t) * VECTOR + n * row_threads * VECTOR
+                if n < unguarded or column < out.shape[1]:
+                    four = values[n, 0], values[n, 1], values[n, 2], values[n, 3]
+                    store4_streaming(out, (row, column), four)
+            else:
                 for e in range(VECTOR):
                     column = int64(t) + (n * VECTOR + e) * row_threads
                     if n * VECTOR + e < unguarded or column < out.shape[1]:
@@ -474,17 +452,11 @@ class RowProblem(NamedTuple):
 
     @classmethod
     def of(cls, *arrays: Array) -> RowProblem:
-        """Of matrices on the device."""
         return cls(*arrays[0].shape, name_of(arrays[0].dtype), rows_are_aligned(*arrays))
 
     def config(self, most: int, in_warp: int | None = None) -> SoftmaxConfig:
         """The config of a step in registers, of at most so many accesses a thread."""
         return config_for(self.columns, most, in_warp, self.rows)
-
-    def passes(self, reads: int) -> Work:
-        """The work of a step that reads so many matrices and writes one."""
-        elements = self.rows * self.columns
-        return Work((reads + 1) * elements * NUMBA_TYPES[self.dtype].bitwidth // 8, {})
 
 
 def _three_passes(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
@@ -498,12 +470,15 @@ def _online(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
 
 
 def _registers(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    dtype, aligned = problem.dtype, problem.aligned
-    in_warp, most = most_accesses(dtype, aligned)
-    config = problem.config(most, in_warp)
-    kernel = registers(dtype, config, aligned, config.unguarded(problem.columns, aligned))
-    grid = ceil_div(problem.rows, config.rows)
-    return [Launch(kernel, grid, (config.row_threads, config.rows), (x, out))]
+    in_warp, most = most_accesses(problem.dtype, problem.aligned)
+    return _in_registers(problem, problem.config(most, in_warp), x, out)
+
+
+def _in_registers(problem: RowProblem, config: SoftmaxConfig, *arrays: Array) -> list[Launch]:
+    unguarded = config.unguarded(problem.columns, problem.aligned)
+    kernel = registers(problem.dtype, config, problem.aligned, unguarded)
+    grid = ceil_div(problem.rows, config.rows) * config.blocks
+    return [Launch(kernel, grid, (config.row_threads // config.blocks, config.rows), arrays)]
 
 
 _too_long = row_limit(LONGEST.get)
@@ -528,10 +503,7 @@ def cluster_config(columns: int) -> SoftmaxConfig:
 
 
 def _clusters(problem: RowProblem, x: Array, out: Array) -> list[Launch]:
-    config, aligned = cluster_config(problem.columns), problem.aligned
-    kernel = registers(problem.dtype, config, aligned, config.unguarded(problem.columns, aligned))
-    threads = config.row_threads // config.blocks
-    return [Launch(kernel, problem.rows * config.blocks, threads, (x, out))]
+    return _in_registers(problem, cluster_config(problem.columns), x, out)
 
 
 _beyond = row_limit(lambda aligned: 8 * 1024 * CLUSTER_ACCESSES * VECTOR)
@@ -552,10 +524,10 @@ LADDER = Ladder(
     "softmax",
     RowProblem.of,
     {
-        "three passes": Step(_three_passes, work=lambda problem: problem.passes(3)),
-        "online": Step(_online, work=lambda problem: problem.passes(2)),
-        "registers": Step(_registers, _too_long, work=lambda problem: problem.passes(1)),
-        "clusters": Step(_clusters, _no_cluster, work=lambda problem: problem.passes(1)),
+        "three passes": Step(_three_passes),
+        "online": Step(_online),
+        "registers": Step(_registers, _too_long),
+        "clusters": Step(_clusters, _no_cluster),
     },
     best=_best,
 )

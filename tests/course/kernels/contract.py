@@ -119,7 +119,7 @@ class Case:
     special : sequence of float
         What elements are set to, one of them, in one of the arrays `specials`, all without it.
     work : callable, optional
-        ``work(dtype)`` gives inputs at which each step moves exactly the bytes of its `Work`.
+        ``work(dtype)`` gives the inputs at which a step moves the bytes of `moved.csv`.
     best : sequence of pairs
         Problems, and the step that "auto" takes.
     refused : sequence of triples

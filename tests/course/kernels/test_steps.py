@@ -13,7 +13,6 @@ from course.kernels.steps import (
     Ladder,
     Launch,
     Step,
-    Work,
     ceil_div,
     require_choice,
     round_up,
@@ -55,7 +54,7 @@ LADDER = Ladder(
     "added",
     Problem.of,
     {
-        "short": Step(_adds, _too_long, work=lambda p: Work(8 * p.size, {"float32": p.size})),
+        "short": Step(_adds, _too_long),
         "long": Step(_adds).then(_in_place),
         "split": Step(_adds).then(_in_place),
         "newest": Step(_adds, capability=(99, 0)),
@@ -99,8 +98,8 @@ def test_launches_come_behind_a_steps_own():
     x = np.zeros(3, np.float32)
     first = [[one.arguments[1] for one in step.launches(Problem(3), x, x, 2)] for step in steps]
     assert first == [[2], [2, 100]]
-    step = Step(_adds, _too_long, (8, 0), work=lambda problem: 7).then(_in_place)
-    assert step.refusal is _too_long and step.capability == (8, 0) and step.work(None) == 7
+    step = Step(_adds, _too_long, (8, 0)).then(_in_place)
+    assert step.refusal is _too_long and step.capability == (8, 0)
 
 
 def test_refusals_say_why_and_name_what_can_be_chosen():

@@ -101,8 +101,8 @@ def _whole(*names):
     return lambda dtype: Inputs({name: np.ones(4096) for name in names}, {"name": "silu"})
 
 
-def _problem(size, aligned=True, arrays=1):
-    return ElementProblem(size, "float32", aligned, arrays, "gelu")
+def _problem(size, aligned=True):
+    return ElementProblem(size, "float32", aligned, "gelu")
 
 
 X = np.zeros(6, np.float32)
@@ -122,7 +122,7 @@ CASES = [
     Case(
         activation_gradient, _draw_gradient, _right_gradient, ERRORS, in_place=("grad", "x"),
         special=(np.nan,), specials=("grad",), work=_whole("grad", "x"),
-        best=[(_problem(3, arrays=2), "wide"), (_problem(4096, False, 2), "each")],
+        best=[(_problem(3), "wide"), (_problem(4096, False), "each")],
         refused=[
             (lambda: activation_gradient(X[1:], X), ValueError, "grad is float32 of shape"),
         ],

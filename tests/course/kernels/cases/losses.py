@@ -66,7 +66,7 @@ CASES = [
         # a tree's roundings of 2^-24, and those of the logarithm; "atomics" adds one by one
         errors={"float32": 2e-6, "atomics": 1e-5}, typed=("first",),
         work=_whole("first", "second", name="bce"), special=(),
-        best=[(LossProblem(5, 1.0, False, 40), "vectorised")],
+        best=[(LossProblem(5, 1.0, False), "vectorised")],
         refused=[
             (lambda: loss("mse", X, X), ValueError, "no loss 'mse': choose bce, kl"),
             (lambda: loss("bce", X.astype(float), X), TypeError, "logits holds float64"),
@@ -80,7 +80,7 @@ CASES = [
         errors={"float32": 2.5e-7},  # of the factor: the exponential's and the quotient's rounding
         typed=("logits",), in_place=("logits",), special=(),
         work=_whole("logits", "targets", scale=1.0),
-        best=[(LossProblem(5, 1.0, True, 40), "wide"), (LossProblem(5, 1.0, False, 40), "each")],
+        best=[(LossProblem(5, 1.0, True), "wide"), (LossProblem(5, 1.0, False), "each")],
         refused=[(lambda: bce_gradient(X, X[1:]), ValueError, "that of logits")],
     ),
 ]  # fmt: skip

@@ -26,7 +26,7 @@ CASES = [
         # a sum in a tree has about 20 roundings of 2^-24 on its way, more where a thread adds
         errors=dict.fromkeys(("float32", "float16", "bfloat16"), 1e-6), out_dtype="float32",
         work=lambda dtype: Inputs({"x": np.ones(8192)}, {"kind": "sum"}),
-        best=[(ReductionProblem(5, "float32", False), "last block")],
+        best=[(ReductionProblem(5, False), "last block")],
         refused=[
             (lambda: reduction(np.zeros((0, 5), np.float32), "max"), ValueError, "no elements"),
             (lambda: reduction(np.zeros(4, np.float32), "mean"), ValueError,
