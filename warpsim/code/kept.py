@@ -41,21 +41,12 @@ MOST_VARIANTS = 32
 
 @dataclass(frozen=True)
 class Facts:
-    """What callers ask of a function for some argument types; of a recursive one they ask more.
-
-    Attributes
-    ----------
-    result : types.Type
-    stores, unread : frozenset of int
-        The positions of the arguments whose elements it may change, and that it never looks at.
-    makes : bool
-        Whether it returns an array of its own.
-    """
+    """What callers ask of a function for some argument types; of a recursive one they ask more."""
 
     result: types.Type
-    stores: frozenset[int]
-    unread: frozenset[int]
-    makes: bool = False
+    stores: frozenset[int]  # positions of arguments whose elements it may change
+    unread: frozenset[int]  # of those that it never looks at
+    makes: bool = False  # returns an array of its own
     optional = recursive = False
     source = None
 
@@ -65,31 +56,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class Shell:
-    """A lane program whose calls are not bound yet.
-
-    Attributes
-    ----------
-    name, text : str
-    code : CodeType
-        Of the function.
-    sites : tuple of Site
-        Its own places; those of its calls follow.
-    values : dict
-        What it finds outside itself, but for what every lane program does.
-    calls : tuple
-        Of each call the names of the program and of the number of its first place, the function or
-        the name that stands for it outside the caller, and the argument types.
-    cooperative, by_warp, locks, cluster
-        As in a `LaneProgram`, its calls apart.
-    """
+    """A lane program whose calls are not bound yet."""
 
     name: str
     text: str
-    code: CodeType
-    sites: tuple[Site, ...]
-    values: dict[str, Any]
+    code: CodeType  # of the function
+    sites: tuple[Site, ...]  # its own places; those of its calls follow
+    values: dict[str, Any]  # what it finds outside itself, but for what every lane program does
+    #: Of each call the names of the program and of the number of its first place, the function or
+    #: the name that stands for it outside the caller, and the argument types.
     calls: tuple[tuple[str, str, Any, Signature], ...]
-    cooperative: bool
+    cooperative: bool  # the rest as in a `LaneProgram`, its calls apart
     by_warp: bool
     locks: bool
     cluster: int
@@ -97,22 +74,15 @@ class Shell:
 
 @dataclass
 class Variant:
-    """What is known for some argument types.
+    """What is known for some argument types."""
 
-    Attributes
-    ----------
-    needs : tuple
-        The calls that typing it made, in order: the name of the function, the types of the
-        arguments, and the facts. Without types: a function that it calls somewhere, where no result
-        counts. They must be the same wherever this is taken.
-    facts : Facts
-    shells : dict
-        By the further arguments of :meth:`~warpsim.code.programs.Program.lane_program`; bytes, as a
-        file holds it, until it is asked for.
-    """
-
+    #: The calls that typing it made, in order: the function's name, the types of the arguments, the
+    #: facts. Without types: one that it calls somewhere, where no result counts. They must be the
+    #: same wherever this is taken.
     needs: tuple[tuple[str, Signature | None, Facts], ...]
     facts: Facts
+    #: By the further arguments of :meth:`~warpsim.code.programs.Program.lane_program`; bytes, as a
+    #: file holds it, until it is asked for.
     shells: dict[tuple, Shell | bytes] = field(default_factory=dict)
 
     def shell(self, how: tuple) -> Shell | None:

@@ -26,9 +26,7 @@ from warpsim.code.kept import Facts, Kept, Variant, kept_of
 from warpsim.code.likeness import asked_together, likeness, shape
 from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
-from warpsim.front.names import (
-    MISSING, KernelName, NotYet, Source, Unsupported, calls, loads, read, renewed, typing_error,
-)  # fmt: skip
+from warpsim.front.names import MISSING, KernelName, NotYet, Source, Unsupported, read, typing_error
 from warpsim.front.nodes import names
 from warpsim.front.rewriting import rewrite
 from warpsim.front.types import Typer, Typing, is_inlined
@@ -92,7 +90,7 @@ class Program:
             function = self._function
             key = None if isinstance(function, Source) else shape(function, read_alone=True)
             found = _readings.get(key)
-            source = self._read_anew(key) if found is None else renewed(found, function)
+            source = self._read_anew(key) if found is None else found.renewed(function)
             if source.name not in source.assigned:  # a declared function has no value yet
                 source.environment.setdefault(source.name, _Itself(source.function))
             self._unset = any(value is MISSING for value in source.environment.values())
@@ -213,7 +211,7 @@ class Program:
                 asked[getattr(node.func, "id", None)] += 1
             elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
                 asked[node.left.id] += isinstance(node.comparators[0], ast.Constant)
-        loaded = source.once(loads) - asked
+        loaded = source.loads - asked
         as_values = (source.environment.get(name) for name in loaded if name not in source.assigned)
         if None in called or any(hasattr(value, "py_func") for value in as_values):
             return None  # it does more with a function than call it
@@ -346,7 +344,7 @@ class Program:
     @cached_property
     def unread(self) -> frozenset[int]:
         """The positions of the arguments that the function never looks at."""
-        reads = self.source.once(loads)
+        reads = self.source.loads
         return frozenset(n for n, name in enumerate(self.source.arguments) if name not in reads)
 
     def lane_program(
@@ -468,7 +466,7 @@ def _bind_functions(source: Source) -> bool:
     of arrays and choose branches.
     """
     any_bound = False
-    for node in calls(source):
+    for node in source.calls:
         function = source.static(node.func)
         if not hasattr(function, "py_func") or isinstance(function, _Bound) or node.keywords:
             continue

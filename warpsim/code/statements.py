@@ -497,9 +497,6 @@ def ends_lanes(node: ast.AST) -> bool:
     return walk(node, False)
 
 
-__all__ = ["LaneProgram", "Writer", "ends_lanes"]
-
-
 def _spins(node: ast.While) -> bool:
     """``while cuda.atomic.cas(lock, 0, 0, 1) != 0: pass``"""
     called = [part.func for part in ast.walk(node.test) if isinstance(part, ast.Call)]

@@ -179,9 +179,3 @@ def carray_type(typer: Expressions, node: ast.Call, function: Any) -> types.Type
     typer.typing.operands[node] = (parts[0], parts[1])
     layout = "F" if name == "farray" and len(axes) > 1 else "C"
     return types.Array(dtype, len(axes), layout)
-
-
-__all__ = [
-    "POINTER_BYTES", "Pointer", "array_parts", "array_type", "assigned_name", "carray_type",
-    "constant_dtype", "declared", "is_carray",
-]  # fmt: skip

@@ -104,7 +104,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         _spread(typer, node)
     if isinstance(function, KernelName):
         return _intrinsic(typer, node, function.path)
-    if is_device_function(function):
+    if hasattr(function, "py_func"):  # decorated with cuda.jit, the simulator's or numba.cuda's
         _check_device(typer, node, function)
         return _device(typer, node, function)
     if is_carray(function):
@@ -156,7 +156,8 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
         _check_ufunc(source, node, function)
     if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
         return ufunc_type(typer, node, function, arguments)
-    if function in PYTHON or _is_library(function):
+    module = getattr(function, "__module__", None)
+    if function in PYTHON or isinstance(function, np.ufunc) or module in ("math", "cmath"):
         if function in (min, max) and len(arguments) > 1:
             return _several(typer, node, function, arguments)
         kind = typer.call_type(node, function, arguments)
@@ -178,7 +179,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
             f"Untyped global name {name!r}: {name} is a plain Python function; decorate it with "
             "@cuda.jit(device=True) to call it from a kernel",
         )
-    if str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
+    if str(module).partition(".")[0] == "numpy":
         raise source.refused(
             node, f"{name} is not available in a kernel here: loop over the elements"
         )
@@ -268,11 +269,6 @@ def _spread(typer: Expressions, node: ast.Call) -> None:
     node.args = arguments
 
 
-def is_device_function(function: Any) -> bool:
-    """True for functions decorated with ``cuda.jit``, the simulator's or numba.cuda's."""
-    return hasattr(function, "py_func")
-
-
 def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
     """Refuse the ufuncs that Numba types in a kernel and then has no code for."""
     name = function.__name__
@@ -299,12 +295,6 @@ def _check_device(typer: Expressions, node: ast.Call, function: Any) -> None:
                 node,
                 f"Untyped global name {name!r}: using cpu function on device; it has signatures",
             )
-
-
-def _is_library(function: Any) -> bool:
-    if isinstance(function, np.ufunc):
-        return True
-    return getattr(function, "__module__", None) in ("math", "cmath")
 
 
 def _cast_type(function: Any) -> types.Type | None:
@@ -565,7 +555,7 @@ def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
             node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"
         )
     array = typer.expression(node.args[0])
-    allowed = cuda_names.ATOMIC_TYPES[cuda_names.ATOMICS[name]]
+    allowed = cuda_names.ATOMIC_TYPES[name]
     if not isinstance(array, types.Array):
         given = ast.unparse(node.args[0])
         said = f"cuda.atomic.{name} takes an array first, and {given} is {array}"

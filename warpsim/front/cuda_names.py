@@ -16,26 +16,21 @@ GRID_GROUP = types.Opaque("grid_group")
 i4, i8, u4 = types.int32, types.int64, types.uint32
 
 #: Values of the thread: path -> type. All are read as attributes.
-VALUES: dict[str, types.Type] = {
-    **{
-        f"{name}.{axis}": i4
-        for name in ("threadIdx", "blockIdx", "blockDim", "gridDim")
-        for axis in "xyz"
-    },
-    "laneid": i4,
-    "warpsize": i4,
+VALUES: dict[str, types.Type] = dict.fromkeys(("laneid", "warpsize"), i4) | {
+    f"{name}.{axis}": i4
+    for name in ("threadIdx", "blockIdx", "blockDim", "gridDim")
+    for axis in "xyz"
 }
 
-ATOMICS = {
-    "add": "number", "sub": "number", "max": "number", "min": "number", "nanmax": "number",
-    "nanmin": "number", "and_": "integer", "or_": "integer", "xor": "integer",
-    "inc": "unsigned", "dec": "unsigned", "exch": "integer", "cas": "integer",
-    "compare_and_swap": "integer",
-}  # fmt: skip
-ATOMIC_TYPES = {
-    "number": (types.float64, types.float32, i4, u4, i8, types.uint64),
-    "integer": (i4, u4, i8, types.uint64),
-    "unsigned": (u4, types.uint64),
+#: The element types of each atomic.
+ATOMIC_TYPES: dict[str, tuple[types.Type, ...]] = {
+    name: kinds
+    for names, kinds in (
+        ("add sub max min nanmax nanmin", (types.float64, types.float32, i4, u4, i8, types.uint64)),
+        ("and_ or_ xor exch cas compare_and_swap", (i4, u4, i8, types.uint64)),
+        ("inc dec", (u4, types.uint64)),
+    )
+    for name in names.split()
 }
 
 
@@ -114,50 +109,36 @@ def _nothing(*arguments):
     return types.none, arguments
 
 
-#: Functions: path -> (operand types -> (result type, types the operands are converted to)); None or
-#: what is wrong with the types if there is no such call.
+def _no_operands(result: types.Type) -> Callable:
+    return lambda: (result, ())
+
+
+_FLOATS = _one_of((types.float32, types.float64))
+#: How few and how many operands each function takes, and the function that gives for their types
+#: the result's and those that they are converted to; None, or what is wrong with them, if there is
+#: no such call.
+_DECLARED: dict[str, tuple[int, int, Callable]] = {
+    "cg.this_grid": (0, 0, _no_operands(GRID_GROUP)),
+    "syncwarp": (0, 1, _nothing), "nanosleep": (1, 1, _nothing),
+    "activemask": (0, 0, _no_operands(u4)), "lanemask_lt": (0, 0, _no_operands(u4)),
+    "popc": (1, 1, _BITS), "clz": (1, 1, _BITS), "ffs": (1, 1, _ffs),
+    "brev": (1, 1, _one_of((u4, types.uint64))),
+    "fma": (3, 3, _FLOATS), "cbrt": (1, 1, _FLOATS), "selp": (3, 3, _selp),
+    "ballot_sync": (2, 2, _vote(i4)), "match_any_sync": (2, 2, _match(i4)),
+    "match_all_sync": (2, 2, _match(types.Tuple((i4, types.boolean)))),
+    **{f"{name}_sync": (2, 2, _vote(types.boolean)) for name in ("any", "all", "eq")},
+    **{f"shfl{way}_sync": (3, 3, _shuffle) for way in ("", "_up", "_down", "_xor")},
+    **{f"syncthreads_{what}": (1, 1, _integer_32) for what in ("count", "and", "or")},
+    **{f"threadfence{of}": (0, 0, _nothing) for of in ("", "_block", "_system")},
+    "syncthreads": (0, 0, _nothing),
+}  # fmt: skip
 FUNCTIONS: dict[str, Callable] = {
-    "cg.this_grid": lambda: (GRID_GROUP, ()),
-    "syncthreads": _nothing,
-    "syncthreads_count": _integer_32,
-    "syncthreads_and": _integer_32,
-    "syncthreads_or": _integer_32,
-    "syncwarp": _nothing,
-    "threadfence": _nothing,
-    "threadfence_block": _nothing,
-    "threadfence_system": _nothing,
-    "nanosleep": _nothing,
-    "activemask": lambda: (u4, ()),
-    "lanemask_lt": lambda: (u4, ()),
-    "popc": _BITS,
-    "clz": _BITS,
-    "ffs": _ffs,
-    "brev": _one_of((u4, types.uint64)),
-    "fma": _one_of((types.float32, types.float64)),
-    "cbrt": _one_of((types.float32, types.float64)),
-    "selp": _selp,
-    "shfl_sync": _shuffle,
-    "shfl_up_sync": _shuffle,
-    "shfl_down_sync": _shuffle,
-    "shfl_xor_sync": _shuffle,
-    "any_sync": _vote(types.boolean),
-    "all_sync": _vote(types.boolean),
-    "eq_sync": _vote(types.boolean),
-    "ballot_sync": _vote(i4),
-    "match_any_sync": _match(i4),
-    "match_all_sync": _match(types.Tuple((i4, types.boolean))),
+    **{path: signature for path, (_, _, signature) in _DECLARED.items()},
     **fp16.TYPES,
     **libdevice.TYPES,
 }
-
 ARITY = {
-    "cg.this_grid": (0, 0),
-    "syncthreads": (0, 0), "syncthreads_count": (1, 1), "syncthreads_and": (1, 1),
-    "syncthreads_or": (1, 1), "syncwarp": (0, 1), "threadfence": (0, 0),
-    "threadfence_block": (0, 0), "threadfence_system": (0, 0), "nanosleep": (1, 1),
-    "activemask": (0, 0), "lanemask_lt": (0, 0), "popc": (1, 1), "clz": (1, 1), "ffs": (1, 1),
-    "brev": (1, 1), "fma": (3, 3), "cbrt": (1, 1), "selp": (3, 3), "shfl_sync": (3, 3),
-    "shfl_up_sync": (3, 3), "shfl_down_sync": (3, 3), "shfl_xor_sync": (3, 3), "any_sync": (2, 2),
-    "all_sync": (2, 2), "eq_sync": (2, 2), "ballot_sync": (2, 2), "match_any_sync": (2, 2),
-    "match_all_sync": (2, 2), **fp16.ARITY, **libdevice.ARITY,
-}  # fmt: skip
+    **{path: (low, high) for path, (low, high, _) in _DECLARED.items()},
+    **fp16.ARITY,
+    **libdevice.ARITY,
+}

@@ -43,13 +43,7 @@ def doubtful_reads(
 ) -> frozenset[ast.Name]:
     """The reads of a function's variables that some way reaches before any assignment.
 
-    Parameters
-    ----------
-    body : list of ast.stmt
-    arguments, assigned : iterable of str
-        Names of the function's arguments, and of all its variables.
-    known : mapping of ast.AST to bool
-        Conditions of `if` that are decided when the kernel is compiled.
+    ``known`` are the conditions that are decided when the kernel is compiled.
     """
     ways = _Walk(frozenset(assigned), known)
     ways.suite(body, frozenset(arguments))
@@ -72,9 +66,7 @@ class DoubtfulReads:
         source, known = self.source, self.typing.known
         told, way = source.once(_by_what_is_known), frozenset(known.items())
         if way not in told:
-            told[way] = doubtful_reads(
-                source.tree.body, source.arguments, source.assigned, known
-            )
+            told[way] = doubtful_reads(source.tree.body, source.arguments, source.assigned, known)
         self.doubtful = told[way]
         self.watched_names = sorted({node.id for node in self.doubtful}) if self.traced else []
 

@@ -6,8 +6,8 @@ Numba's bytecode has the comparisons of patterns, and none of sequences, mapping
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable
+from copy import deepcopy
 
 REASON = (
     "Numba takes patterns of values, |, names and _; not of sequences, mappings or classes: "
@@ -38,22 +38,22 @@ class Matches(ast.NodeTransformer):
     def _case(self, case: ast.match_case, subject: ast.expr, rest: list) -> list[ast.stmt]:
         names: list[str] = []
         test = self._test(case.pattern, subject, names)
-        taken = [ast.Assign([ast.Name(name, ast.Store())], _copy(subject)) for name in names]
+        taken = [ast.Assign([ast.Name(name, ast.Store())], deepcopy(subject)) for name in names]
         if case.guard is None:
             body = [*taken, *case.body]
             return body if test is None else [_if(test, body, rest, case)]
         if test is None:
             return [*taken, _if(case.guard, case.body, rest, case)]
         both = ast.BoolOp(ast.And(), [test, case.guard])
-        before = [_if(_copy(test), taken, [], case)] if taken else []
+        before = [_if(deepcopy(test), taken, [], case)] if taken else []
         return [*before, _if(both, case.body, rest, case)]
 
     def _test(self, pattern: ast.pattern, subject: ast.expr, names: list[str]) -> ast.expr | None:
         """The condition under which a pattern fits; None for always. Adds the names it sets."""
         if isinstance(pattern, ast.MatchValue):
-            return ast.Compare(_copy(subject), [ast.Eq()], [pattern.value])
+            return ast.Compare(deepcopy(subject), [ast.Eq()], [pattern.value])
         if isinstance(pattern, ast.MatchSingleton):
-            return ast.Compare(_copy(subject), [ast.Is()], [ast.Constant(pattern.value)])
+            return ast.Compare(deepcopy(subject), [ast.Is()], [ast.Constant(pattern.value)])
         if isinstance(pattern, ast.MatchAs):
             inner = pattern.pattern and self._test(pattern.pattern, subject, names)
             names += [pattern.name] if pattern.name else []
@@ -62,10 +62,6 @@ class Matches(ast.NodeTransformer):
             tests = [self._test(one, subject, names) for one in pattern.patterns]
             return None if None in tests else ast.BoolOp(ast.Or(), tests)
         raise self.refuse(pattern, f"{ast.unparse(pattern)}: {REASON}")
-
-
-def _copy(node: ast.expr) -> ast.expr:
-    return copy.deepcopy(node)
 
 
 def _if(test: ast.expr, body: list, rest: list, case: ast.match_case) -> ast.stmt:

@@ -128,14 +128,8 @@ def _is_cuda_module(value: Any) -> bool:
 def register(value: Any, path: str, type_of_call: Callable[..., Any]) -> None:
     """Let an object, such as an intrinsic of Numba, stand for a name that lane programs know.
 
-    Parameters
-    ----------
-    value
-        The object, as a kernel's globals hold it.
-    path : str
-        The name.
-    type_of_call : callable of (Expressions, ast.Call)
-        The type of a call, with those of its operands noted; it raises for a call that is refused.
+    ``type_of_call(typer, node)`` gives the type of a call, and notes those of its operands; it
+    raises for a call that is refused.
     """
     _REGISTERED[id(value)] = (value, KernelName(path))
     TYPE_OF_CALL[path] = type_of_call
@@ -207,6 +201,21 @@ class Source:
     def nodes(self) -> list[ast.AST]:
         """All nodes of the tree but operators and contexts."""
         return self.once(_nodes)
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """The calls in it."""
+        return self.once(_calls)
+
+    @property
+    def loads(self) -> Counter[str]:
+        """How often it reads each name."""
+        return self.once(_loads)
+
+    def renewed(self, function: FunctionType) -> Source:
+        """The source of a function that is read like this one."""
+        environment = {**function.__globals__, **_outer_variables(function)}
+        return replace(self, function=function, environment=environment)
 
     @property
     def of_the_successor(self) -> bool:
@@ -374,20 +383,12 @@ def _nodes(source: Source) -> list[ast.AST]:
     return walk(source.tree)
 
 
-def loads(source: Source) -> Counter[str]:
-    """How often a function reads each name."""
-    return names(source.tree, ast.Load)
-
-
-def calls(source: Source) -> list[ast.Call]:
-    """The calls in a function."""
+def _calls(source: Source) -> list[ast.Call]:
     return [node for node in source.nodes if isinstance(node, ast.Call)]
 
 
-def renewed(source: Source, function: FunctionType) -> Source:
-    """The source of a function that is read like another one."""
-    environment = {**function.__globals__, **_outer_variables(function)}
-    return replace(source, function=function, environment=environment)
+def _loads(source: Source) -> Counter[str]:
+    return names(source.tree, ast.Load)
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

@@ -122,11 +122,11 @@ def _question(what: str, function: Any, kinds: tuple) -> str | None:
     return " ".join(words)
 
 
-def answered(what: str, by_numba_cuda: Callable[[], bool]) -> Callable:
+def answered(what: str) -> Callable:
     """Decorate a question of a function (or None) and types; its answer is types, or None.
 
-    `by_numba_cuda` says whose rules answer: where numba-cuda is there and others do, as under
-    Numba's own simulator, nothing is kept.
+    Where numba-cuda is there and other rules answer, as under Numba's own simulator, nothing is
+    kept.
     """
 
     def decorate(ask: Callable) -> Callable:
@@ -139,10 +139,8 @@ def answered(what: str, by_numba_cuda: Callable[[], bool]) -> Callable:
             if question not in _found:
                 told = ask(function, kinds)
                 names = None if told is None else [str(kind) for kind in told]
-                if by_numba_cuda() != has_numba_cuda() or any(
-                    _KINDS.get(name) != kind
-                    for name, kind in zip(names or (), told or (), strict=True)
-                ):
+                known = tuple(map(_KINDS.get, names or ())) == (told or ())
+                if not known or _has_its_rules() != has_numba_cuda():
                     return told
                 _found[question] = names
                 _new.add(question)
@@ -234,7 +232,7 @@ def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     return None if told is None else (told[0], told[1:])
 
 
-@answered("call", lambda: _has_its_rules())
+@answered("call")
 def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """The result's type and those of the operands, by Numba's rules."""
     if function in _FLOAT_ROUNDING and len(arguments) == 1:
@@ -300,7 +298,7 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
     return told if told is None else told[0]
 
 
-@answered("unify", lambda: _has_its_rules())
+@answered("unify")
 def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
     context, override = _context()
     with override():

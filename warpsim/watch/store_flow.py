@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from warpsim.front.names import MISSING, KernelName, Source, calls, loads
+from warpsim.front.names import MISSING, KernelName, Source
 from warpsim.front.nodes import walk
 
 #: Functions that change the elements of their first argument.
@@ -121,12 +121,12 @@ def dropped_loads(source: Source, unread: Callable) -> set[ast.AST]:
     ``unread`` gives the positions of the arguments that a device function never looks at.
     """
     handed: Counter[str] = Counter()
-    for node in source.once(calls):
+    for node in source.calls:
         function = source.static(node.func)
         positions = unread(function) if hasattr(function, "py_func") else ()
         given = [argument for n, argument in enumerate(node.args) if n in positions]
         handed.update(one.id for one in given if isinstance(one, ast.Name))
-    reads = source.once(loads)
+    reads = source.loads
     dropped = {name for name, times in handed.items() if times == reads[name]}
     if not dropped:
         return set()
