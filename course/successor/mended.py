@@ -31,24 +31,31 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numba_cuda_mlir import cuda, decorators, mlir_lowering, mlir_optimization, tools
 from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
+from numba_cuda_mlir._mlir.dialects import arith, gpu, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.extending import lowering_registry, refresh_registries
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering import numpy as numpy_lowering
-from numba_cuda_mlir.lowering_utilities import coerce_numpy_scalars_for_binary_op, convert
+from numba_cuda_mlir.lowering_utilities import (
+    coerce_numpy_scalars_for_binary_op,
+    context,
+    convert,
+)
+from numba_cuda_mlir.mlir.util import find_ops
 from numba_cuda_mlir.numba_cuda import stubs
 from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import CompilationUnit, LibDevice
-from numba_cuda_mlir.numba_cuda.types import Number
+from numba_cuda_mlir.numba_cuda.types import BaseTuple, Number
 
 from course.successor import facade
 
+_READ = b"llvm.nvvm.read.ptx.sreg."
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
 
@@ -69,22 +76,61 @@ def mend() -> None:
 
 def _dynamic_memory() -> None:
     """It is what the launch gives, behind all static arrays, and lies at a multiple of 1,024."""
-    original = mlir_optimization.run_pre_codegen_patterns
-    external = "#llvm.linkage<external>"
 
-    def walk(operation: Any) -> None:
-        for one in (o for region in operation.regions for b in region.blocks for o in b.operations):
-            if isinstance(one, llvm.GlobalOp) and "__dynamic_shmem" in one.sym_name.value:
-                one.attributes["linkage"] = ir.Attribute.parse(external)
+    def patterns(module: Any) -> None:
+        original(module)
+        for one in find_ops(module, lambda one: isinstance(one, llvm.GlobalOp)):
+            if "__dynamic_shmem" in one.sym_name.value:
+                one.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
                 long = ir.IntegerType.get_signless(64)
                 one.attributes["alignment"] = ir.IntegerAttr.get(long, 1024)
-            walk(one.operation)
+        functions = find_ops(module, lambda one: isinstance(one, llvm.LLVMFuncOp))
+        kernels = [one for one in functions if "nvvm.kernel" in one.attributes]
+        for one in functions:
+            if one.body.blocks:
+                _local_arrays(one)
+                if kernels and one not in kernels:
+                    one.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
 
-    def patterns(module: Any) -> Any:
-        walk(module.operation)
-        return original(module)
-
+    original = mlir_optimization.run_pre_codegen_patterns
     mlir_optimization.run_pre_codegen_patterns = patterns
+
+
+def _local_arrays(function: Any) -> None:
+    """What has a size that is known is allocated once, when the function begins, as an array."""
+    first = function.body.blocks[0].operations[0]
+    with ir.InsertionPoint(first), first.location:
+        one = llvm.mlir_constant(ir.IntegerAttr.get(T.i64(), 1))
+    for made in find_ops(function, lambda one: isinstance(one, llvm.AllocaOp)):
+        size = made.operation.operands[0].owner
+        if size.name == "llvm.mlir.constant":
+            elements = ir.IntegerAttr(size.attributes["value"]).value
+            if elements > 1:
+                kind = ir.Type.parse(f"!llvm.array<{elements} x {made.elem_type.value}>")
+                made.attributes["elem_type"] = ir.TypeAttr.get(kind)
+            made.operation.operands[0] = one
+            made.operation.move_before(first.operation)
+
+
+def _contiguous(made: Any) -> None:
+    """Neighbours of a C-contiguous array, a kernel's argument, are one element from each other."""
+    kinds = list(_flat(made.fndesc.argtypes))
+    for kernel in find_ops(made.metadata["mlir_module"], lambda one: isinstance(one, gpu.GPUFuncOp)):
+        block = kernel.body.blocks[0]
+        if len(kinds) != len(block.arguments):
+            continue
+        with ir.InsertionPoint.at_block_begin(block), kernel.location:
+            zero, one = (arith.constant(T.index(), number) for number in (0, 1))
+            for kind, array in zip(kinds, block.arguments, strict=True):
+                if getattr(kind, "layout", "") == "C" and kind.ndim:
+                    base, _, *rest = memref.extract_strided_metadata(array)
+                    whole = _viewed(array, base, zero, rest[: kind.ndim], [*rest[kind.ndim : -1], one])
+                    array.replace_all_uses_except(whole, base.owner.operation)
+
+
+def _flat(kinds: Any) -> Iterator[Any]:
+    for kind in kinds:
+        yield from _flat(kind) if isinstance(kind, BaseTuple) else (kind,)
 
 
 def _fences() -> None:
@@ -109,27 +155,32 @@ def _shared_in_functions() -> None:
     setattr(mlir_lowering.MLIRLower, name, space[name])
 
 
+def _viewed(array: Any, base: Any, start: Any, sizes: list, strides: list) -> Any:
+    """The memory of an array as one of other sizes."""
+    free = ir.ShapedType.get_dynamic_stride_or_offset()
+    free_size = [ir.ShapedType.get_dynamic_size()] * len(sizes)
+    layout = ir.StridedLayoutAttr.get(free, [free] * len(sizes))
+    kind = ir.MemRefType.get(free_size, array.type.element_type, layout, array.type.memory_space)
+    return memref.ReinterpretCastOp(
+        kind, base, [start], sizes, strides, [free], free_size, [free] * len(sizes)
+    ).result
+
+
 def _rows() -> None:
     """A view is a pointer's worth of the array, with sizes and strides of its own."""
 
     def view(array: Any, offsets: list, sizes: list, strides: list, dropped: list[bool]) -> Any:
-        kind, free = array.type, ir.ShapedType.get_dynamic_stride_or_offset()
         base, start, *rest = memref.extract_strided_metadata(array)
         offsets, sizes, strides = (
             [convert(one, T.index()) for one in many] for many in (offsets, sizes, strides)
         )
-        steps = rest[kind.rank :]
+        rank = len(dropped)
+        steps = rest[rank:]
         for offset, step in zip(offsets, steps, strict=True):
             start = arith.addi(start, arith.muli(offset, step))
-        kept = [axis for axis in range(kind.rank) if not dropped[axis]]
-        free_size = [ir.ShapedType.get_dynamic_size()] * len(kept)
-        layout = ir.StridedLayoutAttr.get(free, [free] * len(kept))
-        return memref.ReinterpretCastOp(
-            ir.MemRefType.get(free_size, kind.element_type, layout, kind.memory_space), base,
-            [start], [sizes[axis] for axis in kept],
-            [arith.muli(steps[axis], strides[axis]) for axis in kept],
-            [free], free_size, [free] * len(kept),
-        ).result  # fmt: skip
+        kept = [axis for axis in range(rank) if not dropped[axis]]
+        its = [arith.muli(steps[axis], strides[axis]) for axis in kept]
+        return _viewed(array, base, start, [sizes[axis] for axis in kept], its)
 
     numpy_lowering._rank_reducing_subview = view
 
@@ -163,7 +214,22 @@ def _comparisons() -> None:
         changed = llvm.atomicrmw(compared[kind], place, convert(value, element), order)
         return builder.store_var(target, changed)
 
+    def wrapping(
+        builder: Any, target: Any, array: Any, indices: Any, value: Any, body: Any
+    ) -> None:
+        """`inc` and `dec`, which it makes of compare and swap."""
+        element = array.type.element_type
+        place = cuda_lowering.memref_to_llvm_ptr(
+            array, list(map(cuda_lowering.index_of, indices)), element
+        )
+        name = "inc" if body is cuda_lowering.cuda_atomic_inc_body_builder else "dec"
+        text, constraints = f"atom.{name}.u32 $0, [$1], $2;", "=r,l,r,~{memory}"
+        operands = [place, convert(value, element)]
+        changed = llvm.inline_asm(element, operands, text, constraints, has_side_effects=True)
+        builder.store_var(target, changed)
+
     cuda_lowering.cuda_atomic_cg = atomic
+    cuda_lowering.cuda_generic_atomic_cg = wrapping
     compare, ordered = arith.cmpf, arith.CmpFPredicate.ONE
 
     def cmpf(how: Any, a: Any, b: Any, **named: Any) -> Any:
@@ -218,17 +284,18 @@ def _code() -> None:
     def compiled(
         module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
     ) -> bytes:
-        blocks = re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module))
-        if gen_llvmir or not (options.get("fastmath") or blocks):
-            return original(module, options, gen_lto, gen_llvmir)
-        target = options["chip"].removeprefix("sm_")
-        chosen = mlir_optimization._nvvm_options(target, options)
-        unit = CompilationUnit(chosen | ({"gen-lto": None} if gen_lto else {}))
         text: bytes = original(module, options, gen_llvmir=True)
-        if blocks:
+        text = re.sub(rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"', rb"@%s\1.\2" % _READ, text)
+        for name in sorted(set(re.findall(rb"@%s[.\w]+" % _READ, text))):
+            text += b"\ndeclare i32 %s()" % name
+        if blocks := re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module)):
             sizes = zip("xyz", (int(blocks[1]), 1, 1), strict=True)
             notes = ["", *(f'!"cluster_dim_{axis}", i32 {size}' for axis, size in sizes)]
             text = re.sub(rb'(!"kernel", i32 1)', rb"\1" + ", ".join(notes).encode(), text)
+        if gen_llvmir:
+            return text
+        chosen = mlir_optimization._nvvm_options(options["chip"].removeprefix("sm_"), options)
+        unit = CompilationUnit(chosen | ({"gen-lto": None} if gen_lto else {}))
         unit.add_module(text)
         unit.lazy_add_module(LibDevice().get())
         code: bytes = unit.compile()
@@ -243,6 +310,8 @@ def _linking() -> None:
     def optimize(made: Any, *arguments: Any, **named: Any) -> Any:
         plan = made.metadata.get("link_plan")
         text = mlir_lowering.get_mlir_module_str(made.metadata)
+        with context.get_context():
+            _contiguous(made)
         if plan is not None and not plan.lto_explicit and "dynamic_shared_memory" in text:
             made.metadata["link_plan"] = replace(plan, compile_new_inputs_as_ltoir=True)
         return original(made, *arguments, **named)
