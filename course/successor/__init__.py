@@ -12,7 +12,6 @@ import importlib.metadata
 import importlib.util
 import io
 import os
-import re
 import threading
 from contextlib import redirect_stdout
 from types import FunctionType, ModuleType
@@ -143,14 +142,11 @@ def codes(
 ) -> list[bytes]:  # fmt: skip
     """Compile a kernel: the linker's input, for optimisation at link time or PTX.
 
-    Of the kernel, first, and of libraries that it uses. PTX has device functions once more by
-    themselves, though all are inlined: they are left out.
+    Of the kernel, first, and of libraries that it uses.
     """
     made = compiled(function, signature, target, lto=lto, **options)
     if not lto:
-        ptx: str = made["ptx"]
-        alone = re.sub(r"^\.(visible|weak) \.func.*?^}\n", "", ptx, flags=re.DOTALL | re.MULTILINE)
-        return [(ptx if "call" in alone else alone).encode()]
+        return [made["ptx"].encode()]
     libraries = (code for code in made["linker"]._ltoirs.values() if code != made["ltoir"])
     return [made["ltoir"], *libraries]
 

@@ -1,6 +1,8 @@
 """numba-cuda-mlir in numba-cuda's place: when it is taken, how it is launched, what is mended."""
 
 import importlib
+import random
+import re
 import sys
 import types as python
 from types import SimpleNamespace
@@ -190,6 +192,62 @@ def test_clusters_bfloat16_nan_and_unsigned_atomics_are_as_numba_has_them():
     for words in ("reqnctapercluster 2", "cvt.rn.bf16", "setp.gt.f32", "setp.eq.f32", "min.u32"):
         assert words in ptx
     assert "max.f32" not in ptx and "s16" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_local_arrays_of_known_sizes_are_in_registers():
+    """Also one that is made in a loop; loops are unrolled, as numba-cuda's."""
+    seed = random.randrange(2**32)
+    draw = random.Random(seed)
+    rows, columns = draw.randint(2, 6), draw.randint(2, 6)
+
+    def kernel(x, out):
+        total = cuda.local.array((rows, columns), float32)
+        for row in range(rows):
+            for column in range(columns):
+                total[row, column] = 0
+        for i in range(x.shape[0]):
+            part = cuda.local.array(columns, float32)
+            for column in range(columns):
+                part[column] = x[i, column]
+            for row in range(rows):
+                for column in range(columns):
+                    total[row, column] += part[column] * x[i, columns + row]
+        for row in range(rows):
+            for column in range(columns):
+                out[row, column] = total[row, column]
+
+    ptx = compiled(kernel, (float32[:, ::1],) * 2, lto=False)["ptx"]
+    assert ".local" not in ptx, f"seed {seed}: {rows}, {columns}"
+    assert ptx.count("fma.rn.f32") >= rows * columns and ".func" not in ptx
+
+
+@needs_successor
+@needs_compiler
+def test_neighbours_of_a_contiguous_array_are_one_element_apart():
+    """Its words are two addresses, an offset, sizes, strides: 0, 1, 2, 3, 4; 5, 6, 7, 8, 9, 10, 11."""
+
+    def kernel(x, y):
+        i = cuda.threadIdx.x
+        x[i] = y[i, i]
+
+    contiguous = compiled(kernel, (float32[::1], float32[:, ::1]), lto=False)["ptx"]
+    strided = compiled(kernel, (float32[:], float32[:, :]), lto=False)["ptx"]
+    used, of_strided = (
+        {int(word) for word in re.findall(r"_param_(\d+)\]", ptx)} for ptx in (contiguous, strided)
+    )
+    assert not used & {2, 4, 7, 11} and {2, 4, 7, 11} <= of_strided and 10 in used
+
+
+@needs_successor
+@needs_compiler
+def test_counting_round_is_one_instruction():
+    def kernel(x, y):
+        x[0] = cuda.atomic.inc(y, 1, 7) + cuda.atomic.dec(y, (2,), x[0])
+
+    ptx = compiled(kernel, (types.uint32[::1],) * 2, lto=False)["ptx"]
+    assert ptx.count("atom.inc.u32") == ptx.count("atom.dec.u32") == 1 and ".cas" not in ptx
 
 
 @needs_successor
