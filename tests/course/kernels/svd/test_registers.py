@@ -13,7 +13,7 @@ from tests.course.kernels.svd_samples import (
     special,
 )
 
-SHAPES = [(8, 5), (30, 41), (50, 33)]  # beside the square ones of test_ladder.py
+SHAPES = [(8, 5), (30, 41), (36, 33)]  # beside the square ones of test_ladder.py
 
 
 @pytest.mark.drawn(4)
@@ -26,8 +26,9 @@ def test_matrices_on_which_svds_break_tall_square_and_wide(rng, method, shape):
     a = np.stack([np.asarray(one)[:m, :n] for one in special(rng, max(shape)).values()])
     a = a.astype(np.float32)
     assert_right(a, svd(a, method=method))
-    wide = np.ascontiguousarray(a[:4].swapaxes(1, 2))
-    assert_right(wide, svd(wide, method=method))
+    if m > n:
+        wide = np.ascontiguousarray(a[:4].swapaxes(1, 2))
+        assert_right(wide, svd(wide, method=method))
 
 
 @pytest.mark.parametrize("lost", [1, 6, 12])
