@@ -37,7 +37,8 @@ OF_EXERCISES = {
     "course_lessons/test_edits", "course_lessons/test_wrong_answers",
     "course_lessons/test_serial_twins", "tools/test_mutants",
 }  # fmt: skip
-#: Of the drawn tests that `make test` leaves out "1/3" runs a third, "2/3" and "3/3" the others.
+#: Of the drawn tests that `make test` leaves out "1/3" runs a third, "2/3" and "3/3" the others;
+#: "1/3 compiler" does the same for tests of that mark.
 PART = os.environ.get("COURSE_PART", "1/1")
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
 IN_SMALL_PARTS = {"warpsim/programs/test_control_flow"}
@@ -111,11 +112,13 @@ def _is_drawn(item: pytest.Item) -> bool:
 
 
 def _is_of_part(item: pytest.Item) -> bool:
-    """Whether it is in the part that is asked for, if it is drawn and `make test` leaves it out."""
-    mark, (part, parts) = item.get_closest_marker("drawn"), map(int, PART.split("/"))
-    if mark is None or _is_drawn(item):
+    """Whether it is in the part that is asked for, if it has the mark and is not always run."""
+    numbers, _, name = PART.partition(" ")
+    mark, (part, parts) = item.get_closest_marker(name or "drawn"), map(int, numbers.split("/"))
+    if mark is None or not name and _is_drawn(item):
         return True
-    return zlib.crc32(item.name.encode()) // mark.args[0] % parts == part - 1
+    skipped = 1 if name else mark.args[0]
+    return zlib.crc32(item.name.encode()) // skipped % parts == part - 1
 
 
 def pytest_collection_finish() -> None:

@@ -402,6 +402,8 @@ def test_parts_of_the_drawn_tests_are_all_that_make_test_leaves_out(monkeypatch)
         assert quick < found[-1]
     assert set.union(*found) == {test.name for test in tests}
     assert sum(map(len, found)) == len(tests) + 2 * len(quick)
+    monkeypatch.setattr(conftest, "PART", "1/3 compiler")
+    assert 60 < sum(map(conftest._is_of_part, tests)) < 140
 
 
 # --- the package ---------------------------------------------------------------------------------
