@@ -46,28 +46,24 @@ class Exchange:
         here = active.reshape(state.blocks, -1).sum(1)
         return np.repeat(yes, state.padded).astype(np.int32), np.repeat(here, state.padded)
 
-    def check_barrier(self, site: int) -> None:
+    def check_barrier(self, site: int, of: str = "block") -> None:
         state = self.state
         mask = state.mask
         if mask is state.root:
             return
-        alive = state.alive
-        arrived = mask.active.reshape(state.blocks, -1).sum(1)
-        expected = alive.reshape(state.blocks, -1).sum(1)
+        groups = state.blocks if of == "block" else 1
+        active, alive = (lanes.reshape(groups, -1) for lanes in (mask.active, state.alive))
+        arrived, expected = active.sum(1), alive.sum(1)
         bad = (arrived > 0) & (arrived != expected)
         if bad.any():
-            block = int(np.flatnonzero(bad)[0])
-            missing = (alive & ~mask.active).reshape(state.blocks, -1)[block]
-            lane = block * state.padded + int(np.flatnonzero(missing)[0])
-            self.observer.barrier_divergence(int(arrived[block]), int(expected[block]), lane, site)
+            group = int(np.flatnonzero(bad)[0])
+            missing = int(np.flatnonzero(alive[group] & ~active[group])[0])
+            lane, counts = group * active.shape[1] + missing, (arrived[group], expected[group])
+            self.observer.barrier_divergence(*map(int, counts), lane, site, of)
 
     def grid_sync(self, site: int) -> None:
         """All threads of the grid that have not returned wait for each other."""
-        alive = self.state.alive
-        missing = np.flatnonzero(alive & ~self.state.mask.active)
-        if len(missing):
-            arrived, expected = self.state.mask.count, int(np.count_nonzero(alive))
-            self.observer.barrier_divergence(arrived, expected, int(missing[0]), site, "grid")
+        self.check_barrier(site, "grid")
         self.observer.grid_passed()
 
     def nanosleep(self, nanoseconds, site: int) -> None:

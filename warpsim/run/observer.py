@@ -67,7 +67,7 @@ class Observer(Counting, Races, Unwritten):
         )
 
     def barrier_divergence(
-        self, arrived: int, expected: int, lane: int, site: int, of: str = "block"
+        self, arrived: int, expected: int, lane: int, site: int, of: str
     ) -> None:
         self.state.found(
             "barrier-divergence",

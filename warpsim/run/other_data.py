@@ -18,7 +18,7 @@ import numpy as np
 
 from warpsim.code.programs import program_of
 from warpsim.core.masks import EndlessLoop
-from warpsim.core.memory import Array, leaves
+from warpsim.core.memory import Array, arrays, leaves
 from warpsim.front.names import Site, Source, Unsupported
 from warpsim.front.nodes import walk
 from warpsim.run.control import Control
@@ -146,9 +146,11 @@ def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool, before
     floats are drawn alone first, then with each whole number or array of them, then with all.
     """
     inputs = launch.inputs
-    inputs.keep_all(launch.captured)
+    given = [*leaves((*inputs.values, *launch.captured.values()))]
+    for array in arrays((*given,)):  # what the launch could not change, too: it is as it was
+        inputs.keep(array)
     compared = _compared_with(launch.program.source, inputs.values)
-    kinds = [_dtype(leaf).kind for leaf in leaves((*inputs.values, *launch.captured.values()))]
+    kinds = [_dtype(leaf).kind for leaf in given]
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]

@@ -50,11 +50,6 @@ class Inputs:
                 if name in stored or part.written is not None:
                     self.keep(part)
 
-    def keep_all(self, captured: dict[int, Array]) -> None:
-        """Keep what the launch could not change, too: it is as it was."""
-        for array in arrays((*self.values, *captured.values())):
-            self.keep(array)
-
     def keep(self, array: Array) -> None:
         """Keep the memory of an array that the kernel is going to use, as it is now."""
         owner = _owner(array.flat)
