@@ -81,14 +81,12 @@ class Exchange:
         outsiders = mask.active & ((named >> state.geometry.laneid) & 1 == 0)
         if outsiders.any():
             lane = int(np.flatnonzero(outsiders)[0])
-            state.found(
-                "barrier-divergence",
+            text = (
                 f"makes this call, but the mask {int(named[lane]):#x} does not name its lane, "
                 f"{lane & 31}: what it gets is undefined; the mask names all lanes that make the "
-                "call, 0xFFFFFFFF is the whole warp",
-                site,
-                lane,
+                "call, 0xFFFFFFFF is the whole warp"
             )
+            state.found("barrier-divergence", text, site, lane)
             return
         alive = state.alive
         waited_for = named & _bits(alive & ~mask.active) * mask.active
@@ -96,14 +94,12 @@ class Exchange:
             caller = int(np.flatnonzero(waited_for)[0])
             wanted = int(waited_for[caller])
             lane = (caller & ~31) + (wanted & -wanted).bit_length() - 1
-            state.found(
-                "barrier-divergence",
+            text = (
                 f"does not make this call, but the mask {int(named[caller]):#x} names its lane, "
                 f"{lane & 31}: on a GPU the others wait for ever or get anything; let all lanes of "
-                "the mask make the call, outside of the branch",
-                site,
-                lane,
+                "the mask make the call, outside of the branch"
             )
+            state.found("barrier-divergence", text, site, lane)
 
     # ------------------------------------------------------------------ shuffles
     def shfl_sync(self, members, value, source, site: int):
@@ -152,15 +148,14 @@ class Exchange:
             why = "which has returned"
         else:
             why = "which does not make this call"
-        self.observer.candidate(
-            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, "
-            "and that",
-            "let all 32 lanes come here, those without an element with a value that changes "
-            "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle",
-            site,
-            reader,
-            whole=True,
+        what = (
+            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, and that"
         )
+        cure = (
+            "let all 32 lanes come here, those without an element with a value that changes "
+            "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle"
+        )
+        self.observer.candidate(what, cure, site, reader, whole=True)
 
     # ------------------------------------------------------------------ votes
     def activemask(self, site: int):

@@ -48,34 +48,28 @@ class Observer(Counting, Races, Unwritten):
                 outside = state.lane == lane
             full = np.broadcast_to(np.asarray(index[axis]), (state.lanes,))
             cure = bounds_cure(self.state, array, names[axis], axis, full, outside, size, op)
-        state.found(
-            "out-of-bounds",
-            f"{VERBS[op]} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}",
-            site,
-            lane,
+        text = (
+            f"{VERBS[op]} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}"
         )
+        state.found("out-of-bounds", text, site, lane)
 
     def negative_index(self, array, index, axis, lane, site, op) -> None:
         i = index[axis]
         value = int(i[lane]) if type(i) is ndarray else int(i)
-        self.state.found(
-            "negative-index",
+        text = (
             f"uses index {value} on axis {axis} of {array.name}, which counts from the end: Numba "
-            "wraps it, at the price of a test in every access; make sure that it is meant",
-            site,
-            lane,
+            "wraps it, at the price of a test in every access; make sure that it is meant"
         )
+        self.state.found("negative-index", text, site, lane)
 
     def barrier_divergence(
         self, arrived: int, expected: int, lane: int, site: int, of: str
     ) -> None:
-        self.state.found(
-            "barrier-divergence",
+        text = (
             f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
-            "on a GPU they wait for ever or go on with half the data; move it out of the branch",
-            site,
-            lane,
+            "on a GPU they wait for ever or go on with half the data; move it out of the branch"
         )
+        self.state.found("barrier-divergence", text, site, lane)
 
     def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
         """Races, and reads of shared and local memory that nobody has written."""
@@ -107,15 +101,13 @@ class Observer(Counting, Races, Unwritten):
             return False
         lane = int(mask.indices[met[0]])
         begun = state.sites[pending[met[0]] - 1]
-        state.found(
-            "race",
+        text = (
             f"{VERBS[op]} {state.spelled(array, elements[lane])}, which the copy begun in line "
             f"{begun.line} has yet to fill: the thread that began it calls commit_copies() and "
             "wait_copies(n) first, with n the groups begun after it, and for other threads' copies "
-            "cuda.syncthreads() follows",
-            site,
-            lane,
+            "cuda.syncthreads() follows"
         )
+        state.found("race", text, site, lane)
         return True
 
     # ------------------------------------------------------------------ output

@@ -241,13 +241,11 @@ class Races:
             advice = "blocks cannot wait for each other: use cuda.atomic, or a second launch"
         else:
             advice = barrier_cure(self.state, in_warp)
-        return state.finding(
-            kind,
+        text = (
             f"{does} {state.spelled(array, element)}, which {them} {verb[other_op]} too, with "
-            f"nothing to order the two: {advice}",
-            site,
-            thread - state.geometry.start,
+            f"nothing to order the two: {advice}"
         )
+        return state.finding(kind, text, site, thread - state.geometry.start)
 
     # ------------------------------------------------------------------ what orders accesses
     def _settled(self) -> Clock | None:

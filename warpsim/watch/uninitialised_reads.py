@@ -156,14 +156,13 @@ class Unwritten:
         if state.site(site) not in state.launch.candidates:
             name, plural = state.site(site).code, len(lines) > 1
             numbers = " and ".join(filter(None, [", ".join(map(str, lines[:-1])), str(lines[-1])]))
-            self.candidate(
+            what = (
                 f"reads {name}, but has never set it: only line{'s' * plural} {numbers} "
                 f"{'do' if plural else 'does'}, and this thread did not get there; {name} holds "
-                "anything then, and that",
-                f"give {name} a value first",
-                site,
-                int(np.flatnonzero(unset)[0]),
+                "anything then, and that"
             )
+            lane = int(np.flatnonzero(unset)[0])
+            self.candidate(what, f"give {name} a value first", site, lane)
         return self.filled(value, unset, kind, site)
 
     def filled(self, value, unset: ndarray | None, kind: Any, site: int):
