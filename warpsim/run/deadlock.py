@@ -51,8 +51,6 @@ def memory(state: Any, frame: FrameType | None) -> int:
     number = 0
     for array in {id(one.root.flat): one.root for one in found}.values():
         number = _bytes(array.flat, number)
-        for row in array.rows if array.rows is not None else ():
-            number = _bytes(np.asarray(row), number)
     return number
 
 

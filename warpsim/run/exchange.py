@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from warpsim.core.masks import in_warps
@@ -103,30 +101,26 @@ class Exchange:
 
     # ------------------------------------------------------------------ shuffles
     def shfl_sync(self, members, value, source, site: int):
-        return self._shuffle(members, value, lambda lane: np.asarray(source) & 31, site)
+        return self._shuffle(members, value, np.asarray(source) & 31, site)
 
     def shfl_up_sync(self, members, value, delta, site: int):
-        def source(lane):
-            return np.where(lane - delta >= 0, lane - delta, lane)
-
-        return self._shuffle(members, value, source, site)
+        lane = self.state.geometry.laneid
+        return self._shuffle(members, value, np.where(lane >= delta, lane - delta, lane), site)
 
     def shfl_down_sync(self, members, value, delta, site: int):
-        def source(lane):
-            return np.where(lane + delta < 32, lane + delta, lane)
-
-        return self._shuffle(members, value, source, site)
+        lane = self.state.geometry.laneid
+        return self._shuffle(members, value, np.where(lane + delta < 32, lane + delta, lane), site)
 
     def shfl_xor_sync(self, members, value, lanes, site: int):
-        return self._shuffle(members, value, lambda lane: (lane ^ lanes) & 31, site)
+        return self._shuffle(members, value, (self.state.geometry.laneid ^ lanes) & 31, site)
 
-    def _shuffle(self, members, value, source: Callable, site: int):
+    def _shuffle(self, members, value, source, site: int):
         """The value of another lane; of one that does not make the call, whatever comes."""
         self.check_members(members, site)
         state = self.state
         if type(value) is not ndarray:
             return value
-        lane = (state.lane & ~31) + source(state.lane & 31)
+        lane = (state.lane & ~31) + source
         result = value[lane]
         if state.mask.count < state.lanes:
             nobody = ~state.mask.active[lane]

@@ -182,10 +182,7 @@ def vectorize(ftylist_or_function: Any = (), target: str = "cuda", **options: An
     if unknown:
         raise KeyError(f"Unrecognized options. {', '.join(unknown)}; cuda.vectorize takes none")
     given = [ftylist_or_function] if isinstance(ftylist_or_function, str) else ftylist_or_function
-    signatures = []
-    for one in given:
-        kinds, result = normalize_signature(one)
-        signatures.append((tuple(kinds), result))
+    signatures = [(tuple(kinds), result) for kinds, result in map(normalize_signature, given)]
     if not signatures:
         raise TypeError('cuda.vectorize needs signatures: ["float32(float32, float32)"]')
     return lambda function: Vectorized(function, signatures)
