@@ -26,7 +26,6 @@ import pytest
 
 _NAME = "warpsim findings"
 _VARIABLES = ("WARPSIM", "NUMBA_ENABLE_CUDASIM")
-_NEEDS = ("gpu", "baseline", "write_baseline", "json", "report_only", "all")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,9 +58,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     options = early_config.known_args_namespace
     asked = [f"{name}=1" for name in _VARIABLES if os.environ.get(name, "0") not in ("", "0")]
     if options.warpsim is False or (options.warpsim is None and not asked):
-        for name in _NEEDS:
-            if getattr(options, f"warpsim_{name}"):
-                raise pytest.UsageError(f"--warpsim-{name.replace('_', '-')} needs --warpsim")
+        for name, value in vars(options).items():
+            if name.startswith("warpsim_") and value:
+                raise pytest.UsageError(f"--{name.replace('_', '-')} needs --warpsim")
         return
     for name in ("json", "write-baseline"):
         file = getattr(options, f"warpsim_{name.replace('-', '_')}")
