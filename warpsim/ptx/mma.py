@@ -161,12 +161,8 @@ class TensorCores(Accesses):
             lane = row + int(np.flatnonzero(here[torn[0]])[0])
             what = f"makes this call in a warp of which {int(here[torn[0]].sum())} threads are left"
             cure = "let no thread return before it, and blocks have a multiple of 32 threads"
-        self.found(
-            "barrier-divergence",
-            f"{what}: a tensor core's product is made by all 32 lanes together; {cure}",
-            site,
-            lane,
-        )
+        text = f"{what}: a tensor core's product is made by all 32 lanes together; {cure}"
+        self.found("barrier-divergence", text, site, lane)
 
     def ldmatrix(self, array: Array, index: tuple, transposed: bool, site: int):
         """Four matrices of 8 x 8; lane 8 i + r gives the start of row r of matrix i."""

@@ -22,6 +22,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from warpsim.core.interface import start_of
 from warpsim.core.memory import Array
 from warpsim.core.number_types import BFLOAT16, bfloat16
 from warpsim.host import libcuda
@@ -295,8 +296,7 @@ class Tma(MBarriers):
 
     def same_start(self, source: Box, other: Box, site: int) -> int:
         """Whether two tensors begin in one place."""
-        begins = (one.matrix.__array_interface__["data"][0] for one in (source, other))
-        return int(next(begins) == next(begins))
+        return int(start_of(source.matrix) == start_of(other.matrix))
 
     def tma_load(
         self, to: Array, index, source: Box, corner, bars: Array, bar, mask=None, *, site: int
