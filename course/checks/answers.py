@@ -80,12 +80,9 @@ def source_tree(function: Callable[..., Any]) -> ast.AST | None:
 def looks_like_a_stub(function: Callable[..., Any] | None, *, given_lines: bool = False) -> bool:
     """Whether a function's body is still `pass`, `...` or `raise NotImplementedError`.
 
-    Parameters
-    ----------
-    function : callable or None
-    given_lines : bool
-        Whether the stub may have lines of its own before that, as those of kernels have: indices,
-        shared arrays, a loop. What touches an argument's elements, or asks `if`, is a student's.
+    With `given_lines` the stub may have lines of its own before that, as those of kernels have:
+    indices, shared arrays, a loop. What touches an argument's elements, or asks `if`, is a
+    student's.
     """
     tree = source_tree(function) if function is not None else None
     if tree is None or not isinstance(tree.body[0], ast.FunctionDef):

@@ -109,23 +109,13 @@ def _of(reports: Iterable[Any], space: str, kind: str, figure: str) -> int:
 
 @dataclass(frozen=True)
 class Beside:
-    """A table of programs; shows itself.
-
-    Attributes
-    ----------
-    counts : dict
-        By what is counted: the figure of each program that has one.
-    times : dict
-        The same for times [µs], by how they came to be known.
-    note : str
-        What is to be done, or said.
-    """
+    """A table of programs; shows itself."""
 
     title: str
-    counts: Mapping[str, Mapping[str, float]]
-    times: Mapping[str, Mapping[str, float]]
+    counts: Mapping[str, Mapping[str, float]]  # what is counted: the figure of each program
+    times: Mapping[str, Mapping[str, float]]  # the same [µs], by how they came to be known
     timed: str = ""
-    note: str = ""
+    note: str = ""  # what is to be done, or said
 
     def __repr__(self) -> str:
         lines = [self.title] if self.title else []

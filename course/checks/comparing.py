@@ -141,26 +141,12 @@ def compare(
 ) -> None:
     """Raise Failure("wrong-result") where `got` is not what was expected.
 
-    Parameters
-    ----------
-    name : str
-        What the learner calls the array.
-    got, expected : arrays of one shape
-    allowed : float or array
-        Largest absolute error for each element.
-    inputs : dict of name -> value
-        The arguments, to recognise an input returned unchanged.
-    threads : int, optional
-        Threads of a block, to recognise that only the first block is right.
-    before : array, optional
-        What an array that is changed in place held at first.
-    tolerance_reason : str
-        Why that much error is allowed.
-    others : callable
-        Returns (got, expected, wrong) of the other cases that fail: what is said of how the values
-        look must hold there, too.
-    cancels : mapping of sentence -> mask
-        What to say where only these elements are wrong, in which large terms cancel.
+    `name` is what the learner calls the array; `allowed` the largest absolute error, of each
+    element or all, for a `tolerance_reason`. Something unchanged is recognised by the arguments,
+    `inputs`, and what was there `before`; by the `threads` of a block, that only the first is
+    right. `others` gives (got, expected, wrong) of the other cases that fail: what is said of how
+    the values look must hold there, too. `cancels`: what to say where only elements of a mask are
+    wrong, in which large terms cancel.
     """
     wrong = wrong_elements(got, expected, allowed)
     if not wrong.any():

@@ -25,14 +25,6 @@ COMPARED = {
     "<": ("<=", ">"), "<=": ("<", ">="), ">": (">=", "<"), ">=": (">", "<="), "==": ("!=",),
     "!=": ("==",), "in": ("not in",), "not in": ("in",), "is": ("is not",), "is not": ("is",),
 }  # fmt: skip
-COMPUTED = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "+ /", ast.Div: "* //", ast.FloorDiv: "% /",
-    ast.Mod: "*", ast.RShift: "*", ast.LShift: "/", ast.BitAnd: "|", ast.BitOr: "&",
-    ast.BitXor: "|", ast.Pow: "*", ast.MatMult: "*",
-}  # fmt: skip
-#: Calls that leave a number much as it is: one is easily forgotten.
-PLAIN = "abs fabs sorted set int float round ceil floor sqrt exp log log10 unique list copy".split()
-PLAIN += ["ascontiguousarray", "reversed", "cumsum", "ravel"]
 OTHER_END = {
     "max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum", "argmax": "argmin",
     "argmin": "argmax", "median": "mean", "mean": "median", "sum": "max",
@@ -54,25 +46,13 @@ def numbers_in(names: Mapping[str, Any]) -> dict[str, Any]:
 class Text:
     """Functions as text and as a tree, which stays as it is.
 
-    Parameters
-    ----------
-    text : str
-    name : str
-        Of the one that is checked; others may stand above it.
-    is_kernel : bool
-
-    Attributes
-    ----------
-    given : mapping
-        The arguments of a case by its own names.
-    numbers : mapping
-        Numbers that are defined outside, by name.
+    `name` is that of the one that is checked; others may stand above it.
     """
 
     def __init__(self, text: str, name: str, is_kernel: bool) -> None:
         self.text, self.is_kernel = text, is_kernel
-        self.given: Mapping[str, Any] = {}
-        self.numbers: Mapping[str, Any] = {}
+        self.given: Mapping[str, Any] = {}  # the arguments of a case by its own names
+        self.numbers: Mapping[str, Any] = {}  # that are defined outside, by name
         self.tree = ast.parse(text)
         self.whole = next(n for n in self.tree.body if getattr(n, "name", "") == name)
 
@@ -175,18 +155,6 @@ def extremes(of: Text) -> Iterator[Edit]:
                 yield node, other if not name.startswith("arg") else "0"
 
 
-def running_values(of: Text) -> Iterator[Edit]:
-    """A sum or a running value that forgets what was before."""
-    for node in of.nodes(ast.AugAssign):
-        yield node, f"{unparse(node.target)} = {unparse(node.value)}"
-    for node in of.nodes(ast.Assign):
-        names = {unparse(target) for target in node.targets}
-        for part in ast.walk(node.value):
-            above = of.parents[part]
-            if unparse(part) in names and isinstance(above, ast.BinOp):
-                yield above, unparse(above.right if above.left is part else above.left)
-
-
 def terms(of: Text) -> Iterator[Edit]:
     """One side of an operation, without the other."""
     for node in of.nodes(ast.BinOp):
@@ -250,29 +218,6 @@ def comparisons(of: Text) -> Iterator[Edit]:
     for node in of.nodes(ast.If, ast.IfExp):
         yield node.test, "True"
         yield node.test, "False"
-
-
-def arithmetic(of: Text) -> Iterator[Edit]:
-    """Another operation, or a sign lost."""
-    for node in of.nodes(ast.BinOp):
-        for sign in COMPUTED[type(node.op)].split():
-            yield node, f"({unparse(node.left)}) {sign} ({unparse(node.right)})"
-    for node in of.nodes(ast.UnaryOp):
-        if not isinstance(node.operand, ast.Constant):
-            yield node, unparse(node.operand)
-    for node in of.nodes(ast.AugAssign):
-        for sign in COMPUTED[type(node.op)].split():
-            yield node, f"{unparse(node.target)} {sign}= {unparse(node.value)}"
-
-
-def calls(of: Text) -> Iterator[Edit]:
-    """A call that is forgotten."""
-    for node in of.nodes(ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else unparse(node.func)
-        if name in PLAIN and node.args:
-            yield node, unparse(node.args[0])
-        elif name in PLAIN and isinstance(node.func, ast.Attribute):
-            yield node, unparse(node.func.value)
 
 
 def ranges(of: Text) -> Iterator[Edit]:

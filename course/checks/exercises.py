@@ -263,26 +263,13 @@ class Exercise:
         return replace(cases[-1], name=name, seed=seed)
 
     def seeded(self, first_seed: int, drawn: int | None = None) -> Exercise:
-        """The same exercise with other drawn cases.
-
-        Parameters
-        ----------
-        first_seed : int
-        drawn : int, optional
-            How many; as many as the exercise says by itself.
-        """
+        """The same exercise with other drawn cases; as many as it says by itself, or `drawn`."""
         drawn = self.drawn if drawn is None else drawn
         return replace(self, first_seed=first_seed, drawn=drawn)
 
     @classmethod
     def declare(cls, **fields: Any) -> None:
-        """Make an exercise of these fields, and make it known under its name.
-
-        Raises
-        ------
-        ValueError
-            When another lesson has an exercise of that name.
-        """
+        """Make an exercise of these fields, and make it known; ValueError where its name is."""
         exercise = cls(**fields)
         known = _exercises.setdefault(exercise.name, exercise)
         if known.lesson != exercise.lesson:
@@ -475,13 +462,7 @@ def _extents(arguments: Mapping[str, Any]) -> np.ndarray:
 
 
 def call_with_named(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call `function` with those arguments whose names it takes; floats widened to float64.
-
-    Raises
-    ------
-    TypeError
-        When it takes a name that is no argument.
-    """
+    """Call `function` with those arguments whose names it takes; floats widened to float64."""
     parameters = inspect.signature(function).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     chosen = {n: widened(v) for n, v in arguments.items() if takes_all or n in parameters}

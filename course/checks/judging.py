@@ -84,13 +84,7 @@ def named_cause(
 ) -> None:
     """Let a failure name the slip that it comes from, if it is one of these; in place.
 
-    Parameters
-    ----------
-    failure : Failure
-    function : function or None
-        The answer.
-    arguments : mapping
-        Of one case, by the names that the exercise gives them.
+    `function` is the answer, `arguments` those of a case by the names that the exercise gives them.
     """
     whole = function_node(function)
     if whole is None:

@@ -43,12 +43,9 @@ def text_to_keep(exercise: Exercise, answer: Any) -> str | None:
 
 
 def read(exercise: Exercise, path: Path) -> Any:
-    """The answer that a text defines last.
+    """The answer that a text defines last; CannotKeep for none, or what the exercise does not take.
 
-    Raises
-    ------
-    CannotKeep
-        When it defines none, or one that this exercise does not take; the rest of a sentence.
+    It says the rest of a sentence.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -30,12 +30,7 @@ def as_given(statements: Iterable[str]) -> list[str]:
 def look_at(exercise: Exercise, answer: Any) -> None:
     """Look whether an answer has each statement once, in an order that is not the given one.
 
-    Raises
-    ------
-    NotStarted
-        When the order is the given one.
-    Failure
-        Of kind "statements", when one is missing or stands twice.
+    NotStarted for the given one; a Failure, "statements", when one is missing or stands twice.
     """
     block, _ = _ordered(exercise, function_node(answer))
     found = [ast.unparse(node) for node in block]

@@ -120,15 +120,7 @@ class Source:
 
 
 def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
-    """Which line decides, and how it would be right; [] where no change is found.
-
-    Parameters
-    ----------
-    exercise : Exercise
-    answer : kernel or function
-        One that has failed.
-    failure : Failure
-    """
+    """Which line of an answer that has failed decides, and how it would be right; else []."""
     if failure.kind in SAID or getattr(exercise, "runs", ""):
         return []
     if getattr(exercise, "caller", None) is not None and exercise.reference is None:
@@ -140,15 +132,8 @@ def repair(exercise: Exercise, answer: Any, failure: Failure) -> list[str]:
 class Trial:
     """Changes of an answer that fails, tried in the cases of its exercise.
 
-    Attributes
-    ----------
-    source : Source
-    cases : list of int
-        The smallest that fails, then the others; [] where none fails, or there is no text.
-    size : int
-        Of that case.
-    ran : _Lines
-        Of the answer in that case.
+    `cases` are the smallest that fails, then the others; none where none fails, or there is no
+    text. `size` is that of the first, `ran` the lines of the answer in it.
     """
 
     def __init__(self, exercise: Exercise, answer: Any) -> None:

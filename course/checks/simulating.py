@@ -100,14 +100,9 @@ def _failures_of(answer: Any) -> Iterator[None]:
 
 
 def values_of(exercise: KernelExercise, number: int, kernel: Any) -> dict[str, np.ndarray]:
-    """What a kernel stores in a case, by name; nobody looks for errors but those that end it.
+    """What a kernel stores in a case, by name; a Failure where it stops.
 
-    That takes a fifth of a trace's time.
-
-    Raises
-    ------
-    Failure
-        Where the kernel stops.
+    Nobody looks for other errors, which takes a fifth of a trace's time.
     """
     expected = references(exercise, exercise.arguments(number))
     arguments = prepared(exercise, number, expected)

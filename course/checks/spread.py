@@ -22,21 +22,11 @@ _STORES = ("global", "store"), ("global", "atomic")
 
 @dataclass(frozen=True)
 class Work:
-    """Who does what in a launch, of blocks x threads.
+    """Who does what in a launch, of blocks x threads."""
 
-    Attributes
-    ----------
-    done : dict of ndarray
-        How often each thread accesses memory, and how often it stores to shared memory.
-    stores : ndarray of bool
-        The threads whose stores reach global memory.
-    barriers : int
-        How many a block passes.
-    """
-
-    done: dict[tuple, np.ndarray]
-    stores: np.ndarray
-    barriers: int
+    done: dict[tuple, np.ndarray]  # how often each thread accesses memory, stores to shared memory
+    stores: np.ndarray  # of bool: the threads whose stores reach global memory
+    barriers: int  # how many a block passes
 
     @classmethod
     def of(cls, report: Any) -> Work:
@@ -46,17 +36,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with who does the work.
-
-    Attributes
-    ----------
-    sentence : str
-    of_few : bool
-        A few do it and the rest have nothing to store. Else each does too much; that may be the
-        effect of something else, such as numbers that are loaded again and again.
-    """
+    """What is wrong with who does the work."""
 
     sentence: str
+    # A few do it and the rest have nothing to store. Else each does too much; that may be the
+    # effect of something else, such as numbers that are loaded again and again.
     of_few: bool
 
 

@@ -142,33 +142,21 @@ def _line_on_page(line: str) -> str:
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """An answer's first fault, on its way from where it was seen to the verdict.
+    """An answer's first fault, on its way from where it was seen to the verdict."""
 
-    Parameters
-    ----------
-    kind : str
-        As `Verdict.kind`.
-    message : str
-        What was found: one or more sentences.
-    line, code : int and str, optional
-        Line of the answer, counted from its `def` line = 1, and its source.
-    findings : tuple of Finding
-    hint : str, optional
-        Instead of the exercise's hint for this kind, and the general one; none where it is empty.
-    """
-
-    kind: str
-    message: str
-    line: int | None = None
-    code: str | None = None
+    kind: str  # as `Verdict.kind`
+    message: str  # what was found: one or more sentences
+    line: int | None = None  # of the answer, counted from its `def` line = 1
+    code: str | None = None  # its source
     findings: tuple[Any, ...] = ()
+    # instead of the exercise's hint for this kind, and the general one; none where it is empty
     hint: str | None = None
     case: str | None = None
     number: int = 0  # of that case
     repair: list[str] = field(default_factory=list)  # which line decides, how it would be right
 
-    def __str__(self) -> str:
-        return self.message
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
 
 
 class NotStarted(Exception):
@@ -221,16 +209,9 @@ def marked(text: str) -> str:
 
 
 def box(sign: str, head: str, lines: Iterable[str] = (), ground: bool = True) -> str:
-    """A box of HTML: a bar in the sign's colour, the head in bold, the other lines below.
+    """A box of HTML: a bar in the colour of a sign of `COLOURS`, head in bold, other lines below.
 
-    Parameters
-    ----------
-    sign : str
-        One of `COLOURS`.
-    head, lines : str
-        HTML, such as `marked` makes it.
-    ground : bool
-        Whether the box is tinted.
+    Head and lines are HTML, such as `marked` makes it; with `ground` the box is tinted.
     """
     colour = COLOURS[sign]
     tint = f" background-color: rgba({colour}, 0.1);" if ground else ""

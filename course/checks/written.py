@@ -21,12 +21,7 @@ _COVERS = _ELEMENTS | {"out-of-bounds", "uncoalesced", "limit"}
 
 
 class Text:
-    """A kernel's source, with that of the device functions that it calls.
-
-    Parameters
-    ----------
-    kernel : kernel or function
-    """
+    """A kernel's source, with that of the device functions that it calls."""
 
     def __init__(self, kernel: Any) -> None:
         self.whole = function_node(kernel)

@@ -60,16 +60,11 @@ _alone = threading.Lock()
 
 
 def compile_ahead(launches: Callable[[], Any]) -> int:
-    """Compile what `launches` launches by Numba, or lists, in several processes.
+    """Compile what `launches` launches by Numba, or lists, in several processes; launch nothing.
 
-    Nothing is launched.
-
-    Returns
-    -------
-    int
-        How many kernels were given to other processes. 0 without a GPU, a folder for compiled
-        kernels or `os.fork`, where few are missing, and with numba-cuda-mlir, which launches
-        otherwise.
+    Returned is how many kernels were given to other processes: 0 without a GPU, a folder for
+    compiled kernels or `os.fork`, where few are missing, and with numba-cuda-mlir, which launches
+    otherwise.
     """
     ready = backend.gpu() is not None and kernel_cache.folder() is not None
     if not ready or successor.is_chosen() or not hasattr(os, "fork"):

@@ -380,18 +380,10 @@ def has_space(array: Any) -> bool:
 
 
 class ArrayFacts(HasShape):
-    """What an array is, read from its facts: what checks and plans reader at.
+    """What an array is, read from its facts: what checks and plans look at.
 
-    Attributes
-    ----------
-    library : Library
-    shape, strides : tuple of int
-        Strides in bytes.
-    dtype : numpy.dtype or str
-        `BFLOAT16`, whosever it is; else a text where NumPy has no such type.
-    device : int
-        The number of the GPU; below 0 for the host and the simulator.
-    read_only, wants_gradient, has_mask : bool
+    `strides` are in bytes. `dtype` is `BFLOAT16`, whosever it is, and a text where NumPy has no
+    such type. `device` is the number of the GPU; below 0 for the host and the simulator.
     """
 
     def __init__(self, facts: tuple):

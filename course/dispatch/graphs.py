@@ -27,13 +27,7 @@ def capture_graph(stream: Any, queue: Callable[[], Any]) -> tuple[Any, Any]:
     """The graph of what is launched on a stream of CuPy, and on streams that join it.
 
     Nothing of it runs. What the launches need must be compiled and loaded; they may not wait for
-    the GPU, nor take memory from it.
-
-    Returns
-    -------
-    graph : cupy.cuda.Graph
-    output
-        What `queue` returned.
+    the GPU, nor take memory from it. Returned are a cupy.cuda.Graph and what `queue` returned.
     """
     stream.begin_capture()
     try:
@@ -50,10 +44,6 @@ class ReplayedGraph:
 
     They all use the same memory, which must live as long. In the first call they are launched one
     by one; so everything is compiled and loaded when they are captured.
-
-    Attributes
-    ----------
-    graph : cupy.cuda.Graph or None
     """
 
     def __init__(self) -> None:

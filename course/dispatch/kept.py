@@ -23,13 +23,8 @@ class Memory:
 class Kept:
     """Values by key: alternating calls find theirs, and memory has a bound.
 
-    The least recently used go first. The latest is always kept, however large. Not for several
-    threads at once.
-
-    Parameters
-    ----------
-    most_bytes, most : int
-        Of all values, and how many.
+    The least recently used go first: of `most` values, of `most_bytes` together. The latest is
+    always kept, however large. Not for several threads at once.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most: int = MOST):

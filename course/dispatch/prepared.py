@@ -87,20 +87,10 @@ def new_slots(count: int) -> Any:
 class PreparedLaunch:
     """A launch of a compiled kernel, ready but for addresses.
 
-    Parameters
-    ----------
-    launch : course.kernels.steps.Launch
-        Of a kernel of numba.cuda. Arguments are array slots where memory is given later; device
-        arrays, which are kept; numbers.
-    slots : array of ctypes.c_int64, optional
-        Addresses that are given with each launch, as `new_slots` makes it, shared with others
-        perhaps. An array slot says which of them is its own.
-    attributes : sequence of Attribute
-
-    Raises
-    ------
-    CannotPrepare
-        When Numba's insides are not as expected, or the driver is older than CUDA 11.8.
+    Of a `course.kernels.steps.Launch`, whose arguments are array slots where memory is given later;
+    device arrays, which are kept; numbers. `slots` are addresses that are given with each launch,
+    of `new_slots`, shared with others perhaps: an array slot says which of them is its own.
+    CannotPrepare when Numba's insides are not as expected, or the driver is older than CUDA 11.8.
     """
 
     def __init__(self, launch: Any, slots: Any = (), attributes: Sequence[Attribute] = ()):
@@ -267,13 +257,8 @@ def allow_shared(kernel: Any, signature: str, size: int, share: int | None = Non
     this kernel's blocks need, and then another kernel's blocks find none beside them. With `share`
     about so many hundredths are.
 
-    Compiles the kernel for the signature if it is not. In the simulator nothing is to be done: it
-    keeps the simulated GPU's own limit.
-
-    Raises
-    ------
-    RuntimeError
-        When the driver refuses.
+    Compiles the kernel for the signature if it is not; RuntimeError when the driver refuses. In the
+    simulator nothing is to be done: it keeps the simulated GPU's own limit.
     """
     if backend.gpu() is None:
         return

@@ -39,28 +39,14 @@ class HasShape:
 
 @dataclass(frozen=True)
 class ArraySlot(HasShape):
-    """An array as a kernel sees it, but for its memory.
+    """An array as a kernel sees it, but for its memory."""
 
-    Attributes
-    ----------
-    slot : int
-        Which of a call's arrays it is of, or which workspace.
-    shape : tuple of int
-    strides : tuple of int
-        In bytes.
-    dtype : numpy.dtype
-    offset : int
-        Bytes from the array's first element.
-    beyond : int
-        What is left of that element's address over a multiple of 16 bytes.
-    """
-
-    slot: int
+    slot: int  # which of a call's arrays it is of, or which workspace
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
     dtype: np.dtype
-    offset: int = 0
-    beyond: int = 0
+    offset: int = 0  # bytes from the array's first element
+    beyond: int = 0  # what is left of that element's address over a multiple of 16 bytes
 
     @property
     def nbytes(self) -> int:

@@ -31,15 +31,7 @@ NUMBA_TYPES = {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
 def checked(array: ArrayFacts, name: str, like: ArrayFacts | None = None) -> ArrayFacts:
-    """The array, if it has one of `DTYPES`, and the shape and dtype of `like`.
-
-    Raises
-    ------
-    TypeError
-        For another dtype.
-    ValueError
-        When shape or dtype are not those of `like`.
-    """
+    """The array; TypeError for a type not of `DTYPES`, ValueError where it is not like `like`."""
     if array.dtype not in DTYPES:
         bits = str(array.dtype).endswith("uint16")
         raise TypeError(
@@ -108,12 +100,7 @@ def blocks_over(rows: int, columns: int, tile: tuple[int, int], name: str) -> tu
 def in_order(array: Array, name: str, rows: bool = False) -> Array:
     """An array on the device, if its elements lie side by side in C order.
 
-    With `rows`, the rows of a matrix may be strided, not their elements.
-
-    Raises
-    ------
-    ValueError
-        For other strides.
+    With `rows`, the rows of a matrix may be strided, not their elements. ValueError for others.
     """
     wanted, size = [], array.dtype.itemsize
     for length in reversed(array.shape):

@@ -38,13 +38,7 @@ def round_up(n: int, multiple: int) -> int:
 
 
 def require_choice(value: str, what: str, choices: Iterable[str]) -> str:
-    """The value, if it is one of the choices.
-
-    Raises
-    ------
-    ValueError
-        "there is no method 'x': choose a, b" for another, or for what is no text.
-    """
+    """The value, if it is one of the choices; else ValueError, which names them."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"there is no {what} {value!r}: choose {', '.join(choices)}")
@@ -82,24 +76,13 @@ def hopper_refusal() -> str:
 
 
 class Launch(NamedTuple):
-    """A kernel and how it is launched.
+    """A kernel and how it is launched."""
 
-    Attributes
-    ----------
-    kernel
-        As `cuda.jit` made it.
-    grid, block : int or tuple of int
-    arguments : tuple
-        Of arrays on the device, or slots of such, and numbers.
-    shared : int
-        Bytes of dynamic shared memory of a block.
-    """
-
-    kernel: Any
+    kernel: Any  # as `cuda.jit` made it
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
-    arguments: tuple
-    shared: int = 0
+    arguments: tuple  # of arrays on the device, or slots of such, and numbers
+    shared: int = 0  # bytes of dynamic shared memory of a block
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,26 +92,14 @@ class Launch(NamedTuple):
         return (*map(int, sizes), int(self.shared))
 
     def allow_shared(self) -> None:
-        """Allow the kernel its shared memory, where a block has less without asking.
-
-        Raises
-        ------
-        RuntimeError
-            When the driver refuses so much.
-        """
+        """Allow the kernel its shared memory; RuntimeError when the driver refuses so much."""
         # barriers, and what aligns the rest, come on top
         if self.shared > STATIC_SHARED - 1024 and backend.gpu() is not None:
             types = tuple(type_of(one, self.kernel) for one in self.arguments)
             allow_shared(self.kernel, types, self.shared)
 
     def configured(self, stream: Any = 0) -> Callable[..., None]:
-        """The kernel with its launch configuration, to be called with the arguments.
-
-        Raises
-        ------
-        RuntimeError
-            When the driver refuses so much shared memory.
-        """
+        """The kernel with its launch configuration, to be called with the arguments."""
         if backend.successor.is_chosen() and backend.gpu() is not None:
             return Configured(self, stream)
         self.allow_shared()
@@ -166,22 +137,14 @@ Launches = Callable[..., list[Launch]]
 
 @dataclass(frozen=True)
 class Step:
-    """A way to do the work.
+    """A way to do the work."""
 
-    Attributes
-    ----------
-    launches : callable
-        ``launches(problem, *arrays, **options)`` says what is launched.
-    refusal : callable
-        ``refusal(problem)`` says why the step cannot be had for this problem, as what follows
-        "the method 'x' of softmax", such as "holds rows of at most 4,096 elements"; "" if it can.
-    capability : tuple of int
-        The oldest compute capability that has its instructions.
-    """
-
+    #: ``launches(problem, *arrays, **options)`` says what is launched.
     launches: Launches
+    #: ``refusal(problem)`` says why the step cannot be had for this problem, as what follows "the
+    #: method 'x' of softmax", such as "holds rows of at most 4,096 elements"; "" if it can.
     refusal: Callable[[Any], str] = _takes_all
-    capability: tuple[int, int] = (5, 0)
+    capability: tuple[int, int] = (5, 0)  # the oldest that has its instructions
 
     def then(self, more: Launches) -> Step:
         """The step with more launches behind its own."""
@@ -203,23 +166,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Ladder(Mapping[str, Step]):
-    """The steps of a function by their names, in the order in which they were thought of.
+    """The steps of a function by their names, in the order in which they were thought of."""
 
-    Attributes
-    ----------
-    function : str
-        What users call.
-    problem : callable
-        ``problem(*arrays, **options)`` is what the steps decide by.
-    steps : mapping of str to Step
-    best : callable
-        ``best(problem)`` names the step that "auto" takes.
-    """
-
-    function: str
-    problem: Callable[..., Any]
+    function: str  # what users call
+    problem: Callable[..., Any]  # ``problem(*arrays, **options)`` is what the steps decide by
     steps: Mapping[str, Step]
-    best: Callable[[Any], str]
+    best: Callable[[Any], str]  # ``best(problem)`` names the step that "auto" takes
 
     def __getitem__(self, name: str) -> Step:
         return self.steps[name]
@@ -238,10 +190,7 @@ class Ladder(Mapping[str, Step]):
     def choose(self, method: str, problem: Any) -> tuple[str, Step]:
         """The step that a method takes for a problem, and its name.
 
-        Raises
-        ------
-        ValueError
-            For a method that does not exist, or that cannot be had for this problem on this GPU.
+        ValueError for a method that does not exist, or cannot be had for it on this GPU.
         """
         require_choice(method, "method", self.names)
         name = self.best(problem) if method == AUTO else method
@@ -256,13 +205,7 @@ class Ladder(Mapping[str, Step]):
         return name, step
 
     def launches(self, *arrays: Any, method: str = AUTO, **options: Any) -> list[Launch]:
-        """What a method launches, for arrays on the device or their slots.
-
-        Raises
-        ------
-        ValueError
-            As `choose`.
-        """
+        """What a method launches, for arrays on the device or slots; refused as `choose` does."""
         problem = self.problem(*arrays, **options)
         _, step = self.choose(method, problem)
         return step.launches(problem, *arrays, **options)

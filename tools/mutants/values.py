@@ -11,6 +11,15 @@ import numpy as np
 from course.checks import edits
 from tools.mutants.subjects import Change, Subject, is_sized, literal
 
+COMPUTED = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "+ /", ast.Div: "* //", ast.FloorDiv: "% /",
+    ast.Mod: "*", ast.RShift: "*", ast.LShift: "/", ast.BitAnd: "|", ast.BitOr: "&",
+    ast.BitXor: "|", ast.Pow: "*", ast.MatMult: "*",
+}  # fmt: skip
+#: Calls that leave a number much as it is: one is easily forgotten.
+PLAIN = "abs fabs sorted set int float round ceil floor sqrt exp log log10 unique list copy".split()
+PLAIN += ["ascontiguousarray", "reversed", "cumsum", "ravel"]
+
 
 def frozen_arguments(of: Subject) -> Iterator[Change]:
     """An argument's value of the first case, whatever is given."""
@@ -77,9 +86,44 @@ def types(of: Subject) -> Iterator[Change]:
                     yield node.value, f"np.{narrow}({unparse(node.value)})"
 
 
+def running_values(of: Subject) -> Iterator[Change]:
+    """A sum or a running value that forgets what was before."""
+    for node in of.nodes(ast.AugAssign):
+        yield node, f"{unparse(node.target)} = {unparse(node.value)}"
+    for node in of.nodes(ast.Assign):
+        names = {unparse(target) for target in node.targets}
+        for part in ast.walk(node.value):
+            above = of.parents[part]
+            if unparse(part) in names and isinstance(above, ast.BinOp):
+                yield above, unparse(above.right if above.left is part else above.left)
+
+
+def arithmetic(of: Subject) -> Iterator[Change]:
+    """Another operation, or a sign lost."""
+    for node in of.nodes(ast.BinOp):
+        for sign in COMPUTED[type(node.op)].split():
+            yield node, f"({unparse(node.left)}) {sign} ({unparse(node.right)})"
+    for node in of.nodes(ast.UnaryOp):
+        if not isinstance(node.operand, ast.Constant):
+            yield node, unparse(node.operand)
+    for node in of.nodes(ast.AugAssign):
+        for sign in COMPUTED[type(node.op)].split():
+            yield node, f"{unparse(node.target)} {sign}= {unparse(node.value)}"
+
+
+def calls(of: Subject) -> Iterator[Change]:
+    """A call that is forgotten."""
+    for node in of.nodes(ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else unparse(node.func)
+        if name in PLAIN and node.args:
+            yield node, unparse(node.args[0])
+        elif name in PLAIN and isinstance(node.func, ast.Attribute):
+            yield node, unparse(node.func.value)
+
+
 #: The kind of an answer is the name of what makes it.
 OPERATORS = (
     frozen_arguments, frozen_sizes, limited_arguments, edits.constants, edits.words, edits.extremes,
-    edits.running_values, edits.terms, edits.axes, roundings, types, edits.comparisons,
-    edits.arithmetic, edits.calls, edits.ranges, edits.statements,
+    running_values, edits.terms, edits.axes, roundings, types, edits.comparisons,
+    arithmetic, calls, edits.ranges, edits.statements,
 )  # fmt: skip

@@ -117,18 +117,11 @@ def multiply(
     transpose_b: bool = False, alpha: float = 1.0, beta: float = 0.0, c: Array | None = None,
     stream: Any = 0,
 ) -> None:  # fmt: skip
-    """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch.
+    """Launch out = alpha op(a) op(b) + beta c for each matrix of a batch whose state is `wanted`.
 
-    Parameters
-    ----------
-    a, b, out : device array, shape (batch, rows, columns), float32
-        op transposes where `transpose_a`, `transpose_b` say so. The batch of `b` may be 1: the same
-        for all. Results beyond the shape of `out` are dropped.
-    state : device array, shape (batch,), int32
-        Only matrices whose state is `wanted` are worked on.
-    c : device array, optional
-        Of the shape of `out`; without it nothing is added.
-    stream : stream of numba.cuda
+    Device arrays of float32, (batch, rows, columns); op transposes where `transpose_a` and
+    `transpose_b` say so. The batch of `b` may be 1: the same for all. Results beyond the shape of
+    `out` are dropped; without `c` nothing is added.
     """
     batch, rows, columns = out.shape
     grid = batch, ceil_div(rows, TILE), ceil_div(columns, TILE)

@@ -50,7 +50,7 @@ from course.kernels.gemm import (
 )
 from course.kernels.gemm.choice import SPLITS, Sizes, config_for
 from course.kernels.gemm.epilogue import NO_NORM, Norm
-from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP
+from course.kernels.gemm.tiles import ACTIVATIONS, DEPTH, ROW_GROUP, or_anything
 from course.kernels.gemm.warp_specialised import GemmConfig
 from course.kernels.steps import (
     Ladder,
@@ -155,14 +155,10 @@ def _sizes(p):
     return map(np.int32, (p.rows, p.columns, p.depth))
 
 
-def _or_anything(bias, out):
-    return flat(out, "out") if bias is None else bias
-
-
 def _plain(p, a, b, bias, residual, out, **_):
     feed = "turing" if _is_turing() else "copied" if p.copied else "loaded"
     kernel = mma_sync.gemm(p.layout, p.dtype, feed, *p.epilogue)
-    extra = _or_anything(bias, out), out if residual is None else residual
+    extra = or_anything(bias, residual, out)
     grid = ceil_div(p.rows, mma_sync.TILE_M) * ceil_div(p.columns, mma_sync.TILE_N)
     arguments = (a, b, out, *extra, *_sizes(p), np.int32(ROW_GROUP))
     return [Launch(kernel, grid, mma_sync.THREADS, arguments, mma_sync.shared_bytes(feed))]
@@ -203,7 +199,8 @@ def launch_of(config: GemmConfig, splits: int, p: GemmProblem, a: Array, b: Arra
         ends = as_words(flat(out, "out")), as_words(flat(out, "out"), 2)
     else:
         ends = TensorMap(out, *box), TensorMap(residual, *box) if added else out
-    ends = *ends, (extra := _or_anything(bias, out)), extra if sums is None else sums
+    extra, _ = or_anything(bias, None, out)
+    ends = *ends, extra, extra if sums is None else sums
     arguments = (*_factors(config, p.layout, a, b), *ends, *_sizes(p))
     down, across = ceil_div(p.rows, config.rows), ceil_div(p.columns, config.columns)
     how = p.layout, p.dtype, config

@@ -18,8 +18,8 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import Array, flat
-from course.kernels.gemm.tiles import ELEMENTS, epilogue
+from course.kernels.arrays import Array
+from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything
 from course.kernels.steps import Launch, ceil_div, round_up
 from warpsim.ptx import grid_dependency_wait, load4, quotient, store
 
@@ -92,6 +92,6 @@ def launches(sums: Array, bias: Array | None, residual: Array | None, out: Array
     kernel = finish(
         name_of(out.dtype), (activation, bias is not None, residual is not None), shared
     )
-    extra = flat(out, "out") if bias is None else bias, out if residual is None else residual
+    extra = or_anything(bias, residual, out)
     blocks = ceil_div(rows * pitch // FOUR, THREADS // SHARE if shared else THREADS)
     return [Launch(kernel, blocks, THREADS, (sums, *extra, out))]

@@ -21,27 +21,15 @@ from warpsim.ptx import mbarrier_arrive, mbarrier_expect, mbarrier_init, mbarrie
 
 
 class Ring(NamedTuple):
-    """Device functions; `full` and `empty` are arrays of uint64 in shared memory, one a stage.
+    """Device functions; `full` and `empty` are arrays of uint64 in shared memory, one a stage."""
 
-    Attributes
-    ----------
-    init : device function of (full, empty)
-        By one thread, before `fence_mbarriers` and a block synchronisation.
-    producer_acquire : device function of (full, empty, index, phase)
-        Waits until the stage has been read, and says how many bytes come.
-    consumer_wait : device function of (full, index, phase)
-        Waits until they are there.
-    consumer_release : device function of (empty, index)
-        By one thread of those that arrive.
-    advance : device function of (index, phase)
-        The next stage's.
-    """
-
+    #: of (full, empty), by one thread, before `fence_mbarriers` and a block synchronisation
     init: Callable
+    #: of (full, empty, index, phase): waits until the stage has been read; how many bytes come
     producer_acquire: Callable
-    consumer_wait: Callable
-    consumer_release: Callable
-    advance: Callable
+    consumer_wait: Callable  # of (full, index, phase): waits until they are there
+    consumer_release: Callable  # of (empty, index), by one thread of those that arrive
+    advance: Callable  # of (index, phase): the next stage's
 
 
 @functools.cache

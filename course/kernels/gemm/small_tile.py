@@ -128,29 +128,19 @@ def taken_by(awaits: Awaits) -> tuple[Callable, Callable]:
 
 @dataclass(frozen=True)
 class Tile:
-    """A product's tile: its size, and the device functions that make it, in this order.
+    """A product's tile: its size, and the device functions that make it, in this order."""
 
-    Attributes
-    ----------
-    fetch : device function of (B, b0, column, b)
-        Begins to load what the first rounds want of the second factor. b is of the shape `shape_b`.
-    multiply : device function of (shared, A, a0, B, b0, row, column, b)
-        Leaves the warps' sums of the tile there in shared memory. In the flat arrays A and B the
-        matrices begin at a0 and b0.
-    four : device function of (shared, row, column)
-        Four neighbours of the tile, added up over the warps in their order.
-    rows, columns, elements : int
-        Of the tile; float32 in shared memory.
-    shape_b : (int, int, int)
-    """
-
+    #: of (B, b0, column, b): begins to load what the first rounds want of the second factor
     fetch: Callable
+    #: of (shared, A, a0, B, b0, row, column, b): leaves the warps' sums of the tile there in shared
+    #: memory. In the flat arrays A and B the matrices begin at a0 and b0
     multiply: Callable
+    #: of (shared, row, column): four neighbours of the tile, added up over the warps in their order
     four: Callable
     rows: int
     columns: int
-    elements: int
-    shape_b: tuple[int, int, int]
+    elements: int  # float32 in shared memory
+    shape_b: tuple[int, int, int]  # of b
 
 
 def _row_at(row_pitch: int) -> Callable:

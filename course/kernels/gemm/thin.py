@@ -21,7 +21,7 @@ from numba import float32, int32, uint32, uint64
 from course.backend import cuda
 from course.kernels.arrays import Array, address_of, as_words, flat
 from course.kernels.gemm import partial
-from course.kernels.gemm.tiles import ELEMENTS, epilogue
+from course.kernels.gemm.tiles import ELEMENTS, epilogue, or_anything
 from course.kernels.steps import Launch, ceil_div
 from warpsim.ptx import grid_dependency_wait, load, load2, load4, mma_bf16, mma_f16, quotient, store
 
@@ -316,7 +316,7 @@ def launches(
     grid = (
         ceil_div(wide[1], config.wide * config.beside), ceil_div(thin[1], config.thin), splits
     )  # fmt: skip
-    extra = flat(out, "out") if bias is None else bias, out if residual is None else residual
+    extra = or_anything(bias, residual, out)
     sizes = np.int32(wide[1]), np.int32(thin[1]), np.int32(p.depth)
     arguments = (*factors, sums, *extra, *sizes, *pitches, *totals)
     own = Launch(kernel, grid, 32 * config.warps, arguments)

@@ -11,6 +11,7 @@ from numba import float32, int32, types
 
 from course.backend import cuda
 from course.kernels.activation import FAR, MINUS_ZERO, TANH_CUBE, TANH_SLOPE
+from course.kernels.arrays import Array, flat
 from warpsim.ptx import load, pack_bf16, pack_f16, quotient, unpack_bf16, unpack_f16
 from warpsim.ptx.bfloat16 import bfloat16
 
@@ -71,6 +72,11 @@ def clamp_tile(start, size, length):
     What two tiles share is stored twice, the same elements.
     """
     return int32(max(int32(0), min(int32(start), int32(length - size))))
+
+
+def or_anything(bias: Array | None, residual: Array | None, out: Array) -> tuple[Array, Array]:
+    """Both as an epilogue's kernel takes them, where they are none, too."""
+    return flat(out, "out") if bias is None else bias, out if residual is None else residual
 
 
 @functools.cache

@@ -13,8 +13,8 @@ from numba import float32, int32
 
 from course.backend import cuda
 from course.dispatch.slots import name_of
-from course.kernels.arrays import Array, address_of, flat, in_order
-from course.kernels.gemm.tiles import ACTIVATIONS, ELEMENTS
+from course.kernels.arrays import Array, address_of, in_order
+from course.kernels.gemm.tiles import ACTIVATIONS, ELEMENTS, or_anything
 from course.kernels.steps import Launch
 from warpsim.ptx import load2, store2
 
@@ -76,10 +76,8 @@ def launches(
     kernel = unfused_epilogue(
         name_of(x.dtype), activation, bias is not None, residual is not None, wide
     )
-    arguments = (
-        in_order(x, "x", rows=True),
-        flat(out, "out") if bias is None else in_order(bias, "bias"),
-        out if residual is None else in_order(residual, "residual"),
-        in_order(out, "out"),
-    )
+    for array, name in ((bias, "bias"), (residual, "residual"), (out, "out")):
+        if array is not None:
+            in_order(array, name)
+    arguments = in_order(x, "x", rows=True), *or_anything(bias, residual, out), out
     return [Launch(kernel, x.shape[0], THREADS, arguments)]

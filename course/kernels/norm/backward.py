@@ -29,10 +29,9 @@ import numpy as np
 from numba import float32
 
 from course.backend import cuda
-from course.dispatch.array_facts import ArrayFacts
-from course.dispatch.entry import EntryPoint, Result, Stream
+from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
-from course.kernels.arrays import Array, checked, in_order, matrix, rows_are_aligned
+from course.kernels.arrays import Array, checked, matrix, rows_are_aligned
 from course.kernels.norm.backward_registers import (
     BACKWARD_ELEMENTS,
     BACKWARD_THREADS,
@@ -48,7 +47,7 @@ from course.kernels.norm.first_steps import (
     moments_of,
     or_constant,
 )
-from course.kernels.norm.ladder import check_activation, check_rows
+from course.kernels.norm.ladder import check_activation, check_rows, factors_in_order
 from course.kernels.steps import (
     Ladder,
     Launch,
@@ -299,10 +298,7 @@ BACKWARD = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _results(
-    dy: ArrayFacts, x: ArrayFacts, gamma: ArrayFacts | None, beta: ArrayFacts | None, eps: float,
-    parameters: bool, method: str, activation: str | None,
-) -> list[Result | None]:  # fmt: skip
+def _results(dy, x, gamma, beta, eps, parameters, method, activation):
     columns = check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     checked(dy, "dy", like=x)
     require_choice(method, "method", BACKWARD.names)
@@ -311,17 +307,12 @@ def _results(
     return [(x.shape, x.dtype), a_sum, a_sum]
 
 
-def _launches(
-    dy: Array, x: Array, gamma: Array | None, beta: Array | None, dx: Array, dgamma: Array | None,
-    dbeta: Array | None, eps: float, parameters: bool, method: str, activation: str | None,
-) -> list[Launch]:  # fmt: skip
+def _launches(dy, x, gamma, beta, dx, dgamma, dbeta, eps, parameters, method, activation):
     if not x.size:  # sums of no rows
         none = workspace((2, 1, x.shape[-1]), np.float32, zeros=True)
         return [summed(none, dgamma, dbeta)] if parameters else []
-    for name, factor in (("gamma", gamma), ("beta", beta)):
-        if factor is not None:
-            in_order(factor, name)
     arrays = matrix(dy, "dy"), matrix(x, "x"), gamma, beta, matrix(dx, "dx"), dgamma, dbeta
+    factors_in_order(gamma, beta)
     return BACKWARD.launches(*arrays, eps=eps, activation=activation, method=method)
 
 

@@ -128,15 +128,10 @@ class NormProblem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NormStep(Step):
-    """A step of the ladder: what makes its kernel, too.
+    """A step of the ladder: what makes its kernel, too."""
 
-    Attributes
-    ----------
-    launch : callable
-        ``launch(rows, columns, variant)`` gives the kernel, called with (x, gamma, beta, eps, out),
-        and what it is launched with.
-    """
-
+    #: ``launch(rows, columns, variant)`` gives the kernel, called with (x, gamma, beta, eps, out),
+    #: and what it is launched with.
     launch: Callable[[int, int, Variant], Made]
 
 

@@ -23,7 +23,7 @@ from numba import float32
 
 from course.backend import cuda
 from course.dispatch.array_facts import ArrayFacts
-from course.dispatch.entry import EntryPoint, Result, Stream
+from course.dispatch.entry import EntryPoint, Stream
 from course.dispatch.slots import name_of, workspace
 from course.kernels.arrays import (
     MOST,
@@ -216,26 +216,22 @@ LADDER = Ladder(
 # --- the entry point ------------------------------------------------------------------------------
 
 
-def _result(
-    x: ArrayFacts,
-    gamma: ArrayFacts | None,
-    beta: ArrayFacts | None,
-    eps: float,
-    method: str,
-    activation: str | None,
-) -> Result:
+def _result(x, gamma, beta, eps, method, activation):
     check_rows(x, {"gamma": gamma, "beta": beta}, eps)
     require_choice(method, "method", LADDER.names)
     check_activation(activation)
     return x.shape, x.dtype
 
 
-def _launches(
-    x: Array, gamma: Array | None, beta: Array | None, out: Array, **options: Any
-) -> list[Launch]:
+def factors_in_order(gamma: Array | None, beta: Array | None) -> None:
+    """Refuse factors on the device that are not in C order."""
     for name, factor in (("gamma", gamma), ("beta", beta)):
         if factor is not None:
             in_order(factor, name)
+
+
+def _launches(x, gamma, beta, out, **options):
+    factors_in_order(gamma, beta)
     return LADDER.launches(matrix(x, "x"), gamma, beta, matrix(out, "out"), **options)
 
 

@@ -159,13 +159,7 @@ class Splitters(NamedTuple):
 
 
 def splitters(dtype: str) -> Splitters:
-    """Make the kernels.
-
-    Parameters
-    ----------
-    dtype : {"float16", "tf32"}
-        Registers of two float16 each; or of one float32, all scales 1.
-    """
+    """The kernels of "float16", two in a register; or of "tf32", one, all scales 1."""
     split = dtype == "float16"
 
     @cuda.jit(device=True)

@@ -71,14 +71,8 @@ def tensor_tiles(
 
     They take (u, vt, u_scale, vt_scale, out), u and vt as fragments, see
     `course.kernels.reconstruct.split_factors`, padded to whole blocks. Launch with
-    ``config.threads`` threads.
-
-    Parameters
-    ----------
-    aligned : bool
-        Whether two neighbouring results can be written at once.
-    dtype : {"float16", "tf32"}
-        Float32's accuracy from three products of float16, or one product of TF32.
+    ``config.threads`` threads. `aligned`: two neighbouring results can be written at once. Of
+    "float16" three products have float32's accuracy; of "tf32" it is one.
     """
     split, asynchronous = dtype == "float16", config.asynchronous
     element = uint32 if split else float32

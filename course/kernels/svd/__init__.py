@@ -40,7 +40,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.kept import Kept
 from course.dispatch.plans import to_host
 from course.kernels.arrays import Array, seen_as, whole
-from course.kernels.steps import AUTO, Launch
+from course.kernels.steps import AUTO
 from course.kernels.svd import one_launch, registers
 from course.kernels.svd.ladder import (
     LADDER,
@@ -232,9 +232,7 @@ def _result_at_once(a: ArrayFacts, k: int | None, name: str) -> list[Result]:
     return [*_results(a, rank if k is None else k), ((4, batch), np.int32)]
 
 
-def _launches_at_once(
-    a: Array, u: Array, s: Array, vt: Array, told: Array, k: int | None, name: str
-) -> list[Launch]:
+def _launches_at_once(a, u, s, vt, told, k, name):
     arrays = map(_batch, (a, u, s, vt), (2, 2, 1, 2))
     if name == "one launch":
         return [one_launch.launch(*arrays, told, registers.MOST_SWEEPS)]

@@ -52,24 +52,14 @@ class SVDStep(Step):
     """A step of the ladder: what rotates, in one or more sweeps.
 
     Its launches are of a problem, the kernel, and the arrays w, k, floor, cosines, since, state.
-
-    Attributes
-    ----------
-    kernel : kernel
-    smallest, largest : int
-        Rows and columns, padded to a multiple of 32, that the kernel takes.
-    swept : int
-        How many sweeps the launches are; 0 where the kernel counts.
-    sweeps_before_check : int
-        How often they are made before the host reads whether all matrices are finished: for one
-        that is, a sweep costs a few microseconds; to read, to sweep on and to hand over once more
-        costs many.
     """
 
     kernel: Any
-    smallest: int
+    smallest: int  # rows and columns, padded to a multiple of 32, that the kernel takes
     largest: int
-    swept: int
+    swept: int  # how many sweeps the launches are; 0 where the kernel counts
+    #: How often they are made before the host reads whether all matrices are finished: for one that
+    #: is, a sweep costs a few microseconds; to read, to sweep on and to hand over again costs many.
     sweeps_before_check: int
 
 
@@ -170,12 +160,9 @@ LADDER = Ladder("svd", SVDProblem, {
 
 
 def unfinished(told: np.ndarray, values: Callable[[], np.ndarray]) -> int:
-    """How many matrices are not finished, by what the GPU told.
+    """How many matrices are not finished, by what the GPU told; ValueError as `Solver`.
 
-    Raises
-    ------
-    ValueError
-        As `Solver`; `values` gives the singular values.
+    `values` gives the singular values.
     """
     refused = told[registers.REFUSED]
     if refused.any():
@@ -384,13 +371,7 @@ class Solver(Memory):
 
     # ------------------------------------------------------------------ after the sweeps
     def finish(self, hand_over: Callable[[], None], s: Array) -> None:
-        """Hand over, s among all, and again after more sweeps, until every matrix is finished.
-
-        Raises
-        ------
-        ValueError, NotConverged
-            As `__call__`.
-        """
+        """Hand over, s among all, and again after more sweeps, until every matrix is finished."""
         queued = self.queued
         hand_over()
         while remaining := self._ask(s):

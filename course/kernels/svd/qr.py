@@ -414,24 +414,11 @@ FACTOR = {own: make_factor(own) for own in (1, 2, 4)}
 class Reflections(Memory):
     """Memory for the reflections of a batch of matrices, and the launches that use it.
 
-    Parameters
-    ----------
-    batch, rows, columns : int
-        rows >= columns, rows at most `LONGEST`; columns a multiple of 4.
-    empty : callable, optional
-        ``empty(shape, dtype)`` is memory on the GPU.
-
-    Raises
-    ------
-    ValueError
-        For another number of columns.
+    Of at most `LONGEST` rows, and as many columns, padded to a multiple of 4: rows are read four
+    numbers at a time. ``empty(shape, dtype)`` is memory on the GPU.
     """
 
     def __init__(self, batch: int, rows: int, columns: int, empty: Any = None):
-        if columns % 4:
-            raise ValueError(
-                f"columns is {columns}; rows are read four numbers at a time: pad them"
-            )
         panels, empty = ceil_div(columns, PANEL), empty or cuda.device_array
         self.v = empty((batch, rows, panels * PANEL), np.float32)
         self.triangles = empty((batch, panels, PANEL, PANEL), np.float32)

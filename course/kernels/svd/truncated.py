@@ -62,18 +62,8 @@ def check_rank(shape: tuple[int, ...], k: int, power: int = 0) -> None:
 class RankSolver(Memory):
     """The largest singular values of batches of one shape: memory on the GPU, and the launches.
 
-    Parameters
-    ----------
-    batch, rows, columns : int
-        Neither side longer than `course.kernels.svd.qr.LONGEST`.
-    k : int
-        From 1 to min(rows, columns).
-    power : int
-        Power steps, at least 0.
-    seed : int
-        Of the sketch.
-    method : str
-        Of the small SVD.
+    Neither side is longer than `course.kernels.svd.qr.LONGEST`; `method` is that of the small SVD,
+    the rest as for `course.kernels.svd.rank_k`.
     """
 
     def __init__(
@@ -103,13 +93,7 @@ class RankSolver(Memory):
         self._launches = ReplayedGraph()
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
-        """Decompose; as `Solver` is called, with k columns and rows of u and vt.
-
-        Raises
-        ------
-        ValueError
-            As `Solver`.
-        """
+        """Decompose; as `Solver` is called, with k columns and rows of u and vt."""
         small = self.small
         if self.whole:
             small(a, u, s, vt)
