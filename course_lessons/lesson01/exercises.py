@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.checks.comparing import first, shown
-from course.checks.exercises import Case, FunctionExercise, Tolerance, launch_covers
+from course.checks.exercises import Case, FunctionExercise, Tolerance
 from course.checks.verdicts import Failure, NotStarted
 from course_lessons.cases import (
     block_of_two,
@@ -19,6 +19,7 @@ from course_lessons.cases import (
 )
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson01.crossing import judge_crossing, watched
+from course_lessons.lesson01.judges import launch_covers
 from warpsim.core.words import count
 
 # --- square-map: one thread, one element ----------------------------------------------------------

@@ -4,11 +4,12 @@ import numpy as np
 
 from course.backend import cuda
 from course.checks.comparing import first, shown, told_apart
-from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance, launch_covers
+from course.checks.exercises import Case, FunctionExercise, Limit, Tolerance
 from course.checks.verdicts import Failure
 from course_lessons.cases import covering, drawn, empty, extent, places, sides, table, told, uniform
 from course_lessons.edits import LessonKernel
 from course_lessons.lesson00.exercises import SCALE_ADD_ROUNDING, scale_add_case
+from course_lessons.lesson01.judges import launch_covers
 from warpsim import trace
 from warpsim.core.words import count
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from course.checks import check, exercises, functions
-from course.checks.exercises import Case, FunctionExercise, find_exercise, launch_covers
+from course.checks.exercises import Case, FunctionExercise, find_exercise
 from course.checks.verdicts import Failure
+from course_lessons.lesson01.judges import launch_covers
 from tests.course.checks.sample_exercises import failed, samples  # noqa: F401
 from tests.texts import body_of
 from warpsim import cuda
