@@ -61,6 +61,7 @@ class _This:
 _numbers: dict[tuple, _This] = {}
 #: What has been told of functions while one is asked; None for one that is being asked, too.
 _told: dict[FunctionType, _This | None] = {}
+_shapes: dict[tuple[FunctionType, bool], tuple | None] = {}
 _together = False
 #: By its id a code, which is hashed once, and the names that it finds outside.
 _codes: dict[int, tuple[_This, list[str], CodeType]] = {}
@@ -80,6 +81,7 @@ def asked_together() -> Iterator[None]:
         _together = before
         if not before:
             _told.clear()
+            _shapes.clear()
 
 
 def likeness(function: FunctionType) -> Any:
@@ -104,10 +106,16 @@ def shape(function: FunctionType, read_alone: bool = False) -> tuple | None:
 
     Those that are only read alike, ``read_alone``, may find other numbers and functions outside.
     """
+    asked = function, read_alone
+    if asked in _shapes:
+        return _shapes[asked]
     try:
-        return _key(function, _as_read if read_alone else _as_called)
+        found = _key(function, _as_read if read_alone else _as_called)
     except _Unlike:
-        return None
+        found = None
+    if _together:
+        _shapes[asked] = found
+    return found
 
 
 def _key(function: FunctionType, like: Callable[[Any], Any]) -> tuple:
@@ -149,15 +157,16 @@ def _as_called(value: Any) -> Any:
 
 
 def _as_read(value: Any) -> Any:
-    """The same, of a function only its parameters, and of numbers and arrays that they are some."""
+    """The same, of a function only its parameters, of numbers and arrays only their type."""
     function = getattr(value, "py_func", None)
     if isinstance(function, FunctionType):
         return "function", *_parameters(function)
-    if isinstance(value, int | float | np.generic | np.ndarray) and not isinstance(value, Enum):
-        return np.generic
+    if isinstance(value, int | float | np.generic) and not isinstance(value, Enum):
+        return type(value)
+    if type(value) is np.ndarray:
+        return np.ndarray, value.dtype
     if type(value) is tuple:
-        parts = {*map(_as_read, value)}
-        return np.generic if parts <= {np.generic} else (tuple, *map(_as_read, value))
+        return tuple, frozenset(map(_as_read, value))
     return _like(value)
 
 

@@ -203,14 +203,12 @@ class Program:
         typing, source = self.typing(signature), self.source
         if typing.needs is None or typing.recursive or typing.optional:
             return None
-        called, asked = {}, Counter()
-        for node in source.nodes:
-            function = source.static(node.func) if isinstance(node, ast.Call) else MISSING
+        called, asked = {}, source.once(_compared).copy()
+        for node in source.calls:
+            function = source.static(node.func)
             if hasattr(function, "py_func"):
                 called[source.outside_name(node.func, function)] = function
                 asked[getattr(node.func, "id", None)] += 1
-            elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
-                asked[node.left.id] += isinstance(node.comparators[0], ast.Constant)
         loaded = source.loads - asked
         as_values = (source.environment.get(name) for name in loaded if name not in source.assigned)
         if None in called or any(hasattr(value, "py_func") for value in as_values):
@@ -404,6 +402,14 @@ class Program:
             inner = self._outside(function) if type(function) is str else program_of(function)
             calls.append(inner.lane_program(kinds, traced, device=True, costs=costs))
         return bound(shell, result, calls)
+
+
+def _compared(source: Source) -> Counter[str]:
+    """How often names are compared with constants."""
+    sides = [(n.left, n.comparators[0]) for n in source.nodes if isinstance(n, ast.Compare)]
+    return Counter(
+        a.id for a, b in sides if isinstance(a, ast.Name) and isinstance(b, ast.Constant)
+    )
 
 
 def _spreads(source: Source) -> bool:

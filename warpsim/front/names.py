@@ -137,7 +137,7 @@ def register(value: Any, path: str, type_of_call: Callable[..., Any]) -> None:
 
 def as_kernel_name(value: Any) -> Any:
     """The :class:`KernelName` for an object of ``numba.cuda``, or the object itself."""
-    if isinstance(value, KernelName):
+    if type(value) in _OWN:
         return value
     if id(value) in _REGISTERED:
         return _REGISTERED[id(value)][1]
@@ -147,6 +147,10 @@ def as_kernel_name(value: Any) -> Any:
         if name is not None and getattr(real, name, MISSING) is value:
             return kernel_name(name)
     return value
+
+
+#: Types of what stands for no name, or is one.
+_OWN = {bool, int, float, str, tuple, type(None), np.int32, np.float32, np.float64, KernelName}
 
 
 @cache
@@ -283,12 +287,9 @@ class Source:
     def untyped(self) -> dict[int, str]:
         """Names, and what attributes are asked of, that Numba cannot type; each with advice."""
         found = {}
-        for node in walk(self.tree):
-            base = node.value if isinstance(node, ast.Attribute) else node
-            if isinstance(base, ast.Name) and base.id in self.assigned:
-                continue
-            value = self.static(base) if isinstance(base, ast.Name | ast.Attribute) else MISSING
-            if value is MISSING or (base is node and not isinstance(base, ast.Name)):
+        for node, base in self.once(_from_outside):
+            value = self.static(base)
+            if value is MISSING:
                 continue
             if isinstance(value, KernelName) and isinstance(base, ast.Name):
                 if value.path in ONLY_OF_CUDA:
@@ -389,6 +390,18 @@ def _calls(source: Source) -> list[ast.Call]:
 
 def _loads(source: Source) -> Counter[str]:
     return names(source.tree, ast.Load)
+
+
+def _from_outside(source: Source) -> list[tuple[ast.expr, ast.expr]]:
+    """Names from outside, and attributes, each with what it is a name of or asked of."""
+    nodes = [node for node in walk(source.tree) if isinstance(node, ast.Name | ast.Attribute)]
+    pairs = [(node, node.value if isinstance(node, ast.Attribute) else node) for node in nodes]
+    return [
+        (node, base)
+        for node, base in pairs
+        if isinstance(base, ast.Attribute)
+        or (isinstance(base, ast.Name) and base.id not in source.assigned)
+    ]
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 #: Fields that hold no node that anybody asks for: names, numbers, and which operator it is.
-_SKIPPED = {"id", "attr", "arg", "asname", "module", "kind", "type_comment", "ctx", "op", "ops"}
+_SKIPPED = set("id attr arg asname names module kind kwd_attrs type_comment ctx op ops".split())
 #: The functions of ``operator`` that do what a node says.
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
@@ -52,7 +52,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
         for name in _PARTS[type(node)]:
             value = getattr(node, name, None)
             if type(value) is list:
-                nodes += [part for part in value if isinstance(part, ast.AST)]
+                nodes += filter(None, value)
             elif isinstance(value, ast.AST):
                 nodes.append(value)
     return nodes

@@ -209,9 +209,16 @@ def _has_its_rules() -> bool:
     return _context()[1] is not nullcontext
 
 
+#: By its id a type, and what it is without its literal value.
+_plain: dict[int, tuple[types.Type, types.Type]] = {}
+
+
 def plain(kind: types.Type) -> types.Type:
     """A type without its literal value: ``Literal[int](3)`` becomes int64."""
-    return types.unliteral(kind)
+    found = _plain.get(id(kind))
+    if found is None:
+        found = _plain[id(kind)] = kind, types.unliteral(kind)
+    return found[1]
 
 
 def held(kind: types.Type) -> types.Type:

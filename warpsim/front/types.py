@@ -106,20 +106,19 @@ class Typer(Expressions):
         if not alive:
             return None
         joined: Environment = {}
+        for _, env in alive:
+            joined.update(env)
+        differ = {name for _, env in alive for name in joined if env.get(name) is not joined[name]}
         unified: list[str] = []  # names of several types
-        environments = [env for _, env in alive]
-        for name in {name: None for env in environments for name in env}:
+        for name in [name for name in joined if name in differ]:
             if isinstance(name, tuple):
-                first, *more = [env.get(name, MISSING) for env in environments if name[0] in env]
-                if first is not MISSING and all(one is first or one == first for one in more):
-                    joined[name] = first
+                values = {env.get(name, MISSING) for _, env in alive if name[0] in env}
+                if len(values) > 1 or MISSING in values:
+                    del joined[name]
                 continue
-            first, *more = [env[name] for env in environments if name in env]
-            if all(one is first or one == first for one in more):
-                joined[name] = first
-                continue
-            joined[name] = self._unify(list(dict.fromkeys((first, *more))))
-            if not isinstance(joined[name], Conflict):
+            kinds = list(dict.fromkeys(env[name] for _, env in alive if name in env))
+            joined[name] = kinds[0] if len(kinds) == 1 else self._unify(kinds)
+            if len(kinds) > 1 and not isinstance(joined[name], Conflict):
                 unified.append(name)
         for edge, env in alive:
             self.typing.edges[edge] = [

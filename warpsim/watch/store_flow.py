@@ -22,28 +22,11 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
 
     ``callee_stores`` gives, for a device function, the positions of those that it may change.
     """
-    stored, aliases = set(), []
-    for node in source.nodes:
-        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            stored.add(root_of(node.value))
-        elif isinstance(node, ast.Call):
-            function = source.static(node.func)
-            if isinstance(function, KernelName) and function.path.startswith(STORING):
-                stored.add(root_of(node.args[0]) if node.args else None)
-            elif function is not MISSING and hasattr(function, "py_func"):
-                for position in callee_stores(function):
-                    if position < len(node.args):
-                        stored.add(root_of(node.args[position]))
-            elif isinstance(function, np.ufunc):
-                stored |= {root_of(argument) for argument in node.args[function.nin :]}
-            elif function is MISSING and getattr(node.func, "attr", "") == "fill":
-                stored.add(root_of(node.func))
-        elif isinstance(node, ast.Assign | ast.For):
-            value = node.iter if isinstance(node, ast.For) else node.value
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            used = {name.id for name in _names([value])} if value else set()
-            # names that are bound: not those of `tile[i] = x`, which copies an element
-            aliases += [(n.id, used) for n in _names(targets) if isinstance(n.ctx, ast.Store)]
+    own, called, aliases = source.once(_stores)
+    stored = set(own)
+    for node in called:
+        positions = callee_stores(source.static(node.func))
+        stored |= {root_of(argument) for n, argument in enumerate(node.args) if n in positions}
     grown = True
     while grown:
         before = len(stored)
@@ -54,6 +37,31 @@ def stored_arguments(source, callee_stores) -> frozenset[str]:
     if None in stored:
         return frozenset(source.arguments)
     return frozenset(stored) & frozenset(source.arguments)
+
+
+def _stores(source: Source) -> tuple[set, list[ast.Call], list[tuple[str, set[str]]]]:
+    """What a function itself stores to, its calls of others, and what each name is made of."""
+    stored, called, aliases = set(), [], []
+    for node in source.nodes:
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            stored.add(root_of(node.value))
+        elif isinstance(node, ast.Call):
+            function = source.static(node.func)
+            if isinstance(function, KernelName) and function.path.startswith(STORING):
+                stored.add(root_of(node.args[0]) if node.args else None)
+            elif function is not MISSING and hasattr(function, "py_func"):
+                called.append(node)
+            elif isinstance(function, np.ufunc):
+                stored |= {root_of(argument) for argument in node.args[function.nin :]}
+            elif function is MISSING and getattr(node.func, "attr", "") == "fill":
+                stored.add(root_of(node.func))
+        elif isinstance(node, ast.Assign | ast.For):
+            value = node.iter if isinstance(node, ast.For) else node.value
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            used = {name.id for name in _names([value])} if value else set()
+            # names that are bound: not those of `tile[i] = x`, which copies an element
+            aliases += [(n.id, used) for n in _names(targets) if isinstance(n.ctx, ast.Store)]
+    return stored, called, aliases
 
 
 def root_of(node: ast.expr) -> str | None:
