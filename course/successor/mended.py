@@ -115,7 +115,9 @@ def _local_arrays(function: Any) -> None:
 def _contiguous(made: Any) -> None:
     """Neighbours of a C-contiguous array, a kernel's argument, are one element from each other."""
     kinds = list(_flat(made.fndesc.argtypes))
-    for kernel in find_ops(made.metadata["mlir_module"], lambda one: isinstance(one, gpu.GPUFuncOp)):
+    for kernel in find_ops(
+        made.metadata["mlir_module"], lambda one: isinstance(one, gpu.GPUFuncOp)
+    ):
         block = kernel.body.blocks[0]
         if len(kinds) != len(block.arguments):
             continue
@@ -124,7 +126,9 @@ def _contiguous(made: Any) -> None:
             for kind, array in zip(kinds, block.arguments, strict=True):
                 if getattr(kind, "layout", "") == "C" and kind.ndim:
                     base, _, *rest = memref.extract_strided_metadata(array)
-                    whole = _viewed(array, base, zero, rest[: kind.ndim], [*rest[kind.ndim : -1], one])
+                    whole = _viewed(
+                        array, base, zero, rest[: kind.ndim], [*rest[kind.ndim : -1], one]
+                    )
                     array.replace_all_uses_except(whole, base.owner.operation)
 
 
@@ -285,7 +289,9 @@ def _code() -> None:
         module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
     ) -> bytes:
         text: bytes = original(module, options, gen_llvmir=True)
-        text = re.sub(rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"', rb"@%s\1.\2" % _READ, text)
+        text = re.sub(
+            rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"', rb"@%s\1.\2" % _READ, text
+        )
         for name in sorted(set(re.findall(rb"@%s[.\w]+" % _READ, text))):
             text += b"\ndeclare i32 %s()" % name
         if blocks := re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module)):

@@ -226,7 +226,7 @@ def test_local_arrays_of_known_sizes_are_in_registers():
 @needs_successor
 @needs_compiler
 def test_neighbours_of_a_contiguous_array_are_one_element_apart():
-    """Its words are two addresses, an offset, sizes, strides: 0, 1, 2, 3, 4; 5, 6, 7, 8, 9, 10, 11."""
+    """An array's words: two addresses, an offset, sizes, strides; x has 0 to 4, y 5 to 11."""
 
     def kernel(x, y):
         i = cuda.threadIdx.x
