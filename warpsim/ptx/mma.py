@@ -200,14 +200,14 @@ class TensorCores(Accesses):
         words = np.ascontiguousarray(_lanes(self, word, np.uint32))
         return widened(words.view(np.uint16), bfloat).reshape(-1, 2)
 
-    def pack_halves(self, x, y, bfloat: bool, site: int):
+    def packed(self, x, y, bfloat: bool, site: int):
         """Two float32 as the 16-bit parts of a word."""
         if bfloat:
             self.needs((8, 0), "rounding to bfloat16", site)
         pair = _side_by_side(x, y)
         return _words(rounded_bfloat(pair) if bfloat else pair.astype(np.float16))
 
-    def unpack_halves(self, word, bfloat: bool, site: int):
+    def unpacked(self, word, bfloat: bool, site: int):
         return tuple(self.pair(word, bfloat).T)
 
 
@@ -329,25 +329,25 @@ def stmatrix4(array, index, x):
 
 
 # ---------------------------------------------------------------------- numbers of other types
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_halves, more={"bfloat": False})
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.packed, more={"bfloat": False})
 def pack_f16(x, y):
     """``pack_f16(x, y)``: two float32 as float16, rounded; x in the lower half. Needs 8.0."""
     return Ptx("cvt.rn.f16x2.f32 $0, $2, $1;")
 
 
-@instruction("f4 f4", TYPES["u4"], twin=TensorCores.pack_halves, more={"bfloat": True})
+@instruction("f4 f4", TYPES["u4"], twin=TensorCores.packed, more={"bfloat": True})
 def pack_bf16(x, y):
     """``pack_bf16(x, y)``: two float32 as bfloat16, rounded; x in the lower half. Needs 8.0."""
     return Ptx("cvt.rn.bf16x2.f32 $0, $2, $1;")
 
 
-@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_halves, more={"bfloat": False})
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpacked, more={"bfloat": False})
 def unpack_f16(word):
     """``x, y = unpack_f16(word)``: the two float16 of a register as float32."""
     return Ptx("{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.f32.f16 $0, l; cvt.f32.f16 $1, h; }")
 
 
-@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpack_halves, more={"bfloat": True})
+@instruction("u4", TYPES["f4x2"], twin=TensorCores.unpacked, more={"bfloat": True})
 def unpack_bf16(word):
     """``x, y = unpack_bf16(word)``: the two bfloat16 of a register as float32."""
     return Ptx(
