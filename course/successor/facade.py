@@ -5,7 +5,8 @@ LLVM's through llvmlite's builder and Numba's target context. Here are the metho
 instructions use, over MLIR: a `Value` is an MLIR value and llvmlite's type of it. Types of Numba
 stand in kernels, and are the successor's to it: `moved` and `original` translate.
 
-`convergent` cannot be said of inline PTX there: the texts have side effects instead.
+MLIR cannot say of inline PTX that it is `convergent`: a mark stands before the text, and
+`course.successor.mended` makes it LLVM's.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from warpsim.ptx import bfloat16 as bfloat16_code
 from warpsim.ptx.instruction import BYTE, FLOAT, LONG, Intrinsic
 from warpsim.ptx.tma import BEFORE, TensorMap, TensorMapType
 
+CONVERGENT = "/*convergent*/"  # before a text of PTX
 _INDEX_IS_A_VALUE = -(2**31)  # of llvm.getelementptr
 _RENAMED = {"bool": "boolean", "f16": "float16"}
 _FLOATS = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
@@ -211,10 +213,10 @@ class Builder:
         """Inline PTX."""
         result = code.function_type.return_type
         nothing = isinstance(result, ir.VoidType)
+        text = CONVERGENT * ("convergent" in attrs) + code.asm
         out = llvm.inline_asm(
             None if nothing else _to_mlir(result), [_made(value) for value in values],
-            code.asm, code.constraint,
-            has_side_effects=bool(code.side_effect or "convergent" in attrs),
+            text, code.constraint, has_side_effects=bool(code.side_effect),
         )  # fmt: skip
         return None if nothing else Value(out, result)
 

@@ -14,6 +14,9 @@ min, max               of two sizes of arrays: "not implemented for type index";
 bfloat16               is rounded without an instruction, and NaN becomes -0
 float16                of several neighbours is rounded, or widened, at once, by what libNVVM
                        refuses: "unsupported operation"
+local arrays           stay in local memory where they are made in a loop; strides of C-contiguous
+                       arguments are parameters; `cuda.atomic.inc` and `dec` are loops, and signed
+convergent             is not said of inline PTX, and thread indices and barriers are inline PTX
 fastmath, clusters     are not said to libNVVM below compute capability 10.0: precise divisions and
                        roots, denormals; a block that is in no cluster runs a cluster's instructions
 options                that are None, such as ``max_registers``, are refused
@@ -55,7 +58,12 @@ from numba_cuda_mlir.numba_cuda.types import BaseTuple, Number
 
 from course.successor import facade
 
-_READ = b"llvm.nvvm.read.ptx.sreg."
+#: Inline PTX of the translator, as functions that LLVM knows; and what MLIR cannot say.
+_SAID_BETTER = {
+    rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"': rb"@llvm.nvvm.read.ptx.sreg.\1.\2",
+    rb'asm sideeffect "bar.sync 0;", ""': rb"@llvm.nvvm.barrier0",
+    rb' (asm (?:sideeffect )?")/\*convergent\*/(.*)': rb" \1\2 convergent",
+}
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
 
@@ -75,7 +83,10 @@ def mend() -> None:
 
 
 def _dynamic_memory() -> None:
-    """It is what the launch gives, behind all static arrays, and lies at a multiple of 1,024."""
+    """It is what the launch gives, behind all static arrays, and lies at a multiple of 1,024.
+
+    Device functions that are inlined are not compiled once more by themselves.
+    """
 
     def patterns(module: Any) -> None:
         original(module)
@@ -115,9 +126,8 @@ def _local_arrays(function: Any) -> None:
 def _contiguous(made: Any) -> None:
     """Neighbours of a C-contiguous array, a kernel's argument, are one element from each other."""
     kinds = list(_flat(made.fndesc.argtypes))
-    for kernel in find_ops(
-        made.metadata["mlir_module"], lambda one: isinstance(one, gpu.GPUFuncOp)
-    ):
+    module = made.metadata["mlir_module"]
+    for kernel in find_ops(module, lambda one: isinstance(one, gpu.GPUFuncOp)):
         block = kernel.body.blocks[0]
         if len(kinds) != len(block.arguments):
             continue
@@ -126,9 +136,8 @@ def _contiguous(made: Any) -> None:
             for kind, array in zip(kinds, block.arguments, strict=True):
                 if getattr(kind, "layout", "") == "C" and kind.ndim:
                     base, _, *rest = memref.extract_strided_metadata(array)
-                    whole = _viewed(
-                        array, base, zero, rest[: kind.ndim], [*rest[kind.ndim : -1], one]
-                    )
+                    sizes, strides = rest[: kind.ndim], [*rest[kind.ndim : -1], one]
+                    whole = _viewed(array, base, zero, sizes, strides)
                     array.replace_all_uses_except(whole, base.owner.operation)
 
 
@@ -289,11 +298,10 @@ def _code() -> None:
         module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
     ) -> bytes:
         text: bytes = original(module, options, gen_llvmir=True)
-        text = re.sub(
-            rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"', rb"@%s\1.\2" % _READ, text
-        )
-        for name in sorted(set(re.findall(rb"@%s[.\w]+" % _READ, text))):
-            text += b"\ndeclare i32 %s()" % name
+        for old, new in _SAID_BETTER.items():
+            text = re.sub(old, new, text)
+        read = re.findall(rb"call (\w+ @llvm\.nvvm\.(?:read|barrier0)[.\w]*)", text)
+        text += b"".join(b"\ndeclare %s()" % one for one in sorted(set(read)))
         if blocks := re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module)):
             sizes = zip("xyz", (int(blocks[1]), 1, 1), strict=True)
             notes = ["", *(f'!"cluster_dim_{axis}", i32 {size}' for axis, size in sizes)]
