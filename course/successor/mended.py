@@ -62,6 +62,9 @@ from course.successor import facade
 _SAID_BETTER = {
     rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"': rb"@llvm.nvvm.read.ptx.sreg.\1.\2",
     rb'asm sideeffect "bar.sync 0;", ""': rb"@llvm.nvvm.barrier0",
+    rb"emissionKind: ,": rb"emissionKind: DebugDirectivesOnly,",  # LLVM 7 has no name for it
+    # what the launch gives, behind all static arrays, at a multiple of 1,024
+    rb"(@__dynamic_shmem\S* =).*( addrspace\(3\) global \[.*?\]).*": rb"\1 external\2, align 1024",
     rb' (asm (?:sideeffect )?")/\*convergent\*/(.*)': rb" \1\2 convergent",
 }
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
@@ -69,7 +72,7 @@ _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system"
 
 def mend() -> None:
     """Mend the loaded package, which is of that version."""
-    _dynamic_memory()
+    _local_arrays()
     _comparisons()
     _fences()
     _shared_in_functions()
@@ -82,45 +85,31 @@ def mend() -> None:
     _target()
 
 
-def _dynamic_memory() -> None:
-    """It is what the launch gives, behind all static arrays, and lies at a multiple of 1,024.
-
-    Device functions that are inlined are not compiled once more by themselves.
-    """
+def _local_arrays() -> None:
+    """What has a size that is known is allocated once, when the function begins, as an array."""
+    original = mlir_optimization.run_pre_codegen_patterns
 
     def patterns(module: Any) -> None:
         original(module)
-        for one in find_ops(module, lambda one: isinstance(one, llvm.GlobalOp)):
-            if "__dynamic_shmem" in one.sym_name.value:
-                one.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
-                long = ir.IntegerType.get_signless(64)
-                one.attributes["alignment"] = ir.IntegerAttr.get(long, 1024)
-        functions = find_ops(module, lambda one: isinstance(one, llvm.LLVMFuncOp))
-        kernels = [one for one in functions if "nvvm.kernel" in one.attributes]
-        for one in functions:
-            if one.body.blocks:
-                _local_arrays(one)
-                if kernels and one not in kernels:
-                    one.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        for function in find_ops(module, lambda one: isinstance(one, llvm.LLVMFuncOp)):
+            if function.body.blocks:
+                hoist(function)
 
-    original = mlir_optimization.run_pre_codegen_patterns
+    def hoist(function: Any) -> None:
+        first = function.body.blocks[0].operations[0]
+        with ir.InsertionPoint(first), first.location:
+            one = llvm.mlir_constant(ir.IntegerAttr.get(T.i64(), 1))
+        for made in find_ops(function, lambda one: isinstance(one, llvm.AllocaOp)):
+            size = made.operation.operands[0].owner
+            if size.name == "llvm.mlir.constant":
+                elements = ir.IntegerAttr(size.attributes["value"]).value
+                if elements > 1:
+                    kind = ir.Type.parse(f"!llvm.array<{elements} x {made.elem_type.value}>")
+                    made.attributes["elem_type"] = ir.TypeAttr.get(kind)
+                made.operation.operands[0] = one
+                made.operation.move_before(first.operation)
+
     mlir_optimization.run_pre_codegen_patterns = patterns
-
-
-def _local_arrays(function: Any) -> None:
-    """What has a size that is known is allocated once, when the function begins, as an array."""
-    first = function.body.blocks[0].operations[0]
-    with ir.InsertionPoint(first), first.location:
-        one = llvm.mlir_constant(ir.IntegerAttr.get(T.i64(), 1))
-    for made in find_ops(function, lambda one: isinstance(one, llvm.AllocaOp)):
-        size = made.operation.operands[0].owner
-        if size.name == "llvm.mlir.constant":
-            elements = ir.IntegerAttr(size.attributes["value"]).value
-            if elements > 1:
-                kind = ir.Type.parse(f"!llvm.array<{elements} x {made.elem_type.value}>")
-                made.attributes["elem_type"] = ir.TypeAttr.get(kind)
-            made.operation.operands[0] = one
-            made.operation.move_before(first.operation)
 
 
 def _contiguous(made: Any) -> None:
@@ -300,6 +289,8 @@ def _code() -> None:
         text: bytes = original(module, options, gen_llvmir=True)
         for old, new in _SAID_BETTER.items():
             text = re.sub(old, new, text)
+        if b"define ptx_kernel" in text:  # device functions that are inlined are not compiled
+            text = re.sub(rb"\ndefine (?!ptx_kernel)", rb"\ndefine internal ", text)
         read = re.findall(rb"call (\w+ @llvm\.nvvm\.(?:read|barrier0)[.\w]*)", text)
         text += b"".join(b"\ndeclare %s()" % one for one in sorted(set(read)))
         if blocks := re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module)):

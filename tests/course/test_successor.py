@@ -226,7 +226,7 @@ def test_local_arrays_of_known_sizes_are_in_registers():
 @needs_successor
 @needs_compiler
 def test_neighbours_of_a_contiguous_array_are_one_element_apart():
-    """An array's words: two addresses, an offset, sizes, strides; x has 0 to 4, y 5 to 11."""
+    """Its words are two addresses, an offset, sizes, strides: 0 to 4 those of x, 5 to 11 of y."""
 
     def kernel(x, y):
         i = cuda.threadIdx.x
