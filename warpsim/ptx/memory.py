@@ -83,8 +83,6 @@ class Accesses:
         """Write ``count`` neighbouring elements of each active lane."""
         if cached:
             self._check_global(array, site, cached)
-        if array.space == "constant":
-            self.constant_store(array, site)
         uniform, varying, bad = self._reach(array, index, count, site, "store")
         self._count_vector(array, uniform, varying, bad, count, site, "store")
         self._write(array, (uniform, varying, bad), values if count > 1 else (values,), site)

@@ -302,8 +302,8 @@ def _multiply(layout: str, depth: int = DEPTH) -> Callable:
         else:
             given.append(_descriptor(context, builder, signature, args, 1, fixed[0]))
         given.append(_descriptor(context, builder, signature, args, b, fixed[1]))
-        # of wgmma_nt_deep this is the depth, which is not 0: its code always keeps the sums
-        given.append((context.cast(builder, args[5], signature.args[5], u4), "r"))
+        keep = context.cast(builder, args[-1], signature.args[-1], u4)
+        given.append((keep, "r"))
         flag = 2 * count + len(given) - 1
         places = {"x": flag - 2, "y": flag - 1}
         if in_registers:

@@ -1,9 +1,14 @@
 """Products of a warpgroup, the first factor in registers or less than 64 deep: right, refused."""
 
+import re
+
 import numpy as np
 import pytest
 from numba import float32, uint32
+from numba.core.types import float16
 
+from course.compiler.facts import compiled
+from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda, trace
 from warpsim.ptx import (
     fence_async,
@@ -16,7 +21,7 @@ from warpsim.ptx import (
 )
 
 
-def product(depth, columns=64, waits=True):
+def product(depth, columns=64, waits=True, keep=0):
     """A kernel of (a, b, out): 64 x depth times depth x columns, by one warpgroup."""
     BOXES = -(-columns // 64)
     WORDS, SUMS, BOX = depth // 4, columns // 2, depth * 64
@@ -40,7 +45,7 @@ def product(depth, columns=64, waits=True):
             r, c = row + 8 * (n % 2), 16 * (n // 4) + 8 * (n % 4 // 2) + pair
             words[n] = pack_f16(float32(a[r, c]), float32(a[r, c + 1]))
         sums = wgmma_zeros(columns)
-        sums = wgmma_rn(sums, words, tile, 0, depth, 0)
+        sums = wgmma_rn(sums, words, tile, 0, depth, keep)
         if waits:
             sums = wgmma_sums(sums)
         unpack(local, sums)
@@ -50,7 +55,7 @@ def product(depth, columns=64, waits=True):
     return kernel
 
 
-def shared_product(depth, columns):
+def shared_product(depth, columns, keep=0):
     """The same where both factors are in shared memory, rows of 64 along the depth."""
     SUMS, TILE = columns // 2, 64 * 64
     ALL = TILE + columns * 64
@@ -70,7 +75,7 @@ def shared_product(depth, columns):
         fence_async()
         cuda.syncthreads()
         sums = wgmma_zeros(columns)
-        sums = wgmma_sums(wgmma_nt_deep(sums, tile, 0, tile, TILE, depth, 0))
+        sums = wgmma_sums(wgmma_nt_deep(sums, tile, 0, tile, TILE, depth, keep))
         unpack(local, sums)
         for n in range(SUMS):
             out[row + 8 * (n % 4 // 2), 8 * (n // 4) + pair + n % 2] = local[n]
@@ -97,6 +102,19 @@ def test_a_product_is_float64s(make, depth, columns):
     assert error < 1e-4
     assert not {"race", "uninitialised-read"} & {finding.kind for finding in report.findings}
     assert report.operations["tensor"] == 2 * 64 * columns * depth
+
+
+@needs_compiler
+@pytest.mark.parametrize("make", [product, shared_product])
+def test_keep_decides_in_the_compiled_code_too(make):
+    """The last number before wgmma's predicate; a depth in its place would always keep the sums."""
+    types = (float16[:, ::1], float16[:, ::1], float32[:, ::1])
+    said = []
+    for keep in (0, 1):
+        ptx = compiled(make(32, 64, keep=keep), types, "sm_90a").ptx
+        register = re.search(r"setp\.ne\.b32\s+p, (\S+), 0", ptx)[1]
+        said.append(re.search(rf"mov\.\w+\s+{re.escape(register)}, (\d+);", ptx)[1])
+    assert said == ["0", "1"]
 
 
 def test_sums_that_are_not_waited_for_are_a_race():
