@@ -88,7 +88,7 @@ def cuda() -> ModuleType:
         )
     found = importlib.import_module(f"{PACKAGE}.cuda")
     importlib.import_module(f"{__name__}.mended").mend()
-    _facade().register()
+    importlib.import_module(f"{__name__}.facade").register()
     return found
 
 
@@ -101,18 +101,17 @@ def numba_cuda() -> ModuleType:
 
 
 def _facade() -> ModuleType:
+    cuda()
     return importlib.import_module(f"{__name__}.facade")
 
 
 def moved(kind: types.Type) -> Any:
     """Its type for one of Numba's, such as of a kernel's argument."""
-    cuda()
     return _facade().moved(kind)
 
 
 def type_of(value: Any) -> types.Type | None:
     """Numba's type of a kernel's argument, as at a launch, or None."""
-    cuda()
     return _facade().type_of(value)
 
 
@@ -140,10 +139,7 @@ def codes(
     function: FunctionType, signature: tuple[types.Type, ...], target: str, lto: bool,
     **options: Any,
 ) -> list[bytes]:  # fmt: skip
-    """Compile a kernel: the linker's input, for optimisation at link time or PTX.
-
-    Of the kernel, first, and of libraries that it uses.
-    """
+    """The linker's input, for optimisation at link time or PTX: a kernel, then its libraries."""
     made = compiled(function, signature, target, lto=lto, **options)
     if not lto:
         return [made["ptx"].encode()]

@@ -210,25 +210,22 @@ def _comparisons() -> None:
     def atomic(kind: Any, builder: Any, target: Any, array: Any, indices: Any, value: Any) -> None:
         if kind not in compared or getattr(builder.get_numba_type(target.name), "signed", True):
             return original(kind, builder, target, array, indices, value)
-        element, order = array.type.element_type, llvm.AtomicOrdering.monotonic
-        indices = list(map(cuda_lowering.index_of, indices))
-        place = cuda_lowering.memref_to_llvm_ptr(array, indices, element)
-        changed = llvm.atomicrmw(compared[kind], place, convert(value, element), order)
+        order = llvm.AtomicOrdering.monotonic
+        changed = llvm.atomicrmw(compared[kind], *place_and_value(array, indices, value), order)
         return builder.store_var(target, changed)
 
-    def wrapping(
-        builder: Any, target: Any, array: Any, indices: Any, value: Any, body: Any
-    ) -> None:
+    def wrapping(builder: Any, target: Any, array: Any, *its: Any) -> None:
         """`inc` and `dec`, which it makes of compare and swap."""
-        element = array.type.element_type
-        place = cuda_lowering.memref_to_llvm_ptr(
-            array, list(map(cuda_lowering.index_of, indices)), element
-        )
+        *given, body = its
         name = "inc" if body is cuda_lowering.cuda_atomic_inc_body_builder else "dec"
         text, constraints = f"atom.{name}.u32 $0, [$1], $2;", "=r,l,r,~{memory}"
-        operands = [place, convert(value, element)]
-        changed = llvm.inline_asm(element, operands, text, constraints, has_side_effects=True)
+        operands, kind = place_and_value(array, *given), array.type.element_type
+        changed = llvm.inline_asm(kind, operands, text, constraints, has_side_effects=True)
         builder.store_var(target, changed)
+
+    def place_and_value(array: Any, indices: Any, value: Any) -> list[Any]:
+        kind, places = array.type.element_type, list(map(cuda_lowering.index_of, indices))
+        return [cuda_lowering.memref_to_llvm_ptr(array, places, kind), convert(value, kind)]
 
     cuda_lowering.cuda_atomic_cg = atomic
     cuda_lowering.cuda_generic_atomic_cg = wrapping
@@ -249,21 +246,20 @@ def _float16() -> None:
     """A float32 is rounded, a float16 widened by an instruction: libNVVM makes none of several."""
     narrower, wider = arith.truncf, arith.extf
 
+    def made(out: Any, value: Any, text: str, constraints: str) -> Any:
+        return llvm.inline_asm(out, [value], text, constraints, has_side_effects=False)
+
     def truncf(out: Any, in_: Any, **named: Any) -> Any:
-        if out == T.bf16() and in_.type == T.f32():
-            return facade.rounded(in_)
-        if out != T.f16() or in_.type != T.f32():
+        if in_.type != T.f32() or out not in (T.f16(), T.bf16()):
             return narrower(out, in_, **named)
-        text, constraints = "cvt.rn.f16.f32 $0, $1;", "=h,f"
-        bits = llvm.inline_asm(T.i16(), [in_], text, constraints, has_side_effects=False)
-        return llvm.bitcast(out, bits)
+        if out == T.bf16():
+            return facade.rounded(in_)
+        return llvm.bitcast(out, made(T.i16(), in_, "cvt.rn.f16.f32 $0, $1;", "=h,f"))
 
     def extf(out: Any, in_: Any, **named: Any) -> Any:
         if out != T.f32() or in_.type != T.f16():
             return wider(out, in_, **named)
-        text, constraints = "cvt.f32.f16 $0, $1;", "=f,h"
-        bits = llvm.bitcast(T.i16(), in_)
-        return llvm.inline_asm(out, [bits], text, constraints, has_side_effects=False)
+        return made(out, llvm.bitcast(T.i16(), in_), "cvt.f32.f16 $0, $1;", "=f,h")
 
     arith.truncf, arith.extf = truncf, extf
 

@@ -5,16 +5,10 @@ import csv
 from tools.successor import compiles as successor
 
 
-def recorded() -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The file's header and its rows."""
+def test_every_kernel_of_the_list_is_in_the_table_and_refusals_have_their_reason():
     lines = successor.FILE.read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split("=", 1) for line in lines if line.startswith("# "))
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
-    return head, rows
-
-
-def test_every_kernel_of_the_list_is_in_the_table_and_refusals_have_their_reason():
-    head, rows = recorded()
     assert head["versions"].startswith("numba-cuda-mlir ")
     assert tuple(rows[0]) == successor.COLUMNS
     assert [row["target"] for row in rows] == list(successor.TARGETS.values())

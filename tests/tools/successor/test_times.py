@@ -14,14 +14,10 @@ from tools.successor import times
 README = Path(__file__).resolve().parents[3] / "warpsim" / "README.md"
 
 
-def recorded() -> list[dict[str, str]]:
-    """The rows of the file."""
-    text = data_path("measurements", "h200-successor.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
-
-
 def test_the_readme_says_what_was_measured():
-    rows, text = recorded(), " ".join(README.read_text(encoding="utf-8").split())
+    lines = data_path("measurements", "h200-successor.csv").read_text("utf-8").splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    text = " ".join(README.read_text(encoding="utf-8").split())
     assert tuple(rows[0]) == times.COLUMNS
     ratios = {f"{row['family']}, {row['step']}": float(row["ratio"]) for row in rows}
     slowest = min(ratios, key=ratios.get)
