@@ -93,6 +93,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     for kind, names in _EXPECTING:
         _note(patch, kind, names, looking.expected)
     kept.begin()
+    gc.freeze()
     stack.callback(gc.unfreeze)
     stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())

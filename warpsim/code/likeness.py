@@ -10,6 +10,7 @@ name and parameters. Where their results have the same types, one translation se
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import inspect
 import sys
@@ -72,12 +73,19 @@ _SETTINGS = "CUDA_ENABLE_NRT", "ALWAYS_WARN_UNINIT_VAR"
 
 @contextmanager
 def asked_together() -> Iterator[None]:
-    """What is found of functions holds for all that are asked meanwhile, under Numba's lock."""
+    """What is found of functions holds for all that are asked meanwhile, under Numba's lock.
+
+    Nearly all that is made meanwhile stays: Python looks for what can go afterwards.
+    """
     global _together
     before, _together = _together, True
+    collects = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
+        if collects:
+            gc.enable()
         _together = before
         if not before:
             _told.clear()
