@@ -194,7 +194,7 @@ def _by(solver: type[Solver] | type[RankSolver]) -> Callable[..., None]:
         key = *a.shape, *options.values()
         with _alone:
             device = cuda.get_current_device().id
-            _solvers.get((device, *key), lambda: solver(*key))(a, *factors)
+            _solvers.get((device, solver, *key), lambda: solver(*key))(a, *factors)
 
     return solve
 

@@ -68,12 +68,10 @@ def test_alternating_svd_and_rank_k_make_each_solver_once(seed, monkeypatch):
     family.forget()
     made, data = [], {shape: normal(rng, *shape) for shape in SHAPES}
 
-    def noted(name):
-        original = getattr(family, name)
-        return lambda *key: made.append((name, key)) or original(*key)
-
-    for name in ("Solver", "RankSolver"):
-        monkeypatch.setattr(family, name, noted(name))
+    get = family._solvers.get
+    monkeypatch.setattr(
+        family._solvers, "get", lambda key, make: get(key, lambda: made.append(key) or make())
+    )
     calls = {
         "svd": lambda a: family.svd(a, method="shared"),
         "rank_k": lambda a: family.rank_k(a, 3, method="shared"),
