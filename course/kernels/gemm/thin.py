@@ -172,8 +172,9 @@ def gemm(
     TILE_BITS, NEAR_BITS = TILE.bit_length() - 1, NEAR_SIDE.bit_length() - 1
 
     @cuda.jit(device=True, forceinline=True)
-    def inside(is_along, is_aligned, first, many, k, pitch, last, deep, total):
+    def inside(is_along, is_aligned, tile):
         """Whether all that a warp would read at once lies in the matrix."""
+        first, many, k, pitch, last, deep, total = tile
         if is_along:
             row, end = min(int32(first + many - 1), int32(last)), int32(k + CHUNK)
         else:
@@ -229,8 +230,8 @@ def gemm(
             k = int32(chunk << 5)
             its = first, WIDE, k, wide_pitch, int32(wide - 1), depth, wide_total
             of = start, THIN, k, thin_pitch, int32(thin - 1), depth, thin_total
-            wide_inside = inside(wide_along, wide_aligned, *its)
-            thin_inside = inside(thin_along, thin_aligned, *of)
+            wide_inside = inside(wide_along, wide_aligned, its)
+            thin_inside = inside(thin_along, thin_aligned, of)
             if k + CHUNK <= depth and wide_inside and thin_inside:  # all loads side by side
                 wide_at_once(fa, wide_words, wide_elements, *its)
                 thin_at_once(fb, thin_words, thin_elements, *of)
