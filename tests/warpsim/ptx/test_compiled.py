@@ -13,6 +13,7 @@ from course import trace
 from course.compiler.facts import CompilerError, compiled
 from tests.course.compiled_samples import MISSING, needs_compiler
 from tests.texts import body_of
+from tests.warpsim.ptx.test_wgmma_registers import product, shared_product
 from warpsim import cuda, ptx
 from warpsim.ptx import (
     commit_copies,
@@ -36,6 +37,7 @@ from warpsim.ptx.instruction import INSTRUCTIONS
 F4, F8 = np.zeros(512, np.float32), np.zeros(512)
 U4, I4, I1 = (np.zeros(512, kind) for kind in (np.uint32, np.int32, np.int8))
 F2, PLANE = np.zeros(512, np.float16), np.zeros((16, 32), np.float32)
+PLANE_F2 = PLANE.astype(np.float16)
 
 BY_NAME = {name: getattr(ptx, name) for name in ptx.__all__}
 LOAD = {1: load, 2: load2, 4: load4}
@@ -365,3 +367,16 @@ def test_offsets_are_computed_in_64_bits():
         x[0] = load(x, int64(row) * 4)
 
     trace(far, 1, 1, np.zeros(64, np.float32), np.int32(3))
+
+
+@needs_compiler
+@pytest.mark.parametrize("make", [product, shared_product])
+def test_keep_decides_in_the_compiled_code_too(make):
+    """The last number before wgmma's predicate; a depth in its place would always keep the sums."""
+    arrays = (PLANE_F2, PLANE_F2, PLANE)
+    said = []
+    for keep in (0, 1):
+        ptx = compiled(make(32, 64, keep=keep), arrays, "sm_90a").ptx
+        register = re.search(r"setp\.ne\.b32\s+p, (\S+), 0", ptx)[1]
+        said.append(re.search(rf"mov\.\w+\s+{re.escape(register)}, (\d+);", ptx)[1])
+    assert said == ["0", "1"]

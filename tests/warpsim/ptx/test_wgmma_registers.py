@@ -1,14 +1,9 @@
 """Products of a warpgroup, the first factor in registers or less than 64 deep: right, refused."""
 
-import re
-
 import numpy as np
 import pytest
 from numba import float32, uint32
-from numba.core.types import float16
 
-from course.compiler.facts import compiled
-from tests.course.compiled_samples import needs_compiler
 from warpsim import cuda, trace
 from warpsim.ptx import (
     fence_async,
@@ -102,19 +97,6 @@ def test_a_product_is_float64s(make, depth, columns):
     assert error < 1e-4
     assert not {"race", "uninitialised-read"} & {finding.kind for finding in report.findings}
     assert report.operations["tensor"] == 2 * 64 * columns * depth
-
-
-@needs_compiler
-@pytest.mark.parametrize("make", [product, shared_product])
-def test_keep_decides_in_the_compiled_code_too(make):
-    """The last number before wgmma's predicate; a depth in its place would always keep the sums."""
-    types = (float16[:, ::1], float16[:, ::1], float32[:, ::1])
-    said = []
-    for keep in (0, 1):
-        ptx = compiled(make(32, 64, keep=keep), types, "sm_90a").ptx
-        register = re.search(r"setp\.ne\.b32\s+p, (\S+), 0", ptx)[1]
-        said.append(re.search(rf"mov\.\w+\s+{re.escape(register)}, (\d+);", ptx)[1])
-    assert said == ["0", "1"]
 
 
 def test_sums_that_are_not_waited_for_are_a_race():
