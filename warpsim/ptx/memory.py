@@ -26,14 +26,11 @@ from warpsim.front.names import typing_error
 from warpsim.host import gpus
 from warpsim.ptx.instruction import GLOBAL, WORD, Instruction, Ptx, named, pointer, several
 from warpsim.watch.advice import wide_cure
-from warpsim.watch.findings import index_names
+from warpsim.watch.findings import VERBS, index_names
 
 ndarray = np.ndarray
 _together = np.bitwise_or.reduce
 WIDEST = 16  # bytes of the widest access that a GPU makes
-
-
-VERBS = {"load": "reads", "store": "writes"}
 
 
 # ---------------------------------------------------------------------- in the simulator

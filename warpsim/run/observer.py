@@ -10,12 +10,11 @@ from warpsim.core.operators import FAR_BELOW
 from warpsim.run.state import State
 from warpsim.watch.advice import bounds_cure
 from warpsim.watch.counts import Counting
-from warpsim.watch.findings import index_names
+from warpsim.watch.findings import VERBS, index_names
 from warpsim.watch.races import Races
 from warpsim.watch.uninitialised_reads import Unwritten
 
 ndarray = np.ndarray
-VERBS = {"load": "reads", "view": "reads", "store": "writes", "atomic": "updates"}
 
 
 class Observer(Counting, Races, Unwritten):

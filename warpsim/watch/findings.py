@@ -21,6 +21,9 @@ ERRORS = frozenset(
 #: Findings that are told at most, unless one asks for all.
 MOST_TOLD = 10
 
+#: What a thread does in an access, as findings say it.
+VERBS = {"load": "reads", "view": "reads", "store": "writes", "atomic": "updates"}
+
 
 class Where(NamedTuple):
     """A thread of a launch: its block's and its own index, as ``(x, y, z)``."""

@@ -20,7 +20,7 @@ from warpsim.core.memory import Array
 from warpsim.watch.access_history import NOWHERE, ONE_WARP, Clock, Shadow
 from warpsim.watch.advice import barrier_cure, update_cure
 from warpsim.watch.disputes import bytes_of
-from warpsim.watch.findings import Finding
+from warpsim.watch.findings import VERBS, Finding
 
 ndarray = np.ndarray
 HARMLESS = "same-value-race"
@@ -212,8 +212,7 @@ class Races:
             element = (element - first) // width
         me, they = state.geometry.where(thread), state.geometry.where(other)
         same_block = me.block == they.block
-        verb = {"load": "reads", "store": "writes", "atomic": "updates"}
-        does = verb[op]
+        verb, does = VERBS, VERBS[op]
         them = f"thread {they.thread}" + ("" if same_block else f" of block {they.block}")
         if other == thread:  # one of several, of which it is the first
             them, verb = "other threads", {op: word.removesuffix("s") for op, word in verb.items()}
