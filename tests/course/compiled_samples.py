@@ -16,12 +16,24 @@ try:
 except CompilerMissing as error:
     MISSING = str(error).partition(":")[0] + " (extra compile)"
 
+OLD = ""
+if not MISSING:
+    try:
+        toolchain.check_supported("sm_90a")
+    except ValueError as error:
+        OLD = str(error)
+
 _skipped = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 def needs_compiler(test):
     """Mark a test that NVIDIA's compilers take part in: ``pytest -m compiler`` runs these alone."""
     return pytest.mark.compiler(_skipped(test))
+
+
+def needs_hopper(test):
+    """Mark a test of wgmma: before numba-cuda 0.30 nothing compiles for sm_90a."""
+    return needs_compiler(pytest.mark.skipif(bool(OLD), reason=OLD)(test))
 
 
 def needs_numba_cuda(test):

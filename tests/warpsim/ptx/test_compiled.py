@@ -11,7 +11,7 @@ from numba.np.numpy_support import from_dtype
 
 from course import trace
 from course.compiler.facts import CompilerError, compiled
-from tests.course.compiled_samples import MISSING, needs_compiler
+from tests.course.compiled_samples import MISSING, needs_compiler, needs_hopper
 from tests.texts import body_of
 from tests.warpsim.ptx.test_wgmma_registers import product, shared_product
 from warpsim import cuda, ptx
@@ -369,7 +369,7 @@ def test_offsets_are_computed_in_64_bits():
     trace(far, 1, 1, np.zeros(64, np.float32), np.int32(3))
 
 
-@needs_compiler
+@needs_hopper
 @pytest.mark.parametrize("make", [product, shared_product])
 def test_keep_decides_in_the_compiled_code_too(make):
     """The last number before wgmma's predicate; a depth in its place would always keep the sums."""

@@ -8,8 +8,8 @@ from course.kernels.attention import first_steps, online
 from course.kernels.attention.configs import LONGER
 from course.kernels.attention.ladder import SIZES
 from course.kernels.attention.warpgroups import warpgroups
-from tests.course.compiled_samples import needs_compiler
-from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
+from tests.course.compiled_samples import needs_compiler, needs_hopper
+from tests.course.kernels.gemm.test_warp_specialised import remarks
 from tools.compile import tensor_cases as cases
 
 i4, f4 = types.int32, types.float32

@@ -7,9 +7,8 @@ from course import cuda, trace
 from course.compiler.facts import compiled
 from course.kernels.gemm import choice, half, padding, partial, thin, warp_specialised
 from course.kernels.gemm.half import GemmProblem
-from tests.course.compiled_samples import needs_compiler
+from tests.course.compiled_samples import needs_compiler, needs_hopper
 from tests.course.kernels.gemm.test_half import ERRORS, given, near, stored
-from tests.course.kernels.gemm.test_warp_specialised import needs_hopper
 from tools.compile import tensor_cases as cases
 from warpsim.ptx.bfloat16 import BFLOAT16
 

@@ -12,22 +12,10 @@ from course.compiler.facts import compiled
 from course.compiler.real_kernels import RealKernel
 from course.kernels.gemm import half, mma_sync, split_k, tma, warp_specialised, wgmma
 from course.kernels.gemm.epilogue import Norm
-from tests.course.compiled_samples import MISSING, needs_compiler
+from tests.course.compiled_samples import needs_compiler, needs_hopper
 from tools.compile import tensor_cases as cases
 from warpsim import cuda
 from warpsim.ptx import mbarrier_init, mbarrier_wait
-
-OLD = ""
-if not MISSING:
-    try:
-        toolchain.check_supported("sm_90a")
-    except ValueError as error:
-        OLD = str(error)
-
-
-def needs_hopper(test):
-    """Mark a test of wgmma: before numba-cuda 0.30 nothing compiles for sm_90a."""
-    return needs_compiler(pytest.mark.skipif(bool(OLD), reason=OLD)(test))
 
 
 def remarks(kernel, kinds, target):

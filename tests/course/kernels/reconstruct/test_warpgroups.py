@@ -9,7 +9,8 @@ from course.backend import cuda
 from course.compiler.facts import compiled
 from course.kernels.reconstruct import ladder, warpgroups
 from course.kernels.reconstruct.ladder import LADDER, ImageProblem, config_for, reconstruct
-from tests.course.kernels.gemm.test_warp_specialised import needs_hopper, remarks
+from tests.course.compiled_samples import needs_hopper
+from tests.course.kernels.gemm.test_warp_specialised import remarks
 from tools.compile.tensor_cases import of_tiles
 from warpsim.host import gpus
 
