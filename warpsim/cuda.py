@@ -3,8 +3,6 @@
 ``from course import cuda`` is this module where there is no usable GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import contextmanager
 from itertools import count

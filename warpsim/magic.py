@@ -1,7 +1,5 @@
 """``%%trace``: the findings of all launches of a notebook's cell."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

@@ -3,8 +3,6 @@
 All that Numba's own simulator answers is here; what makes machine code says so when it is called.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module

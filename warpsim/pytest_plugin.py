@@ -12,8 +12,6 @@ its fixtures, is looked at; a finding that is an error fails the test, unless it
 where this package is not installed.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ Who asks decides. Numba's own modules, and the simulator, which types kernels by
 the real module; a program, its helpers and its libraries get the simulator's names.
 """
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import math

@@ -1,7 +1,5 @@
 """The findings of a whole test suite: each once, with its tests, and which of them are accepted."""
 
-from __future__ import annotations
-
 import ast
 import json
 import linecache

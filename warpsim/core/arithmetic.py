@@ -4,8 +4,6 @@ Of bits: CUDA's population count and its like. Of real numbers: as the device li
 complex ones: as ``cmath`` has them, which Numba follows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

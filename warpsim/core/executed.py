@@ -1,6 +1,5 @@
 """What ``exec``, ``eval`` and ``compile`` were given, so that kernels made of text can be read."""
 
-from __future__ import annotations
 import __future__
 
 import builtins

@@ -1,7 +1,5 @@
 """``cuda.fp16``: arithmetic of float16, each result rounded once to float16."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ Its addresses are those of the host's memory in which the simulator keeps the ar
 from one object to another in one program, and of no use to a library that works on a real GPU.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

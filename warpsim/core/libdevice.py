@@ -4,8 +4,6 @@ Values are NumPy's and SciPy's, rounded to the result's type: the last bits of a
 differ, most of all those of the ``fast_`` ones. `roundings` has arithmetic in a direction: exact.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

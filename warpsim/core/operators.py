@@ -6,8 +6,6 @@ float min and max ignore NaN, conversions of floats to integers saturate. The ru
 PTX that numba-cuda 0.30.4 makes.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass

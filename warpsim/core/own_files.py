@@ -4,8 +4,6 @@ The first line of what is kept is a digest of the file's name and the rest; a fi
 or is another user's, says nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -4,8 +4,6 @@ The exact result is a fraction; from it the mode takes the float or the integer:
 down (rd), up (ru) or towards zero (rz).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

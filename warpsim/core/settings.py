@@ -1,7 +1,5 @@
 """Numba's settings that matter without a GPU, and the warnings that they ask for."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Elements count as set once a host call, or a kernel's store, has gone there; aft
 not traced all that it may store to. Whoever writes some other way is seen by what stands there.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -4,8 +4,6 @@ One language for both: coloured is what the lanes want, hatched is what goes alo
 All measures are inches, downwards from the picture's upper left corner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from matplotlib.collections import LineCollection

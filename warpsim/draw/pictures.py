@@ -1,7 +1,5 @@
 """Which accesses of a traced kernel are drawn, and in what order."""
 
-from __future__ import annotations
-
 from warpsim.draw.panels import PANELS, Pen, plural
 from warpsim.draw.style import FONT_SIZE, Picture, listed
 from warpsim.watch.counts import Count, Counters

@@ -4,8 +4,6 @@ Source: NVIDIA, CUDA C++ Programming Guide, "Compute Capabilities" (table of tec
 specifications), and the architecture white papers for multiprocessor counts and memory.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ What is called is given ctypes' own values, so that nothing has to be converted.
 Source: NVIDIA, CUDA Driver API, "Error Handling", "Data types used by CUDA driver".
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

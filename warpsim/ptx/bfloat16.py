@@ -8,8 +8,6 @@ ones by nine of integers, which takes GELU longer than its memory traffic.
 Source: NVIDIA, PTX ISA: cvt; Numba, "Low-level extension API".
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -14,8 +14,6 @@ All but named barriers need compute capability 9.0, and numba-cuda 0.30, which c
 Source: NVIDIA, PTX ISA, "Cluster barrier", mapa, bar, setmaxnreg.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils

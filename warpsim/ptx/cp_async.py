@@ -6,8 +6,6 @@ synchronise with it after that: all else is a ``race``.
 Source: NVIDIA, PTX ISA, "Data movement and conversion instructions": cp.async.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@ Source: NVIDIA, CUDA C++ Programming Guide, "Programmatic Dependent Launch and S
 ISA, "griddepcontrol".
 """
 
-from __future__ import annotations
-
 from types import FunctionType
 
 from warpsim.ptx.instruction import VOID, assembly, capability, instruction

@@ -3,8 +3,6 @@
 Source: NVIDIA, PTX ISA, "Integer arithmetic instructions": div, rem.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from warpsim.ptx.instruction import i4, instruction

@@ -7,8 +7,6 @@ Source: NVIDIA, PTX ISA, "Parallel Synchronization and Communication Instruction
 fence.proxy.async.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field

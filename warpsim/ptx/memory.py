@@ -10,8 +10,6 @@ no cache need keep; in "kept", of 4 bytes each that L2 shall keep longer (8.0).
 Source: NVIDIA, PTX ISA, ld, st, createpolicy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

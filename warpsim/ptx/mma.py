@@ -22,8 +22,6 @@ Source: NVIDIA, PTX ISA, "Warp-level matrix instructions": ldmatrix, stmatrix, m
 Fragments for mma.m16n8k16 with floating point type" and for m16n8k8; cvt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

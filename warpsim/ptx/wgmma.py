@@ -30,8 +30,6 @@ Source: NVIDIA, PTX ISA, "Asynchronous warpgroup level matrix instructions", "Re
 wgmma.mma_async.m64nNk16", "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Atomic operations of the running threads, with the old value that each thread gets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

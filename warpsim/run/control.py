@@ -1,7 +1,5 @@
 """Control flow of the running threads: branches, loops, returns, variables under a mask."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

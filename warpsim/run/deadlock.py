@@ -5,8 +5,6 @@ were is followed by another such pass, for ever: a lock or a flag whose owner wa
 Variables that steer nothing in the loop, such as a count of its passes, may go on changing.
 """
 
-from __future__ import annotations
-
 import zlib
 from types import FrameType
 from typing import Any

@@ -5,8 +5,6 @@ memory of the whole. Whole records are copied field by field, so that every acce
 a number.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

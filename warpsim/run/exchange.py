@@ -1,7 +1,5 @@
 """Barriers, and what the threads of a warp tell each other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from warpsim.core.masks import in_warps

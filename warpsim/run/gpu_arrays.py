@@ -3,8 +3,6 @@
 A trace on a machine with a GPU reads them before the launch and writes them back after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Launching: arguments in, blocks in chunks, arguments out."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -4,8 +4,6 @@ Bounds are checked on the smallest and the largest index of an access; masks are
 that check fails.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

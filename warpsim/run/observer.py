@@ -1,7 +1,5 @@
 """What is counted of the running threads, and what they do wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from warpsim.core.masks import Mask

@@ -4,8 +4,6 @@ A launch with such stores runs again, with arguments drawn at random. Its thread
 then, as they may in a user's next launch; what races in any of these runs is a race.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable, Iterator

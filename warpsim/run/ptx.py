@@ -1,7 +1,5 @@
 """The part that does the instructions of :mod:`warpsim.ptx`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from warpsim.core.masks import Mask

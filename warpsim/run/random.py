@@ -5,8 +5,6 @@ Source of the generator: D. Blackman and S. Vigna, "Scrambled linear pseudorando
 generators" (2018), version of 2016; of the seeding: Vigna's splitmix64.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What all parts of the running threads share: where they are, which are active, what is found."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``cuda.vectorize``, ``cuda.guvectorize`` and ``cuda.reduce``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ same order: no index, value or condition on the way there depends on which threa
 said of what cannot be seen at once: views under other names, stores in device functions.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator

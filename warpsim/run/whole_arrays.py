@@ -1,7 +1,5 @@
 """Reductions and ufuncs: each thread goes through all elements, one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@ Times are counts of barriers, warp barriers and publications (fences and atomics
 warp for itself: :class:`Clock`. See :mod:`warpsim.watch.races` for what orders two accesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ array ends. Padding cures the conflicts of a warp that goes down the rows of a s
 so padded have fewer; that is computed from the example that a trace keeps of each access.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterable

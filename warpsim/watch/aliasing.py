@@ -4,8 +4,6 @@ Device arrays may be parts of one allocation, ``d[:128]`` and ``d[1:]``, or the 
 elements of another size. Their elements are counted in units that fit them all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

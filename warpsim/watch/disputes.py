@@ -7,8 +7,6 @@ tell that, a thorough search keeps the loads and all stores. Equal bytes may be 
 :mod:`warpsim.run.other_data` runs such a launch again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

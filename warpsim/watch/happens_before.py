@@ -10,8 +10,6 @@ Source: NVIDIA, PTX ISA, "Memory Consistency Model" ("Causality Order", "Proxies
 Freund, "FastTrack: efficient and precise dynamic race detection" (2009).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ and then, before it loads, fences ("the last block reduces").
 Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronization Functions".
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One warp's request, kept as an example for the pictures of a trace."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

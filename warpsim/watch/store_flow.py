@@ -1,7 +1,5 @@
 """What the source of a kernel says of its stores: which arrays, and which loads end in them."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Many correct kernels make such reads and throw the values away. So a read is a *
 :mod:`warpsim.run.uninitialised` finds out whether its value matters.
 """
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 from typing import Any
