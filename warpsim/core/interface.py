@@ -33,20 +33,14 @@ def address_of(memory: np.ndarray) -> int:
 
 
 def memory_from(address: int, dtype: np.dtype) -> np.ndarray:
-    """The elements from an address on, to the end of the allocation in which it lies.
-
-    Raises
-    ------
-    TypeError
-        If the address is not one of the simulator.
-    """
+    """The elements from an address on, to the end of the allocation in which it lies."""
     flat, start = _allocation_at(address)
     count = (flat.size - (address - start)) // dtype.itemsize
     return np.ndarray(count, dtype, flat, address - start)
 
 
 def _allocation_at(address: int) -> tuple[np.ndarray, int]:
-    """The bytes of the allocation in which an address lies, and where it starts."""
+    """The bytes of the allocation in which an address lies, and where it starts; or TypeError."""
     for held in _given.valuerefs():  # in one step: other threads may add theirs meanwhile
         owner = held()
         if owner is None:
@@ -75,15 +69,7 @@ def describe(memory: np.ndarray, stream: Any) -> dict[str, Any]:
 
 
 def memory_of(interface: dict[str, Any]) -> np.ndarray:
-    """The array that an interface describes, in the same memory.
-
-    Raises
-    ------
-    NotImplementedError
-        If it has a mask.
-    TypeError
-        If the address is not one of the simulator.
-    """
+    """The array that an interface describes, in the same memory of the simulator."""
     if interface.get("mask") is not None:
         raise NotImplementedError("Masked arrays are not supported")
     address, readonly = interface["data"]

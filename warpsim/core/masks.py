@@ -27,16 +27,7 @@ def in_warps(lanes: ndarray) -> ndarray:
 
 
 class Mask:
-    """A set of active lanes, inside the set of its parent.
-
-    Attributes
-    ----------
-    active : ndarray of bool, (lanes,)
-    count : int
-        Number of active lanes.
-    parent : Mask or None
-        A mask that contains this one.
-    """
+    """A set of active lanes, so many, inside the set of its parent, if it has one."""
 
     __slots__ = ("_indices", "_warps", "_whole", "active", "count", "parent")
 
@@ -115,24 +106,14 @@ class Frame:
 
 
 class Loop:
-    """One execution of a loop: the lanes that came in and those that said ``continue``.
+    """One execution of a loop: the lanes that came in and those that said ``continue``."""
 
-    ``total`` is there where the passes are known, ``ended`` after the last one.
-    """
-
-    __slots__ = (
-        "broken", "due", "ended", "entry", "frame", "idle", "line", "patience", "returned", "seen",
-        "skipped", "steps", "total",
-    )  # fmt: skip
-
-    def __init__(
-        self, entry: Mask, frame: Frame | None, line: int, due: int, idle: tuple[str, ...]
-    ):
+    def __init__(self, entry: Mask, frame: Frame | None, line: int, due: int, idle: tuple):
         self.idle = idle  # variables that steer nothing in it
         self.entry, self.frame, self.line, self.due = entry, frame, line, due
         self.patience = FIRST_TIME if due > FIRST_TIME else due  # until `long_loop` is asked
         self.seen: tuple = ()  # what variables and memory were, while it is looked at
         self.returned = None if frame is None else frame.returned
-        self.skipped: ndarray | None = None
-        self.broken: ndarray | None = None  # kept only for a loop that has an else
-        self.steps = 0
+        self.skipped = self.broken = None  # the latter kept only for a loop that has an else
+        self.steps = self.total = 0  # passes that were made; that there are, where it is known
+        self.ended = False

@@ -19,38 +19,29 @@ ndarray = np.ndarray
 
 
 class Array:
-    """An array in a kernel.
+    """An array in a kernel: global, shared, local or constant; strides are in elements.
 
-    Attributes
-    ----------
-    flat : ndarray, 1-D
-        The memory of the whole allocation.
-    offset : int or ndarray of int64
-        Element where the array starts; differs between lanes for a view taken by lane.
-    shape, strides : tuple of int
-        Strides in elements.
-    space : {'global', 'shared', 'local', 'constant'}
-    root : Array
-        The array that this is a view of; itself if it is none.
+    ``flat`` is the memory of the whole allocation, 1-D; ``offset`` the element where the array
+    starts, which differs between lanes for a view taken by lane.
     """
 
     __slots__ = (
-        "address", "block_offset", "dtype", "fields", "flat", "name", "ndim", "offset", "pending",
-        "pitch", "place", "ragged", "root", "rows", "shadow", "shape", "simple", "space",
-        "strides", "written", "whole",
+        "address", "block_offset", "dtype", "fields", "flat", "itemsize", "name", "ndim", "offset",
+        "pending", "pitch", "place", "ragged", "root", "rows", "shadow", "shape", "simple",
+        "space", "strides", "written", "whole",
     )  # fmt: skip
 
     def __init__(self, flat, shape, strides, space, name, offset=0, root=None):
         self.flat, self.shape, self.strides = flat, shape, strides
         self.space, self.name, self.offset = space, name, offset
         self.dtype, self.ndim = flat.dtype, len(shape)
-        self.root = self if root is None else root
+        self.root = self if root is None else root  # the array that this is a view of
         self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
         self.simple = type(offset) is not ndarray and all(
             type(s) is int and s >= 0 for s in strides
         )
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
-        self.pitch = flat.dtype.itemsize  # bytes from one element to the next
+        self.itemsize = self.pitch = flat.dtype.itemsize  # of one; from one to the next [bytes]
         self.fields = None  # records: field name -> Array, made when first used
         self.block_offset = None  # shared: element of each lane's own copy
         self.shadow = None  # traced and watched for races: warpsim.watch.access_history.Shadow
@@ -65,16 +56,12 @@ class Array:
         return math.prod(self.shape)
 
     @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
+        return self.size * self.itemsize
 
     @property
     def byte_strides(self) -> tuple[int, ...]:
-        return tuple(stride * self.dtype.itemsize for stride in self.strides)
+        return tuple(stride * self.itemsize for stride in self.strides)
 
     def row(self, index: tuple) -> int | None:
         """Element number of an index that is the same for all lanes, and inside; None else."""

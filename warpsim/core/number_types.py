@@ -111,10 +111,7 @@ def date_converter(kind: types.Type) -> Callable:
 
 def date_storable(given: types.Type, wanted: types.Type) -> bool:
     """May a value be stored as an element: both dates, or both durations?"""
-    return any(
-        isinstance(given, kind) and isinstance(wanted, kind)
-        for kind in (types.NPDatetime, types.NPTimedelta)
-    )
+    return isinstance(given, DATES) and type(given) is type(wanted)
 
 
 def namespace(name: str, calls: dict[str, tuple]) -> tuple[frozenset[str], dict, dict]:

@@ -44,6 +44,7 @@ UNSET = _Unset()
 # ---------------------------------------------------------------------- integers
 _LOWEST = -0x8000000000000000
 _SHIFTS = 0xFFFFFFFF  # the bits of a count that shl and shr look at
+_SQUARED = 0x10000  # the largest exponent of squares
 
 
 def wrap(x):
@@ -142,10 +143,9 @@ def _shifted(python: Callable, numpy: Callable, a, b, convert):
 
 
 def power(a, b, convert, bits=0):
-    """``a ** b`` as the compiler makes it: by squares for a whole exponent up to 65,536.
+    """``a ** b`` as the compiler makes it: by squares for a whole exponent, of so many bits.
 
-    ``bits`` is the width of a whole exponent. 0 to a negative power is the lowest int64. At the
-    lowest exponent, which has no opposite, a thread ends; here the power is 0.
+    0 to a negative power is the lowest int64. At the lowest exponent a thread ends; here it is 0.
     """
     if type(b) is int and 0 <= b <= _SQUARED:
         return _by_squares(a, b, convert)
@@ -170,9 +170,6 @@ def power(a, b, convert, bits=0):
     minus = selp(far, result, 1 - 2 * (b & 1))
     unit = selp(a == 1, 1, selp(a == -1, minus, selp(a == 0, _LOWEST, 0)))
     return convert(selp((b < 0) & (b != -1 << (bits - 1)), unit, result))
-
-
-_SQUARED = 0x10000  # the largest exponent of squares
 
 
 def _by_squares(a, exponent, convert):
@@ -273,8 +270,7 @@ def complex_of(real, imaginary, dtype):
     """``complex(a, b)``: both parts as they are, infinities and NaNs too."""
     if type(real) is not ndarray and type(imaginary) is not ndarray:
         return CONVERT_DTYPE[np.dtype(dtype)](complex(real, imaginary))
-    shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
-    value = np.empty(shape, dtype)
+    value = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imaginary)), dtype)
     value.real, value.imag = real, imaginary
     return value
 
@@ -298,9 +294,9 @@ def convert_tuple(values, functions):
 def _to_integer(dtype: np.dtype) -> Callable:
     """Conversion to an integer type.
 
-    Of floats it rounds towards zero (of float16 to nearest) and keeps to the ends of the type; NaN
-    gives 0, or only the highest bit where float64 or 64 bits take part. Bytes are made of floats in
-    a register of 16 bits, whose upper half is lost at a store. Source: the compiler's cvt, PTX ISA.
+    Of floats it rounds towards zero (of float16 to nearest) and saturates; NaN gives 0, or only the
+    highest bit where float64 or 64 bits take part. Bytes are made of floats in a register of 16
+    bits, whose upper half is lost at a store. Source: the compiler's cvt, PTX ISA.
     """
     info = np.iinfo(dtype)
     low, high, size = int(info.min), int(info.max), 1 << info.bits
@@ -399,15 +395,10 @@ class _Converters(dict):
         return date_converter(kind)
 
 
-CONVERT: dict[types.Type, Callable] = _Converters(
-    {
-        types.boolean: bool_,
-        types.int64: int64,
-        types.float64: float64,
-        types.complex128: complex128,
-        bfloat16: rounded,
-    }
-)
+CONVERT: dict[types.Type, Callable] = _Converters({
+    types.boolean: bool_, types.int64: int64, types.float64: float64,
+    types.complex128: complex128, bfloat16: rounded,
+})  # fmt: skip
 for _name in ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"):
     CONVERT[getattr(types, _name)] = _to_integer(np.dtype(_name))
 for _name in ("float16", "float32", "complex64"):
@@ -485,19 +476,12 @@ CONVERT_DTYPE = {
     for kind, convert in CONVERT.items()
     if kind != bfloat16
 }
-
-
-NAMESPACE: dict[str, Any] = {
-    **{convert.__name__: convert for convert in CONVERT.values()},
-    **{
-        function.__name__: function
-        for function in (
-            wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left, shift_right, power,
-            popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part, conjugate,
-            complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum, smaller,
-            larger,
-        )
-    },
-    "UNSET": UNSET,
-    "widened": widened,
+NAMESPACE: dict[str, Any] = {"UNSET": UNSET} | {
+    function.__name__: function
+    for function in (
+        *CONVERT.values(), wrap, wrap_unsigned, floor_divide, remainder, divide, shift_left,
+        shift_right, power, popc, clz, ffs, brev, truth, negate, negative, absolute, rint, part,
+        conjugate, complex_of, fma, cbrt, selp, convert_tuple, unsigned_index, minimum, maximum,
+        smaller, larger, widened,
+    )
 }  # fmt: skip

@@ -50,8 +50,7 @@ def _digest(file: Path, text: bytes) -> bytes:
 def own_content(path: Path, most: int) -> bytes | None:
     """The content of a file of this user's, that no other may write, of at most so many bytes.
 
-    Of any other file, of a link, a pipe or none it is None. It is the file that was opened which
-    is asked: a moment later its name may be another's.
+    It is the file that was opened which is asked: a moment later its name may be another's.
     """
     plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:

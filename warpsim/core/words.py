@@ -50,13 +50,9 @@ def _broken(line: str, hanging: str) -> list[str]:
     parts: list[str] = []
     for width in range(WIDTH, WIDTH - ORPHAN, -4):
         narrower = textwrap.wrap(
-            held,
-            width,
-            initial_indent=start,
-            subsequent_indent=start + hanging,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+            held, width, initial_indent=start, subsequent_indent=start + hanging,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
         if parts and len(narrower) > len(parts):
             break
         parts = narrower

@@ -26,22 +26,12 @@ HEAT = "#F7D9C4"
 
 @dataclass
 class Row:
-    """A line of source, and what it moves.
+    """A line of source, and what it moves."""
 
-    Attributes
-    ----------
-    number : int or None
-        Counted from ``def`` as 1; None where lines are left out.
-    traffic : Count
-        Sums over the accesses of the line.
-    kinds : list of Finding
-        The findings of the line, one of each kind.
-    """
-
-    number: int | None
+    number: int | None  # counted from ``def`` as 1; None where lines are left out
     code: str
     traffic: Count = field(default_factory=Count)
-    kinds: list[Finding] = field(default_factory=list)
+    kinds: list[Finding] = field(default_factory=list)  # one of each kind
 
     @property
     def passes(self) -> float:
@@ -63,9 +53,7 @@ class Row:
         return max(ROW * len(self.bars), ROW + MARK_ROW * bool(self.kinds))
 
 
-def rows_of(
-    counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
-) -> list[Row]:
+def rows_of(counters: Counters, kernel: str, source: str, findings: tuple) -> list[Row]:
     """The rows of the picture: the kernel's lines, then those of device functions that move data.
 
     The docstring is left out; so are, in a long kernel, lines without traffic or findings.
@@ -114,9 +102,7 @@ def traffic_of(row: Row) -> str:
     return f"line {row.number} {moved}"
 
 
-def heat_map_picture(
-    counters: Counters, kernel: str, source: str, findings: tuple[Finding, ...]
-) -> Picture:
+def heat_map_picture(counters: Counters, kernel: str, source: str, findings: tuple) -> Picture:
     """The picture of :meth:`warpsim.draw.report.Report.heat_map`."""
     rows = rows_of(counters, kernel, source, findings)
     letters = min(MOST_LETTERS, max(len(row.code) for row in rows))
@@ -147,15 +133,13 @@ def _draw(pen: Pen, row: Row, y: float, left: float, scale: float, heat: float) 
         pen.text(CODE - 0.1, y + ROW / 2, str(row.number), color=FAINT, ha="right")
     code = shortened(row.code, MOST_LETTERS)
     pen.text(CODE, y + ROW / 2, code, ha="left", family="monospace")
-    for place, (colour, unit, passes, moved, needed) in enumerate(row.bars):
-        top, length = y + place * ROW, moved * passes * scale
+    for number, (colour, unit, passes, moved, needed) in enumerate(row.bars):
+        top, length = y + number * ROW, moved * passes * scale
         useful = min(needed, moved) * passes * scale
         pen.box(left, top + 0.035, useful, ROW - 0.07, colour, line=0).set_gid(f"needed {unit}")
         if moved > needed:
-            excess = pen.box(
-                left + useful, top + 0.035, length - useful, ROW - 0.07, VERMILLION, line=0
-            )
-            excess.set_gid(f"excess {unit}")
+            place = left + useful, top + 0.035, length - useful, ROW - 0.07
+            pen.box(*place, VERMILLION, line=0).set_gid(f"excess {unit}")
         figures = f"{moved:,}" + (f" ({needed:,})" if moved > needed else "") + f" {unit}"
         pen.text(left + length + 0.06, top + ROW / 2, figures, ha="left")
     if row.kinds:

@@ -97,8 +97,7 @@ class Panel:
         self.head = 0.24 if compact else 0.48
         rows = {(sample.warp * 32 + int(lane)) // sample.block_shape[0] for lane in sample.lanes}
         self.several_rows = not compact and len(rows) > 1
-        if self.several_rows:
-            self.head += 0.2
+        self.head += 0.2 * self.several_rows
 
     @property
     def height(self) -> float:
@@ -133,10 +132,8 @@ class Panel:
         pen.lines(ends, of_line)
         self.draw_memory(pen, y + self.fan)
         if not self.compact:
-            pen.text(
-                LEFT, y + self.fan + self.memory_height + 0.15, self.caption(), color=FAINT,
-                ha="left",
-            )  # fmt: skip
+            y += self.fan + self.memory_height + 0.15
+            pen.text(LEFT, y, self.caption(), color=FAINT, ha="left")
 
     def _draw_rows_of_threads(self, pen: Pen, y: float) -> None:
         """Which lanes share a threadIdx.y, in blocks of two or three dimensions."""
@@ -278,10 +275,8 @@ class BankPanel(Panel):
 
     def targets(self) -> dict[int, float]:
         wide = max(1, self.sample.size // 4)
-        return {
-            lane: LEFT + (int(self.sample.bytes[lane]) // 4 % BANKS + wide / 2) * BOX
-            for lane in self.sample.lanes
-        }
+        words = {lane: int(self.sample.bytes[lane]) // 4 for lane in self.sample.lanes}
+        return {lane: LEFT + (word % BANKS + wide / 2) * BOX for lane, word in words.items()}
 
     def draw_memory(self, pen: Pen, y: float) -> None:
         if not self.compact:
@@ -309,12 +304,9 @@ class BankPanel(Panel):
         if self.sample.op == "atomic":
             return "blue: one lane, its number · orange: ×n lanes on one word, one after the other"
         text = "row: a wavefront, one pass over the banks · box: a 4-byte word, for lane n"
-        several = any(len(lanes) > 1 for *_, lanes in self._words())
-        return (
-            text
-            + (" or n lanes (×n)" if several else "")
-            + (" · orange: extra" if self.rows > len(self.stacks) else "")
-        )
+        if any(len(lanes) > 1 for *_, lanes in self._words()):
+            text += " or n lanes (×n)"
+        return text + " · orange: extra" * (self.rows > len(self.stacks))
 
 
 PANELS = {"global": SectorPanel, "shared": BankPanel}

@@ -16,13 +16,7 @@ def waste(count: Count) -> tuple[float, float]:
 
 
 def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
-    """The examples to draw: those of a line in their order, or all, the worst first.
-
-    Raises
-    ------
-    ValueError
-        When there are none.
-    """
+    """The examples to draw: those of a line in their order, or all, the worst first."""
     samples = counters.samples
     if line is None:
         order = sorted(
@@ -75,9 +69,6 @@ def requests_picture(counters: Counters, kernel: str, line: int | None) -> Pictu
     for panel in panels:
         panel.draw(pen, y)
         y += panel.height
-    return pen.picture.described(
-        f"{kernel}, what the lanes of a warp touch: "
-        + listed(map(sentence, shown))
-        + (f"; {len(samples) - len(shown)} more accesses" if len(samples) > len(shown) else "")
-        + "."
-    )
+    more = f"; {len(samples) - len(shown)} more accesses" if len(samples) > len(shown) else ""
+    words = listed(map(sentence, shown))
+    return pen.picture.described(f"{kernel}, what the lanes of a warp touch: {words}{more}.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.core.words import wrapped
 from warpsim.watch.counts import Count, Counters
-from warpsim.watch.findings import Finding, told
+from warpsim.watch.findings import told
 
 if TYPE_CHECKING:
     import pandas
@@ -33,12 +34,8 @@ class Report:
         The kernel's text from its ``def``, which is line 1.
     """
 
-    def __init__(
-        self, kernel: str, counters: Counters, findings: tuple[Finding, ...], source: str = ""
-    ):
-        self.kernel = kernel
-        self.findings = findings
-        self.source = source
+    def __init__(self, kernel: str, counters: Counters, findings: tuple, source: str = ""):
+        self.kernel, self.findings, self.source = kernel, findings, source
         self._counters = counters
 
     def total(self, space: str, op: str) -> Count:
@@ -156,17 +153,14 @@ class Report:
 
     def __str__(self) -> str:
         out = [f"{self.kernel}:"]
-        for space in SPACES:
-            for op in OPS:
-                count = self.total(space, op)
-                if not count.requests:
-                    continue
-                text = f"  {space} {op}s: {count.requests:,} requests"
-                if space == "global":
-                    text += f", {count.sectors:,} sectors ({count.ideal_sectors:,} would do)"
-                elif space == "shared" and op != "atomic":
-                    text += f", {count.wavefronts:,} wavefronts, {count.conflicts:,} conflicts"
-                out.append(wrapped(text))
+        for space, op in product(SPACES, OPS):
+            count = self.total(space, op)
+            text = f"  {space} {op}s: {count.requests:,} requests"
+            if space == "global":
+                text += f", {count.sectors:,} sectors ({count.ideal_sectors:,} would do)"
+            elif space == "shared" and op != "atomic":
+                text += f", {count.wavefronts:,} wavefronts, {count.conflicts:,} conflicts"
+            out += [wrapped(text)] * (count.requests > 0)
         done = ", ".join(f"{kind} {n:,}" for kind, n in self.operations.items() if n)
         out.append(wrapped(f"  operations: {done or 'none'}"))
         out += told(self.findings, "report.findings has all", indent="  ")

@@ -109,13 +109,7 @@ class Picture(Figure):
         Path(path).write_bytes(self.png(dpi))
 
     def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-        """Bytes and metadata of a notebook's output.
-
-        Raises
-        ------
-        ValueError
-            When nobody said what the picture shows.
-        """
+        """Bytes and metadata of a notebook's output; a ValueError if nobody said what it shows."""
         if not self.alternative:
             raise ValueError("say what the picture shows: return picture.described(...)")
         return self.png(), {"alt": self.alternative}
@@ -208,9 +202,8 @@ class Pen:
         """A box; with words in its middle, if there are some."""
         if text:
             self.text(x + width / 2, y + height / 2, text, size, color)
+        line = self.line if line is None else line
         look = {"facecolor": face, "edgecolor": edge, "linewidth": line, **more}
-        if line is None:
-            look["linewidth"] = self.line
         return self.axes.add_patch(Rectangle((x, y), width, height, **look))
 
     def text(self, x, y, text, size=None, color=INK, ha="center", va="center", **more) -> None:

@@ -23,8 +23,6 @@ NOT_CONTIGUOUS = (
     "Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
     "Please ensure contiguous buffer with numpy .ascontiguousarray()"
 )
-
-
 #: What an index of a device array may be.
 ONLY_WHOLE = (
     "as in Numba, a device array takes integers and slices, no masks, lists, None or ...: "
@@ -37,13 +35,7 @@ class NoTime(RuntimeError):
 
 
 def copied(array: np.ndarray, what: str) -> np.ndarray:
-    """A copy on the device, in the same order; as Numba, only of contiguous memory.
-
-    Raises
-    ------
-    ValueError
-        For an array with gaps, such as a column of a matrix.
-    """
+    """A copy on the device, in the same order; as Numba, only of contiguous memory."""
     if array.size and _has_gaps(array):
         raise ValueError(
             f"{what} is not contiguous (shape {array.shape}, strides {array.strides} bytes), so it "
@@ -99,13 +91,10 @@ class DeviceNDArray:
 
     @property
     def gpu_data(self) -> MemoryPointer:
-        """Where its first element lies."""
         return MemoryPointer(self.__cuda_array_interface__["data"][0], self.nbytes)
 
-    @property
-    def device_ctypes_pointer(self) -> ctypes.c_void_p:
-        """The address of the first element; see :mod:`warpsim.core.interface`."""
-        return self.gpu_data.device_ctypes_pointer
+    #: The address of the first element; see :mod:`warpsim.core.interface`.
+    device_ctypes_pointer = property(lambda self: self.gpu_data.device_ctypes_pointer)
 
     @property
     def _numba_type_(self) -> types.Type:
@@ -126,9 +115,7 @@ class DeviceNDArray:
         """The same array with another default stream."""
         return type(self)(self._memory, stream)
 
-    @property
-    def T(self) -> DeviceNDArray:
-        return self.transpose()
+    T = property(lambda self: self.transpose())
 
     def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
         """The transposed matrix: as in Numba a new array in C order, not a view."""
@@ -143,9 +130,8 @@ class DeviceNDArray:
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
         """The values, in a new host array or in ``ary``."""
         if any(stride < 0 for stride in self.strides):
-            raise NotImplementedError(
-                f"D->H copy not implemented for negative strides: {self.strides}"
-            )
+            text = f"D->H copy not implemented for negative strides: {self.strides}"
+            raise NotImplementedError(text)
         if ary is None:
             return self._memory.copy(order="K")
         self._check(ary, "copy_to_host", ary.squeeze().strides)
@@ -310,13 +296,8 @@ class MemoryPointer(NamedTuple):
     device_pointer: int
     size: int
 
-    @property
-    def device_pointer_value(self) -> int:
-        return self.device_pointer
-
-    @property
-    def device_ctypes_pointer(self) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self.device_pointer)
+    device_pointer_value = property(lambda self: self.device_pointer)
+    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self.device_pointer))
 
     def __int__(self) -> int:
         return self.device_pointer
@@ -430,10 +411,7 @@ class Device:
         self.supports_float16 = gpu.compute_capability >= (5, 3)
         self.COMPUTE_CAPABILITY_MAJOR, self.COMPUTE_CAPABILITY_MINOR = gpu.compute_capability
 
-    @property
-    def device(self) -> Device:
-        """Itself: in Numba's own simulator ``cuda.gpus`` holds contexts."""
-        return self
+    device = property(lambda self: self)  # in Numba's own simulator ``cuda.gpus`` holds contexts
 
     def get_memory_info(self) -> MemoryInfo:
         """Bytes of the GPU that is simulated; arrays live in the host's memory."""
@@ -464,10 +442,7 @@ class Context(Device):
 
     deallocations = deallocations
 
-    @property
-    def memory_manager(self) -> Context:
-        """Itself: it knows the memory that is to be freed, and how much there is."""
-        return self
+    memory_manager = property(lambda self: self)  # it knows the memory, and what is to be freed
 
     def __getattr__(self, name: str) -> Any:
         hint = ": use cuda.device_array" if name in ("memalloc", "memhostalloc") else ""

@@ -11,24 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GPU:
-    """One GPU model.
-
-    Attributes
-    ----------
-    shared_per_block : int
-        Bytes of shared memory that a block can have, static (at most 48 KiB) and dynamic together.
-    memory : int
-        Bytes of device memory.
-    """
+    """One GPU model; memory is in bytes."""
 
     name: str
     compute_capability: tuple[int, int]
     multiprocessors: int
-    shared_per_block: int
+    shared_per_block: int  # static, at most 48 KiB, and dynamic together
     shared_per_multiprocessor: int
     threads_per_multiprocessor: int
     memory: int
-
     threads_per_block: int = 1024
     warp_size: int = 32
 

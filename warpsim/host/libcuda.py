@@ -89,7 +89,6 @@ def check(status: int, function: str) -> None:
         found = ctypes.c_char_p()
         library().cuGetErrorName(status, ctypes.byref(found))
         name = (found.value or b"unknown").decode()
-        meaning = MEANINGS.get(
-            status, "the driver also reports here what an earlier launch did wrong"
-        )
+        other = "the driver also reports here what an earlier launch did wrong"
+        meaning = MEANINGS.get(status, other)
         raise DriverError(f"{function}: {name} ({status}): {meaning}")

@@ -28,12 +28,7 @@ def _widened(context: Any, builder: Any, old: Any, new: Any, value: Any) -> Any:
 
 
 def _rounded(context: Any, builder: Any, old: Any, new: Any, value: Any) -> Any:
-    """To the nearest, ties to even; NaN stays NaN, quiet.
-
-    In integers: half of the last place that stays is added, or a little less where that place is
-    even: what carries over rounds up. NaN is told by its bits, since ``fastmath`` takes no number
-    for one.
-    """
+    """To the nearest, ties to even; NaN stays NaN, quiet: ``fastmath`` asks for its bits."""
     if ConfigStack().top().compute_capability >= (8, 0):
         kind = ir.FunctionType(_SHORT, [_FLOAT])
         return builder.call(ir.InlineAsm(kind, "cvt.rn.bf16.f32 $0, $1;", "=h,f"), [value])

@@ -43,9 +43,8 @@ class Clusters(MBarriers):
             places = np.unique(np.asarray(first).reshape(-1, 1) * 4 + np.arange(16)) + here.address
             step = int(self.its.clocks.now[self.number])
             self.ordered(its, self.number, step, places, site, False, array.name)
-        return self.load_vector(
-            other.derived(array.shape, array.strides, array.offset), index, 4, site
-        )
+        part = other.derived(array.shape, array.strides, array.offset)
+        return self.load_vector(part, index, 4, site)
 
 
 # ---------------------------------------------------------------------- code

@@ -48,14 +48,8 @@ class Copy:
 class AsyncCopies(Accesses):
     """What the running threads copy asynchronously."""
 
-    def copy_async(
-        self, to: Array, index, source: Array, place, count: int, site, other, values=None
-    ) -> None:
-        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them.
-
-        Copies that nobody waits for are completed by the hardware when the kernel ends, when
-        nobody can see them any more.
-        """
+    def copy_async(self, to: Array, index, source: Array, place, count, site, other, values=None):
+        """Begin to copy ``count`` elements; they arrive when ``wait_copies`` waits for them."""
         self.needs((8, 0), "an asynchronous copy (cp.async)", site)
         if to.space != "shared" or source.space != "global":
             raise typing_error(
@@ -96,7 +90,7 @@ class AsyncCopies(Accesses):
             ready = copy.active & here.active & (copy.group < self.groups - most)
             if ready.any():
                 copy.active = copy.active & ~ready
-                self.mask, self.base = self.inside(ready, self.root), copy.base
+                self.mask, self.base = self.root.part(ready), copy.base
                 if copy.array.root.pending is not None:
                     for e in range(len(copy.values)):
                         elements = self.elements(copy.array, copy.place[0] + e, copy.place[1])
@@ -112,7 +106,7 @@ class AsyncCopies(Accesses):
         values = tuple(np.zeros(self.lanes, source.dtype) for _ in range(8))
         here, last = self.mask, tuple(place[:-1])
         for most in np.unique(whole[here.indices]).tolist() if here else ():
-            self.mask = self.inside(here.active & (whole == most), here)
+            self.mask = here.part(here.active & (whole == most))
             steps = range(most) if most < 8 else (0,)
             for e in steps:
                 width = 1 if most < 8 else 8

@@ -57,18 +57,13 @@ INSTRUCTIONS: dict[str, Instruction] = {}
 
 
 class Intrinsic:
-    """A function of the compiler's: given types of a call, it has its type and what writes code.
-
-    Numba asks for its type when it first compiles a kernel that has it.
-    """
+    """A function of the compiler's: given types of a call, it has its type and what writes code."""
 
     def __init__(self, typed: Callable):
         functools.update_wrapper(self, typed)
 
-    @property
-    def typed(self) -> Callable:
-        """The function of (typing, types of arguments ...), as Numba's ``intrinsic`` takes it."""
-        return self.__wrapped__
+    #: The function of (typing, types of arguments ...), as Numba's ``intrinsic`` takes it.
+    typed = property(lambda self: self.__wrapped__)
 
     @functools.cached_property
     def _numba_type_(self) -> types.Type:
@@ -85,33 +80,16 @@ class Intrinsic:
 class Instruction(Intrinsic):
     """A function that works inside a kernel, on a GPU and in the simulator alike.
 
-    Parameters
-    ----------
-    function : callable of types
-        Returns the code for the types of a call's arguments.
-    takes : str
-        Its arguments: an array by its key in `ELEMENTS` and ``index`` after it, ``value`` (what is
-        stored), ``number`` (an integer), ``literal``, ``map``, ``corner`` (a row and a column),
-        ``sums`` (of a warpgroup), or a type by its name in `TYPES`.
-    gives : Type or callable, optional
-        The type of its result, or what makes it of its arguments' types.
-    twin : function or str, optional
-        Method of the running threads that does it; without one it has no effect there. By name
-        where it is the scheduler's.
-    more : mapping, optional
-        What the method takes beside the arguments.
-    by_warp : bool
-        Its warps wait for each other, and run one after the other.
-    writes : bool
-        It writes to its first argument.
-    hopper : bool
-        No other GPU is compiled for.
-    each : callable, optional
-        ``each(name, takes, kinds)``: what is wrong with the arguments' types, one by one.
-    check : callable, optional
-        ``check(name, *kinds)``: what else is wrong; literals have their value in the simulator.
-    unknown : str, optional
-        What is said of a literal that is none.
+    ``function`` gives the code for the types of a call's arguments. ``takes`` says what they are:
+    an array by its key in `ELEMENTS` and ``index`` after it, ``value`` (what is stored), ``number``
+    (an integer), ``literal``, ``map``, ``corner`` (a row and a column), ``sums`` (of a warpgroup),
+    or a type by its name in `TYPES`. ``gives`` is the result's type, or makes it of the arguments'.
+    ``twin`` is the method of the running threads that does it, by name where it is the scheduler's,
+    and ``more`` what that takes besides; without one it has no effect there. ``by_warp``: its warps
+    wait for each other, and run one after the other; ``writes``: to its first argument; ``hopper``:
+    no other GPU is compiled for. ``each(name, takes, kinds)`` says what is wrong with arguments one
+    by one, ``check(name, *kinds)`` what else is: literals have their value in the simulator;
+    ``unknown`` is said of a literal that is none.
     """
 
     def __init__(
@@ -142,15 +120,7 @@ class Instruction(Intrinsic):
 
     # ------------------------------------------------------------------ types
     def refusal(self, kinds: tuple[types.Type, ...], named: tuple[str, ...] = ()) -> str | None:
-        """What is wrong with the types of a call's arguments, for Numba and the simulator alike.
-
-        Parameters
-        ----------
-        kinds : tuple of Type
-            Of the arguments.
-        named : tuple of str
-            Names of arguments that are given by name.
-        """
+        """What is wrong with the types of a call's arguments, some of them given by name."""
         name, count = self.__name__, len(self.takes)
         if named:
             return f"{name} takes its arguments by position, not as {', '.join(named)}="
@@ -326,22 +296,14 @@ def literal(name: str, value: Any, low: int, high: int, step: int = 1) -> int:
 class Ptx:
     """Text of PTX: $0 and on are the numbers of the result, operands in their order follow.
 
-    Attributes
-    ----------
-    text : str
-    attributes : tuple of str
-        LLVM's, of the call. What has no result may write to memory; with ``readonly`` it reads what
-        may change, so that it is neither left out nor moved across what writes.
-    spaces : tuple of int
-        Address spaces of its arrays' elements.
-    bits : bool
-        Numbers are moved as bits, whatever their type is.
+    What has no result may write to memory; with the attribute ``readonly`` it reads what may
+    change, so that it is neither left out nor moved across what writes.
     """
 
     text: str
-    attributes: tuple[str, ...] = ()
-    spaces: tuple[int, ...] = (SHARED, SHARED)
-    bits: bool = False
+    attributes: tuple[str, ...] = ()  # LLVM's, of the call
+    spaces: tuple[int, ...] = (SHARED, SHARED)  # of its arrays' elements
+    bits: bool = False  # numbers are moved as bits, whatever their type is
 
     def generate(self, takes: list[str], context, builder, signature, args) -> Any:
         """Write the instruction."""

@@ -170,7 +170,6 @@ class MBarriers:
             barrier = self._mbarrier(self.its, address, name, site)
             if barrier is None:
                 continue
-
             parity = int(wanted) & 1
             self.pause(partial(barrier.is_over, parity), site, partial(barrier.state, parity))
             for arrive in barrier.landed:
@@ -186,9 +185,7 @@ class MBarriers:
             self.its.clocks.fence(self.number)
 
     # ------------------------------------------------------------------ what is not ordered
-    def ordered(
-        self, its: Any, agent: int, step: int, places, site: int, writes: bool, what: str
-    ) -> None:
+    def ordered(self, its, agent: int, step: int, places, site: int, writes: bool, what: str):
         """Note an access to a block's shared memory, and report what it conflicts with."""
         history = its.history
         if history is None:

@@ -37,23 +37,6 @@ def of_lane(value: Any, lane: int) -> int:
     return int(value[lane]) if type(value) is ndarray else int(value)
 
 
-class WideArray(Array):
-    """An array whose accesses are of several elements at once, for counting."""
-
-    __slots__ = ("count",)
-
-    def __init__(self, array: Array, count: int):
-        super().__init__(
-            array.flat, array.shape, array.strides, array.space, array.name, array.offset,
-            array.root,
-        )  # fmt: skip
-        self.pitch, self.address, self.count = array.pitch, array.address, count
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize * self.count
-
-
 class Accesses:
     """Accesses of the running threads of several elements at once."""
 
@@ -66,15 +49,12 @@ class Accesses:
             values = (self.poison(array.dtype),) * count
             return values if count > 1 else values[0]
         self._count_vector(array, uniform, varying, bad, count, site, "load")
-        with _Apart(self):
-            values = tuple(
-                self.load_at(array, uniform + e, varying, bad, site) for e in range(count)
-            )
+        self.counted_apart = True  # the elements are not counted one by one
+        values = tuple(self.load_at(array, uniform + e, varying, bad, site) for e in range(count))
+        self.counted_apart = False
         return values if count > 1 else values[0]
 
-    def store_vector(
-        self, array: Array, index: tuple, values, count: int, site: int, cached=""
-    ) -> None:
+    def store_vector(self, array: Array, index: tuple, values, count: int, site: int, cached=""):
         """Write ``count`` neighbouring elements of each active lane."""
         if cached:
             self._check_global(array, site, cached)
@@ -85,9 +65,10 @@ class Accesses:
     def _write(self, array: Array, place: tuple, values: tuple, site: int) -> None:
         uniform, varying, bad = place
         if self.active_part(bad):
-            with _Apart(self):
-                for e, value in enumerate(values):
-                    self.store_at(array, uniform + e, varying, bad, value, site)
+            self.counted_apart = True
+            for e, value in enumerate(values):
+                self.store_at(array, uniform + e, varying, bad, value, site)
+            self.counted_apart = False
 
     def _check_global(self, array: Array, site: int, cached: str) -> None:
         if cached == "kept":
@@ -99,11 +80,7 @@ class Accesses:
             )
 
     def _reach(self, array: Array, index: tuple, count: int, site: int, op: str) -> tuple:
-        """Where each lane's first element is: the parts of its number, and the lanes in error.
-
-        No index counts from the end; all elements are inside; they are neighbours in memory; the
-        access's bytes divide their address.
-        """
+        """As `locate`, of each lane's first element; the others are inside, too, and aligned."""
         index = tuple(
             [i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index]
         )
@@ -153,9 +130,7 @@ class Accesses:
                 bad = outside if bad is None else bad | outside
         return bad
 
-    def _outside(
-        self, array: Array, index: tuple, axis: int, outside: ndarray, more: int, site: int, op: str
-    ) -> None:
+    def _outside(self, array: Array, index: tuple, axis: int, outside, more: int, site, op) -> None:
         lane = int(np.flatnonzero(outside)[0])
         values = [of_lane(i, lane) for i in index]
         if values[axis] >= 0 and not more:
@@ -209,16 +184,16 @@ class Accesses:
             site, lane,
         )  # fmt: skip
 
-    def _count_vector(
-        self, array: Array, uniform, varying, bad, count: int, site: int, op: str
-    ) -> None:
+    def _count_vector(self, array: Array, uniform, varying, bad, count: int, site: int, op: str):
         """Count one access of ``count`` elements a lane."""
         if self.counters is None or array.space == "constant":
             return
         mask = self.active_part(bad)
         if not mask:
             return
-        self.count_access(WideArray(array, count), uniform, varying, bad, site, op)
+        wide = array.derived(array.shape, array.strides, array.offset)
+        wide.itemsize *= count
+        self.count_access(wide, uniform, varying, bad, site, op)
         if array.space == "global":
             elements = uniform if varying is None else (varying + uniform)[mask.indices]
             for e in range(1, count):
@@ -235,19 +210,6 @@ class Accesses:
                 f"{capability[0]}.{capability[1]}, and the simulated {gpu.name} has {have}: choose "
                 f'another with course.simulate("{newest}"), or trace(..., gpu="{newest}")'
             )
-
-
-class _Apart:
-    """While elements of one access are touched one by one, they are not counted one by one."""
-
-    def __init__(self, threads: Accesses):
-        self.threads = threads
-
-    def __enter__(self) -> None:
-        self.threads.counted_apart = True
-
-    def __exit__(self, *error) -> None:
-        self.threads.counted_apart = False
 
 
 # ---------------------------------------------------------------------- types

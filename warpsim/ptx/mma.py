@@ -117,10 +117,7 @@ class TensorCores(Accesses):
         return self._product(c, a, b, site)
 
     def _product(self, c: tuple, a: list[ndarray], b: list[ndarray], site: int):
-        """``c + a b`` for each warp: a is 16 x K, b is K x 8.
-
-        ``a[r][:, p]`` is part p of register r of every lane.
-        """
+        """``c + a b`` for each warp; ``a[r][:, p]`` is part p of register r of every lane."""
         self.whole_warps(site)
         parts, warps = a[0].shape[1], self.lanes // 32
         depth = len(b) * 4 * parts

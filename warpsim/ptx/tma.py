@@ -116,13 +116,7 @@ class TensorMap:
                         self.box, self.swizzle)  # fmt: skip
 
     def address_word(self) -> int:
-        """Which of its words is the array's address, and nothing else.
-
-        Raises
-        ------
-        CannotEncode
-            When this driver's maps are not like that.
-        """
+        """Which of its words is the address alone; CannotEncode where this driver has none."""
         if not _address_is_first():
             raise CannotEncode("tensor maps whose first word is not the address")
         return BEFORE
@@ -139,13 +133,7 @@ class TensorMap:
 def _encoded(
     kind: int, address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], swizzle: bool
 ) -> tuple[int, ...]:
-    """The words of a map.
-
-    Raises
-    ------
-    warpsim.host.libcuda.DriverError
-        When the driver refuses.
-    """
+    """The words of a map; a DriverError where the driver refuses."""
     space = (ctypes.c_uint64 * (WORDS + 8))()
     beyond = -ctypes.addressof(space) % 64 // 8  # a map lies at a multiple of 64 bytes
     made = (ctypes.c_uint64 * WORDS).from_buffer(space, 8 * beyond)
@@ -215,28 +203,17 @@ def swizzled(address):
 
 
 class Box:
-    """What a TMA copy moves: a box of a matrix in global memory.
-
-    Attributes
-    ----------
-    array : Array
-    box : (int, int)
-        Rows and columns.
-    alignment : int
-        Of its place in shared memory, in bytes.
-    chunks : ndarray of int
-        Where each 16 bytes of the box go, from that place on.
-    """
+    """What a TMA copy moves: a box, rows and columns, of a matrix in global memory."""
 
     def __init__(self, array: Any, box: tuple[int, int], swizzle: bool):
-        self.array, self.box, self.swizzle, size = array, box, swizzle, array.itemsize
-        self.alignment = 1024 if swizzle else 128
-        self.bytes = box[0] * box[1] * size
+        self.array, self.box, self.swizzle = array, box, swizzle
+        self.alignment = 1024 if swizzle else 128  # of its place in shared memory [bytes]
+        self.bytes = box[0] * box[1] * array.itemsize
         places = 16 * np.arange(self.bytes // 16)
+        #: Where each 16 bytes of the box go, from that place on.
         self.chunks = (swizzled(places) if swizzle else places) >> 4
-        steps = tuple(stride * size for stride in array.strides)
         flat = array.flat[array.offset :]
-        self.matrix = np.lib.stride_tricks.as_strided(flat, array.shape, steps)
+        self.matrix = np.lib.stride_tricks.as_strided(flat, array.shape, array.byte_strides)
 
     def parts(self, corner: tuple[int, int]) -> tuple[tuple, tuple]:
         """The parts of the box and of the matrix that lie in each other."""
@@ -314,9 +291,7 @@ class Tma(MBarriers):
             for its in blocks:
                 self._fly(its, address, name, source, start, values, what, site)
 
-    def _fly(
-        self, its, address: int, name: str, source: Box, start: int, values, what, site
-    ) -> None:
+    def _fly(self, its, address: int, name: str, source: Box, start: int, values, what, site):
         """A box is in flight to a block's shared memory."""
         barrier = self._mbarrier(its, address, name, site, asynchronous=True)
         if barrier is None:

@@ -131,21 +131,13 @@ class Hopper(Tma, Clusters, Sums):
         self.stores: list[Store] = []
         self.store_groups = self.made = 0
 
-    def wgmma_deep(
-        self, sums, a: Array, a_index, b: Array, b_index, depth, keep, bfloat, site
-    ) -> tuple:
-        """As `wgmma`, so deep; neighbours lie along the depth in both factors."""
-        return self.wgmma(
-            sums, a, a_index, b, b_index, keep, bfloat, False, False, site, depth=depth
-        )
-
-    def wgmma(
-        self, sums, a: Array, a_index, b: Array, b_index, keep, bfloat, a_mn, b_mn, site, depth=64
-    ) -> tuple:
-        """Begin a product by a warpgroup, 64 deep or less; this warp makes 16 of its 64 rows.
+    def wgmma(self, sums, a, a_index, b, b_index, *how, site, a_mn=False, b_mn=False) -> tuple:
+        """Begin a product by a warpgroup, 64 deep or as it says; this warp makes 16 of its 64 rows.
 
         The sums given back hold nothing before the product is waited for.
         """
+        *said, keep, bfloat = how
+        depth = said[0] if said else DEPTH
         columns, outputs = 2 * len(sums), self._outputs(sums, site)
         if not self.mask:
             return outputs
@@ -349,13 +341,9 @@ def _as_sums(sums, *_) -> types.Type:
 
 
 def _shared(layout: str) -> Instruction:
-    """A product, 64 deep, a group of its own; without `keep` the sums begin at 0.
-
-    ``a[a_index]`` and ``b[b_index]`` are where the tiles begin, in a shared array of float16 or
-    bfloat16: "n" of a and "t" of b: one box of 64 rows, or as many as sums have columns, 64 deep;
-    otherwise boxes of 64 rows along the depth, one for 64 of the sums' rows or columns, one after
-    another.
-    """
+    # ``a[a_index]`` and ``b[b_index]`` are where the tiles begin: "n" of a and "t" of b are one box
+    # of 64 rows, or as many as sums have columns, 64 deep; else boxes of 64 rows along the depth,
+    # one for 64 of the sums' rows or columns, one after another
     call = f"wgmma_{layout}(sums, a, a_index, b, b_index, keep)"
     return Instruction(
         named(lambda sums, a, a_index, b, b_index, keep: _multiply(layout), call,
@@ -374,7 +362,7 @@ def _deep(name: str, sums, a, a_index, b, b_index, depth, keep) -> str | None:
 
 
 @instruction("sums factor index factor index literal number", _as_sums, check=_deep,
-             twin=Hopper.wgmma_deep, by_warp=True, hopper=True)  # fmt: skip
+             twin=Hopper.wgmma, by_warp=True, hopper=True)  # fmt: skip
 def wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep):
     """``sums = wgmma_nt_deep(sums, a, a_index, b, b_index, depth, keep)``: begin sums + a b.
 

@@ -25,12 +25,8 @@ class Control:
         self.step_limit = masks.STEP_LIMIT.get()
 
     def split(self, condition, site: int | None = None, sides: int = 2) -> tuple[Mask, Mask]:
-        """Lanes for which a condition holds, and the others.
-
-        An `if` that is traced gives its ``site``, and is counted if both ``sides`` have a suite.
-        """
-        if sides < 2:
-            site = None
+        """Lanes for which a condition holds, and the others; counted at a ``site`` of two sides."""
+        site = None if sides < 2 else site
         mask = self.state.mask
         if type(condition) is not ndarray:
             if site is not None:
@@ -62,7 +58,6 @@ class Control:
         return self._lazily(left, right, True)
 
     def either(self, left, right):
-        """``left or right()``."""
         return self._lazily(left, right, False)
 
     def _lazily(self, left, right, goes_on: bool):
@@ -287,7 +282,7 @@ class Control:
         state = self.state
         limit = self.step_limit
         if limit == masks.ENDLESS:
-            limit = max(limit, getattr(loop, "total", 0))
+            limit = max(limit, loop.total)
         if loop.steps > limit:
             raise EndlessLoop(
                 f"{state.launch.name}, line {loop.line}: this loop has run {self.step_limit:,} "

@@ -21,10 +21,7 @@ def _is_program(frame: FrameType) -> bool:
 
 
 def variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
-    """A number that changes when a variable or the active lanes do; None outside lane programs.
-
-    The ``idle`` variables of the loop itself, such as a count of its passes, are left out.
-    """
+    """A number that changes when a variable or the active lanes do; None outside lane programs."""
     if frame is None or not _is_program(frame):
         return None
     number = _of(state.mask, 0)

@@ -7,6 +7,7 @@ a number.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -33,7 +34,6 @@ class Elements:
         self.state, self.memory, self.control = state, memory, control
 
     # ------------------------------------------------------------------ parts
-
     def field(self, array: Array, name: str) -> Array:
         """A field of records: an array of the records' shape, then the field's own."""
         root = array.root
@@ -49,10 +49,9 @@ class Elements:
     def component(self, array: Array, name: str) -> Array:
         """The real or the imaginary parts of complex numbers."""
         root = array.root
-        start = root.dtype.itemsize // 2 if name == "imag" else 0
-        part = self._part(
-            root, name, lambda: self._like(root, getattr(root.flat, name), name, start)
-        )
+        start = root.itemsize // 2 if name == "imag" else 0
+        make = partial(self._like, root, getattr(root.flat, name), name, start)
+        part = self._part(root, name, make)
         part.written = root.written
         return part.derived(array.shape, array.strides, array.offset)
 
@@ -97,13 +96,8 @@ class Elements:
             if root.space == "shared":  # one record too many is allocated: all blocks alike
                 count = root.flat.size * step
             flat = _typed(root.flat, name, kind, count, pitch)
-        part = Array(
-            flat,
-            root.shape + own,
-            tuple(stride * step for stride in root.strides) + inner,
-            root.space,
-            f"{root.name}.{name}",
-        )
+        strides = tuple(stride * step for stride in root.strides) + inner
+        part = Array(flat, root.shape + own, strides, root.space, f"{root.name}.{name}")
         part.pitch, part.address = pitch, root.address + start
         if root.block_offset is not None:
             part.block_offset = root.block_offset * step
@@ -137,9 +131,8 @@ class Elements:
         root, old, new = array.root, array.dtype.itemsize, dtype.itemsize
         place = f"line {self.state.site(site).line}: .view({dtype}) of {array.name}"
         if old == new:
-            part = self._part(
-                root, dtype.name, lambda: self._like(root, root.flat.view(dtype), "", 0)
-            )
+            make = partial(self._like, root, root.flat.view(dtype), "", 0)
+            part = self._part(root, dtype.name, make)
             part.name, part.written, part.shadow = root.name, root.written, root.shadow
             return part.derived(array.shape, array.strides, array.offset)
         if array.space == "local" or root.pitch != old:
@@ -152,7 +145,7 @@ class Elements:
         if odd or self._somewhere(start % new) or any(s * old % new for s in array.strides[:-1]):
             raise Unsupported(f"{place} at an address that is no multiple of {new} bytes")
 
-        def make() -> Array:
+        def made() -> Array:
             flat = root.flat[: copies * whole * new // old].view(dtype)
             part = Array(flat, (whole,), (1,), root.space, root.name)
             part.address = root.address
@@ -163,7 +156,7 @@ class Elements:
                     root.written[...] = part.written[...] = True
             return part
 
-        part = self._part(root, dtype.name, make)
+        part = self._part(root, dtype.name, made)
         strides = tuple(stride * old // new for stride in array.strides[:-1])
         shape = (*array.shape[:-1], array.shape[-1] * old // new)
         return part.derived(shape, (*strides, 1), start // new)
@@ -224,14 +217,13 @@ class Elements:
                 f"{line}: cannot assign slice of shape {array.shape} from "
                 f"input of different size {value.shape}"
             )
-        places = list(product(*map(range, array.shape)))
-        sources = [broadcast_place(place, value.shape) for place in places]
+        places = {p: broadcast_place(p, value.shape) for p in product(*map(range, array.shape))}
         if convert is None:
-            for place, source in zip(places, sources, strict=True):
+            for place, source in places.items():
                 self.store_record(array, place, self.memory.view(value, source, site), site)
             return
-        elements = [convert(self.memory.load(value, source, site)) for source in sources]
-        for place, element in zip(places, elements, strict=True):
+        read = {p: convert(self.memory.load(value, source, site)) for p, source in places.items()}
+        for place, element in read.items():
             self.memory.store(array, place, element, site)
 
     # ------------------------------------------------------------------ addresses

@@ -195,7 +195,6 @@ class Exchange:
         return in_warps(same).astype(np.int64)
 
     def _ballot(self, predicate) -> ndarray:
-        """Bit l of the result is lane l's predicate, for each warp, told to all its lanes."""
         return _bits(self.state.mask.active & predicate)
 
 

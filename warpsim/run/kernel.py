@@ -50,13 +50,10 @@ class Kernel:
     """A function decorated with ``cuda.jit``."""
 
     def __init__(
-        self,
-        function: FunctionType,
-        device: bool,
-        debug: bool,
+        self, function: FunctionType, device: bool, debug: bool,
         signatures: list[tuple[tuple[types.Type, ...], Any]] | None = None,
         options: dict[str, Any] | None = None,
-    ):
+    ):  # fmt: skip
         self.py_func, self.device, self.debug = function, device, debug
         self._device, self.fn = device, function  # as Numba's own simulator names them
         self.targetoptions = options or {}  # for the compiler: course.compiler.facts reads them
@@ -199,15 +196,9 @@ class Configured:
         warn_of_host_arrays(args)
         if kernel.extensions:
             args = tuple(map(self._prepared, args))
-        launch = run_kernel(
-            kernel,
-            self.grid,
-            self.block,
-            args,
-            dynamic_shared=self.sharedmem,
-            counters=Counters(costs=counts_costs) if onlookers else None,
-            debug=kernel.debug,
-        )
+        counters = Counters(costs=counts_costs) if onlookers else None
+        more = {"dynamic_shared": self.sharedmem, "counters": counters, "debug": kernel.debug}
+        launch = run_kernel(kernel, self.grid, self.block, args, **more)
         if launch.signature not in kernel.overloads:
             kernel.overloads[launch.signature] = Overload(kernel, launch.signature)
         for look in list(onlookers):
@@ -233,10 +224,8 @@ class Overload:
 
     def inspect_types(self, file: Any = None) -> None:
         """Print the source with the types of its variables."""
-        print(self.kernel.__name__, self.signature, file=file)
-        print("-" * 80, file=file)
-        print(self._type_annotation, file=file)
-        print("=" * 80, file=file)
+        head = f"{self.kernel.__name__} {self.signature}"
+        print(head, "-" * 80, self._type_annotation, "=" * 80, sep="\n", file=file)
 
     @property
     def cooperative(self) -> bool:
@@ -257,8 +246,7 @@ class Annotation:
 
     def __init__(self, typing: Typing):
         self.source = typing.source
-        first = zip(self.source.arguments, typing.arguments, strict=True)
-        self.typemap: dict[str, types.Type] = dict(first)
+        self.typemap = dict(zip(self.source.arguments, typing.arguments, strict=True))
         self.lines: dict[int, dict[str, types.Type]] = {1: dict(self.typemap)}
         for node, kind in typing.targets.items():
             if isinstance(node, ast.Name):
@@ -276,16 +264,10 @@ class Annotation:
 
 
 def jit(
-    func_or_sig: Any = None,
-    device: bool = False,
-    inline: Any = "never",
-    link: Any = (),
-    debug: bool | None = None,
-    opt: Any = None,
-    lineinfo: bool = False,
-    cache: bool = False,
+    func_or_sig: Any = None, device: bool = False, inline: Any = "never", link: Any = (),
+    debug: bool | None = None, opt: Any = None, lineinfo: bool = False, cache: bool = False,
     **options: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Make a kernel, or with ``device=True`` a function that kernels call.
 
     All options of ``numba.cuda.jit`` are accepted; of them ``device`` and ``debug`` matter here;
@@ -305,11 +287,16 @@ def jit(
         warn(NumbaInvalidConfigWarning(f"{text} - set debug=False or opt=False."), stacklevel=2)
     given = {"device": device, "inline": inline, "link": link, "opt": opt, **options}
     kept = {name: value for name, value in given.items() if value not in (None, ())}
-    if isinstance(func_or_sig, FunctionType):
-        return Kernel(func_or_sig, device, debug, options=kept)
-    if isinstance(func_or_sig, Kernel):  # as in Numba, the function anew
-        return Kernel(func_or_sig.py_func, device, debug, options=kept)
     signatures = []
+
+    def decorate(function: FunctionType | Kernel) -> Kernel:
+        function = function.py_func if isinstance(function, Kernel) else function  # as Numba, anew
+        if not isinstance(function, FunctionType):
+            raise _no_function(function)
+        return Kernel(function, device, debug, signatures, kept)
+
+    if isinstance(func_or_sig, FunctionType | Kernel):
+        return decorate(func_or_sig)
     if func_or_sig is not None:
         if callable(func_or_sig) and not isinstance(func_or_sig, types.Type | Signature):
             raise _no_function(func_or_sig)
@@ -318,14 +305,6 @@ def jit(
             signatures.append((tuple(map(declared, arguments)), result))
             if not device and result not in (None, types.void):
                 raise TypeError("CUDA kernel must have void return type.")
-
-    def decorate(function: FunctionType | Kernel) -> Kernel:
-        if isinstance(function, Kernel):
-            function = function.py_func
-        if not isinstance(function, FunctionType):
-            raise _no_function(function)
-        return Kernel(function, device, debug, signatures, kept)
-
     return decorate
 
 

@@ -49,13 +49,11 @@ clock = time.monotonic
 
 
 class Progress:
-    """How far a launch is: past 10 s a line on stderr for its blocks, and one for its loops.
-
-    A notebook gets none: its cells' output would depend on the machine.
-    """
+    """How far a launch is: past 10 s a line on stderr for its blocks, and one for its loops."""
 
     def __init__(self) -> None:
         self.began = clock()
+        # not in a notebook: its cells' output would depend on the machine
         self.tells_blocks = self.tells_loops = "ipykernel" not in sys.modules
         self.whole = False  # all blocks run at once: its outermost loop says how long that takes
 
@@ -79,13 +77,11 @@ class Progress:
         loops: list[tuple[Loop, str]] = []  # with the function that each is in, outermost first
         while frame is not None:
             here = (one for one in frame.f_locals.values() if isinstance(one, Loop))
-            going = [one for one in here if not hasattr(one, "ended")]
-            going.sort(key=attrgetter("line"))
+            going = sorted((one for one in here if not one.ended), key=attrgetter("line"))
             loops = [(one, frame.f_code.co_name) for one in going] + loops
             frame = frame.f_back
         loop, function = next((pair for pair in loops if pair[0].steps > 1), loops[-1])
-        total = getattr(loop, "total", 0)
-        of = f" of {total:,}" if total else ""
+        total, of = loop.total, f" of {loop.total:,}" if loop.total else ""
         where = f"line {loop.line}" + (f" of {function}" if function != name else "")
         text = f"pass {loop.steps:,}{of} of the loop in {where} after {passed:.0f} s"
         if total and self.whole and loop is loops[0][0]:
@@ -171,11 +167,9 @@ def dimensions(value: Any, name: str) -> Dim3:
         raise ValueError(NO_CONFIGURATION)
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"{name} must be a sequence of 1, 2 or 3 integers, got {sizes!r}")
-    for size in sizes:
-        if not isinstance(size, Integral):
-            raise TypeError(f"{name} must be a sequence of integers, got {sizes!r}")
-    x, y, z = (*map(int, sizes), *(1,) * (3 - len(sizes)))
-    return x, y, z
+    if not all(isinstance(size, Integral) for size in sizes):
+        raise TypeError(f"{name} must be a sequence of integers, got {sizes!r}")
+    return (*map(int, sizes), 1, 1)[:3]
 
 
 def check_configuration(grid: Dim3, block: Dim3, dynamic_shared: int, gpu: gpus.GPU) -> None:
@@ -221,10 +215,8 @@ class Arguments:
         self.types: list[types.Type] = [kind for kind, _ in taken]
         self.values: list[Any] = [value for _, value in taken]
 
-    @cached_property
-    def gpu(self) -> Copies:
-        """Copies of what lies on a real GPU, made when the first such array comes."""
-        return Copies(self.given)
+    #: Of what lies on a real GPU, made when the first such array comes.
+    gpu = cached_property(lambda self: Copies(self.given))
 
     def _name(self, position: int) -> str:
         return self.names[position] if position < len(self.names) else f"argument {position}"
@@ -257,7 +249,10 @@ class Arguments:
             if memory is not None:
                 wait_for(value.__cuda_array_interface__)
                 return self._array(memory, name)
-            return self._real_device_array(value, name)
+            copy = self.gpu.of(value)  # of an array on a real GPU; it goes back at the end
+            before = copy.tobytes()
+            self.back.append(lambda: Copies.back(value, copy, before))
+            return self._array(copy, name)
         if isinstance(value, tuple):
             parts = [self.take(part, f"{name}[{i}]") for i, part in enumerate(value)]
             kinds = [kind for kind, _ in parts]
@@ -270,15 +265,13 @@ class Arguments:
         if isinstance(kind, types.EnumMember):
             return kind, inside_enumeration(kind.dtype, value.value)
         if kind is None or not isinstance(kind, SCALARS):
-            shown = type(value).__name__
             raise TypeError(
-                f"argument {name!r} is a {shown}: a kernel takes arrays (NumPy or device), numbers "
-                "and tuples of them"
+                f"argument {name!r} is a {type(value).__name__}: a kernel takes arrays (NumPy or "
+                "device), numbers and tuples of them"
             )
         return kind, CONVERT[kind](value)
 
     def _record(self, value: np.void, name: str, direction: str | None) -> tuple[types.Type, Array]:
-        """A record goes to the device and back, as an array does."""
         copy = np.array(value)
         if direction != "in" and value.flags.writeable:
 
@@ -293,28 +286,17 @@ class Arguments:
     def _array(self, memory: np.ndarray, name: str) -> tuple[types.Type, Array]:
         kind = of_value(memory)
         if kind is None:
+            mends = memory.dtype.byteorder == ">" or memory.dtype.kind == "O"
+            cure = "; convert it with .astype(...)" if mends else ""
             raise TypeError(
                 f"argument {name!r} is an array of {memory.dtype!r}, which a kernel cannot take"
-                + (
-                    "; convert it with .astype(...)"
-                    if memory.dtype.byteorder == ">" or memory.dtype.kind == "O"
-                    else ""
-                )
+                f"{cure}"
             )
         if not memory.flags.writeable:
             kind = kind.copy(readonly=True)  # as in Numba, no kernel may change it
         return kind, global_array(memory, name)
 
-    def _real_device_array(self, value: Any, name: str) -> tuple[types.Type, Array]:
-        """An array on a real GPU: simulated on a copy, which goes back at the end."""
-        copy = self.gpu.of(value)
-        before = copy.tobytes()
-        self.back.append(lambda: Copies.back(value, copy, before))
-        return self._array(copy, name)
-
-    def _misfit(
-        self, signature: tuple[types.Type, ...], exact: bool = False, alone: bool = True
-    ) -> int | None:
+    def _misfit(self, signature: tuple, exact: bool = False, alone: bool = True) -> int | None:
         """The first argument that an explicit signature, ``alone`` or one of several, takes not.
 
         None if it takes all; if their number differs, the one after the last.
@@ -364,10 +346,8 @@ class Arguments:
                 self.values[i] = Array(memory, memory.shape, (1,), "global", self._name(i))
             if isinstance(given, types.Array) and given.dtype != wanted.dtype:
                 array = self.values[i]
-                flat = array.flat.view(dtype_of(wanted.dtype))
-                self.values[i] = Array(
-                    flat, array.shape, array.strides, "global", array.name, array.offset
-                )
+                place = array.shape, array.strides, "global", array.name, array.offset
+                self.values[i] = Array(array.flat.view(dtype_of(wanted.dtype)), *place)
                 self.values[i].address = array.address
             if isinstance(wanted, types.Array):
                 self.types[i] = wanted  # what a kernel knows of it is its signature
@@ -376,15 +356,12 @@ class Arguments:
                 self.types[i] = wanted
 
     def _no_match(self, signature: tuple[types.Type, ...], number: int) -> str:
-        given = ", ".join(str(kind) for kind in self.types)
-        text = f"No matching definition for argument type(s) {given}: "
+        text = f"No matching definition for argument type(s) {', '.join(map(str, self.types))}: "
         if len(signature) != len(self.types):
             return f"{text}the signature has {len(signature)}, {len(self.types)} are given"
         kind, wanted = self.types[number], signature[number]
-        text += f"argument {self._name(number)!r} is {kind}, the signature says {wanted}; "
-        return text + (
-            "no array is converted at a launch, neither its elements nor its layout (C, F or A)"
-        )
+        text += f"argument {self._name(number)!r} is {kind}, the signature says {wanted}; no array "
+        return f"{text}is converted at a launch, neither its elements nor its layout (C, F or A)"
 
 
 def _is_taken(given: types.Type, wanted: types.Type, value: Any, exact: bool, alone: bool) -> bool:
@@ -447,10 +424,7 @@ def signatures_of(kernel: Any) -> list[tuple[types.Type, ...]]:
 def taken_by(kernel: Any, values: tuple) -> Arguments:
     """The arguments as a launch takes them, matched to the kernel's explicit signatures.
 
-    Raises
-    ------
-    TypeError
-        When a launch would refuse them; it names the argument and both types.
+    TypeError where a launch would refuse them; it names the argument and both types.
     """
     program = program_of(kernel)
     taken = Arguments(program.arguments, program.packed(values))
@@ -460,15 +434,9 @@ def taken_by(kernel: Any, values: tuple) -> Arguments:
 
 # ---------------------------------------------------------------------- running
 def run_kernel(
-    kernel: Any,
-    grid: Any,
-    block: Any,
-    arguments: tuple,
-    dynamic_shared: int = 0,
-    counters: Counters | None = None,
-    gpu: gpus.GPU | None = None,
-    debug: bool = False,
-) -> Launch:
+    kernel: Any, grid: Any, block: Any, arguments: tuple, dynamic_shared: int = 0,
+    counters: Counters | None = None, gpu: gpus.GPU | None = None, debug: bool = False,
+) -> Launch:  # fmt: skip
     """Run a kernel on all threads; arrays get their new values only if all went well."""
     gpu = gpu or gpus.current()
     grid, block = dimensions(grid, "griddim"), dimensions(block, "blockdim")
@@ -515,8 +483,7 @@ def run_kernel(
             starts = range(0, blocks, chunk)
             parts = [(grid, block, first, min(chunk, blocks - first)) for first in starts]
             if launch.candidates:
-                again = Again(launch, lanes.run, parts)
-                launch.findings.update(again.findings())
+                launch.findings.update(Again(launch, lanes.run, parts).findings())
             if launch.disputes.told or launch.disputes.harmless:
                 launch.findings = judged(launch, lanes.run, parts)
     except KernelError as error:
@@ -533,12 +500,7 @@ def run_kernel(
 
 
 def trace(
-    kernel: Any,
-    grid: Any,
-    block: Any,
-    *args: Any,
-    dynamic_shared: int = 0,
-    gpu: str | None = None,
+    kernel: Any, grid: Any, block: Any, *args: Any, dynamic_shared: int = 0, gpu: str | None = None
 ) -> Report:
     """Simulate a launch, count what it does, and look for mistakes.
 

@@ -27,7 +27,7 @@ class Observer(Counting, Races, Unwritten):
         state = self.state
         lanes = np.flatnonzero(outside)
         lane = int(lanes[0])
-        values = tuple(int(i[lane]) if type(i) is ndarray else int(i) for i in index)
+        values = tuple(int(_flat(i, lane)) for i in index)
         wrapped = values[axis] < -(FAR_BELOW >> 1) or values[axis] >> 63 == 1
         values = tuple(i + FAR_BELOW + (1 << 64) if i < -(FAR_BELOW >> 1) else i for i in values)
         spelled = ", ".join(str(value) for value in values)
@@ -51,17 +51,14 @@ class Observer(Counting, Races, Unwritten):
         state.found("out-of-bounds", text, site, lane)
 
     def negative_index(self, array, index, axis, lane, site, op) -> None:
-        i = index[axis]
-        value = int(i[lane]) if type(i) is ndarray else int(i)
         text = (
-            f"uses index {value} on axis {axis} of {array.name}, which counts from the end: Numba "
-            "wraps it, at the price of a test in every access; make sure that it is meant"
+            f"uses index {_flat(index[axis], lane)} on axis {axis} of {array.name}, which counts "
+            "from the end: Numba wraps it, at the price of a test in every access; make sure that "
+            "it is meant"
         )
         self.state.found("negative-index", text, site, lane)
 
-    def barrier_divergence(
-        self, arrived: int, expected: int, lane: int, site: int, of: str
-    ) -> None:
+    def barrier_divergence(self, arrived: int, expected: int, lane: int, site: int, of: str):
         text = (
             f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
             "on a GPU they wait for ever or go on with half the data; move it out of the branch"
@@ -87,9 +84,7 @@ class Observer(Counting, Races, Unwritten):
         if root.shadow is not None:
             self.look_for_races(array, elements, mask, site, op, value)
 
-    def conflicts_with_copy(
-        self, array: Array, elements: ndarray, mask, site: int, op: str
-    ) -> bool:
+    def conflicts_with_copy(self, array: Array, elements, mask, site: int, op: str) -> bool:
         """Report an access to elements that an asynchronous copy has yet to fill."""
         state = self.state
         pending = array.root.pending[elements[mask.indices]]
@@ -111,11 +106,9 @@ class Observer(Counting, Races, Unwritten):
     def print(self, *parts) -> None:
         """``print``: a line for each active thread, in their order."""
         template = " ".join(form for form, _ in parts)
+        values = [leaf for _, value in parts for leaf in leaves(value)]
         for lane in self.state.mask.indices:
-            print(
-                template
-                % tuple(_flat(value, lane) for _, value in parts for value in leaves(value))
-            )
+            print(template % tuple(_flat(value, lane) for value in values))
 
 
 def _flat(value, lane: int):

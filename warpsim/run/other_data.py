@@ -47,10 +47,7 @@ _ASKED_FOR = {
 
 
 def judged(launch: Any, run: Callable, chunks: list[tuple]) -> dict[tuple[str, Site], Finding]:
-    """The findings of a launch, with a verdict on stores that nothing orders.
-
-    ``run`` is the lane program, ``chunks`` are the geometries of the chunks of blocks.
-    """
+    """The findings of a launch, with a verdict on stores that nothing orders."""
     launch.disputes.judge()
     differ, alike = ({launch.sites[n] for n in places} for places in launch.disputes.places)
     # what runs warp by warp keeps no inputs; addresses would lead to memory that is the user's
@@ -95,10 +92,7 @@ def _calm(launch, run, chunks, loads, differ, alike) -> set[Site]:
 
 
 def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> set[Site]:
-    """`_on_other_data`; of the launches with such a place for the 1st, 4th, 16th and so on.
-
-    The first gets all draws, each later one a few, and others than the one before it.
-    """
+    """`_on_other_data`; of the launches with such a place for the 1st, 4th, 16th and so on."""
     judged = launch.program.judged
     due = []
     for site in doubtful:
@@ -113,10 +107,7 @@ def _judged_before(launch, run, chunks, doubtful: set[Site], thorough: bool) -> 
 
 
 def _once_more(launch, run, chunks, changed: Callable, thorough: bool) -> tuple[Disputes, set]:
-    """A launch with changed arguments: its disputes, and other places of races.
-
-    ``changed`` gives, for each argument and each array from outside, what takes its place.
-    """
+    """A launch with arguments and arrays from outside ``changed``: its disputes, other races."""
     clock, disputes = Clock(len(launch.clock.block), launch.clock.padded), Disputes(thorough)
     inputs = launch.inputs
     again, values = inputs.again(launch, inputs.copies(), clock=clock, disputes=disputes)
@@ -152,12 +143,8 @@ def _on_other_data(launch, run, chunks, alike: set[Site], thorough: bool, before
     floats = frozenset(n for n, kind in enumerate(kinds) if kind in "fc")
     others = [n for n, kind in enumerate(kinds) if kind in "biuV"]
     choices = [floats, *(floats | {one} for one in others[:MOST_ALONE]), floats.union(others)]
-    choices = list(dict.fromkeys(choices))
-    draws = [
-        (ORDER[(number + repeat) % DRAWS], chosen)
-        for repeat in range(DRAWS)
-        for number, chosen in enumerate(choices)
-    ]
+    numbered = list(enumerate(dict.fromkeys(choices)))
+    draws = [(ORDER[(n + repeat) % DRAWS], one) for repeat in range(DRAWS) for n, one in numbered]
     threads = max(4096, sum(blocks * math.prod(block) for _, block, _, blocks in chunks))
     most = max(LEAST_RUNS, MOST_WORK // (threads * (launch.passes + 1)))
     if before:
@@ -229,13 +216,7 @@ def _beside(numbers: np.ndarray, dtype: np.dtype, size: int, seed: int) -> np.nd
     return found.astype(dtype)
 
 
-def _drawn(
-    value: Any,
-    numbers: Iterator[int],
-    chosen: frozenset[int],
-    seed: int,
-    compared: np.ndarray,
-) -> Any:
+def _drawn(value: Any, numbers: Iterator[int], chosen: frozenset, seed: int, compared) -> Any:
     """An argument, with other elements, or another number, if it is among the chosen ones."""
     if isinstance(value, tuple):
         return tuple(_drawn(part, numbers, chosen, seed, compared) for part in value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpsim.code.programs import program_of
-from warpsim.core.words import wrapped
+from warpsim.core.words import count, wrapped
 from warpsim.front.names import Source, Unsupported
 from warpsim.front.nodes import walk
 from warpsim.watch.findings import MOST_TOLD, Finding, cost_findings, told
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------------- of a launch
 def place_of(finding: Finding, kernel: Source) -> tuple[str, int, str]:
-    """File, line there and code of a finding.
-
-    Of one in a function of another module it is where that is called: there it can be mended.
-    """
+    """File, line there and code of a finding; in another module it is where that is called."""
     sources = reached(kernel)
     if finding.call is not None:
         line, code = finding.call
@@ -64,32 +61,20 @@ def findings_of(launch: Launch) -> tuple[Finding, ...]:
 
 @dataclass
 class Found:
-    """A finding, and the launches that had it.
-
-    Attributes
-    ----------
-    kind, code, message : str
-        As in a `Finding`; the message is that of the first launch, with the thread it speaks of.
-    error : bool
-        Whether it makes the program wrong; the others cost time.
-    kernel, file : str
-    line : int
-        Of the file.
-    launches : int
-    """
+    """A finding of a program, and in how many launches."""
 
     kind: str
-    error: bool
+    error: bool  # it makes the program wrong; the others cost time
     kernel: str
     file: str
-    line: int
+    line: int  # of the file
     code: str
-    message: str
+    message: str  # of the first launch, with the thread that it speaks of
     launches: int = 0
 
-    @property
-    def is_error(self) -> bool:
-        return self.error
+    is_error = property(lambda self: self.error)
+    #: File, line and kernel.
+    place = property(lambda self: f"{self._line} in {self.kernel}")
 
     @property
     def _line(self) -> str:
@@ -97,15 +82,9 @@ class Found:
         shown = path.relative_to(here) if path.is_relative_to(here) else path
         return f"{shown}:{self.line}"
 
-    @property
-    def place(self) -> str:
-        """File, line and kernel."""
-        return f"{self._line} in {self.kernel}"
-
     def indented(self, indent: str = "") -> str:
         """The finding as text."""
-        times = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {times}: {self.code}"
+        head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {_launches(self)}: {self.code}"
         return f"{head}\n{wrapped(self.message, indent + '    ', '')}"
 
     __str__ = indented
@@ -157,6 +136,9 @@ class Collected:
     def text(self, more: str, most: int | None = MOST_TOLD) -> str:
         """What there is to say: of many findings the first; ``more`` says how to see the others."""
         found = self.findings
-        many = {0: "no findings", 1: "1 finding"}.get(len(found), f"{len(found):,} findings")
-        of = "1 launch" if self.launches == 1 else f"{self.launches:,} launches"
-        return "\n".join([f"{many} in {of}", *told(found, more, most)])
+        many = count(len(found), "finding") if found else "no findings"
+        return "\n".join([f"{many} in {_launches(self)}", *told(found, more, most)])
+
+
+def _launches(of: Found | Collected) -> str:
+    return "1 launch" if of.launches == 1 else f"{of.launches:,} launches"

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from warpsim.core.masks import Mask
 from warpsim.core.memory import poison
 from warpsim.ptx.cp_async import AsyncCopies
 from warpsim.ptx.integers import Integers
@@ -42,8 +41,3 @@ class Ptx(AsyncCopies, TensorCores, Integers, Sums):
         self.out_of_bounds = self.observer.out_of_bounds
         self.copies: list[Any] = []  # asynchronous ones in flight, the oldest first
         self.groups: Any = 0  # of copies that each thread has closed
-
-    @staticmethod
-    def inside(active: Any, parent: Mask) -> Mask:
-        """The mask of some lanes of ``parent``."""
-        return parent.part(active)

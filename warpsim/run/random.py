@@ -61,9 +61,7 @@ def init_xoroshiro128p_states(states: Any, seed: int, subsequence_start: int = 0
     _fill(memory, np.uint64(seed), subsequence_start)
 
 
-def create_xoroshiro128p_states(
-    n: int, seed: int, subsequence_start: int = 0, stream: Any = 0
-) -> DeviceNDArray:
+def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0, stream: Any = 0):
     """States for ``n`` threads, on the device."""
     states = np.empty(n, xoroshiro128p_dtype)
     init_xoroshiro128p_states(states, seed, subsequence_start)

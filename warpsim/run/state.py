@@ -52,8 +52,7 @@ def whole_blocks(shape: Dim3, blocks: int) -> Lanes:
 class Geometry:
     """The indices of the threads of some consecutive blocks, or of a warp in one.
 
-    A value that all threads share is a Python int. ``start`` is the number of the first lane's
-    thread in the grid, whose blocks are padded to whole warps.
+    ``start`` is the number of the first lane's thread in the grid, with padded blocks.
     """
 
     def __init__(self, grid: Dim3, first: int, blocks: int, lanes: Lanes, warp: int = 0):
@@ -93,10 +92,7 @@ class Geometry:
             self._indices[axis] = first + self.threadIdx[axis]
         return self._indices[axis]
 
-    @property
-    def indices(self) -> tuple:
-        """The same along each axis."""
-        return tuple(map(self.index, range(3)))
+    indices = property(lambda self: tuple(map(self.index, range(3))))
 
     def grid(self, dimensions: int):
         """``cuda.grid``"""
@@ -125,35 +121,19 @@ def _unravel(number: int, shape: Dim3) -> Dim3:
 
 
 class State:
-    """The running threads of a chunk of blocks.
-
-    Attributes
-    ----------
-    mask, root : Mask
-        The lanes that are active, and all lanes that are threads.
-    exited : ndarray of bool, (lanes,), or None
-        Those that have returned from the kernel.
-    base : int
-        What is added to the number of a place: those of a device function follow its caller's.
-    calling : Site or None
-        Where a function of another module was called.
-    depth : int
-        Calls of functions by themselves.
-    allocated : dict
-        The shared and local arrays that were made, by place.
-    """
+    """The running threads of a chunk of blocks."""
 
     def __init__(self, launch: Any, geometry: Geometry):
         self.launch, self.geometry = launch, geometry
         self.lanes, self.blocks, self.padded = geometry.lanes, geometry.blocks, geometry.padded
         self.lane, self.block = geometry.lane, geometry.block
-        self.root = self.mask = geometry.root
-        self.exited: ndarray | None = None
+        self.root = self.mask = geometry.root  # the lanes that are threads, and that are active
+        self.exited: ndarray | None = None  # those that have returned from the kernel
         self.counters: Counters | None = launch.counters
-        self.sites, self.base = launch.sites, 0
-        self.calling: Site | None = None
-        self.depth = 0
-        self.allocated: dict[Any, Array] = {}
+        self.sites, self.base = launch.sites, 0  # a device function's places follow its caller's
+        self.calling: Site | None = None  # where a function of another module was called
+        self.depth = 0  # calls of functions by themselves
+        self.allocated: dict[Any, Array] = {}  # shared and local arrays that were made, by place
         self.patterns: dict[tuple, tuple] = {}
 
     @property
@@ -187,11 +167,7 @@ class State:
         return self.pattern(varying, offset, (), lambda: varying + offset)
 
     def pattern(self, varying: ndarray, mask, kind: tuple, make: Callable) -> Any:
-        """What is known of an access whose lanes lie as those of an earlier one, further on.
-
-        In a loop the part of an address that differs from lane to lane is often one and the same
-        array, and the rest moves all lanes by the same amount.
-        """
+        """What is known of an access whose lanes lie as those of an earlier one, further on."""
         key = id(varying), id(mask), kind
         found = self.patterns.get(key)
         if found is None:
@@ -220,18 +196,14 @@ class State:
         index = np.unravel_index(int(element), root.shape) if root.shape else ()
         return f"{array.name}[{', '.join(str(i) for i in index)}]"
 
-    def finding(
-        self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
-    ) -> Finding:
+    def finding(self, kind: str, message: str, site: int, lane: int | None, whole=False) -> Finding:
         place = self.site(site)
         message += in_function(place, self.launch.name)
         where = None if lane is None else self.where(lane)
         call = self.calling and (self.calling.line, self.calling.code)
         return Finding(kind, place.line, place.code, message, where, call, whole, place.function)
 
-    def found(
-        self, kind: str, message: str, site: int, lane: int | None, whole: bool = False
-    ) -> None:
+    def found(self, kind: str, message: str, site: int, lane: int | None, whole=False) -> None:
         """Note a finding of a launch that is traced; else raise it, if it is an error."""
         finding = self.finding(kind, message, site, lane, whole)
         if self.counters is not None:

@@ -36,9 +36,7 @@ def apply(function: Any, signature: tuple[types.Type, ...], arrays: list[np.ndar
     return result
 
 
-def _chunks(
-    function: Any, signature: tuple[types.Type, ...], size: int
-) -> Iterator[tuple[Callable, Threads, np.ndarray]]:
+def _chunks(function: Any, signature: tuple[types.Type, ...], size: int) -> Iterator[tuple]:
     """A device function on so many threads in blocks of 128: program, threads, their numbers."""
     lanes = program_of(function).lane_program(signature, False, device=True)
     launch = Launch(lanes.name, gpus.current(), lanes.sites, 0, False, None)
@@ -61,14 +59,16 @@ def _broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def on_device(value: Any) -> Any:
     """A device array for one that only has its interface; any other value as it is."""
-    if isinstance(value, tuple) and any(
-        hasattr(part, "__cuda_array_interface__") for part in value
-    ):
-        return tuple(on_device(part) for part in value)
+    if isinstance(value, tuple) and any(hasattr(v, "__cuda_array_interface__") for v in value):
+        return tuple(map(on_device, value))
     if isinstance(value, np.ndarray | DeviceNDArray):
         return value
     memory = device_memory(value)
     return value if memory is None else DeviceNDArray(memory)
+
+
+def _memory(value: Any) -> Any:
+    return value._memory if isinstance(value, DeviceNDArray) else value
 
 
 class Vectorized:
@@ -86,7 +86,7 @@ class Vectorized:
         arguments, out = [on_device(argument) for argument in arguments], on_device(out)
         device = any(isinstance(argument, DeviceNDArray) for argument in arguments)
         scalars = [isinstance(a, int | float | complex | np.number) for a in arguments]
-        arrays = [a._memory if isinstance(a, DeviceNDArray) else np.asarray(a) for a in arguments]
+        arrays = [np.asarray(_memory(argument)) for argument in arguments]
         kinds, result = self._choose(arrays, scalars)
         arrays = [
             np.array([value], dtype_of(kind)) if scalar else array
@@ -119,11 +119,10 @@ class Vectorized:
                 f"and the result's type: {values.dtype} of shape {(values.size,)}, not {out.dtype} "
                 f"of {out.shape}"
             )
-        if out is not None:
-            target = out._memory if isinstance(out, DeviceNDArray) else out
-            np.copyto(target, values.reshape(target.shape), casting="unsafe")
-            return out if out.shape == shape else out.reshape(shape)
-        return DeviceNDArray(values) if device else values
+        if out is None:
+            return DeviceNDArray(values) if device else values
+        np.copyto(_memory(out), values.reshape(out.shape), casting="unsafe")
+        return out if out.shape == shape else out.reshape(shape)
 
     def _choose(self, arrays: list[np.ndarray], scalars: list[bool]):
         """The signature whose types the arrays have; single numbers are converted."""
@@ -217,20 +216,19 @@ class GeneralisedUfunc:
             for names, kind in zip(self.outputs, kinds[taken:], strict=True)
         ]
         targets = () if out is None else out if isinstance(out, tuple) else (out,)
-        if out is not None:
-            outs = [one if isinstance(one, DeviceNDArray) else np.asarray(one) for one in targets]
-            shapes = [one.shape for one in outs]
-            for one in outs:
-                one.reshape(-1)  # as Numba does: an array with gaps on the device is refused
-            if shapes != [result.shape for result in results]:
-                raise ValueError(f"{self.__name__}: output shape mismatch: {shapes}")
+        outs = [one if isinstance(one, DeviceNDArray) else np.asarray(one) for one in targets]
+        for one in outs:
+            one.reshape(-1)  # as Numba does: an array with gaps on the device is refused
+        shapes = [one.shape for one in outs]
+        if out is not None and shapes != [result.shape for result in results]:
+            raise ValueError(f"{self.__name__}: output shape mismatch: {shapes}")
         arrays = [
             self._laid_out(number, array, kinds[number], math.prod(loop), sizes)
             for number, array in enumerate(given)
         ]
         self._run(arrays, results, kinds, loop, sizes)
         for target, result in zip(targets, results, strict=False):
-            np.copyto(target._memory if isinstance(target, DeviceNDArray) else target, result)
+            np.copyto(_memory(target), result)
         given = targets or tuple(DeviceNDArray(one) if device else one for one in results)
         return given[0] if len(given) == 1 else given
 
@@ -324,11 +322,8 @@ def _core_dimensions(layout: str) -> tuple[list[tuple[str, ...]], list[tuple[str
     parts = [re.findall(r"\(([\w,]*)\)", side) for side in sides]
     if len(parts) != 2 or not all(parts):
         raise ValueError(f'the layout {layout!r} is not of the form "(m,n),(n)->(m)"')
-    inputs, outputs = (
-        [tuple(name for name in part.split(",") if name) for part in side] for side in parts
-    )
-    known = {name for names in inputs for name in names}
-    unknown = {name for names in outputs for name in names} - known
+    inputs, outputs = ([tuple(re.findall(r"\w+", part)) for part in side] for side in parts)
+    unknown = set().union(*outputs).difference(*inputs)
     if unknown:
         raise ValueError(f"the layout {layout!r}: no input tells the size of {sorted(unknown)}")
     return inputs, outputs
@@ -373,10 +368,8 @@ class Reduce:
     def __init__(self, functor: Callable):
         self.functor = functor
 
-    def __call__(
-        self, arr: Any, size: int | None = None, res: Any = None, init: Any = 0, stream: Any = 0
-    ):
-        values = arr._memory if isinstance(arr, DeviceNDArray) else np.asarray(arr)
+    def __call__(self, arr: Any, size: int | None = None, res=None, init: Any = 0, stream: Any = 0):
+        values = np.asarray(_memory(arr))
         if values.ndim != 1:
             raise TypeError("only support 1D array")
         values = values[:size]

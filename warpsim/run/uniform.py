@@ -25,10 +25,7 @@ _VOTES = ("syncthreads_count", "syncthreads_and", "syncthreads_or")
 
 
 def alike_on_any_data(source: Source, program_of: Callable) -> frozenset[str]:
-    """Names of the arrays of a kernel in which it never matters who stores last.
-
-    ``program_of`` gives the program of a device function.
-    """
+    """Names of the arrays of a kernel in which it never matters who stores last."""
     return _Stores(source, program_of).alike()
 
 
@@ -48,7 +45,6 @@ class _Stores:
             before = len(self.varying), self.everything
             self.stores: dict[str | None, list[tuple[Any, bool]]] = defaultdict(list)
             self._suite(source.tree.body, self.everything)
-
         known = self.own | set(self.source.arguments)
         self.is_clear &= self.stores.keys() <= known - self.aliases
 

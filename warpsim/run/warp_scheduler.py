@@ -196,9 +196,8 @@ class Barriers(Exchange):
 
     def syncthreads(self, site: int) -> None:
         state, its = self.state, self.its
-        self._arrive(
-            its.barriers.setdefault(0, Barrier("cuda.syncthreads()")), None, its.warps, site
-        )
+        barrier = its.barriers.setdefault(0, Barrier("cuda.syncthreads()"))
+        self._arrive(barrier, None, its.warps, site)
         if state.counters is not None and state.geometry.start == its.number * state.padded:
             state.counters.barriers[its.number] += 1
 
@@ -289,10 +288,8 @@ class WarpScheduler:
 
     def run(self, values: list[Any]) -> bool:
         """Run all warps; False if they wait for each other for ever, which is reported."""
-        threads = [
-            threading.Thread(target=self._one, args=(warp, values), daemon=True)
-            for warp in self.warps
-        ]
+        ways = {"target": self._one, "daemon": True}
+        threads = [threading.Thread(args=(warp, values), **ways) for warp in self.warps]
         for thread in threads:
             thread.start()
         try:

@@ -70,10 +70,8 @@ class WholeArrays:
         return variance if name == "var" else variance**0.5
 
     def _refuse_empty(self, array: Array, site: int, words: str) -> None:
-        empty = np.zeros(self.state.lanes, bool)
-        for size in array.shape:
-            empty |= np.asarray(size) == 0
-        if (empty & self.state.mask.active).any():
+        empty = (self.state.mask.active & (np.asarray(size) == 0) for size in array.shape)
+        if any(lanes.any() for lanes in empty):
             raise ValueError(f"line {self.state.site(site).line}: {words}")
 
     # ------------------------------------------------------------------ ufuncs
@@ -90,16 +88,14 @@ class WholeArrays:
                     f"{array.shape}, the result {out.shape}"
                 )
         for index in product(*map(range, out.shape)):
-            values = [
-                value if widen is None else widen(self._broadcast(value, index, site))
-                for widen, value in inputs
-            ]
+            values = []
+            for widen, value in inputs:
+                if widen is not None:
+                    place = broadcast_place(index, value.shape)
+                    value = widen(self.memory.load(value, place, site))
+                values.append(value)
             self.memory.store(out, index, convert(run(*values)), site)
         return out
-
-    def _broadcast(self, array: Array, index: tuple, site: int):
-        """The element of an array for an index of the result."""
-        return self.memory.load(array, broadcast_place(index, array.shape), site)
 
 
 def _best(better: Callable, convert: Callable) -> Callable:

@@ -20,14 +20,12 @@ class Clock:
 
     def __init__(self, blocks: int, padded: int):
         self.padded = padded
-        self.block = np.zeros(blocks, np.int32)
         self.warp = np.zeros(blocks * padded // 32, np.int32)
-        self.fenced = np.zeros(blocks, np.int32)  # the last fence
         self.announces = np.zeros(blocks, bool)  # has fenced since its last atomic
-        self.released = np.zeros(blocks, np.int32)  # the last atomic after a fence
-        self.covered = np.zeros(blocks, np.int32)  # the last fence before that atomic
-        self.seen = np.zeros(blocks, np.int32)  # the last atomic
-        self.acquired = np.zeros(blocks, np.int32)  # the last atomic before the last fence
+        # the last fence; the last atomic after one, and the last fence before that; the last atomic
+        # of all, and the last one before the last fence
+        times = np.zeros((6, blocks), np.int32)
+        self.block, self.fenced, self.released, self.covered, self.seen, self.acquired = times
         self.now = 0
         self.any_fence = self.moved = False  # has any of the times above moved?
 
@@ -66,9 +64,7 @@ class Accesses:
             self.late.clear()
             self.last = None
 
-    def unordered(
-        self, clock: Clock, elements: ndarray, threads: ndarray, sees: ndarray | None = None
-    ) -> ndarray:
+    def unordered(self, clock: Clock, elements: ndarray, threads: ndarray, sees=None) -> ndarray:
         """Positions in ``elements`` whose earlier accesses are by others and not ordered.
 
         ``sees`` is how far each block sees what others published; else up to its last atomic.
@@ -87,16 +83,10 @@ class Accesses:
         element, first, thread = elements[place], before[place], threads[place]
         spread = self.spread[element]
         block, first_block = thread // clock.padded, first // clock.padded
-        ordered = (
-            (first_block == block)
-            & (spread <= ONE_BLOCK)
-            & (self.block_time[element] < clock.block[block])
-        )
-        ordered |= (
-            (first >> 5 == thread >> 5)
-            & (spread <= ONE_WARP)
-            & (self.warp_time[element] < clock.warp[thread >> 5])
-        )
+        ordered = (first_block == block) & (spread <= ONE_BLOCK)
+        ordered &= self.block_time[element] < clock.block[block]
+        in_warp = (first >> 5 == thread >> 5) & (spread <= ONE_WARP)
+        ordered |= in_warp & (self.warp_time[element] < clock.warp[thread >> 5])
         if clock.any_fence:
             sees = clock.seen if sees is None else sees
             alone = spread < SEVERAL_BLOCKS
@@ -122,9 +112,7 @@ class Accesses:
         blocks = threads // clock.padded
         self.last[blocks[~clock.announces[blocks]]] = clock.now + 1
 
-    def add(
-        self, clock: Clock, elements: ndarray, threads: ndarray, mixed: ndarray | None = None
-    ) -> ndarray:
+    def add(self, clock: Clock, elements: ndarray, threads: ndarray, mixed=None) -> ndarray:
         """Remember accesses; returns, for each, the thread that shares its element just now.
 
         ``mixed`` is what :meth:`unordered` says of them, if it has been asked.

@@ -23,19 +23,10 @@ DYNAMIC = (
 
 
 # ---------------------------------------------------------------------- an index out of bounds
-def bounds_cure(
-    state: Any,
-    array: Any,
-    name: str,
-    axis: int,
-    values: ndarray,
-    outside: ndarray,
-    size: int,
-    op: str,
-) -> str:
-    """What to do about an index that is out of bounds along an axis of that size.
+def bounds_cure(state, array, name: str, axis: int, values, outside, size: int, op: str) -> str:
+    """What to do about an index, spelled ``name``, out of bounds along an axis of that size.
 
-    The source spells it as ``name``; its values, and which are outside, are those of each lane.
+    Its values, and which are outside, are those of each lane.
     """
     space = array.root.space
     if size == 0 and space == "shared":
@@ -49,7 +40,7 @@ def bounds_cure(
     if size == 0:
         most = f"{array.name} is empty"
     if space in ("shared", "local"):
-        return _in_a_tile(state, array, name, axis, values, outside, f"{excess}: {most}")
+        return _in_a_tile(state, array, name, axis, values, f"{excess}: {most}")
     # an atomic at the thread's own index is none that a guard would mend: it races with none
     counted = None if op == "atomic" else _counted(state, name, values)
     if counted is None:
@@ -72,18 +63,16 @@ def bounds_cure(
 
 
 def wide_cure(array: Any, name: str, axis: int, largest: int, more: int, size: int) -> str:
-    """What to do about an access to one element and ``more`` after it: the last are outside.
-
-    The first one's index, which the source spells as ``name``, is ``largest`` at most.
-    """
+    """The same of an access to an element, at ``largest``, and ``more`` after it."""
     if array.root.space == "global":
         within = f"{name} + {more} < {limit(array, axis)}"
         return f"guard it with `if {within}:`, and take what is left over one by one"
-    shape = " x ".join(map(str, array.root.shape))
-    return (
-        f"{array.name} has {shape} elements, and `{name}` is {largest}; the last "
-        f"{more + 1} begin at {size - more - 1}"
-    )
+    last = f"the last {more + 1} begin at {size - more - 1}"
+    return f"{array.name} has {_shape(array)} elements, and `{name}` is {largest}; {last}"
+
+
+def _shape(array: Any) -> str:
+    return " x ".join(map(str, array.root.shape))
 
 
 def limit(array: Any, axis: int) -> str:
@@ -96,16 +85,13 @@ def _number(amount: int) -> str:
 
 
 def _counted(state: Any, name: str, values: ndarray) -> int | None:
-    """The axis of the launch whose threads an index counts, one by one, or in groups as warps.
-
-    A name, not a sum or a product: what is computed from an index may need another test.
-    """
+    """The axis of the launch whose threads an index counts, one by one, or in groups as warps."""
     if not name.isidentifier() and not name.startswith("cuda."):
-        return None
+        return None  # a sum or a product may need another test
     active, geometry = state.mask.active, state.geometry
     mine = values[active]
     for axis in range(3):
-        steps = math.prod((geometry.grid_shape[axis], geometry.block_shape[axis]))
+        steps = geometry.grid_shape[axis] * geometry.block_shape[axis]
         if steps == 1:
             continue
         own = np.broadcast_to(np.asarray(geometry.indices[axis]), active.shape)[active]
@@ -118,10 +104,7 @@ def _counted(state: Any, name: str, values: ndarray) -> int | None:
 
 
 def _let_in(state: Any, values: ndarray) -> bool:
-    """Whether a condition on this very index has let threads come here: those left out have more.
-
-    A guard within it would leave those that it lets in by mistake without a branch of their own.
-    """
+    """Whether a condition on this very index has let threads come here: others have more."""
     out = state.root.active & ~state.mask.active
     return bool(values[out].min() > values[state.mask.active].max())
 
@@ -131,17 +114,11 @@ def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
     geometry = state.geometry
     if any(isinstance(size, ndarray) for size in array.shape):
         return None
-    covers = [
-        [
-            0 <= blocks * block - size < block and blocks * block > 1
-            for blocks, block in zip(geometry.grid_shape, geometry.block_shape, strict=True)
-        ]
-        for size in array.shape
-    ]
-    if array.ndim < 2 or covers[axis][counted]:
-        return None
-    fitting = [other for other in range(array.ndim) if covers[other][counted]]
-    if not fitting:
+    block = geometry.block_shape[counted]
+    threads = geometry.grid_shape[counted] * block
+    covered = [0 <= threads - size < block and threads > 1 for size in array.shape]
+    fitting = [other for other, covers in enumerate(covered) if covers]
+    if array.ndim < 2 or covered[axis] or not fitting:
         return None
     return (
         f"counts the threads along {AXES[counted]}, which are as many as axis {fitting[0]} of "
@@ -149,16 +126,13 @@ def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
     )
 
 
-def _in_a_tile(
-    state: Any, array: Any, name: str, axis: int, values: ndarray, outside: ndarray, excess: str
-) -> str:
+def _in_a_tile(state: Any, array: Any, name: str, axis: int, values: ndarray, excess: str) -> str:
     """Of an array that each block, or each thread, has for itself."""
-    root = array.root
-    size = " x ".join(map(str, root.shape))
-    whose = "each block's" if root.space == "shared" else "each thread's"
-    tile = f"{whose} {array.name} has {size} elements"
+    space = array.root.space
+    whose = "each block's" if space == "shared" else "each thread's"
+    tile = f"{whose} {array.name} has {_shape(array)} elements"
     active, geometry = state.mask.active, state.geometry
-    several = root.space == "shared" and math.prod(geometry.grid_shape) > 1
+    several = space == "shared" and math.prod(geometry.grid_shape) > 1
     for along in range(3) if several else ():
         inside, index = geometry.threadIdx[along], geometry.index(along)
         own, whole = (np.broadcast_to(np.asarray(i), active.shape) for i in (inside, index))
@@ -183,8 +157,7 @@ BARRIERS = {
 def barrier_cure(state: Any, in_warp: bool) -> str:
     """Which barrier goes between two accesses that race.
 
-    That of the warp is enough where all that race there now are lanes of one, nobody else races,
-    anywhere in the launch, and a block has more warps: else it is chance that they are of one.
+    That of the warp is enough where nobody in the launch races but lanes of one, of several warps.
     """
     found = state.launch.findings
     if in_warp and state.padded > 32:
@@ -225,10 +198,7 @@ def update_cure(code: str, name: str, same_block: bool) -> str:
 
 # ---------------------------------------------------------------------- lanes at one bank
 def conflict_cure(samples: dict, site: Any, op: str) -> str:
-    """How the lanes of a warp come to touch different banks, in an access that has conflicts.
-
-    ``samples`` are those of a trace: the example of each access, by place, space and operation.
-    """
+    """How the lanes of a warp come to touch different banks, by the ``samples`` of a trace."""
     own = samples.get((site, "shared", op))
     order = f"let neighbouring lanes take neighbouring elements of {site.array}"
     if own is None or len(own.shape) < 2 or own.order != "C":

@@ -72,9 +72,9 @@ def watch(spans: list[Span], names: frozenset[str], arguments: dict[str, Any]) -
         groups[-1].append((name, array))
         end = max(end, allocation(array)[1])
     for group in groups:
-        members = [array for _, array in group]
         if names.isdisjoint(name for name, _ in group):
             continue
+        members = [array for _, array in group]
         if len(members) == 1 and any(span.takes(members[0]) for span in spans):
             continue  # a device array from outside, met while the kernel runs
         starts, ends = zip(*map(allocation, members), strict=True)

@@ -131,9 +131,8 @@ class Counters:
     @property
     def unique_bytes(self) -> int:
         """Bytes of global memory touched, each counted once."""
-        return sum(
-            int(np.count_nonzero(seen)) * root.itemsize for root, seen in self.touched.values()
-        )
+        touched = self.touched.values()
+        return sum(np.count_nonzero(seen) * root.itemsize for root, seen in touched)
 
 
 class Counting:
@@ -228,9 +227,7 @@ class Counting:
             return passes * blocks, ideal * blocks, by_group
         return wavefronts(varying, size, *how[:2], mask, how[2])
 
-    def _sample(
-        self, count: Count, key, array: Array, uniform, varying, mask, most: int, by_warp=None
-    ) -> None:
+    def _sample(self, count: Count, key, array, uniform, varying, mask, most: int, by_warp=None):
         """Keep the first request with the most sectors or wavefronts as this place's example."""
         if most > count.example:
             row = int(mask.indices[0]) // 32 if by_warp is None else int(by_warp.argmax())
@@ -277,13 +274,10 @@ class Counting:
         return kept[0]
 
 
-def sector_counts(
-    elements: ndarray, size: int, pitch: int, address: int, mask
-) -> tuple[int, int, int, ndarray, int]:
+def sector_counts(elements: ndarray, size: int, pitch: int, address: int, mask) -> tuple:
     """Requests, sectors and ideal sectors of one access, the sectors of each warp and the most.
 
-    ``elements`` are the numbers of each lane's, of ``size`` bytes each, with ``pitch`` from one to
-    the next (more for the field of a record), the first at the byte ``address``.
+    The element of each lane has ``size`` bytes, with ``pitch`` to the next, from ``address`` on.
     """
     if mask.count == len(elements):
         requests = len(elements) // 32
@@ -317,9 +311,7 @@ def _changes(values: ndarray) -> ndarray:
     return np.bitwise_count(in_warps(steps))
 
 
-def wavefronts(
-    elements: ndarray, size: int, pitch: int, address: int, mask, loads: bool = True
-) -> tuple[int, int, ndarray]:
+def wavefronts(elements: ndarray, size: int, pitch: int, address: int, mask, loads=True) -> tuple:
     """Wavefronts of one access to shared memory, the least that its width needs, and by group.
 
     All lanes of a warp go together for elements of up to 4 bytes, half warps for 8 bytes, quarter
@@ -366,10 +358,7 @@ def _alike(elements: ndarray, active: ndarray, step: int) -> ndarray:
 
 
 def _joined(words: ndarray, active: ndarray, join: ndarray) -> tuple[ndarray, ndarray]:
-    """Groups with their lanes doubled: where ``join`` says, the next group's lanes are added.
-
-    The groups stay as many as they were; one that was added to another is left idle.
-    """
+    """Groups with the next one's lanes added where ``join`` says; that one is left idle."""
     pairs, lit = words.reshape(len(join), -1), active.reshape(len(join), -1)
     half = words.shape[1]
     own = np.zeros((len(join), 2, 2 * half), bool)

@@ -118,25 +118,16 @@ def _count(among: ndarray, keys: ndarray) -> ndarray:
 
 
 class Disputes:
-    """What the threads of a launch store without order.
-
-    Attributes
-    ----------
-    places : (set of int, set of int)
-        Where the last store to an element leaves something else than another thread's; where all
-        threads of an element leave the same.
-    torn : set of int
-        All places of stores to elements of which threads leave different things.
-    early : set of int
-        Places of loads that may see what does not stay, or of stores that come between; only of a
-        thorough search.
-    """
+    """What the threads of a launch store without order."""
 
     def __init__(self, thorough: bool = False) -> None:
         self.thorough = thorough
         self._of: dict[int, Disputed] = {}
+        #: Where the last store to an element leaves something else than another thread's; where all
+        #: threads of an element leave the same.
         self.places: tuple[set[int], set[int]] = set(), set()
-        self.torn: set[int] = set()
+        self.torn: set[int] = set()  # all stores to elements where threads leave different things
+        #: Loads that may see what does not stay, and stores that come between: if thorough.
         self.early: set[int] = set()
         self.looked_through = 0
         self.gave_up = False  # there were more than can be kept, or looked through
@@ -154,11 +145,7 @@ class Disputes:
                 self.early.update(places[np.isin(loaded, elements)].tolist())
 
     def restart(self, shadow: Shadow, *by: ndarray) -> None:
-        """What comes now at some elements, or at all, is ordered after the stores so far.
-
-        ``by`` are the elements, and of a thorough search the threads that store there now and how
-        many barriers they have passed.
-        """
+        """What comes now at some elements, ``by`` threads, or at all, comes after all so far."""
         disputed = self._of.get(id(shadow))
         if disputed is None or not disputed.kept:
             return

@@ -80,8 +80,8 @@ class Finding:
 
     def indented(self, indent: str = "") -> str:
         """The finding as text: its kind and line, below them the sentence."""
-        head = f"{indent}{self.kind}, line {self.line}: {self.code}"
-        return f"{head}\n{wrapped(self.sentence, indent + '    ', '')}"
+        text = wrapped(self.sentence, indent + "    ", "")
+        return f"{indent}{self.kind}, line {self.line}: {self.code}\n{text}"
 
     __str__ = indented
 
@@ -92,9 +92,7 @@ class Finding:
         return f"line {self.line}{remark}"
 
 
-def told(
-    findings: Iterable[Any], more: str, most: int | None = MOST_TOLD, indent: str = ""
-) -> list[str]:
+def told(findings: Iterable, more: str, most: int | None = MOST_TOLD, indent="") -> list[str]:
     """Findings, or `Found`, errors first, as text: each error, then what costs time, by line.
 
     ``more`` says how to see what is beyond the ``most``; None for no limit.

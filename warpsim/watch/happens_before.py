@@ -104,10 +104,7 @@ class History:
         self.read_at: dict[tuple[int, int], int] = {}  # agent, step -> place
 
     def access(self, warp: int, agent: int, step: int, site: int, places, writes: bool):
-        """One access to some bytes by a warp or by what it sets going.
-
-        Returns an earlier one that is not before it, as a `Conflict`, or None.
-        """
+        """One access to some bytes by a warp or by what it sets going; what it conflicts with."""
         clocks = self.clocks
         found = self._unordered(clocks.seen[warp], agent, step, places, writes)
         if found is None and agent != warp:
@@ -146,9 +143,7 @@ class History:
         hidden &= self.step[places] > visible[writer]
         return self._conflict(places, hidden, None, True, True) if hidden.any() else None
 
-    def _conflict(
-        self, places, late: ndarray, reader: int | None, wrote: bool, fence=False
-    ) -> Conflict:
+    def _conflict(self, places, late, reader: int | None, wrote: bool, fence=False) -> Conflict:
         first = int(np.flatnonzero(late)[0])
         byte = places.start + first if isinstance(places, slice) else int(places[first])
         if reader is None:

@@ -30,8 +30,7 @@ class Races:
     state: Any
 
     def _own_shadows(self) -> list[Shadow]:
-        arrays = self.state.allocated.values()
-        return [array.shadow for array in arrays if array.shadow is not None]
+        return [a.shadow for a in self.state.allocated.values() if a.shadow is not None]
 
     def shadows(self) -> list[Shadow]:
         return [*self._own_shadows(), *self.state.launch.shadows.values()]
@@ -105,9 +104,7 @@ class Races:
         else:
             self._report_race(array, op, site, *clash[1:])
 
-    def _look_at_stores(
-        self, array, own, elements, threads, site: int, value, mask, loaded
-    ) -> None:
+    def _look_at_stores(self, array, own, elements, threads, site: int, value, mask, loaded):
         """Keep stores that others conflict with: whether it matters is asked later.
 
         ``loaded`` says which of the elements others have loaded, with nothing to order the two.
@@ -178,10 +175,7 @@ class Races:
 
     @staticmethod
     def _clash(shadow: Shadow, kinds, clock: Clock, elements, threads, sees=None):
-        """The first access that is not ordered after an earlier one of the given kinds.
-
-        A load that a fence would order is told apart.
-        """
+        """The first access that is not ordered after an earlier one of the given kinds."""
         for kind in kinds:
             accesses = shadow.kinds.get(kind)
             if accesses is None:
