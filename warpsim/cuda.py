@@ -143,14 +143,8 @@ class _Mapped(np.ndarray):
 
     is_record = False
     stream: Any = 0
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return describe(self._memory, self.stream)
-
-    @property
-    def _memory(self) -> np.ndarray:
-        return self.view(np.ndarray)
+    _memory = property(lambda self: self.view(np.ndarray))
+    __cuda_array_interface__ = property(lambda self: describe(self._memory, self.stream))
 
 
 @contextmanager

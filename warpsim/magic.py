@@ -18,11 +18,9 @@ def add_trace(shell: Any) -> None:
             )
         with collecting(True) as collected:
             shell.run_cell(cell)
-        if collected.launches:
-            whole = ("", None) if line.strip() else ("%%trace --all prints them",)
-            print(f"warpsim: {collected.text(*whole)}")
-        else:
-            print("warpsim: no launch of the simulator in this cell")
+        whole = ("", None) if line.strip() else ("%%trace --all prints them",)
+        none = "no launch of the simulator in this cell"
+        print(f"warpsim: {collected.text(*whole) if collected.launches else none}")
 
     shell.register_magic_function(trace, "cell", "trace")
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import builtins
 import errno
-import json
 import math
 import os
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from warpsim.core.own_files import write_json
 from warpsim.host import gpus
 
 if TYPE_CHECKING:
@@ -56,33 +57,19 @@ def positive(text: str) -> float:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a run, the program and its arguments."""
     parser.add_argument("--gpu", metavar="NAME", help=f"the GPU: {', '.join(gpus.GPUS)} (Tesla T4)")
-    parser.add_argument(
-        "--trace",
-        action="store_true",
-        help="look at every launch for mistakes and waste; what was found stands at the end, on "
-        "stderr, each finding once",
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="print all findings, not only the first; implies --trace"
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", type=Path, help="write the findings to FILE; implies --trace"
-    )
-    parser.add_argument(
-        "--seconds", metavar="N", type=positive, help="end the program after N seconds"
-    )
-    parser.add_argument(
-        "--memory",
-        metavar="MB",
-        type=positive,
-        help="most memory that the program may take, in MiB beside Python and the simulator; "
-        "Linux alone",
-    )
-    parser.add_argument("program", metavar="PROGRAM", help="a file of Python")
-    rest = parser.add_argument(
-        "arguments", metavar="...", nargs=argparse.REMAINDER, help="the program's own arguments"
-    )
-    rest.required = False
+    add = parser.add_argument
+    text = "look at every launch for mistakes and waste; what was found stands at the end"
+    add("--trace", action="store_true", help=f"{text}, on stderr, each finding once")
+    text = "print all findings, not only the first; implies --trace"
+    add("--all", action="store_true", help=text)
+    text = "write the findings to FILE; implies --trace"
+    add("--json", metavar="FILE", type=Path, help=text)
+    add("--seconds", metavar="N", type=positive, help="end the program after N seconds")
+    text = "most memory that the program may take, in MiB beside Python and the simulator"
+    add("--memory", metavar="MB", type=positive, help=f"{text}; Linux alone")
+    add("program", metavar="PROGRAM", help="a file of Python")
+    text = "the program's own arguments"
+    add("arguments", metavar="...", nargs=argparse.REMAINDER, help=text).required = False
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,13 +91,14 @@ def run(options: argparse.Namespace) -> int:
         raise BadUsage(str(error)) from None
     target: Path | None = options.json
     wanted = options.trace or options.all or target is not None
-    with _begun(target) as part, collecting(wanted) as collected:
+    if target is not None:
+        _check(target)
+    with collecting(wanted) as collected:
 
         def finish(status: int) -> int:
             status = _told(collected, status, options.all)
-            if part is not None:
-                part.write_text(json.dumps(collected.as_json(), indent=2) + "\n", encoding="utf-8")
-                os.replace(part, target)
+            if target is not None:
+                write_json(target, collected.as_json(), 2)
             return status
 
         with _limits(options, finish):
@@ -173,13 +161,9 @@ def _without_ours(error: BaseException) -> traceback.TracebackException:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        kept = [
-            frame
-            for frame in one.stack
-            if not frame.filename.startswith((HERE, "<lane program"))
-            and not frame.filename.endswith(LOCK)
-        ]
-        one.stack = traceback.StackSummary.from_list(kept)
+        theirs = [frame for frame in one.stack if not frame.filename.endswith(LOCK)]
+        theirs = [f for f in theirs if not f.filename.startswith((HERE, "<lane program"))]
+        one.stack = traceback.StackSummary.from_list(theirs)
         rest += [one.__cause__, one.__context__]
     return whole
 
@@ -208,23 +192,15 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-@contextmanager
-def _begun(target: Path | None) -> Iterator[Path | None]:
-    """A file beside the target, to be moved there when it is whole; gone at the end."""
-    if target is None:
-        yield None
-        return
+def _check(target: Path) -> None:
+    """Refuse a file that cannot be written, before the program has begun."""
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        part = target.with_name(f"{target.name}.part")
-        part.touch()
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
     except OSError as error:
         raise BadUsage(f"{str(target)!r}: {error.strerror}") from None
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _told(collected: Collected | None, status: int, whole: bool) -> int:
@@ -241,17 +217,13 @@ def _told(collected: Collected | None, status: int, whole: bool) -> int:
 @contextmanager
 def _limits(options: argparse.Namespace, finish: Callable[[int], int]) -> Iterator[None]:
     """Hold a program to its time and its memory."""
-    with _limited_memory(options.memory):
-        timer = None
+    with _limited_memory(options.memory), ExitStack() as stack:
         if options.seconds:
             timer = threading.Timer(options.seconds, _end, (options.seconds, finish))
             timer.daemon = True
             timer.start()
-        try:
-            yield
-        finally:
-            if timer is not None:
-                timer.cancel()
+            stack.callback(timer.cancel)
+        yield
 
 
 def _end(seconds: float, finish: Callable[[int], int]) -> None:

@@ -177,20 +177,16 @@ class Looking:
         if errors and not self.options.warpsim_report_only:
             pytest.fail("\n".join(map(str, errors)), pytrace=False)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        with self._phase(item, "setup"):
-            return (yield)
+    def _hook(when: str) -> Any:
+        @pytest.hookimpl(wrapper=True)
+        def phase(self, item: pytest.Item) -> Iterator[None]:
+            with self._phase(item, when):
+                return (yield)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        with self._phase(item, "call"):
-            return (yield)
+        return phase
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
-        with self._phase(item, "teardown"):
-            return (yield)
+    pytest_runtest_setup, pytest_runtest_call = _hook("setup"), _hook("call")
+    pytest_runtest_teardown = _hook("teardown")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
@@ -220,13 +216,7 @@ class Looking:
 
 
 def _accepted_by(item: pytest.Item) -> tuple[str, ...]:
-    """The kinds of findings that a test's marks accept.
-
-    Raises
-    ------
-    pytest.UsageError
-        For a mark that names no kind of error, or gives no reason.
-    """
+    """The kinds of findings that a test's marks accept, each with a reason."""
     from warpsim.watch.findings import ERRORS
 
     found: list[str] = []

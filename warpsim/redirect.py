@@ -116,32 +116,27 @@ def _module(name: str, names: dict[str, Any]) -> _Cuda:
 
 def _stand_ins() -> dict[str, ModuleType]:
     """The modules that a program gets, by their names."""
-    made: dict[str, ModuleType] = {}
-
-    def module(name: str, names: dict[str, Any]) -> None:
-        made[name] = _module(name, names)
-
     scalars = {name: getattr(types, name) for name in types.__all__ if hasattr(types, name)}
     own = {name: value for name, value in vars(host).items() if not name.startswith("_")}
     times = {"event": lambda timing=True: _TimelessEvent(), "Event": _TimelessEvent}
-    module("numba.cuda", scalars | own | times | numba_names.CUDA)
-    states = {name: value for name, value in vars(host.random).items() if "xoroshiro" in name}
-    module("numba.cuda.random", states)
-    module("numba.cuda.types", vars(types) | {"bfloat16": bfloat16})
-    functions = {name: getattr(host.libdevice, name) for name in libdevice.CALLS}
-    module("numba.cuda.libdevice", functions)
-    for name, names in numba_names.MODULES.items():
-        module(name, names)
-    made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
-    for whole in ("api", "simulator_init"):
-        module(f"numba.cuda.{whole}", vars(made["numba.cuda"]))
-    module("numba.cuda.np", {})
+    everything = scalars | own | times | numba_names.CUDA
     support = importlib.import_module(numba.from_dtype.__module__)
-    names = ("carray", "farray", "from_dtype", "as_dtype")
     with suppress(ImportError):  # older releases use Numba's
         support = importlib.import_module("numba.cuda.np.numpy_support")
-    found = {name: getattr(support, name) for name in names if hasattr(support, name)}
-    module("numba.cuda.np.numpy_support", found)
+    of_arrays = ("carray", "farray", "from_dtype", "as_dtype")
+    inside = {
+        "random": {name: one for name, one in vars(host.random).items() if "xoroshiro" in name},
+        "types": vars(types) | {"bfloat16": bfloat16},
+        "libdevice": {name: getattr(host.libdevice, name) for name in libdevice.CALLS},
+        "np": {},
+        "np.numpy_support": {n: getattr(support, n) for n in of_arrays if hasattr(support, n)},
+        "api": everything,
+        "simulator_init": everything,
+    }
+    inside = {f"numba.cuda.{name}": names for name, names in inside.items()}
+    whole = {"numba.cuda": everything} | numba_names.MODULES | inside
+    made: dict[str, ModuleType] = {name: _module(name, names) for name, names in whole.items()}
+    made["numba.cuda.cudadrv.driver"].Event = _TimelessEvent
     made["numba"] = _Numba("numba")
     made["numba"].vectorize = _either(host.vectorize, numba.vectorize)
     made["numba"].guvectorize = _either(host.guvectorize, numba.guvectorize)
@@ -155,15 +150,13 @@ def _stand_ins() -> dict[str, ModuleType]:
     return made
 
 
-def _copies(
-    made: dict[str, ModuleType], place: str, more: dict[str, Any] | None = None
-) -> dict[str, ModuleType]:
+def _copies(made: dict[str, ModuleType], place: str, **more: Any) -> dict[str, ModuleType]:
     """``numba.cuda`` and all in it by another name; the first gets some names ``more``."""
     found = {}
     for name, one in made.items():
         inside = name.removeprefix("numba.cuda")
         if inside != name and not inside.startswith(".simulator"):
-            names = vars(one) if inside else vars(one) | (more or {})
+            names = vars(one) if inside else vars(one) | more
             found[place + inside] = _module(place + inside, names)
     return found
 
@@ -175,7 +168,7 @@ def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
     found[NAME].__version__ = VERSION
     found[f"{NAME}.numba_cuda.core"] = _module(f"{NAME}.numba_cuda.core", {})
     for place in (f"{NAME}.cuda", f"{NAME}.numba_cuda"):
-        found |= _copies(made, place, arrays | numba_names.SUCCESSORS_CUDA)
+        found |= _copies(made, place, **(arrays | numba_names.SUCCESSORS_CUDA))
         for gone in ("FakeCUDAKernel", "guvectorize", "vectorize"):
             delattr(found[place], gone)
     for place in (NAME, f"{NAME}.cuda", f"{NAME}.numba_cuda"):
@@ -185,13 +178,7 @@ def _of_the_successor(made: dict[str, ModuleType]) -> dict[str, ModuleType]:
 
 @contextmanager
 def redirected() -> Iterator[None]:
-    """Let ``numba.cuda`` be the simulator in this process.
-
-    Raises
-    ------
-    ImportError
-        Where a program imports something of ``numba.cuda`` that the simulator lacks.
-    """
+    """Let ``numba.cuda`` be the simulator; an import of what it lacks is an ImportError."""
     real, modules = builtins.__import__, _stand_ins()
     real_import_module = importlib.import_module
 

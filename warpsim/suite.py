@@ -3,7 +3,6 @@
 import ast
 import json
 import linecache
-import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from warpsim.core.own_files import write_json
 from warpsim.core.words import count, wrapped
 from warpsim.run.program_findings import Collected, Found
 from warpsim.watch.findings import MOST_TOLD
@@ -25,37 +25,15 @@ class BadBaseline(ValueError):
 
 @dataclass
 class Told(Found):
-    """A finding of a suite.
+    """A finding of a suite."""
 
-    Attributes
-    ----------
-    tests : list of str
-        The ids of its tests; none for what happens outside of tests.
-    failed : bool
-        Whether it failed one of them, or would have: not accepted there.
-    accepted : str
-        What accepts it: ``"comment: why"``, ``"mark"`` or ``"baseline"``; else empty.
-    """
-
-    tests: list[str] = field(default_factory=list)
-    failed: bool = False
-    accepted: str = ""
+    tests: list[str] = field(default_factory=list)  # none for what happens outside of tests
+    failed: bool = False  # it failed a test, or would have: not accepted there
+    accepted: str = ""  # by what: "comment: why", "mark" or "baseline"
 
 
 class Suite:
-    """What all tests found.
-
-    Parameters
-    ----------
-    root : Path
-        The folder to which the files of a baseline are relative.
-    baseline : str, optional
-        The file of accepted errors.
-
-    Raises
-    ------
-    BadBaseline
-    """
+    """What all tests found; a baseline's files are relative to the root."""
 
     def __init__(self, root: Path, baseline: str | None = None):
         self.root = root
@@ -144,20 +122,18 @@ class Suite:
         }  # fmt: skip
 
     def _sorted(self) -> list[Told]:
-        def place(one: Told) -> tuple:
-            return not one.failed, not one.error, -len(one.tests)
-
-        return sorted(self.told.values(), key=place)
+        told = self.told.values()
+        return sorted(told, key=lambda one: (not one.failed, not one.error, -len(one.tests)))
 
     def write(self, file: Path) -> None:
         """All findings as a file, written whole or not at all."""
-        _write(file, self.as_json())
+        write_json(file, self.as_json())
 
     def rebase(self, file: Path) -> None:
         """A baseline that accepts every error that no comment and no mark accepts."""
         keys = {self._key(one) for one in self.told.values() if one.failed} | self.met
         names = "file", "kernel", "kind", "code"
-        _write(file, [dict(zip(names, key, strict=True)) for key in sorted(keys)])
+        write_json(file, [dict(zip(names, key, strict=True)) for key in sorted(keys)])
 
     def summary(self, more: str, most: int | None = MOST_TOLD) -> str:
         """Each line with a finding once, and how many tests have it; nothing where none has."""
@@ -194,14 +170,10 @@ def _lines(file: str, line: int) -> Iterable[str]:
     first = last = line
     with suppress(SyntaxError):  # of a cell with magics: the line alone
         for node in ast.walk(ast.parse("".join(text))):
-            if _holds(node, line):
+            is_simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
+            if is_simple and node.lineno <= line <= node.end_lineno:
                 first, last = min(first, node.lineno), max(last, node.end_lineno)
     return text[first - 1 : last]
-
-
-def _holds(node: ast.AST, line: int) -> bool:
-    simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
-    return simple and node.lineno <= line <= node.end_lineno
 
 
 def _read(file: Path) -> list[tuple[str, ...]]:
@@ -214,12 +186,3 @@ def _read(file: Path) -> list[tuple[str, ...]]:
         raise BadBaseline(
             f"{file} is no list of file, kernel, kind and code; --warpsim-write-baseline makes one"
         ) from None
-
-
-def _write(file: Path, what: Any) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(what, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)

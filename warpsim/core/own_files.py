@@ -5,11 +5,13 @@ or is another user's, says nothing.
 """
 
 import hashlib
+import json
 import os
 import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 
 def folder() -> Path | None:
@@ -41,6 +43,16 @@ def keep(file: Path, text: bytes) -> None:
         os.replace(name, file)
     except OSError:
         os.unlink(name)
+
+
+def write_json(file: Path, what: Any, indent: int = 1) -> None:
+    """Write a file of the user's, whole or not at all."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(what, indent=indent) + "\n", encoding="utf-8")
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _digest(file: Path, text: bytes) -> bytes:
