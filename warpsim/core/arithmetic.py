@@ -27,14 +27,9 @@ def clz(x, bits):
     if type(x) is not ndarray:
         return bits - (int(x) & ((1 << bits) - 1)).bit_length()
     value = x.astype(f"u{bits // 8}")
-    length = np.zeros(len(value), np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        if step < bits:
-            high = value >> step
-            big = high > 0
-            value = np.where(big, high, value).astype(value.dtype)
-            length += np.where(big, step, 0)
-    return bits - length - (value > 0)
+    for step in (1, 2, 4, 8, 16, 32)[: bits.bit_length() - 1]:
+        value |= value >> step
+    return bits - np.bitwise_count(value).astype(np.int64)
 
 
 def ffs(x, bits):

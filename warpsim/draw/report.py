@@ -140,7 +140,7 @@ class Report:
             When nothing on the line touches global or shared memory; it lists the lines that do.
         """
         _need_matplotlib()
-        from warpsim.draw.pictures import requests_picture
+        from warpsim.draw.panels import requests_picture
 
         return requests_picture(self._counters, self.kernel, line)
 

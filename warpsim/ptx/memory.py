@@ -23,8 +23,7 @@ from warpsim.core.number_types import Bfloat16
 from warpsim.front.names import typing_error
 from warpsim.host import gpus
 from warpsim.ptx.instruction import GLOBAL, WORD, Instruction, Ptx, named, pointer, several
-from warpsim.watch.advice import wide_cure
-from warpsim.watch.findings import VERBS, index_names
+from warpsim.watch.findings import VERBS
 
 ndarray = np.ndarray
 _together = np.bitwise_or.reduce
@@ -126,34 +125,9 @@ class Accesses:
                 continue
             outside = self.mask.active & ((i < 0) | (i + more >= size)) if self.mask else None
             if outside is not None and outside.any():
-                self._outside(array, index, axis, outside, more, site, op)
+                self.out_of_bounds(array, index, axis, outside, site, op, more)
                 bad = outside if bad is None else bad | outside
         return bad
-
-    def _outside(self, array: Array, index: tuple, axis: int, outside, more: int, site, op) -> None:
-        lane = int(np.flatnonzero(outside)[0])
-        values = [of_lane(i, lane) for i in index]
-        if values[axis] >= 0 and not more:
-            self.out_of_bounds(array, index, axis, outside, site, op)
-            return
-        size = of_lane(array.shape[axis], lane)
-        name = index_names(self.site(site), len(index))[axis]
-        where = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
-        what = f"{array.name}[{', '.join(map(str, values))}]"
-        if more:
-            what = f"{more + 1} elements from {what} on"
-        lanes = int(np.count_nonzero(outside))
-        others = f" ({lanes:,} threads in all)" if lanes > 1 else ""
-        if values[axis] < 0:
-            why = (
-                f"and this access counts none from the end{others}: let the index be 0 or more, or "
-                f"guard it with `if {name} >= 0:`"
-            )
-        else:
-            full = np.broadcast_to(np.asarray(index[axis]), (self.lanes,))
-            cure = wide_cure(array, name, axis, int(full[outside].max()), more, size)
-            why = f"but {where} has size {size}{others}: {cure}"
-        self.found("out-of-bounds", f"{VERBS[op]} {what}, {why}", site, lane)
 
     def _misaligned(self, array: Array, index: tuple, lane: int, count: int, site, op) -> None:
         *others, last = (of_lane(i, lane) for i in index)

@@ -6,7 +6,7 @@ from warpsim.core.masks import Mask
 from warpsim.core.memory import Array, leaves
 from warpsim.core.operators import FAR_BELOW
 from warpsim.run.state import State
-from warpsim.watch.advice import bounds_cure
+from warpsim.watch.advice import bounds_cure, wide_cure
 from warpsim.watch.counts import Counting
 from warpsim.watch.findings import VERBS, index_names
 from warpsim.watch.races import Races
@@ -23,19 +23,29 @@ class Observer(Counting, Races, Unwritten):
         self.counted_apart = False  # the elements of one access, touched one by one
 
     # ------------------------------------------------------------------ what may be wrong
-    def out_of_bounds(self, array, index, axis, outside, site, op) -> None:
+    def out_of_bounds(self, array, index, axis, outside, site, op, more=None) -> None:
+        """Report an index; of an access to ``more`` elements after it, too, none wraps."""
         state = self.state
         lanes = np.flatnonzero(outside)
         lane = int(lanes[0])
         values = tuple(int(_flat(i, lane)) for i in index)
         wrapped = values[axis] < -(FAR_BELOW >> 1) or values[axis] >> 63 == 1
         values = tuple(i + FAR_BELOW + (1 << 64) if i < -(FAR_BELOW >> 1) else i for i in values)
-        spelled = ", ".join(str(value) for value in values)
-        names = index_names(state.site(site), len(index))
+        what = f"{array.name}[{', '.join(map(str, values))}]"
+        if more:
+            what = f"{more + 1} elements from {what} on"
+        name = index_names(state.site(site), len(index))[axis]
         size = int(_flat(array.shape[axis], lane))
         others = f" ({len(lanes):,} threads in all)" if len(lanes) > 1 else ""
         axis_name = f"axis {axis} of {array.name}" if array.ndim > 1 else array.name
-        if wrapped:
+        why = f"but {axis_name} has size {size}{others}"
+        full = np.broadcast_to(np.asarray(index[axis]), (state.lanes,))
+        if more is not None and values[axis] < 0:
+            why = f"and this access counts none from the end{others}"
+            cure = f"let the index be 0 or more, or guard it with `if {name} >= 0:`"
+        elif more:
+            cure = wide_cure(array, name, axis, int(full[outside].max()), more, size)
+        elif wrapped:
             cure = (
                 "the index is unsigned and went below zero, where nothing counts from the end: "
                 "subtract signed integers, such as int32, and guard with `>= 0`"
@@ -43,12 +53,8 @@ class Observer(Counting, Races, Unwritten):
         else:
             if type(array.shape[axis]) is ndarray:  # each lane has a size of its own
                 outside = state.lane == lane
-            full = np.broadcast_to(np.asarray(index[axis]), (state.lanes,))
-            cure = bounds_cure(self.state, array, names[axis], axis, full, outside, size, op)
-        text = (
-            f"{VERBS[op]} {array.name}[{spelled}], but {axis_name} has size {size}{others}: {cure}"
-        )
-        state.found("out-of-bounds", text, site, lane)
+            cure = bounds_cure(self.state, array, name, axis, full, outside, size, op)
+        state.found("out-of-bounds", f"{VERBS[op]} {what}, {why}: {cure}", site, lane)
 
     def negative_index(self, array, index, axis, lane, site, op) -> None:
         text = (

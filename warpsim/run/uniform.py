@@ -10,10 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from warpsim.front.names import MISSING, KernelName, Source
-from warpsim.watch.store_flow import ARRAYS, STORING, path_of, root_of
+from warpsim.front.names import MISSING, Source
+from warpsim.watch.store_flow import ARRAYS, path_of, root_of, stored_by
 
 #: What CUDA gives all threads alike, if its arguments are; all else may differ by thread.
 _ALIKE = (
@@ -149,12 +147,9 @@ class _Stores:
 
     def _call(self, node: ast.Call) -> bool:
         """Notes what a call stores; whether its result differs though its arguments do not."""
-        function = self.source.static(node.func)
-        stored: list[ast.expr] = []
-        varies = False
-        if isinstance(function, KernelName):
-            stored = node.args[:1] if function.path.startswith(STORING) else []
-        elif hasattr(function, "py_func"):
+        function, stored = stored_by(self.source, node)
+        varies = function is MISSING and not isinstance(node.func, ast.Attribute)  # else a method
+        if hasattr(function, "py_func"):
             inner = self.program_of(function)
             names = inner.source.arguments
             stored = [a for a, name in zip(node.args, names, strict=False) if name in inner.stored]
@@ -165,11 +160,6 @@ class _Stores:
             # places are known by the names of function and array
             named = inner.source.name == self.callers[0].name and not itself
             self.is_clear &= not named and (callee is None or callee.is_clear)
-        elif isinstance(function, np.ufunc):
-            stored = node.args[function.nin :]
-        elif function is MISSING:  # a method
-            stored = [node.func] if getattr(node.func, "attr", "") == "fill" else []
-            varies = not isinstance(node.func, ast.Attribute)
         for array in stored:
             self._store(root_of(array), MISSING, True)
         return varies

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -44,15 +45,10 @@ def _stores(source: Source) -> tuple[set, list[ast.Call], list[tuple[str, set[st
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             stored.add(root_of(node.value))
         elif isinstance(node, ast.Call):
-            function = source.static(node.func)
-            if isinstance(function, KernelName) and function.path.startswith(STORING):
-                stored.add(root_of(node.args[0]) if node.args else None)
-            elif function is not MISSING and hasattr(function, "py_func"):
+            function, into = stored_by(source, node)
+            stored |= set(map(root_of, into))
+            if function is not MISSING and hasattr(function, "py_func"):
                 called.append(node)
-            elif isinstance(function, np.ufunc):
-                stored |= {root_of(argument) for argument in node.args[function.nin :]}
-            elif function is MISSING and getattr(node.func, "attr", "") == "fill":
-                stored.add(root_of(node.func))
         elif isinstance(node, ast.Assign | ast.For):
             value = node.iter if isinstance(node, ast.For) else node.value
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -60,6 +56,17 @@ def _stores(source: Source) -> tuple[set, list[ast.Call], list[tuple[str, set[st
             # names that are bound: not those of `tile[i] = x`, which copies an element
             aliases += [(n.id, used) for n in _names(targets) if isinstance(n.ctx, ast.Store)]
     return stored, called, aliases
+
+
+def stored_by(source: Source, node: ast.Call) -> tuple[Any, list[ast.expr]]:
+    """What is called, and what it stores to, if that is no device function."""
+    function = source.static(node.func)
+    if isinstance(function, KernelName):
+        return function, (node.args or [node])[:1] if function.path.startswith(STORING) else []
+    if isinstance(function, np.ufunc):
+        return function, node.args[function.nin :]
+    fills = function is MISSING and getattr(node.func, "attr", "") == "fill"
+    return function, [node.func] if fills else []
 
 
 def root_of(node: ast.expr) -> str | None:
