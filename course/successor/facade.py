@@ -1,20 +1,17 @@
-"""Instructions for numba-cuda-mlir: llvmlite's builder over MLIR's dialect of LLVM.
+"""Instructions for numba-cuda-mlir: functions in LLVM's language, which it calls.
 
 `warpsim.ptx` declares an instruction once. Its code is a text of PTX, or a function that writes
-LLVM's through llvmlite's builder and Numba's target context. Here are the methods of both that the
-instructions use, over MLIR: a `Value` is an MLIR value and llvmlite's type of it. Types of Numba
-stand in kernels, and are the successor's to it: `moved` and `original` translate.
-
-MLIR cannot say of inline PTX that it is `convergent`: a mark stands before the text, and
-`course.successor.mended` makes it LLVM's.
+LLVM's through llvmlite's builder and Numba's target context. Here both write a function of LLVM's
+that MLIR calls, and `course.successor.mended` gives libNVVM the functions with the kernel. Types of
+Numba stand in kernels, and are the successor's to it: `moved` and `original` translate.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,11 +23,13 @@ from numba.core.targetconfig import ConfigStack
 from numba.np.numpy_support import as_dtype
 from numba_cuda_mlir import tools
 from numba_cuda_mlir._mlir import ir as mlir
-from numba_cuda_mlir._mlir.dialects import arith, builtin, llvm, memref
+from numba_cuda_mlir._mlir.dialects import func, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.descriptor import mlir_target
 from numba_cuda_mlir.extending import intrinsic, refresh_registries
-from numba_cuda_mlir.lowering_utilities import convert, memref_descriptor_type
+from numba_cuda_mlir.lowering_utilities import (
+    get_or_insert_function,
+)
 from numba_cuda_mlir.models import UniTupleModel, register_model
 from numba_cuda_mlir.numba_cuda import types as new
 from numba_cuda_mlir.numba_cuda.core.errors import TypingError as NewTypingError
@@ -40,14 +39,12 @@ from numba_cuda_mlir.numba_cuda.typing.typeof import typeof, typeof_impl
 
 from warpsim.core.number_types import Bfloat16, bfloat16
 from warpsim.ptx import bfloat16 as bfloat16_code
-from warpsim.ptx.instruction import BYTE, FLOAT, LONG, Intrinsic
+from warpsim.ptx.instruction import BYTE, LONG, Intrinsic
 from warpsim.ptx.tma import BEFORE, TensorMap, TensorMapType
 
-CONVERGENT = "/*convergent*/"  # before a text of PTX
 _INDEX_IS_A_VALUE = -(2**31)  # of llvm.getelementptr
 _RENAMED = {"bool": "boolean", "f16": "float16"}
 _FLOATS = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
-_COMPARISONS = {"==": 0, "!=": 1, "<": 6, "<=": 7, ">": 8, ">=": 9}  # unsigned, of arith.cmpi
 
 
 # ---------------------------------------------------------------------- types, both ways
@@ -111,174 +108,39 @@ def type_of(value: Any) -> types.Type | None:
         return None
 
 
-def _to_mlir(kind: ir.Type) -> mlir.Type:
-    """MLIR's type for llvmlite's."""
-    if isinstance(kind, ir.IntType):
-        return mlir.IntegerType.get_signless(kind.width)
-    if isinstance(kind, ir.PointerType):
-        return llvm.PointerType.get(kind.addrspace)
-    if isinstance(kind, ir.VectorType):
-        return mlir.VectorType.get([kind.count], _to_mlir(kind.element))
-    if isinstance(kind, ir.LiteralStructType):
-        return llvm.StructType.get_literal([_to_mlir(one) for one in kind.elements])
-    return {ir.HalfType: T.f16, ir.FloatType: T.f32, ir.DoubleType: T.f64}[type(kind)]()
-
-
-# ---------------------------------------------------------------------- values
-@dataclass
-class Value:
-    """An MLIR value, or a tuple of `Value`s, and llvmlite's type of it."""
-
-    made: Any
-    type: Any
-
-
-def _made(value: Any) -> Any:
-    """The MLIR value of a `Value` or of a constant of llvmlite."""
-    if isinstance(value, Value):
-        return value.made
-    kind = _to_mlir(value.type)
-    if isinstance(value.type, ir.VectorType) or value.constant is ir.Undefined:
-        return llvm.mlir_undef(kind)
-    number = value.constant
-    if isinstance(value.type, ir.IntType):
-        half = 2 ** (value.type.width - 1)
-        return llvm.mlir_constant(mlir.IntegerAttr.get(kind, (number + half) % (2 * half) - half))
-    return llvm.mlir_constant(mlir.FloatAttr.get(kind, number))
-
-
-def _two(operation: Any) -> Any:
-    """A method of the builder for an operation of two numbers of one type."""
-    return lambda self, x, y: Value(operation(_made(x), _made(y)), x.type)
-
-
-def _to(operation: Any) -> Any:
-    """A method of the builder that makes a number one of another type."""
-    return lambda self, value, kind: Value(operation(_to_mlir(kind), _made(value)), kind)
-
-
-class Builder:
-    """The methods of llvmlite's IRBuilder that instructions use."""
-
-    add, mul, sdiv, srem = map(_two, (arith.addi, arith.muli, arith.divsi, arith.remsi))
-    and_, or_, shl, lshr = map(_two, (arith.andi, arith.ori, arith.shli, arith.shrui))
-    fsub = _two(arith.subf)
-    zext, trunc, fpext, fptrunc = map(_to, (arith.extui, arith.trunci, arith.extf, arith.truncf))
-    addrspacecast, ptrtoint = map(_to, (llvm.addrspacecast, llvm.ptrtoint))
-
-    def icmp_unsigned(self, sign, x, y):
-        predicate = arith.CmpIPredicate(_COMPARISONS[sign])
-        return Value(arith.cmpi(predicate, _made(x), _made(y)), ir.IntType(1))
-
-    def select(self, chosen, x, y):
-        return Value(arith.select(_made(chosen), _made(x), _made(y)), x.type)
-
-    def bitcast(self, value, kind):
-        if isinstance(kind, ir.PointerType):  # pointers do not say there what they point to
-            return Value(_made(value), ir.PointerType(kind.pointee, value.type.addrspace))
-        if value.type == kind:
-            return value
-        return Value(llvm.bitcast(_to_mlir(kind), _made(value)), kind)
-
-    def gep(self, pointer, indices):
-        (index,) = indices
-        kind, element = _to_mlir(pointer.type), _to_mlir(pointer.type.pointee)
-        places = [_made(index)], [_INDEX_IS_A_VALUE]
-        place = llvm.getelementptr(kind, _made(pointer), *places, element, None)
-        return Value(place, pointer.type)
-
-    def load(self, pointer, align=None):
-        kind = pointer.type.pointee
-        return Value(llvm.load(_to_mlir(kind), _made(pointer), alignment=align), kind)
-
-    def store(self, value, pointer, align=None):
-        llvm.store(_made(value), _made(pointer), alignment=align)
-
-    def extract_value(self, value, place):
-        if isinstance(value, list):
-            return value[place]
-        if isinstance(value.made, tuple):
-            return value.made[place]
-        kind = value.type.elements[place]
-        where = mlir.DenseI64ArrayAttr.get([place])
-        return Value(llvm.extractvalue(_to_mlir(kind), value.made, where), kind)
-
-    def extract_element(self, value, place):
-        return Value(llvm.extractelement(_made(value), _made(place)), value.type.element)
-
-    def insert_element(self, value, part, place):
-        return Value(llvm.insertelement(_made(value), _made(part), _made(place)), value.type)
-
-    def call(self, code, values, attrs=()):
-        """Inline PTX."""
-        result = code.function_type.return_type
-        nothing = isinstance(result, ir.VoidType)
-        text = CONVERGENT * ("convergent" in attrs) + code.asm
-        out = llvm.inline_asm(
-            None if nothing else _to_mlir(result), [_made(value) for value in values],
-            text, code.constraint, has_side_effects=bool(code.side_effect),
-        )  # fmt: skip
-        return None if nothing else Value(out, result)
-
-
-@dataclass
-class _View:
-    """What llvmlite's array has of an array: the pointer to its elements, strides in bytes."""
-
-    data: Value
-    strides: list[Value]
-
-
+# ---------------------------------------------------------------------- instructions
 class Context:
     """What instructions ask of Numba's target context."""
 
     def get_data_type(self, kind):
-        """llvmlite's type of a number, or of a tuple of them."""
-        if isinstance(kind, types.BaseTuple):
-            return ir.LiteralStructType([self.get_data_type(one) for one in kind])
-        if isinstance(kind, types.Boolean):
-            return ir.IntType(1)
-        return _FLOATS.get(str(kind)) or ir.IntType(kind.bitwidth)
+        """llvmlite's type of a number."""
+        return _FLOATS.get(str(kind)) or ir.IntType(getattr(kind, "bitwidth", 1))
 
     def make_array(self, kind):
         """A function of (context, builder, value), as in Numba."""
-
-        def view(context, builder, value):
-            array = value.made
-            found = mlir.MemRefType(array.type)
-            if found.memory_space is not None:
-                plain = mlir.MemRefType.get(found.shape, found.element_type, found.layout)
-                array = memref.memory_space_cast(dest=plain, source=array)
-            parts = builtin.unrealized_conversion_cast([memref_descriptor_type(kind.ndim)], [array])
-            size = arith.constant(T.i64(), kind.dtype.bitwidth // 8)
-
-            def in_bytes(*place):
-                elements = llvm.extractvalue(T.i64(), parts, list(place))
-                return Value(arith.muli(elements, size), LONG)
-
-            data = Value(llvm.extractvalue(llvm.PointerType.get(), parts, [1]), BYTE.as_pointer())
-            data = builder.gep(data, [in_bytes(2)])
-            element = self.get_data_type(kind.dtype).as_pointer()
-            strides = [in_bytes(4, axis) for axis in range(kind.ndim)]
-            return _View(builder.bitcast(data, element), strides)
-
-        return view
+        return lambda context, builder, value: value
 
     def cast(self, builder, value, old, to):
-        """A number as one of another type."""
+        """An integer as one of another type."""
         kind = self.get_data_type(to)
-        signed = getattr(old, "signed", True)
-        return Value(convert(_made(value), _to_mlir(kind), signed=signed), kind)
+        if kind.width <= value.type.width:
+            return builder.trunc(value, kind)
+        return (builder.sext if getattr(old, "signed", False) else builder.zext)(value, kind)
 
     def make_tuple(self, builder, kind, parts):
-        return Value(tuple(parts), self.get_data_type(kind))
+        made = ir.Constant(ir.LiteralStructType([part.type for part in parts]), ir.Undefined)
+        for place, part in enumerate(parts):
+            made = builder.insert_value(made, part, place)
+        return made
 
     def get_dummy_value(self):
         return None
 
 
-# ---------------------------------------------------------------------- instructions
-def _map_address(lower: Any, words: tuple) -> Value:
+CONTEXT = Context()
+
+
+def _map_address(lower: Any, words: tuple) -> Any:
     """The address of a tensor map among the kernel's parameters, as `warpsim.ptx.tma` has it."""
     place = 0
     for one in lower.mlir_funcOp.body.blocks[0].arguments:
@@ -289,39 +151,84 @@ def _map_address(lower: Any, words: tuple) -> Value:
     name = lower.mlir_funcOp.attributes["sym_name"].value
     text = f"{{ mov.b64 $0, {name}_param_{place}; cvta.param.u64 $0, $0; "
     text += f"add.s64 $0, $0, {8 * BEFORE}; }}"
-    return Value(llvm.inline_asm(_to_mlir(LONG), [], text, "=l", has_side_effects=False), LONG)
+    return llvm.inline_asm(T.i64(), [], text, "=l", has_side_effects=False)
 
 
-def _entering(context: Context, lower: Any, kind: types.Type, value: Any) -> Value:
-    """A value of the successor's for an instruction's code."""
+def _types_of(kind: mlir.Type) -> list[ir.Type]:
+    """llvmlite's types of a number, or of what a function is given of an array."""
+    if isinstance(kind, mlir.MemRefType):
+        return [BYTE.as_pointer()] * 2 + [LONG] * (1 + 2 * kind.rank)
+    if isinstance(kind, mlir.IntegerType):
+        return [ir.IntType(kind.width)]
+    return [_FLOATS[f"float{str(kind)[1:]}"]]
+
+
+def _entering(lower: Any, kind: types.Type, variable: Any) -> list[Any]:
+    """What a function is given of a variable: numbers and arrays."""
+    value = lower.load_var(variable)
     if isinstance(kind, TensorMapType):
-        return _map_address(lower, value)
-    if isinstance(kind, types.BaseTuple):
-        parts = tuple(_entering(context, lower, *one) for one in zip(kind, value, strict=True))
-        return Value(parts, context.get_data_type(kind))
+        return [_map_address(lower, value)]
+    if not isinstance(kind, types.Array):
+        return lower._call_operands_from_vars([variable], expected_types=[moved(kind)])
+    found = mlir.MemRefType(value.type)
+    plain = mlir.MemRefType.get(found.shape, found.element_type, found.layout)
+    return [memref.memory_space_cast(plain, value) if found.memory_space else value]
+
+
+def _inside(builder: Any, kind: types.Type, numbers: Iterator) -> Any:
+    """The value that an instruction's code takes for these numbers."""
     if isinstance(kind, types.Array):
-        return Value(value, kind)
-    wanted = context.get_data_type(kind)
-    its = T.bf16() if isinstance(kind, Bfloat16) else _to_mlir(wanted)
-    if not isinstance(value, mlir.Value) or value.type != its:
-        value = convert(value, its, signed=getattr(kind, "signed", True))
-    return Value(llvm.bitcast(T.i16(), value) if its == T.bf16() else value, wanted)
+        size = LONG(kind.dtype.bitwidth // 8)
+        _, data, start, *rest = itertools.islice(numbers, 3 + 2 * kind.ndim)
+        start, *strides = (builder.mul(one, size) for one in (start, *rest[kind.ndim :]))
+        data = builder.bitcast(
+            builder.gep(data, [start]), CONTEXT.get_data_type(kind.dtype).as_pointer()
+        )
+        return SimpleNamespace(data=data, strides=CONTEXT.make_tuple(builder, None, strides))
+    if isinstance(kind, types.BaseTuple) and not isinstance(kind, TensorMapType):
+        return CONTEXT.make_tuple(builder, kind, [_inside(builder, one, numbers) for one in kind])
+    return next(numbers)
 
 
-def _leaving(kind: types.Type, value: Any) -> Any:
-    """A value of an instruction's code for the successor."""
-    if isinstance(value, Value) and isinstance(value.made, tuple):
-        return tuple(map(_leaving, kind, value.made))
-    if isinstance(kind, Bfloat16):  # its bits
-        return llvm.bitcast(T.bf16(), _made(value))
-    return None if value is None else _made(value)
+#: LLVM's functions of the instructions, by name.
+FUNCTIONS: dict[str, str] = {}
+
+
+def _called(generate: Callable, signature: Any, given: list[Any], outs: list[mlir.Type]) -> list:
+    """Call a function of an instruction's code, which LLVM puts where it is called."""
+    given = [llvm.bitcast(T.i16(), one) if one.type == T.bf16() else one for one in given]
+    plain = [T.i16() if one == T.bf16() else one for one in outs]
+    kinds = [kind for one in given for kind in _types_of(one.type)]
+    results = [kind for one in plain for kind in _types_of(one)]
+    several = ir.LiteralStructType(results) if results else ir.VoidType()
+    result = results[0] if len(results) == 1 else several
+    function = ir.Function(ir.Module(), ir.FunctionType(result, kinds), "NAME")
+    builder, rest = ir.IRBuilder(function.append_basic_block()), iter(function.args)
+    its = [_inside(builder, types.unliteral(one), rest) for one in signature.args]
+    with _compiled_for():
+        out = generate(CONTEXT, builder, signature, its)
+    builder.ret(out) if outs else builder.ret_void()
+    function.attributes.add("alwaysinline")
+    if " convergent" in str(function):
+        function.attributes.add("convergent")
+    text = str(function).replace("define", "define linkonce_odr")
+    kind = mlir.FunctionType.get([one.type for one in given], plain)
+    name = f"course_{zlib.crc32(f'{text}{kind}'.encode()):010}"
+    FUNCTIONS[name] = text.replace("NAME", name)
+    module = mlir.InsertionPoint.current.block.owner
+    while module.name != "gpu.module":
+        module = module.parent
+    made = func.CallOp(get_or_insert_function(name, kind, module.opview), given).results
+    return [llvm.bitcast(*one) if one[0] == T.bf16() else one[1] for one in zip(outs, made)]
 
 
 def rounded(value: Any) -> Any:
     """A float32 as bfloat16, as Numba compiles it."""
-    with _compiled_for():
-        bits = bfloat16_code._rounded(Context(), Builder(), None, None, Value(value, FLOAT))
-    return llvm.bitcast(T.bf16(), _made(bits))
+
+    def generate(context, builder, signature, args):
+        return bfloat16_code._rounded(context, builder, None, None, *args)
+
+    return _called(generate, bfloat16(types.float32), [value], [T.bf16()])[0]
 
 
 def _cluster(signature: Any, lower: Any) -> None:
@@ -352,14 +259,13 @@ def _intrinsic(one: Intrinsic) -> Any:
             if one.__name__ == "cluster":
                 _cluster(signature, builder)
                 return builder.store_var(target, None)
-            context = Context()
-            given = [
-                _entering(context, builder, types.unliteral(kind), builder.load_var(variable))
-                for kind, variable in zip(signature.args, args, strict=True)
-            ]
-            with _compiled_for():
-                out = generate(context, Builder(), signature, given)
-            builder.store_var(target, _leaving(signature.return_type, out))
+            kinds = map(types.unliteral, signature.args)
+            given = [_entering(builder, *one) for one in zip(kinds, args, strict=True)]
+            result = moved(signature.return_type)
+            outs = [builder.get_mlir_type(one) for one in getattr(result, "types", (result,))]
+            outs = [] if result == new.none else outs
+            made = _called(generate, signature, list(itertools.chain(*given)), outs)
+            builder.store_var(target, builder._unflatten_abi_value(result, iter(made)))
 
         return moved(signature.return_type)(*map(moved, signature.args)), lower
 

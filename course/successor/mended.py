@@ -16,7 +16,8 @@ float16                of several neighbours is rounded, or widened, at once, by
                        refuses: "unsupported operation"
 local arrays           stay in local memory where they are made in a loop; strides of C-contiguous
                        arguments are parameters; `cuda.atomic.inc` and `dec` are loops, and signed
-convergent             is not said of inline PTX, and thread indices and barriers are inline PTX
+thread indices         are inline PTX, as barriers are; of inline PTX it is not said that it is
+                       convergent: instructions are functions of their own, see `facade`
 fastmath, clusters     are not said to libNVVM below compute capability 10.0: precise divisions and
                        roots, denormals; a block that is in no cluster runs a cluster's instructions
 options                that are None, such as ``max_registers``, are refused
@@ -65,7 +66,6 @@ _SAID_BETTER = {
     rb"emissionKind: ,": rb"emissionKind: DebugDirectivesOnly,",  # LLVM 7 has no name for it
     # what the launch gives, behind all static arrays, at a multiple of 1,024
     rb"(@__dynamic_shmem\S* =).*( addrspace\(3\) global \[.*?\]).*": rb"\1 external\2, align 1024",
-    rb' (asm (?:sideeffect )?")/\*convergent\*/(.*)': rb" \1\2 convergent",
 }
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
@@ -80,6 +80,7 @@ def mend() -> None:
     _large_constants()
     _float16()
     _code()
+    _functions()
     _linking()
     _options()
     _target()
@@ -303,6 +304,27 @@ def _code() -> None:
         return code
 
     mlir_optimization._call_llvm70_capi = compiled
+
+
+def _functions() -> None:
+    """The functions of instructions, which a module calls, are given to libNVVM with it."""
+    original = CompilationUnit.add_module
+
+    def add_module(self: Any, code: bytes) -> None:
+        original(self, code)
+        names = sorted(set(re.findall(r"course_\d{10}", code.decode("latin-1"))))
+        version = ", ".join(f"i32 {one}" for one in self.driver.get_ir_version())
+        head = (
+            'target triple = "nvptx64-nvidia-cuda"',
+            "!nvvmir.version = !{!0}",
+            f"!0 = !{{{version}}}",
+        )
+        text = "\n".join([*head, *(facade.FUNCTIONS[name] for name in names)])
+        if any(one.startswith(b"-arch=compute_1") for one in self.options):  # with a newer LLVM
+            text = re.sub(r"\b(?:i\d+|half|float|double)( addrspace\(\d\))?\*", r"ptr\1", text)
+        original(self, text.encode())
+
+    CompilationUnit.add_module = add_module
 
 
 def _linking() -> None:
