@@ -27,7 +27,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
-from course.kernels.warps import ALL, WARP
+from course.kernels.warps import WARP, added, over_block, over_lanes
 from warpsim.ptx import grid_dependency_wait, load4
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
@@ -36,12 +36,6 @@ NAN_BITS = np.int32(0x7FC00000)
 
 
 # --- what is reduced ------------------------------------------------------------------------------
-
-
-@cuda.jit(device=True)
-def added(a, b):
-    """The sum of two."""
-    return a + b
 
 
 @cuda.jit(device=True)
@@ -125,22 +119,16 @@ def tree(kind: Kind) -> Callable:
     Active threads are neighbours, so are their addresses: no divergence within warps until fewer
     than 32 are left, no bank conflicts. 9 barriers.
     """
-    combined, combine_at, nothing = kind.combined, kind.combine_at, kind.nothing
+    combine_at, nothing = kind.combine_at, kind.nothing
+    of_block = over_block(kind.combined, THREADS)
 
     @cuda.jit
     def reduce_tree(x, out):
         values = cuda.shared.array(THREADS, float32)
-        t, i = cuda.threadIdx.x, cuda.grid(1)
-        values[t] = float32(x[i]) if i < x.size else nothing
-        cuda.syncthreads()
-        half = THREADS // 2
-        while half > 0:
-            if t < half:
-                values[t] = combined(values[t], values[t + half])
-            cuda.syncthreads()
-            half //= 2
-        if t == 0:
-            combine_at(out, values[0])
+        i = cuda.grid(1)
+        value = of_block(float32(x[i]) if i < x.size else nothing, values)
+        if cuda.threadIdx.x == 0:
+            combine_at(out, value)
 
     return reduce_tree
 
@@ -151,13 +139,7 @@ def combiners(kind: Kind, warps: int) -> tuple[Callable, Callable]:
 
     The block's result is thread 0's. `warps` is a power of two.
     """
-    combined, nothing = kind.combined, kind.nothing
-
-    @cuda.jit(device=True)
-    def of_warp(value):
-        for step in range(5):
-            value = combined(value, cuda.shfl_xor_sync(ALL, value, 16 >> step))
-        return value
+    of_warp, nothing = over_lanes(kind.combined), kind.nothing
 
     @cuda.jit(device=True)
     def of_block(value):

@@ -22,7 +22,7 @@ from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
 from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.steps import round_up
-from course.kernels.warps import ALL
+from course.kernels.warps import largest_of_four, sum_of_four
 from warpsim.ptx import (
     commit_copies,
     copy8_async,
@@ -38,20 +38,6 @@ from warpsim.ptx import (
 WARPS, ROWS = 4, 16  # of a block; queries of a warp
 KEYS = 64  # of a step
 THREADS = 32 * WARPS
-
-
-@cuda.jit(device=True)
-def largest_of_four(x):
-    """Of four neighbouring lanes, which have parts of one row."""
-    x = max(x, cuda.shfl_xor_sync(ALL, x, 1))
-    return max(x, cuda.shfl_xor_sync(ALL, x, 2))
-
-
-@cuda.jit(device=True)
-def sum_of_four(x):
-    """The same for a sum."""
-    x += cuda.shfl_xor_sync(ALL, x, 1)
-    return x + cuda.shfl_xor_sync(ALL, x, 2)
 
 
 def row_softmax(element: str, columns: int) -> SimpleNamespace:

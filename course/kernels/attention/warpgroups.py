@@ -27,10 +27,10 @@ from numba import float32, int32, uint32, uint64
 
 from course.backend import cuda
 from course.kernels.attention.first_steps import LOWEST
-from course.kernels.attention.online import row_softmax, sum_of_four
+from course.kernels.attention.online import row_softmax
 from course.kernels.gemm.tiles import ELEMENTS, PACK
 from course.kernels.steps import ceil_div, round_up
-from course.kernels.warps import ALL
+from course.kernels.warps import ALL, sum_of_four
 from warpsim.ptx import (
     fence_async,
     fence_mbarriers,

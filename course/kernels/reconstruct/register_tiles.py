@@ -104,9 +104,7 @@ def reconstruct_square(u, s, vt, k, out):
     first_row = cuda.blockIdx.y * BLOCK_ROWS
     first_column = cuda.blockIdx.x * BLOCK_COLUMNS
     row, column = t // ACROSS * SIDE, t % ACROSS * SIDE
-    for m in range(SIDE):
-        for n in range(SIDE):
-            total[m, n] = float32(0)
+    clear(total)
     for start in range(0, k, DEPTH):
         for j in range(COPIES):  # 256 threads load 1,024 elements of u, and as many of vt
             value, y, i = float32(0), t // DEPTH + j * (THREADS // DEPTH), t % DEPTH
@@ -124,9 +122,7 @@ def reconstruct_square(u, s, vt, k, out):
                 a[m] = load(u_tile, (row + m, i))
             for n in range(SIDE):
                 b[n] = load(vt_tile, (i, column + n))
-            for m in range(SIDE):
-                for n in range(SIDE):
-                    total[m, n] += a[m] * b[n]
+            outer_product(total, a, b)
         cuda.syncthreads()
     for m in range(SIDE):
         for n in range(SIDE):
@@ -140,6 +136,29 @@ PITCH = BLOCK_ROWS + 4  # elements from one row of the transposed tile of u to t
 HALF = SIDE // 2
 FAR_ROW, FAR_COLUMN = BLOCK_ROWS // 2, BLOCK_COLUMNS // 2
 QUADS_U, QUADS_VT = DEPTH // 4, BLOCK_COLUMNS // 4  # vectors of four elements in a row of a tile
+
+
+@cuda.jit(device=True)
+def places():
+    """The block's first row and column, and the thread's first ones of its square there."""
+    t = cuda.threadIdx.x
+    first_row, first_column = cuda.blockIdx.y * BLOCK_ROWS, cuda.blockIdx.x * BLOCK_COLUMNS
+    return first_row, first_column, t // ACROSS * 4, t % ACROSS * 4
+
+
+@cuda.jit(device=True)
+def shares():
+    """Of the tiles, row and depth of the thread's four of u, depth and column of those of vt."""
+    t = cuda.threadIdx.x
+    return t // QUADS_U, t % QUADS_U * 4, t // QUADS_VT, t % QUADS_VT * 4
+
+
+@cuda.jit(device=True)
+def clear(total):
+    """No products have been added yet."""
+    for m in range(SIDE):
+        for n in range(SIDE):
+            total[m, n] = float32(0)
 
 
 @cuda.jit(device=True)
@@ -226,15 +245,9 @@ def wide_tiles(aligned: bool) -> Callable:
         total = cuda.local.array((SIDE, SIDE), float32)
         a = cuda.local.array(SIDE, float32)
         b = cuda.local.array(SIDE, float32)
-        t = cuda.threadIdx.x
-        first_row = cuda.blockIdx.y * BLOCK_ROWS
-        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
-        row, column = t // ACROSS * 4, t % ACROSS * 4
-        u_row, u_depth = t // QUADS_U, t % QUADS_U * 4
-        vt_depth, vt_column = t // QUADS_VT, t % QUADS_VT * 4
-        for m in range(SIDE):
-            for n in range(SIDE):
-                total[m, n] = float32(0)
+        first_row, first_column, row, column = places()
+        u_row, u_depth, vt_depth, vt_column = shares()
+        clear(total)
         for start in range(0, k, DEPTH):
             w, x, y, z = four(u, first_row + u_row, start + u_depth, k)
             store(u_tile, (0, u_depth, u_row), w)
@@ -297,16 +310,10 @@ def double_buffered(aligned: bool) -> Callable:
         a = cuda.local.array(SIDE, float32)
         b = cuda.local.array(SIDE, float32)
         prefetched = cuda.local.array(8, float32)
-        t = cuda.threadIdx.x
-        first_row = cuda.blockIdx.y * BLOCK_ROWS
-        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
-        row, column = t // ACROSS * 4, t % ACROSS * 4
-        u_row, u_depth = t // QUADS_U, t % QUADS_U * 4
-        vt_depth, vt_column = t // QUADS_VT, t % QUADS_VT * 4
+        first_row, first_column, row, column = places()
+        u_row, u_depth, vt_depth, vt_column = shares()
         y, x = first_row + u_row, first_column + vt_column
-        for m in range(SIDE):
-            for n in range(SIDE):
-                total[m, n] = float32(0)
+        clear(total)
         load_tile(u, s, vt, k, y, u_depth, vt_depth, x, prefetched)
         store_tile(u_tile, vt_tile, 0, u_row, u_depth, vt_depth, vt_column, prefetched)
         cuda.syncthreads()
@@ -369,10 +376,7 @@ def asynchronous(aligned: bool) -> Callable:
         total = cuda.local.array((SIDE, SIDE), float32)
         a = cuda.local.array(SIDE, float32)
         b = cuda.local.array(SIDE, float32)
-        t = cuda.threadIdx.x
-        first_row = cuda.blockIdx.y * BLOCK_ROWS
-        first_column = cuda.blockIdx.x * BLOCK_COLUMNS
-        row, column = t // ACROSS * 4, t % ACROSS * 4
+        first_row, first_column, row, column = places()
         for m in range(SIDE):
             for n in range(SIDE):
                 total[m, n] = float32(0)

@@ -21,6 +21,7 @@ import numpy as np
 from numba import float32, int32
 
 from course.backend import cuda
+from course.kernels.warps import largest_of_four
 from warpsim.ptx import load, round_tf32, split_halves, store4
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of fragments: rows of u, columns of vt, values of i of both
@@ -63,13 +64,6 @@ def two_of_vt(s, vt, i, column, k, power):
     """The upper and the lower parts of two neighbours in a column."""
     x, y = of_vt(s, vt, i, column, k), of_vt(s, vt, i + int32(1), column, k)
     return split_halves(x * power, y * power)
-
-
-@cuda.jit(device=True)
-def largest_of_four(x):
-    """The largest of the four lanes with the same lane // 4."""
-    x = max(x, cuda.shfl_xor_sync(0xFFFFFFFF, x, 1))
-    return max(x, cuda.shfl_xor_sync(0xFFFFFFFF, x, 2))
 
 
 @cuda.jit(device=True)

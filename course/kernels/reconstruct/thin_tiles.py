@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from numba import float32, int32, uint32
 
 from course.backend import cuda, jit_without_lto
-from course.kernels.reconstruct.split_factors import ROWS, largest_of_four, power_near
+from course.kernels.reconstruct.split_factors import ROWS, power_near
 from course.kernels.reconstruct.warp_tiles import row_group_tile
+from course.kernels.warps import largest_of_four
 from warpsim.ptx import load, load4, mma_f16, mma_f16_k8, split_halves, store, store4
 
 DEEPEST = 56  # values of i: what a thread's registers hold

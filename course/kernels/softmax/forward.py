@@ -36,7 +36,7 @@ from course.kernels.steps import (
     require_choice,
     row_limit,
 )
-from course.kernels.warps import ALL, WARP, lanes_sum
+from course.kernels.warps import WARP, added, lanes_sum, over_block, over_lanes
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -77,23 +77,6 @@ def most_registers(threads: int) -> int | None:
 
 
 @functools.cache
-def among(lanes: int) -> tuple[Callable, Callable]:
-    """Device functions: the maximum and the sum over groups of `lanes` neighbours, for all of them.
-
-    `lanes` is a power of two up to 32. All lanes of the warp take part.
-    """
-    steps = lanes.bit_length() - 1
-
-    @cuda.jit(device=True)
-    def largest_of(value):
-        for step in range(steps):
-            value = larger(value, cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1)))
-        return value
-
-    return largest_of, lanes_sum(lanes)
-
-
-@functools.cache
 def exchange(row_threads: int, rows: int) -> Callable:
     """Device function: (largest, total) of a thread's warp become those of its row, for all.
 
@@ -101,7 +84,7 @@ def exchange(row_threads: int, rows: int) -> Callable:
     what all warps of its row wrote and merges it for itself, which saves a second barrier.
     """
     warps = row_threads // WARP
-    largest_of, sum_of = among(warps)
+    largest_of, sum_of = over_lanes(larger, warps), lanes_sum(warps)
 
     @cuda.jit(device=True)
     def of_row(largest, total):
@@ -145,6 +128,7 @@ def exchange_in_cluster(threads: int, blocks: int) -> Callable:
 # --- step 1: three passes -------------------------------------------------------------------------
 
 THREADS = 256  # of a block in step 1
+largest_of_block, sum_of_block = over_block(larger, THREADS), over_block(added, THREADS)
 
 
 @cuda.jit
@@ -160,27 +144,12 @@ def softmax_three_passes(x, out):
     largest = LOWEST
     for column in range(t, columns, THREADS):
         largest = larger(largest, float32(x[row, column]))
-    shared[t] = largest
-    cuda.syncthreads()
-    half = THREADS // 2
-    while half > 0:
-        if t < half:
-            shared[t] = larger(shared[t], shared[t + half])
-        cuda.syncthreads()
-        half //= 2
-    largest = shared[0]
+    largest = largest_of_block(largest, shared)
     cuda.syncthreads()  # all have read it before it is overwritten
     total = ZERO
     for column in range(t, columns, THREADS):
         total += power(float32(x[row, column]), largest)
-    shared[t] = total
-    cuda.syncthreads()
-    half = THREADS // 2
-    while half > 0:
-        if t < half:
-            shared[t] += shared[t + half]
-        cuda.syncthreads()
-        half //= 2
+    sum_of_block(total, shared)
     for column in range(t, columns, THREADS):
         out[row, column] = power(float32(x[row, column]), largest) / shared[0]
 
@@ -198,7 +167,7 @@ def online(dtype: str, threads: int, aligned: bool) -> Callable:
     """
     element = NUMBA_TYPES[dtype]
     of_row = exchange(threads, 1)
-    largest_of, sum_of = among(WARP)
+    largest_of, sum_of = over_lanes(larger, WARP), lanes_sum(WARP)
 
     @cuda.jit(device=True)
     def four_of(x, row, part, t, columns):
@@ -390,8 +359,8 @@ def registers(dtype: str, config: SoftmaxConfig, aligned: bool, unguarded: int =
     """
     element, row_threads, accesses = NUMBA_TYPES[dtype], config.row_threads, config.accesses
     block_rows, warps, blocks = config.rows, row_threads // WARP, config.blocks
-    threads = row_threads // blocks
-    largest_of, sum_of = among(min(row_threads, WARP))
+    threads, lanes = row_threads // blocks, min(row_threads, WARP)
+    largest_of, sum_of = over_lanes(larger, lanes), lanes_sum(lanes)
     of_row = exchange(row_threads, block_rows) if warps > 1 else None
     if blocks > 1:
         of_row = exchange_in_cluster(threads, blocks)
