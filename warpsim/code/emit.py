@@ -67,6 +67,7 @@ class Emitter(Accesses, DoubtfulReads):
         self.device, self.traced, self.program_of = device, traced, program_of
         self.costs = traced and costs  # operations and branches are counted
         self.here: ast.AST = typing.source.tree  # the statement that is written
+        self.copied: ast.AST | None = None  # the load of ``a[i] = b[j]``, while that is written
         self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.made_real: dict[str, tuple[str, types.Integer]] = {}  # code of a float: whole number
@@ -141,7 +142,8 @@ class Emitter(Accesses, DoubtfulReads):
         text = ast.unparse(node) if code is None else code
         place = self.source.line(node), text, array, self.source.name
         dropped = node in self.typing.dropped
-        self.sites.append(Site(*place, node in self.stored_loads, dropped=dropped))
+        copied = node is self.copied
+        self.sites.append(Site(*place, node in self.stored_loads, "", dropped, copied))
         return len(self.sites) - 1
 
     def place(self, node: ast.AST, code: str) -> list[str]:

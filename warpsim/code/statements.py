@@ -213,6 +213,7 @@ class Writer(Emitter):
     def write_Assign(self, node: ast.Assign) -> None:
         if node.value not in self.typing.of:
             return
+        self.copied = node.value if self._is_copy(node) else None
         code, kind = self.expression(node.value), self.typing.of[node.value]
         if len(node.targets) > 1 or not isinstance(node.targets[0], ast.Name | ast.Subscript):
             temporary = self.temporary("value")
@@ -220,6 +221,13 @@ class Writer(Emitter):
             code = temporary
         for target in node.targets:
             self.assign(target, code, kind, node.value)
+
+    def _is_copy(self, node: ast.Assign) -> bool:
+        """Whether it is ``a[i] = b[j]``: one element, of which nothing else is made."""
+        target = node.targets[0]
+        several = isinstance(self.typing.targets.get(target), types.Array | types.Record)
+        alone = len(node.targets) == 1 and not several
+        return alone and isinstance(target, ast.Subscript) and isinstance(node.value, ast.Subscript)
 
     def write_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target

@@ -378,6 +378,7 @@ class Site:
     stored: bool = field(default=False, compare=False)  # a load whose value may reach a store
     double: str = field(default="", compare=False)  # what makes its arithmetic float64
     dropped: bool = field(default=False, compare=False)  # a load whose value nobody takes
+    copied: bool = field(default=False, compare=False)  # a load whose value only the store takes
 
 
 def _nodes(source: Source) -> list[ast.AST]:

@@ -52,7 +52,7 @@ class Elements:
         start = root.itemsize // 2 if name == "imag" else 0
         make = partial(self._like, root, getattr(root.flat, name), name, start)
         part = self._part(root, name, make)
-        part.written = root.written
+        part.written, part.whole = root.written, root.whole
         return part.derived(array.shape, array.strides, array.offset)
 
     def _part(self, root: Array, name: str, make: Callable[[], Array]) -> Array:
@@ -134,6 +134,7 @@ class Elements:
             make = partial(self._like, root, root.flat.view(dtype), "", 0)
             part = self._part(root, dtype.name, make)
             part.name, part.written, part.shadow = root.name, root.written, root.shadow
+            part.whole = root.whole
             return part.derived(array.shape, array.strides, array.offset)
         if array.space == "local" or root.pitch != old:
             raise Unsupported(f"{place}, whose elements have another size")

@@ -215,7 +215,7 @@ class Memory:
             place = array.row(index)
             if place is not None:
                 mask = state.mask
-                if mask and self._is_free(array, place):
+                if mask and self.observer.carried is None and self._is_free(array, place):
                     if self.one_thread or mask.count == state.lanes:
                         array.rows[place] = value
                     else:

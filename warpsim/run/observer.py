@@ -21,6 +21,7 @@ class Observer(Counting, Races, Unwritten):
     def __init__(self, state: State):
         self.state = state
         self.counted_apart = False  # the elements of one access, touched one by one
+        self.copies, self.origins = {}, {}
 
     # ------------------------------------------------------------------ what may be wrong
     def out_of_bounds(self, array, index, axis, outside, site, op, more=None) -> None:
@@ -74,6 +75,8 @@ class Observer(Counting, Races, Unwritten):
     def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
         """Races, and reads of shared and local memory that nobody has written."""
         root = array.root
+        if self.carried is not None and self.hands_on(array, uniform, varying, mask):
+            return
         if root.written is None and root.shadow is None:
             return
         if varying is None and array.space == "local" and root.shadow is None:

@@ -1,7 +1,8 @@
 """Reads of what no thread has written: noticed while a traced launch runs, not yet judged.
 
 Many correct kernels make such reads and throw the values away. So a read is a *candidate* only;
-:mod:`warpsim.run.uninitialised` finds out whether its value matters.
+:mod:`warpsim.run.uninitialised` finds out whether its value matters. A copy into local memory,
+``a[i] = b[j]``, is none until something else reads what was copied.
 """
 
 import operator
@@ -12,7 +13,7 @@ import numpy as np
 
 from warpsim.core.memory import Array, item, poison
 from warpsim.core.operators import UNSET
-from warpsim.front.names import Unsupported
+from warpsim.front.names import Site, Unsupported
 from warpsim.watch.findings import Where
 
 ndarray = np.ndarray
@@ -39,6 +40,13 @@ class Unwritten:
 
     state: Any
 
+    #: Of each lane the copy that its value comes from, between load and store; 0 where it is set.
+    carried: ndarray | None = None
+    #: The copies that have read something unwritten, numbered from 1, and what they read first.
+    copies: dict[Site, tuple[int, Candidate]]
+    #: By its array of what is written: of each element the copy that has left it unwritten, or 0.
+    origins: dict[int, ndarray]
+
     def watch_unwritten(self, array: Array, elements: ndarray, mask, site: int, op: str) -> None:
         """An access by the lanes of ``mask`` to an array of which not all may be set."""
         state = self.state
@@ -47,17 +55,53 @@ class Unwritten:
             return
         chosen = elements if mask.count == state.lanes else elements[mask.indices]
         if op != "store" and (fresh := np.flatnonzero(~written[chosen])).size:
-            first = fresh[0]
-            self._reads_unwritten(array, chosen[first], site, int(mask.indices[first]))
+            self._reads_unwritten(array, chosen[fresh], mask.indices[fresh], site)
         if op != "load":
             written[chosen] = True
 
-    def _reads_unwritten(self, array: Array, element: int, site: int, lane: int) -> None:
-        """A lane is the first of an access that reads an element which is not set."""
+    def _reads_unwritten(self, array: Array, elements: ndarray, lanes: ndarray, site: int) -> None:
+        """Some lanes read elements that are not set, or only by copies of such."""
+        state, written, place = self.state, array.root.written, self.state.site(site)
+        if place.dropped:
+            return
+        origins = self.origins.get(id(written))
+        came = np.zeros(len(elements), int) if origins is None else origins[elements]
+        told = place in state.launch.candidates or (place.copied and place in self.copies)
+        if not told and not came.all():
+            first = int(came.argmin())
+            self._tell(array, elements[first], site, int(lanes[first]))
+        if place.copied:
+            number, _ = self.copies.get(place, (0, None))
+            self.carried = np.zeros(state.lanes, int)
+            self.carried[lanes] = np.where(came, came, number)
+        elif came.any():
+            self._use(came)
+            written[elements[came > 0]] = True
+
+    def _use(self, came: ndarray) -> None:
+        """What some copies have read is used: that they read it may matter."""
+        copies = list(self.copies.items())
+        for number in np.unique(came[came > 0]):
+            place, (_, found) = copies[number - 1]
+            self.state.launch.candidates.setdefault(place, found)
+
+    def hands_on(self, array: Array, uniform, varying, mask) -> bool:
+        """A copy stores what is carried: whether to local memory, which holds nothing new then."""
+        carried, self.carried = self.carried[mask.indices], None
+        if array.rows is None:
+            self._use(carried)
+            return False
+        elements = self.state.elements(array, uniform, varying)[mask.indices]
+        root = array.root
+        origins = self.origins.setdefault(id(root.written), np.zeros(len(root.written), int))
+        origins[elements], root.written[elements] = carried, carried == 0
+        root.whole.clear()
+        return True
+
+    def _tell(self, array: Array, element: int, site: int, lane: int) -> None:
+        """A lane is the first that reads an element which is not set."""
         state, root = self.state, array.root
         name, before = state.spelled(array, element), "holds whatever was there before, and that"
-        if state.site(site).dropped or state.site(site) in state.launch.candidates:
-            return
         if root.space == "local" and self._others_have(root.written, element):
             what = (
                 f"reads {name}, which only other threads have written, each in an array of its "
@@ -101,8 +145,11 @@ class Unwritten:
         return poison(dtype)
 
     def candidate(self, what: str, advice: str, site: int, lane: int, whole: bool = False) -> None:
-        found = Candidate(what, advice, self.state.where(lane), whole)
-        self.state.launch.candidates.setdefault(self.state.site(site), found)
+        found, place = Candidate(what, advice, self.state.where(lane), whole), self.state.site(site)
+        if place.copied:
+            self.copies.setdefault(place, (len(self.copies) + 1, found))
+        else:
+            self.state.launch.candidates.setdefault(place, found)
 
     def compare(self, symbol: str, left, right, site: int):
         """``left < right`` and the like, traced."""
