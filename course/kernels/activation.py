@@ -306,54 +306,25 @@ def load_four(array, place, values, n):
 
 
 @functools.cache
-def wide(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
+def wide(function: Callable, dtype: str, config: ActivationConfig, backward: bool = False) -> Any:
     """Step 2, of (x, out): several elements a thread, all loads in flight before the first result.
 
     Mapping: block b has the elements from b tiles on; in each access its threads load four
     neighbours each, side by side. Arrays begin where 4 elements can be loaded at once. What is left
-    of the array behind the last four is a thread's each, in the last block. x may be out.
+    of the array behind the last four is a thread's each, in the last block. x may be out. Step 2
+    `backward`, of (grad, x, out), is the same with two arrays, each of which may be out.
     """
     element, accesses = NUMBA_TYPES[dtype], config.accesses
     step, tile, rows = config.threads * VECTOR, config.tile, accesses + 1
 
     @cuda.jit(device=True)
-    def one(x):
-        return element(function(float32(x)))
-
-    @cuda.jit
-    def activation_wide(x, out):
-        grid_dependency_wait()
-        t = int32(cuda.threadIdx.x)
-        first, single = int64(cuda.blockIdx.x) * tile + t * VECTOR, out.size - 1 - t
-        alone = t < out.size % VECTOR and cuda.blockIdx.x == cuda.gridDim.x - 1
-        values = cuda.local.array((rows, VECTOR), element)
-        for n in range(accesses):
-            if first + (n * step + VECTOR) <= out.size:
-                load_four(x, first + n * step, values, n)
-        if alone:
-            values[accesses, 0] = x[single]
-        for n in range(accesses):
-            if first + (n * step + VECTOR) <= out.size:
-                four = one(values[n, 0]), one(values[n, 1]), one(values[n, 2]), one(values[n, 3])
-                store4(out, first + n * step, four)
-        if alone:
-            out[single] = one(values[accesses, 0])
-
-    return activation_wide
-
-
-@functools.cache
-def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> Callable:
-    """Step 2 backward, of (grad, x, out); mapping and loads as forward."""
-    element, accesses = NUMBA_TYPES[dtype], config.accesses
-    step, tile, rows = config.threads * VECTOR, config.tile, accesses + 1
+    def one(given, values, n, e):
+        if backward:
+            return element(function(float32(given[n, e]), float32(values[n, e])))
+        return element(function(float32(values[n, e])))
 
     @cuda.jit(device=True)
-    def one(given, values, n, e):
-        return element(function(float32(given[n, e]), float32(values[n, e])))
-
-    @cuda.jit
-    def gradient_wide(grad, x, out):
+    def all_of(grad, x, out):
         grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
         first, single = int64(cuda.blockIdx.x) * tile + t * VECTOR, out.size - 1 - t
@@ -362,10 +333,13 @@ def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> C
         values = cuda.local.array((rows, VECTOR), element)
         for n in range(accesses):
             if first + (n * step + VECTOR) <= out.size:
-                load_four(grad, first + n * step, given, n)
+                if backward:
+                    load_four(grad, first + n * step, given, n)
                 load_four(x, first + n * step, values, n)
         if alone:
-            given[accesses, 0], values[accesses, 0] = grad[single], x[single]
+            if backward:
+                given[accesses, 0] = grad[single]
+            values[accesses, 0] = x[single]
         for n in range(accesses):
             if first + (n * step + VECTOR) <= out.size:
                 four = (
@@ -376,7 +350,15 @@ def wide_gradient(function: Callable, dtype: str, config: ActivationConfig) -> C
         if alone:
             out[single] = one(given, values, accesses, 0)
 
-    return gradient_wide
+    @cuda.jit
+    def activation_wide(x, out):
+        all_of(x, x, out)
+
+    @cuda.jit
+    def gradient_wide(grad, x, out):
+        all_of(grad, x, out)
+
+    return gradient_wide if backward else activation_wide
 
 
 @cuda.jit
@@ -410,14 +392,14 @@ def _between(problem: ElementProblem) -> str:
 
 
 def _ladder(function: str, backward: bool) -> Ladder:
-    make_each, make_wide = (each_gradient, wide_gradient) if backward else (each, wide)
+    make_each = each_gradient if backward else each
 
     def by_each(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
         return [Launch(make_each(FUNCTIONS[name][backward]), *element_blocks(arrays[-1]), arrays)]
 
     def by_four(problem: ElementProblem, *arrays: Array, name: str) -> list[Launch]:
         config = config_for(problem.dtype, problem.size)
-        kernel = make_wide(FUNCTIONS[name][backward], problem.dtype, config)
+        kernel = wide(FUNCTIONS[name][backward], problem.dtype, config, backward)
         return [Launch(kernel, max(1, ceil_div(problem.size, config.tile)), config.threads, arrays)]
 
     steps = {"each": Step(by_each), "wide": Step(by_four, _between)}

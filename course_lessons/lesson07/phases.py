@@ -169,7 +169,7 @@ def first_way(k: int, phase: Phase) -> Callable[[Path, int], np.ndarray]:
             there = [cuda.to_device(array) for array in (u, s, vt)]
             out = cuda.device_array((u.shape[0], vt.shape[1]), np.float32)
         with phase("launch kernel"):
-            step.configured(there[0], there[2], k, out)(*there, k, out)
+            step.kernel[step.grid(*out.shape), step.block](*there, k, out)
         with phase("copy out"):
             return out.copy_to_host()
 

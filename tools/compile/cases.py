@@ -247,15 +247,11 @@ def of_activation() -> Iterator[Case]:
         for stored in NUMBA_TYPES:
             array = NUMBA_TYPES[stored][::1]
             config = activation.config_for(stored, activation.MANY)
-            for label, function, types, makers in (
-                (name, forward, void(array, array), (activation.wide, activation.each)),
-                (
-                    f"{name} gradient", backward, void(array, array, array),
-                    (activation.wide_gradient, activation.each_gradient),
-                ),
-            ):  # fmt: skip
-                wide, each = makers
-                kernel = wide(function, stored, config)
+            for label, function, types, each in (
+                (name, forward, void(array, array), activation.each),
+                (f"{name} gradient", backward, void(array, array, array), activation.each_gradient),
+            ):
+                kernel = activation.wide(function, stored, config, function is backward)
                 yield Case(f"activation: {label}, wide, {stored}", kernel, types)
                 if stored == "float32":
                     yield Case(f"activation: {label}, each", each(function), types)

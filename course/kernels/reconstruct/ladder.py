@@ -107,14 +107,8 @@ class TileStep(Step):
     x_walks: str = "columns"  # what the grid's x direction runs over, or "rows"
     dtype: str | None = None  # the kernels take fragments of the factors: "float16" or "tf32"
 
-    kernel = property(
-        lambda self: self.kernels[True, False]
-    )  # of one image, whose rows are aligned
-
-    def configured(self, u: Array, vt: Array, k: int, out: Array) -> Callable[..., None]:
-        """The kernel for one such image, to be called with (u, s, vt, k, out): lesson 07 does."""
-        aligned = factors_are_aligned(u, vt, out)
-        return self.kernels[aligned, False][self.grid(*out.shape), self.block]
+    #: That of one image, whose rows are aligned.
+    kernel = property(lambda self: self.kernels[True, False])
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the blocks in x and y that cover rows x columns pixels."""

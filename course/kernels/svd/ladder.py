@@ -6,6 +6,7 @@ every matrix. What uses the solver's own memory alone is the same in every call:
 those launches, see `course.dispatch.graphs`.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -115,31 +116,23 @@ def _in_blocks(kernel: Any, capability: tuple[int, int] = (5, 0)) -> SVDStep:
     )  # fmt: skip
 
 
-def _in_one_launch() -> SVDStep:
-    """All of the decomposition; the launch is of the arrays a, u, s, vt, told, and most sweeps."""
-
-    def needs(p):
-        rows = max(p.rows, p.columns)
-        return one_launch.shared_bytes(p.columns, rows), f"{rows} x {p.columns}"
-
+def _all_sweeps(
+    by: Any, launched: Callable[..., list[Launch]], needs: Callable[[SVDProblem], tuple[int, str]]
+) -> SVDStep:
+    """All sweeps in one launch of a module's kernel; the launches are of what `launched` takes."""
     return SVDStep(
-        lambda p, kernel, *arguments: [one_launch.launch(*arguments)],
-        _no_more(one_launch.LARGEST, needs), kernel=one_launch.SVD, smallest=16,
-        largest=one_launch.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
+        lambda p, kernel, *arguments: launched(*arguments), _no_more(by.LARGEST, needs),
+        kernel=by.SVD, smallest=16, largest=by.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
     )  # fmt: skip
 
 
-def _in_registers() -> SVDStep:
-    """All sweeps over R in one launch; the launches are of what `registers.of_triangles` takes."""
+def _whole_matrix(p):
+    rows = max(p.rows, p.columns)
+    return one_launch.shared_bytes(p.columns, rows), f"{rows} x {p.columns}"
 
-    def needs(p):
-        return registers.shared_bytes(registers.padded(p.columns)), f"{p.columns} columns"
 
-    return SVDStep(
-        lambda p, kernel, *arguments: registers.of_triangles(*arguments),
-        _no_more(registers.LARGEST, needs), kernel=registers.SVD, smallest=16,
-        largest=registers.LARGEST, swept=0, sweeps_before_check=MOST_SWEEPS,
-    )  # fmt: skip
+def _its_triangle(p):
+    return registers.shared_bytes(registers.padded(p.columns)), f"{p.columns} columns"
 
 
 def _best(p):
@@ -152,8 +145,8 @@ def _best(p):
 LADDER = Ladder("svd", SVDProblem, {
     "plain": _whole(rotate.rotate_plain),
     "shared": _whole(rotate.rotate_shared, rotate.SHARED_ROWS),
-    "one launch": _in_one_launch(),
-    "registers": _in_registers(),
+    "one launch": _all_sweeps(one_launch, lambda *its: [one_launch.launch(*its)], _whole_matrix),
+    "registers": _all_sweeps(registers, registers.of_triangles, _its_triangle),
     "blocks": _in_blocks(blocks.rotate_blocks),
     "tensor cores": _in_blocks(blocks.ROTATE["tensor"], blocks.CAPABILITY),
 }, _best)  # fmt: skip
@@ -244,28 +237,23 @@ class Solver(Memory):
             self.memory = registers.Scratch.made((batch, rows, columns), cuda.device_array)
             self.tall, self.q1, self.first = self.memory
             return
-        size = max(round_up(self.rank, 32), self.step.smallest)
-        length = max(rows, columns, size)
+        self.size = size = max(round_up(self.rank, 32), self.step.smallest)
         self.square = rows == columns
-        self.size = size
-        square = batch, size, size
-        self.tall = cuda.device_array((batch, size if self.square else length, size), np.float32)
-        self.core, self.low, self.w, self.k = (
-            cuda.device_array(square, np.float32) for _ in range(4)
-        )
-        self.spare = self.tall if self.square else cuda.device_array(square, np.float32)
+        floats = functools.partial(cuda.device_array, dtype=np.float32)
+        counts = functools.partial(cuda.device_array, dtype=np.int32)
+        square, tall = (batch, size, size), (batch, max(rows, columns, size), size)
+        self.tall = floats(square if self.square else tall)
+        self.core, self.low, self.w, self.k = (floats(square) for _ in range(4))
+        self.spare = self.tall if self.square else floats(square)
         self.first = Reflections(*self.tall.shape)
         self.second = self.first if self.square else Reflections(*square)
-        self.q1 = None if self.square else cuda.device_array(self.tall.shape, np.float32)
-        self.cosines, self.floor = (cuda.device_array(batch, np.float32) for _ in range(2))
+        self.q1 = None if self.square else floats(tall)
+        self.cosines, self.floor = floats(batch), floats(batch)
         self.since, self.refreshes, self.missing, self.deficient = (
-            cuda.device_array(batch, np.int32) for _ in range(4)
-        )
-        self.history = cuda.device_array((MOST_SWEEPS, batch), np.float32)
-        self.order = cuda.device_array((batch, size), np.int32)
-        self.w_factor, self.k_factor = (
-            cuda.device_array((batch, size), np.float32) for _ in range(2)
-        )
+            counts(batch) for _ in range(4)
+        )  # fmt: skip
+        self.history, self.order = floats((MOST_SWEEPS, batch)), counts((batch, size))
+        self.w_factor, self.k_factor = floats((batch, size)), floats((batch, size))
 
     def __call__(self, a: Array, u: Array, s: Array, vt: Array) -> None:
         """Decompose.
