@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 # ---------------------------------------------------------------------- bits of integers
-ndarray = np.ndarray
 
 
 def popc(x, bits):

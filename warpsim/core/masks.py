@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.operators import UNSET
-
-ndarray = np.ndarray
 
 #: Bound on the passes of one loop; a loop that runs longer is reported as endless, unless its
 #: passes are known and nobody has asked for a lower limit.

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.interface import owner_of, start_of
 from warpsim.core.number_types import BFLOAT16
-
-ndarray = np.ndarray
 
 
 class Array:

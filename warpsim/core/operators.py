@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numpy import ndarray
 
 from warpsim.core import arithmetic
 from warpsim.core.arithmetic import brev, clz, ffs, fma, popc
 from warpsim.core.number_types import DATES, bfloat16, date_converter, rounded, widened
 
-ndarray = np.ndarray
 _I8, _U8, _F8, _B = (np.dtype(name) for name in ("int64", "uint64", "float64", "bool"))
 
 

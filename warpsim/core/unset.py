@@ -8,10 +8,9 @@ import weakref
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.interface import owner_of, start_of
-
-ndarray = np.ndarray
 
 #: Allocations with elements that nobody has set: which are, and what the others hold.
 _allocations: dict[int, tuple[ndarray, np.generic]] = {}

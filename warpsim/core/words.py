@@ -62,5 +62,6 @@ def _broken(line: str, hanging: str) -> list[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """ "1 case", "7 cases", "1,003 elements"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """ "1 case", "7 cases", "1,003 elements", "2 addresses"."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{number:,} {noun}{ending}"

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from matplotlib.collections import LineCollection
 
+from warpsim.core.words import count as counted
 from warpsim.draw import style
 from warpsim.draw.palette import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, VERMILLION, pale
 from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
-from warpsim.watch.counts import Count, Counters
-from warpsim.watch.samples import BANKS, SECTOR, Sample
+from warpsim.watch.counts import BANKS, SECTOR, Count, Counters, Sample
 
 WIDTH, LEFT, RIGHT = 7.0, 0.62, 0.1
 BOX = (WIDTH - LEFT - RIGHT) / 32  # a lane or a bank
@@ -25,25 +25,20 @@ MOST_LARGE = 3  # panels with all labels
 
 
 # ---------------------------------------------------------------------- words
-def plural(number: int, word: str) -> str:
-    """Such as ``1 sector`` and ``2 addresses``."""
-    return f"{number:,} {word}" + ("" if number == 1 else "es" if word.endswith("s") else "s")
-
-
 def title_of(sample: Sample, kernel: str, longest: int = 200) -> str:
     """Such as ``u[row, i]: load, 16 sectors for 32 lanes (2 would do)``."""
-    lanes = plural(len(sample.lanes), "lane")
+    lanes = counted(len(sample.lanes), "lane")
     place = "" if sample.site.function == kernel else f" [in {sample.site.function}]"
     code = sample.site.code.removeprefix("cuda.")
     text = f"{place}: " if code.startswith("atomic.") else f"{place}: {sample.op}, "
     lanes_of_one = max(sample.wanted.values())
     if sample.space == "shared" and sample.op == "atomic":
-        text += f"{plural(len(sample.wanted), 'address')} for {lanes}"
+        text += f"{counted(len(sample.wanted), 'address')} for {lanes}"
     else:
         unit = "sector" if sample.space == "global" else "wavefront"
         fewest = sample.amount <= sample.ideal
         best = "the fewest possible" if fewest else f"{sample.ideal:,} would do"
-        text += f"{plural(sample.amount, unit)} for {lanes} ({best})"
+        text += f"{counted(sample.amount, unit)} for {lanes} ({best})"
     if sample.op == "atomic" and lanes_of_one > 1:
         text = text.replace(" (the fewest possible)", "")
         text += f"; up to {lanes_of_one} at one address"
@@ -57,7 +52,7 @@ def subtitle_of(sample: Sample, count: Count) -> str:
     block = ", ".join(str(i) for i in sample.block[:used])
     text = f"line {sample.site.line} · block ({block}), warp {sample.warp}"
     if sample.space == "shared" and sample.op == "atomic":
-        return f"{text} · the first of {plural(count.requests, 'request')}"
+        return f"{text} · the first of {counted(count.requests, 'request')}"
     total = count.sectors if sample.space == "global" else count.wavefronts
     if count.requests == 1:
         return f"{text} · the only request"
@@ -350,7 +345,7 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
 
 def sentence(sample: Sample) -> str:
     """What a drawn request is, in words."""
-    number = plural(sample.amount, "sector" if sample.space == "global" else "wavefront")
+    number = counted(sample.amount, "sector" if sample.space == "global" else "wavefront")
     return f"line {sample.site.line}, a {sample.op} of {sample.site.code}, {number}"
 
 

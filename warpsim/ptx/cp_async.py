@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import types
 from numba.core.errors import TypingError
+from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.front.names import typing_error
@@ -27,8 +28,6 @@ from warpsim.ptx.instruction import (
     u4,
 )
 from warpsim.ptx.memory import Accesses, unfit
-
-ndarray = np.ndarray
 
 
 # ---------------------------------------------------------------------- in the simulator

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.ptx.instruction import CONVERGENT, Ptx, instruction
 from warpsim.watch.happens_before import Conflict, joined
 
-ndarray = np.ndarray
 HOPPER = (9, 0)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.core.number_types import Bfloat16
@@ -25,7 +26,6 @@ from warpsim.host import gpus
 from warpsim.ptx.instruction import GLOBAL, WORD, Instruction, Ptx, named, pointer, several
 from warpsim.watch.findings import VERBS
 
-ndarray = np.ndarray
 _together = np.bitwise_or.reduce
 WIDEST = 16  # bytes of the widest access that a GPU makes
 

@@ -29,6 +29,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numpy import ndarray
 
 from warpsim.core import number_types
 from warpsim.core.memory import Array
@@ -36,7 +37,6 @@ from warpsim.front.names import typing_error
 from warpsim.ptx.instruction import CONVERGENT, FLOAT, TYPES, WORD, Ptx, assembly, instruction
 from warpsim.ptx.memory import Accesses
 
-ndarray = np.ndarray
 LANE = np.arange(32)
 GROUP, IN_GROUP = LANE >> 2, LANE & 3
 Places = tuple[np.ndarray, np.ndarray]

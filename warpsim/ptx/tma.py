@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numpy import ndarray
 
 from warpsim.core.interface import start_of
 from warpsim.core.memory import Array
@@ -31,7 +32,6 @@ from warpsim.ptx.mbarrier import HOPPER, MBarriers
 from warpsim.ptx.memory import of_lane
 from warpsim.watch.happens_before import joined
 
-ndarray = np.ndarray
 WORDS = 16  # of 8 bytes
 #: A map lies at a multiple of 64 bytes, and Hopper's parameters begin 16 bytes beyond one: so six
 #: words go before a map, and two after it, since the next one shall lie as well.

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.core.number_types import bfloat16
@@ -60,7 +61,6 @@ from warpsim.ptx.mbarrier import HOPPER
 from warpsim.ptx.mma import place_in_a, widened
 from warpsim.ptx.tma import Store, Tma, swizzled
 
-ndarray = np.ndarray
 DEPTH = 64  # of one call of wgmma_nt and its like: four instructions of 16
 BOX = 64 * 128  # bytes of 64 rows of a box
 

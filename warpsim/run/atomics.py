@@ -4,12 +4,11 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.memory import Array
 from warpsim.run.memory import Memory
 from warpsim.run.state import State
-
-ndarray = np.ndarray
 
 #: Operations whose order does not matter: kind -> NumPy ufunc.
 _UNORDERED = {

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core import masks
 from warpsim.core.masks import EMPTY, PATIENCE, EndlessLoop, Frame, Loop, Mask, in_warps
@@ -13,8 +14,6 @@ from warpsim.run import deadlock
 from warpsim.run.exceptions import outside_tuple
 from warpsim.run.observer import Observer
 from warpsim.run.state import State
-
-ndarray = np.ndarray
 
 
 class Control:

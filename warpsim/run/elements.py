@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.lib.stride_tricks import as_strided
 
 from warpsim.core.interface import address_of, memory_from
@@ -22,7 +23,6 @@ from warpsim.run.control import Control
 from warpsim.run.memory import Memory
 from warpsim.run.state import State
 
-ndarray = np.ndarray
 #: Where shared and local memory begin: anywhere, but far from each other and well aligned.
 WINDOWS = {"shared": 1 << 46, "local": 1 << 45}
 

@@ -1,12 +1,12 @@
 """Barriers, and what the threads of a warp tell each other."""
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.masks import in_warps
 from warpsim.run.observer import Observer
 from warpsim.run.state import State
 
-ndarray = np.ndarray
 WHOLE_WARP = 0xFFFFFFFF
 
 

@@ -1,6 +1,7 @@
 """What is counted of the running threads, and what they do wrong."""
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.masks import Mask
 from warpsim.core.memory import Array, leaves
@@ -11,8 +12,6 @@ from warpsim.watch.counts import Counting
 from warpsim.watch.findings import VERBS, index_names
 from warpsim.watch.races import Races
 from warpsim.watch.uninitialised_reads import Unwritten
-
-ndarray = np.ndarray
 
 
 class Observer(Counting, Races, Unwritten):

@@ -84,7 +84,8 @@ class Found:
 
     def indented(self, indent: str = "") -> str:
         """The finding as text."""
-        head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {_launches(self)}: {self.code}"
+        times = count(self.launches, "launch")
+        head = f"{indent}{self._line}: {self.kind} in {self.kernel}, {times}: {self.code}"
         return f"{head}\n{wrapped(self.message, indent + '    ', '')}"
 
     __str__ = indented
@@ -137,8 +138,4 @@ class Collected:
         """What there is to say: of many findings the first; ``more`` says how to see the others."""
         found = self.findings
         many = count(len(found), "finding") if found else "no findings"
-        return "\n".join([f"{many} in {_launches(self)}", *told(found, more, most)])
-
-
-def _launches(of: Found | Collected) -> str:
-    return "1 launch" if of.launches == 1 else f"{of.launches:,} launches"
+        return "\n".join([f"{many} in {count(self.launches, 'launch')}", *told(found, more, most)])

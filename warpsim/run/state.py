@@ -7,16 +7,15 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.masks import Mask
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Site
-from warpsim.watch.counts import Counters
+from warpsim.watch.counts import PATTERNS, Counters
 from warpsim.watch.findings import ERRORS, Finding, Where, error_of, in_function
 
-ndarray = np.ndarray
 Dim3 = tuple[int, int, int]
-PATTERNS = 64  # of accesses that are kept, with their arrays
 
 
 class Lanes:

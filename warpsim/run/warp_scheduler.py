@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.memory import Array, contiguous_strides
 from warpsim.front.names import Unsupported
@@ -28,8 +29,6 @@ from warpsim.run.ptx import Ptx
 from warpsim.run.state import Dim3, Geometry, Lanes, State
 from warpsim.run.threads import Threads
 from warpsim.watch.happens_before import Clocks, History, joined
-
-ndarray = np.ndarray
 
 
 class Barrier:

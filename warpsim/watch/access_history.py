@@ -7,8 +7,7 @@ warp for itself: :class:`Clock`. See :mod:`warpsim.watch.races` for what orders 
 from collections.abc import Callable
 
 import numpy as np
-
-ndarray = np.ndarray
+from numpy import ndarray
 
 #: How far the threads of a set of accesses are spread.
 ONE_THREAD, ONE_WARP, ONE_BLOCK, SEVERAL_BLOCKS = range(4)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
-ndarray = np.ndarray
 AXES = "xyz"
 DYNAMIC = (
     "dynamic shared memory has the bytes that the launch gives, the fourth number in "

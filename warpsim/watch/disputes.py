@@ -10,12 +10,11 @@ tell that, a thorough search keeps the loads and all stores. Equal bytes may be 
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.front.names import Site
 from warpsim.watch.access_history import Shadow
 from warpsim.watch.findings import Finding
-
-ndarray = np.ndarray
 
 #: Stores that are kept at most before those that their own thread has overwritten are dropped.
 MOST_STORES = 1 << 20

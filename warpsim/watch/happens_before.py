@@ -13,8 +13,7 @@ Freund, "FastTrack: efficient and precise dynamic race detection" (2009).
 from typing import NamedTuple
 
 import numpy as np
-
-ndarray = np.ndarray
+from numpy import ndarray
 
 
 class Conflict(NamedTuple):

@@ -12,6 +12,7 @@ Source: CUDA C++ Programming Guide, "Memory Fence Functions" and "Synchronizatio
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.masks import in_warps
 from warpsim.core.memory import Array
@@ -20,7 +21,6 @@ from warpsim.watch.advice import barrier_cure, update_cure
 from warpsim.watch.disputes import bytes_of
 from warpsim.watch.findings import VERBS, Finding
 
-ndarray = np.ndarray
 HARMLESS = "same-value-race"
 
 

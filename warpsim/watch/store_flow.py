@@ -116,8 +116,7 @@ def stored_loads(source: Source) -> set[ast.AST]:
             stores = path_of(source, node.func).startswith("pieces.store")
             if stores or (function is not MISSING and hasattr(function, "py_func")):
                 ends += node.args
-    found: set[ast.AST] = set()
-    reaching: set[str] = set()
+    found, reaching = set(), set()
     while ends:
         for node in _taken(source, ends.pop()):
             if isinstance(node, ast.Subscript):

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from warpsim.core.memory import Array, item, poison
 from warpsim.core.operators import UNSET
 from warpsim.front.names import Site, Unsupported
 from warpsim.watch.findings import Where
-
-ndarray = np.ndarray
 
 _all = np.logical_and.reduce
 _COMPARE = {
