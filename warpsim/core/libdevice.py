@@ -255,23 +255,22 @@ _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 CALLS |= {
     name: (_cut(run, np.int32, mask), i4, (i4,) * count)
     for name, run, mask, count in (
-        ("byte_perm", _permuted, _U32, 3),
-        ("hadd", lambda x, y: x + y >> 1, -1, 2), ("uhadd", lambda x, y: x + y >> 1, _U32, 2),
-        ("rhadd", lambda x, y: x + y + 1 >> 1, -1, 2),
-        ("urhadd", lambda x, y: x + y + 1 >> 1, _U32, 2),
-        ("mul24", lambda x, y: _low24(x) * _low24(y), -1, 2),
-        ("umul24", lambda x, y: x * y, 0xFFFFFF, 2),
-        ("mulhi", lambda x, y: x * y >> 32, -1, 2), ("umulhi", lambda x, y: x * y >> 32, _U32, 2),
-        ("sad", lambda x, y, z: abs(x - y) + z, -1, 3),
-        ("usad", lambda x, y, z: abs(x - y) + z, _U32, 3),
-        ("umax", max, _U32, 2), ("umin", min, _U32, 2),
+        ("byte_perm", _permuted, _U32, 3), ("mul24", lambda x, y: _low24(x) * _low24(y), -1, 2),
+        ("umul24", lambda x, y: x * y, 0xFFFFFF, 2), ("umax", max, _U32, 2),
+        ("umin", min, _U32, 2),
     )
 } | {
-    name: (_cut(run, np.int64, mask), i8, (i8,) * count)
-    for name, run, mask, count in (
-        ("mul64hi", lambda x, y: x * y >> 64, -1, 2),
-        ("umul64hi", lambda x, y: x * y >> 64, _U64, 2),
-        ("ullmax", max, _U64, 2), ("ullmin", min, _U64, 2),
+    f"{sign}{name}": (_cut(run, np.int32, mask), i4, (i4,) * count)
+    for name, run, count in (
+        ("hadd", lambda x, y: x + y >> 1, 2), ("rhadd", lambda x, y: x + y + 1 >> 1, 2),
+        ("mulhi", lambda x, y: x * y >> 32, 2), ("sad", lambda x, y, z: abs(x - y) + z, 3),
+    )
+    for sign, mask in (("", -1), ("u", _U32))
+} | {
+    name: (_cut(run, np.int64, mask), i8, (i8, i8))
+    for name, run, mask in (
+        ("mul64hi", lambda x, y: x * y >> 64, -1), ("umul64hi", lambda x, y: x * y >> 64, _U64),
+        ("ullmax", max, _U64), ("ullmin", min, _U64),
     )
 } | {
     f"{run.__name__}{end}": (partial(run, bits=bits), kind if run is brev else i4, (kind,))
@@ -316,6 +315,7 @@ def _scipy(name: str, *values):
     return getattr(special, name)(*values)
 
 
+_ENDS = -(2.0**31), 2.0**31 - 1, -(2.0**31)
 for _kind, _end in ((f8, ""), (f4, "f")):
     _pair = types.UniTuple(_kind, 2)
     CALLS |= {
@@ -323,9 +323,7 @@ for _kind, _end in ((f8, ""), (f4, "f")):
         f"frexp{_end}": (np.frexp, types.Tuple((_kind, i4)), (_kind,)),
         f"remquo{_end}": (_remquo, types.Tuple((_kind, i4)), (_kind, _kind)),
         f"sincospi{_end}": (lambda x: (_ONE["sinpi"](x), _ONE["cospi"](x)), _pair, (_kind,)),
-        f"ilogb{_end}": (
-            partial(_exponent, -(2.0**31), 2.0**31 - 1, -(2.0**31)), i4, (_kind,)
-        ),
+        f"ilogb{_end}": (partial(_exponent, *_ENDS), i4, (_kind,)),
         f"logb{_end}": (partial(_exponent, -np.inf, np.inf, np.nan), _kind, (_kind,)),
         f"scalbn{_end}": (np.ldexp, _kind, (_kind, i4)),
         f"llrint{_end}": (to_integer("rn", 64, True, True), i8, (_kind,)),

@@ -1,13 +1,5 @@
 """Clusters, named barriers and a warpgroup's registers: what warps of Hopper do with each other.
 
-==================================  =============================================================
-`cluster`, `cluster_rank`           blocks side by side that reach each other's shared memory
-`cluster_barrier`                   their threads wait for each other
-`load4_cluster`                     read another block's shared memory
-`named_barrier`                     some warps of a block wait for each other
-`setmaxnreg_dec`, `setmaxnreg_inc`  give registers back; take more
-==================================  =============================================================
-
 All but named barriers need compute capability 9.0, and numba-cuda 0.30, which compiles for
 "sm_90a".
 

@@ -106,9 +106,8 @@ class AsyncCopies(Accesses):
         here, last = self.mask, tuple(place[:-1])
         for most in np.unique(whole[here.indices]).tolist() if here else ():
             self.mask = here.part(here.active & (whole == most))
-            steps = range(most) if most < 8 else (0,)
-            for e in steps:
-                width = 1 if most < 8 else 8
+            width = 1 if most < 8 else 8
+            for e in range(0, min(most, 8), width):
                 part = self.load_vector(source, (*last, place[-1] + e), width, site)
                 for n, value in enumerate((part,) if width == 1 else part):
                     np.copyto(values[e + n], value, where=self.mask.active)

@@ -90,10 +90,8 @@ class MBarriers:
             return int(value)
         lanes = value[self.mask.indices]
         if (lanes != lanes[0]).any():
-            text = (
-                "gives another value here than other lanes of its warp: all threads give the same"
-            )
-            self.wrong("barrier-divergence", site, text)
+            text = "gives another value here than other lanes of its warp"
+            self.wrong("barrier-divergence", site, f"{text}: all threads give the same")
         return int(lanes[0])
 
     def _chosen(self, array: Array, index, site: int, *values) -> list[tuple]:
@@ -124,10 +122,8 @@ class MBarriers:
         known = clocks.seen[self.number][found.by] >= found.step
         if not known or (asynchronous and clocks.visible[self.number][found.by] < found.step):
             missing = "fence_mbarriers() after that" if known else "a barrier between the two"
-            text = (
-                f"uses {name}, which warp {found.by} initialises, with nothing to order the two: "
-            )
-            self.wrong("race", site, f"{text}{missing} is missing")
+            text = f"uses {name}, which warp {found.by} initialises, with nothing to order the two"
+            self.wrong("race", site, f"{text}: {missing} is missing")
         return found
 
     def mbarrier_init(self, array: Array, index, count, site: int) -> None:
@@ -142,11 +138,9 @@ class MBarriers:
     def mbarrier_arrive_at(self, array: Array, index, rank, site: int) -> None:
         self.mbarrier_expect(array, index, 0, site, rank)
 
-    def mbarrier_expect(self, array: Array, index, size, site: int, rank=None) -> None:
+    def mbarrier_expect(self, array: Array, index, size, site: int, rank=-1) -> None:
         """Each active lane arrives, and announces some bytes of copies."""
-        for address, name, number, to, lanes in self._chosen(
-            array, index, site, size, -1 if rank is None else rank
-        ):
+        for address, name, number, to, lanes in self._chosen(array, index, site, size, rank):
             its = self.its if to < 0 else self.scheduler.blocks[to]
             barrier = self._mbarrier(its, address, name, site)
             if barrier is None:
@@ -192,10 +186,8 @@ class MBarriers:
             return
         fresh = 0 if writes else np.count_nonzero(history.unwritten(places))
         if fresh:
-            text = (
-                f"reads {what}, of which nobody has written {fresh:,} bytes: shared memory holds "
-            )
-            text += "whatever was there before; fill it, and wait for that"
+            text = f"reads {what}, of which nobody has written {fresh:,} bytes: shared memory"
+            text += " holds whatever was there before; fill it, and wait for that"
             self.wrong("uninitialised-read", site, text)
         clash = history.access(self.number, agent, step, self.base + site, places, writes)
         if clash is not None:

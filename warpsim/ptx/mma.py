@@ -1,16 +1,5 @@
 """Products of tensor cores by a warp, and loads of 16-bit matrices to its registers.
 
-==============================  =================================================================
-`mma_f16`, `mma_f16_k8`         c + a b of float16, of depth 16 and 8 (8.0, 7.5)
-`mma_bf16`, `mma_tf32`          the same of bfloat16 and of TF32 (8.0)
-`ldmatrix4`, `ldmatrix4_trans`  four matrices of 8 x 8 from shared memory; transposed (7.5)
-`stmatrix4`                     registers to shared memory, not transposed (9.0)
-`pack_f16`, `pack_bf16`         two float32 to the 16-bit parts of a register
-`unpack_f16`, `unpack_bf16`     the 16-bit parts of a register to two float32
-`split_halves`                  two float32 as two pairs of float16: upper and lower parts
-`round_tf32`                    a float32 rounded to TF32, 10 bits of fraction (8.0)
-==============================  =================================================================
-
 All 32 lanes of a warp take part in mma, ldmatrix and stmatrix. A product m16n8 is c (16 x 8) + a
 (16 x depth) b (depth x 8); a register holds `parts` neighbours, 2 of 16 bits or 1 of 32. Of lane l
 the group is l // 4, the place in it l % 4. Lane 8 i + r gives ldmatrix the start of row r of matrix
@@ -303,7 +292,7 @@ def _ldmatrix(trans: str) -> Ptx:
 
 @instruction("halves index", TYPES["u4x4"], twin=TensorCores.ldmatrix, more={"transposed": False})
 def ldmatrix4(array, index):
-    """``ldmatrix4(array, index)``: four matrices of 8 x 8; see above.
+    """``ldmatrix4(array, index)``: four matrices of 8 x 8; see above. Needs 7.5.
 
     Lane l gets elements 2 (l % 4) and the next one of row l // 4, the first in the lower 16 bits.
     """
@@ -318,7 +307,7 @@ def ldmatrix4_trans(array, index):
 
 @instruction("halves index u4x4", twin=TensorCores.stmatrix)
 def stmatrix4(array, index, x):
-    """``stmatrix4(array, index, x)``: write four matrices of 8 x 8, as `ldmatrix4` reads them."""
+    """``stmatrix4(array, index, x)``: write what `ldmatrix4` reads; needs 9.0."""
     text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
     return Ptx(text, CONVERGENT)
 
@@ -383,5 +372,5 @@ def _pair(builder, x, y) -> Any:
 
 @instruction("f4", TYPES["f4"], each=_all_types, twin=TensorCores.round_tf32)
 def round_tf32(x):
-    """``round_tf32(x)``: x with 10 bits of fraction, rounded to nearest, ties away from zero."""
+    """``round_tf32(x)``: x with 10 bits of fraction, to nearest, ties away from zero; needs 8.0."""
     return Ptx("cvt.rna.tf32.f32 $0, $1;", bits=True)

@@ -30,6 +30,7 @@ from warpsim.host import libcuda
 from warpsim.ptx.instruction import CONVERGENT, LONG, Ptx, i4, instruction, literal
 from warpsim.ptx.mbarrier import HOPPER, MBarriers
 from warpsim.ptx.memory import of_lane
+from warpsim.watch.counts import Count
 from warpsim.watch.happens_before import joined
 
 WORDS = 16  # of 8 bytes
@@ -92,8 +93,7 @@ class TensorMap:
                 f"a tensor map here is of a matrix of {', '.join(_TYPES)}; the array is {name} of "
                 f"shape {array.shape}"
             )
-        address = array.__cuda_array_interface__["data"][0]
-        pitch, step = array.strides
+        address, (pitch, step) = self._address, array.strides
         if step != size or pitch % 16 or address % 16 or pitch < size * array.shape[1]:
             raise ValueError(
                 f"TMA takes rows of neighbours that begin at multiples of 16 bytes; the array has "
@@ -108,10 +108,11 @@ class TensorMap:
         self._numba_type_ = TensorMapType(element, self.box, swizzle)
         self._kind = _TYPES[name]
 
+    _address = property(lambda self: self.array.__cuda_array_interface__["data"][0])
+
     def words(self) -> tuple[int, ...]:
         """The map; of an array that has no memory yet, with some address."""
-        address = self.array.__cuda_array_interface__["data"][0]
-        address = address if address < BEYOND else SOMEWHERE
+        address = self._address if self._address < BEYOND else SOMEWHERE
         return _encoded(self._kind, address, tuple(self.array.shape), self.array.strides[0],
                         self.box, self.swizzle)  # fmt: skip
 
@@ -261,14 +262,13 @@ class Tma(MBarriers):
 
     def end_hopper(self) -> None:
         """The end of the lane program: no block may end while its memory is still read."""
+        text = (
+            "ends while this TMA store may still read the block's shared memory: the thread that "
+        )
+        text += "began it waits for it before it returns (wait_stores)"
         for store in self.stores:
             self.base = 0
-            self.found(
-                "race",
-                "ends while this TMA store may still read the block's shared memory: the thread "
-                "that began it waits for it before it returns (wait_stores)",
-                store.site, store.lane,
-            )  # fmt: skip
+            self.found("race", text, store.site, store.lane)
             store.copy()
 
     def same_start(self, source: Box, other: Box, site: int) -> int:
@@ -332,10 +332,8 @@ class Tma(MBarriers):
     def _tile(self, array: Array, index, size: int, step: int, verb: str, site: int) -> int | None:
         """The first byte of a tile in shared memory, if it is inside, at a multiple of `step`."""
         if array.space != "shared":
-            text = (
-                f"takes {array.name} for a tile in shared memory, and it is in {array.space} memory"
-            )
-            self.wrong("out-of-bounds", site, text)
+            text = f"takes {array.name} for a tile in shared memory, and it is in {array.space}"
+            self.wrong("out-of-bounds", site, f"{text} memory")
             return None
         uniform, varying, bad = self.locate(array, index, site, "load")
         if not self.active_part(bad):
@@ -343,7 +341,7 @@ class Tma(MBarriers):
         first = uniform if varying is None else self.uniform(varying + uniform, site)
         start = first * array.itemsize + array.root.address
         what = f"{verb} a tile of {size:,} bytes at {self.spelled(array, first)}"
-        if start + size > array.root.address + array.root.flat.size * array.itemsize:
+        if start + size > array.root.address + array.root.flat.nbytes:
             self.wrong("out-of-bounds", site, f"{what}, beyond the end of {array.name}")
             return None
         if start % step:
@@ -356,16 +354,13 @@ class Tma(MBarriers):
         """A box is one request, of the sectors that its rows lie in; races are of its elements."""
         if self.counters is None:
             return
-        _, count = self.counters.of(self.base + site, "global", op)
         elements, size = box.elements(corner), box.array.itemsize
         first = elements[:, :1] * size + box.array.root.address
         sectors = (first + elements.shape[1] * size - 1) // 32 - first // 32 + 1
-        count.requests += 1
-        count.lanes += 1
-        count.bytes += elements.size * size
+        most = int(sectors.sum()) if elements.size else 0
+        count = Count(1, most, most, lanes=1, bytes=elements.size * size)
+        self.counters.of(self.base + site, "global", op)[1].add(count)
         if elements.size:
-            count.sectors += int(sectors.sum())
-            count.ideal_sectors += int(sectors.sum())
             self.counters.touch(box.array, elements.ravel())
         if box.array.root.shadow is not None and elements.size:
             self._look_in_box(box.array, elements.ravel(), site, op)
@@ -373,12 +368,8 @@ class Tma(MBarriers):
     def count_tile(self, site: int, op: str, requests: int, size: int) -> None:
         """Some bytes of tiles in shared memory, 128 a pass: swizzled, they have no conflicts."""
         if self.counters is not None:
-            _, count = self.counters.of(self.base + site, "shared", op)
-            count.requests += requests
-            count.lanes += requests
-            count.bytes += size
-            count.wavefronts += size // 128
-            count.ideal_wavefronts += size // 128
+            count = Count(requests, 0, 0, size // 128, size // 128, requests, size)
+            self.counters.of(self.base + site, "shared", op)[1].add(count)
 
     def _look_in_box(self, array: Array, elements: ndarray, site: int, op: str) -> None:
         shadow, clock, races = array.root.shadow, self.launch.clock, self.observer

@@ -1,14 +1,5 @@
 """Products of warpgroups, four warps, whose factors come from shared memory; all need 9.0.
 
-==================================  =============================================================
-`wgmma_zeros`                       sums to begin with, in the registers of a warpgroup
-`wgmma_nt`, `nn`, `tn`, `tt`        begin sums + a b, 64 x n, 64 deep, from shared memory
-`wgmma_nt_deep`                     `wgmma_nt`, 16, 32, 48 or 64 deep
-`wgmma_rn`                          any columns of b, up to 256 deep; a is in registers
-`wgmma_wait`, `wgmma_sums`          wait for such products; wait for all, and have the sums
-`unpack`                            the sums as a local array
-==================================  =============================================================
-
 A box is 64 columns of 16 bits, 128 bytes a row, and begins at a multiple of 1,024 bytes; the
 chunks of 16 bytes of its row r lie at chunk ^ (r % 8), so a column of chunks is in each bank once,
 too. TMA writes boxes like that (`warpsim.ptx.TensorMap`), and wgmma reads them.

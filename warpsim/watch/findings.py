@@ -175,39 +175,28 @@ def cost_findings(counters: Counters, kernel: str) -> list[Finding]:
 
     Lines of the kernel itself come first: float64 that it hands to a function came in there.
     """
-    found = []
-
-    def add(kind: str, site: Site, message: str) -> None:
-        message += in_function(site, kernel)
-        call = call_of(counters, site)
-        found.append(
-            Finding(kind, site.line, site.code, message, call=call, function=site.function)
-        )
-
+    found: list[tuple[str, Site, str]] = []
     doubles = counters.float64
     for site in sorted(doubles, key=lambda site: (site.function != kernel, site.line)):
-        add("float64", site, f"{doubles[site]:,} float64 operations: {site.double}")
+        found.append(("float64", site, f"{doubles[site]:,} float64 operations: {site.double}"))
     for site, (warps, both) in counters.branches.items():
-        if both * 2 >= warps > 0:
-            add(
-                "divergence", site,
-                f"{both:,} of {warps:,} times a warp takes both sides, one after the other: "
-                "let whole warps agree, by branching on what all 32 lanes share",
-            )  # fmt: skip
-    for (site, space, op), count in counters.accesses.items():
-        if space == "global" and op != "atomic" and count.sectors >= 2 * count.ideal_sectors:
-            add(
-                "uncoalesced", site,
-                f"{count.sectors / count.requests:.1f} sectors a request, "
-                f"{count.ideal_sectors / count.requests:.1f} would do: let threads with "
-                f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}",
-            )  # fmt: skip
-        if space == "shared" and op != "atomic" and count.conflicts >= count.ideal_wavefronts > 0:
-            add(
-                "bank-conflict", site,
-                f"{count.wavefronts / count.requests:.1f} wavefronts a request, "
-                f"{count.ideal_wavefronts / count.requests:.1f} would do: let the lanes of a "
-                f"warp touch different banks of {site.array} "
-                f"({conflict_cure(counters.samples, site, op)})",
-            )  # fmt: skip
-    return found
+        text = f"{both:,} of {warps:,} times a warp takes both sides, one after the other: let "
+        text += "whole warps agree, by branching on what all 32 lanes share"
+        found += [("divergence", site, text)] * (both * 2 >= warps > 0)
+    for (site, space, op), its in counters.accesses.items():
+        if space == "global" and op != "atomic" and its.sectors >= 2 * its.ideal_sectors:
+            text = f"{its.sectors / its.requests:.1f} sectors a request, "
+            text += f"{its.ideal_sectors / its.requests:.1f} would do: let threads with "
+            text += f"neighbouring threadIdx.x {op} neighbouring elements of {site.array}"
+            found.append(("uncoalesced", site, text))
+        if space == "shared" and op != "atomic" and its.conflicts >= its.ideal_wavefronts > 0:
+            text = f"{its.wavefronts / its.requests:.1f} wavefronts a request, "
+            text += f"{its.ideal_wavefronts / its.requests:.1f} would do: let the lanes of a warp "
+            text += f"touch different banks of {site.array} "
+            text += f"({conflict_cure(counters.samples, site, op)})"
+            found.append(("bank-conflict", site, text))
+    return [
+        Finding(kind, site.line, site.code, text + in_function(site, kernel),
+                call=call_of(counters, site), function=site.function)
+        for kind, site, text in found
+    ]  # fmt: skip
