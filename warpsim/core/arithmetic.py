@@ -119,10 +119,8 @@ def each(function: Callable) -> Callable:
     def one(*values: float) -> float:
         try:
             return function(*values)
-        except ValueError:
-            return math.nan
-        except OverflowError:
-            return math.inf
+        except (ValueError, OverflowError) as error:
+            return math.nan if isinstance(error, ValueError) else math.inf
 
     run = np.vectorize(one, otypes=[float])
     return lambda *values: run(*values)[()]
@@ -191,9 +189,8 @@ def complex_divide(a, b):
     result = np.empty(ratio.shape, np.result_type(a, b))
     result.real = np.where(swap, a.real * ratio + a.imag, a.real + a.imag * ratio) / below
     result.imag = np.where(swap, a.imag * ratio - a.real, a.imag - a.real * ratio) / below
-    return _complex_value(
-        np.where(large == 0, complex(np.nan, np.nan), result).astype(result.dtype)
-    )
+    result[large == 0] = complex(np.nan, np.nan)
+    return _complex_value(result)
 
 
 def complex_power(a, b):
@@ -230,10 +227,8 @@ def rectangular(r, phi):
     straight = np.isfinite(phi)
     nothing, endless = ~straight & (r == 0), ~straight & np.isinf(r)
     parts = []
-    for part, at_infinity, at_zero in (
-        (np.cos(phi), r, np.abs(r)),
-        (np.sin(phi), phi, np.zeros_like(r)),
-    ):
+    cases = (np.cos(phi), r, np.abs(r)), (np.sin(phi), phi, np.zeros_like(r))
+    for part, at_infinity, at_zero in cases:
         whole = np.where((part == 0) & np.isinf(r), part / r, part * r)
         parts.append(np.where(endless, at_infinity, np.where(nothing, at_zero, whole))[()])
     return tuple(parts)

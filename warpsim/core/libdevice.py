@@ -162,10 +162,8 @@ def operation(name: str, mode: str, kind: type) -> Callable:
         rough = plainly(*map(kind, values))
         if not np.isfinite(values).all() or (name in ("div", "rcp") and values[-1] == 0):
             return rough
-        exact = (
-            exactly(*map(Fraction, map(float, values))) if name != "sqrt" or values[0] > 0 else 0
-        )
-        if exact:
+        real = name != "sqrt" or values[0] > 0
+        if real and (exact := exactly(*map(Fraction, map(float, values)))):
             return to_float(exact, mode, kind)
         if name in ("add", "sub", "fma") and mode == "rd":  # x - x is -0 only when rounded down
             terms = (values[0] * values[1], values[2]) if name == "fma" else values
@@ -181,10 +179,9 @@ def to_kind(mode: str, kind: type, unsigned: int = 0) -> Callable:
     mask = (1 << unsigned) - 1 if unsigned else -1
 
     def one(x):
-        if isinstance(x, float | np.floating):
-            exact = Fraction(float(x)) if np.isfinite(x) else 0
-        else:
-            exact = Fraction(int(x) & mask)
+        is_float = isinstance(x, float | np.floating)
+        number = float(x) if is_float else int(x) & mask
+        exact = Fraction(number) if math.isfinite(number) else 0
         return to_float(exact, mode, kind) if exact else kind(x)
 
     return np.vectorize(one, otypes=[kind])

@@ -160,13 +160,12 @@ def vector_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     """Type of ``cuda.float32x4(...)`` of numbers and of shorter vectors of the same numbers."""
     vector, source = VECTORS[name], typer.source
     kinds = [typer.expression(argument) for argument in node.args]
-    fits = all(
-        kind.dtype == vector.dtype
-        if isinstance(kind, VectorType)
-        else isinstance(kind, types.Number | types.Boolean) and not isinstance(kind, types.Complex)
-        for kind in kinds
-    )
-    count = sum(kind.count if isinstance(kind, VectorType) else 1 for kind in kinds)
+    of = [kind for kind in kinds if isinstance(kind, VectorType)]
+    alone = [kind for kind in kinds if not isinstance(kind, VectorType)]
+    fits = all(kind.dtype == vector.dtype for kind in of)
+    fits &= all(isinstance(kind, types.Number | types.Boolean) for kind in alone)
+    fits &= not any(isinstance(kind, types.Complex) for kind in alone)
+    count = len(alone) + sum(kind.count for kind in of)
     if not fits or count != vector.count or node.keywords:
         listed = ", ".join(str(kind) for kind in kinds)
         raise source.refused(

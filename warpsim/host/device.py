@@ -143,16 +143,13 @@ class DeviceNDArray:
         if ary.size == 0:
             return
         self._contiguous(self._memory)
-        if not isinstance(ary, DeviceNDArray):
-            self._check(ary, "copy_to_device", None)
-            np.copyto(self._memory, np.reshape(ary, self.shape))
-            now_set(self._memory)
-            return
-        self._contiguous(ary._memory)
-        self._check(ary, "copy_to_device", ary._memory.squeeze().strides)
-        values = ary._memory.reshape(self.shape)
+        of_device = isinstance(ary, DeviceNDArray)
+        if of_device:
+            self._contiguous(ary._memory)
+        self._check(ary, "copy_to_device", ary._memory.squeeze().strides if of_device else None)
+        values = np.reshape(ary._memory if of_device else ary, self.shape)
         np.copyto(self._memory, values)
-        now_set(self._memory, values)
+        now_set(self._memory, values if of_device else None)
 
     @staticmethod
     def _contiguous(memory: np.ndarray) -> None:
@@ -172,11 +169,9 @@ class DeviceNDArray:
 
     def _as_it_lies(self) -> np.ndarray:
         """The elements in a row, in the order of memory: Numba makes no other shape of others."""
-        flags = self._memory.flags
+        flags, place = self._memory.flags, f"shape {self.shape}, strides {self.strides} bytes"
         if not flags.forc:
-            raise NotImplementedError(
-                f"operation requires copying: shape {self.shape}, strides {self.strides} bytes"
-            )
+            raise NotImplementedError(f"operation requires copying: {place}")
         return self._memory.reshape(-1, order="C" if flags.c_contiguous else "F")
 
     def reshape(self, *shape: Any, order: str = "C") -> DeviceNDArray:
@@ -209,9 +204,8 @@ class DeviceNDArray:
         if not self.ndim:
             raise IndexError("a device array without dimensions has no view, as in Numba")
         if np.dtype(dtype).itemsize != self.dtype.itemsize and not self.is_c_contiguous():
-            raise ValueError(
-                "To change to a dtype of a different size, the array must be C-contiguous"
-            )
+            text = "To change to a dtype of a different size, the array must be C-contiguous"
+            raise ValueError(text)
         return DeviceNDArray(self._memory.view(dtype))
 
     def split(self, section: int, stream: Any = 0):
@@ -245,9 +239,6 @@ class DeviceNDArray:
             return DeviceNDArray(part)
         return DeviceRecord(part) if part.dtype.names else part[()]
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.setitem(index, value)
-
     def getitem(self, index: Any, stream: Any = 0) -> Any:
         return self[index]
 
@@ -271,6 +262,8 @@ class DeviceNDArray:
         now_set(part, values)
         if not (stream or self.stream):
             Stream().synchronize()
+
+    __setitem__ = setitem
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(

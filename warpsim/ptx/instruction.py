@@ -103,17 +103,15 @@ class Instruction(Intrinsic):
         self.takes, self.gives, self.more = takes.split(), gives, more or {}
         self.twin = getattr(twin, "__name__", twin)
         self.by_warp, self.writes, self.hopper = by_warp, writes, hopper
-        self.each, self.check = each or _argument_by_argument, check or _nothing_else
-        self.unknown = (
-            unknown or f"{name} takes an integer that is known when the kernel is compiled"
-        )
+        self.each, self.check = each or _argument_by_argument, check or (lambda *kinds: None)
+        known = f"{name} takes an integer that is known when the kernel is compiled"
+        self.unknown = unknown or known
         INSTRUCTIONS[name] = self
         names.register(self, f"pieces.{name}", self.type_of_call)
 
     def __call__(self, *arguments, **named):
-        raise TypeError(
-            f"{self.__name__} works only inside a kernel, a function decorated with @cuda.jit"
-        )
+        text = f"{self.__name__} works only inside a kernel, a function decorated with @cuda.jit"
+        raise TypeError(text)
 
     def __repr__(self) -> str:
         return f"<instruction {self.__name__}>"
@@ -223,10 +221,6 @@ def named(function: Callable, call: str, does: str, result: str = "") -> Callabl
 def several(kind: types.Type, count: int) -> types.Type:
     """The type of so many numbers: one by itself, more as a tuple."""
     return kind if count == 1 else types.UniTuple(kind, count)
-
-
-def _nothing_else(name: str, *kinds: types.Type) -> None:
-    """What is wrong with arguments of which each is right."""
 
 
 def _argument_by_argument(name: str, takes: list[str], kinds: tuple) -> str | None:
@@ -386,8 +380,5 @@ def address(context, builder, signature, args, n: int, space: int = SHARED) -> t
     found = pointer(context, builder, signature, args, n)
     if space != GENERIC:
         found = builder.addrspacecast(found, ir.PointerType(BYTE, space))
-    return (
-        (builder.ptrtoint(found, WORD), "r")
-        if space == SHARED
-        else (builder.ptrtoint(found, LONG), "l")
-    )
+    register = WORD if space == SHARED else LONG
+    return builder.ptrtoint(found, register), LETTERS[register.width]

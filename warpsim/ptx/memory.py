@@ -80,9 +80,8 @@ class Accesses:
 
     def _reach(self, array: Array, index: tuple, count: int, site: int, op: str) -> tuple:
         """As `locate`, of each lane's first element; the others are inside, too, and aligned."""
-        index = tuple(
-            [i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index]
-        )
+        wide = (i.astype(np.int64, copy=False) if type(i) is ndarray else int(i) for i in index)
+        index = tuple(wide)
         self._check_neighbours(array, count, site)
         bad = self._beyond(array, index, count, site, op)
         if bad is not None:
@@ -151,12 +150,9 @@ class Accesses:
                 f"{array.name} is a part of an array that begins at its byte {start}: let it begin "
                 f"at a multiple of {size}"
             )
-        self.found(
-            "misaligned",
-            f"{VERBS[op]} {count} elements from {array.name}[{spelled}] on, an access of {size} "
-            f"bytes whose address is no multiple of {size}, where a GPU stops: {cure}",
-            site, lane,
-        )  # fmt: skip
+        text = f"{VERBS[op]} {count} elements from {array.name}[{spelled}] on, an access of {size} "
+        text += f"bytes whose address is no multiple of {size}, where a GPU stops: {cure}"
+        self.found("misaligned", text, site, lane)
 
     def _count_vector(self, array: Array, uniform, varying, bad, count: int, site: int, op: str):
         """Count one access of ``count`` elements a lane."""
@@ -189,11 +185,8 @@ class Accesses:
 # ---------------------------------------------------------------------- types
 def unfit(name: str, takes: list[str], kinds: tuple) -> str | None:
     """What is wrong with the arrays and indices of an access of global or shared memory."""
-    for array, index in zip(kinds[::2], kinds[1::2], strict=False):
-        wrong = _unfit(name, array, index)
-        if wrong:
-            return wrong
-    return None
+    pairs = zip(kinds[::2], kinds[1::2], strict=False)
+    return next(filter(None, (_unfit(name, *pair) for pair in pairs)), None)
 
 
 def _unfit(name: str, array: Any, index: Any) -> str | None:

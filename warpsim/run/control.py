@@ -1,16 +1,19 @@
 """Control flow of the running threads: branches, loops, returns, variables under a mask."""
 
 import sys
+import zlib
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
+from warpsim.code.statements import PROGRAM
 from warpsim.core import masks
 from warpsim.core.masks import EMPTY, PATIENCE, EndlessLoop, Frame, Loop, Mask, in_warps
+from warpsim.core.memory import Array, arrays
 from warpsim.core.operators import UNSET
 from warpsim.front.names import Unsupported
-from warpsim.run import deadlock
 from warpsim.run.exceptions import outside_tuple
 from warpsim.run.observer import Observer
 from warpsim.run.state import State
@@ -288,11 +291,11 @@ class Control:
                 f"times and {state.mask.count:,} threads are still in it; is its condition ever "
                 "false?"
             )
-        now = deadlock.variables(self.state, frame, loop.idle)
+        now = _variables(self.state, frame, loop.idle)
         same = now is not None and loop.seen[:1] == (now,)
         if same and len(loop.seen) == 1:
-            loop.seen = (now, deadlock.memory(self.state, frame))
-        elif same and loop.seen[1] == deadlock.memory(self.state, frame):
+            loop.seen = (now, _memory(self.state, frame))
+        elif same and loop.seen[1] == _memory(self.state, frame):
             raise EndlessLoop(self._stuck(loop))
         elif not loop.seen and now is not None:
             loop.seen = (now,)
@@ -313,3 +316,62 @@ class Control:
             "before the others do; on a GPU that may hang, too. Let one thread of a block wait, "
             "use atomics that need no lock, or cuda.syncthreads()"
         )
+
+
+# ---------------------------------------------------------------------- what never changes
+# Threads run in step. A pass that leaves every variable, every active lane and all memory as they
+# were is followed by another one, for ever: a lock or a flag whose owner waits for its waiters.
+# Variables that steer nothing in the loop, such as a count of its passes, may go on changing.
+def _is_program(frame: FrameType) -> bool:
+    return frame.f_globals["__name__"] == PROGRAM
+
+
+def _variables(state: Any, frame: FrameType | None, idle: tuple[str, ...]) -> int | None:
+    """A number that changes when a variable or the active lanes do; None outside lane programs."""
+    if frame is None or not _is_program(frame):
+        return None
+    number = _of(state.mask, 0)
+    while frame is not None:
+        if _is_program(frame):
+            for name, value in frame.f_locals.items():
+                passing = bool(idle) and name.startswith("_value")  # made anew in each pass
+                if not passing and name.removeprefix("_m_") not in idle:
+                    number = _of(value, number)
+            idle = ()
+        frame = frame.f_back
+    return number
+
+
+def _memory(state: Any, frame: FrameType | None) -> int:
+    """A number that changes when memory does which the threads can reach."""
+    found = [*arrays((*state.launch.captured.values(),))]
+    while frame is not None:
+        if _is_program(frame):
+            found += arrays((*frame.f_locals.values(),))
+        frame = frame.f_back
+    number = 0
+    for array in {id(one.root.flat): one.root for one in found}.values():
+        number = _bytes(array.flat, number)
+    return number
+
+
+def _bytes(values: np.ndarray, number: int) -> int:
+    if not values.flags.c_contiguous:
+        values = np.ascontiguousarray(values)
+    return zlib.crc32(values.reshape(-1).view(np.uint8), number) if values.size else number
+
+
+def _of(value: Any, number: int) -> int:
+    if isinstance(value, Mask):
+        value = value.active
+    elif isinstance(value, Array):
+        value = value.offset, value.shape, id(value.root)
+    elif isinstance(value, Loop | Frame):
+        value = getattr(value, "broken", None), value.returned
+    if isinstance(value, np.ndarray):
+        return _bytes(value, number)
+    if isinstance(value, tuple):
+        for part in value:
+            number = _of(part, number)
+        return number
+    return zlib.crc32(repr(value).encode(), number)

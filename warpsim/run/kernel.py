@@ -69,10 +69,8 @@ class Kernel:
         for kinds in self.overloads:
             self._type_now(kinds)
 
-    @property
-    def signatures(self) -> list[tuple[types.Type, ...]]:
-        """The argument types that were declared, or met at launches."""
-        return list(self.overloads)
+    #: The argument types that were declared, or met at launches.
+    signatures = property(lambda self: list(self.overloads))
 
     @one_at_a_time
     def _type_now(self, kinds: tuple[types.Type, ...]) -> None:
@@ -256,10 +254,8 @@ class Annotation:
     def __str__(self) -> str:
         text = []
         for number, line in enumerate(self.source.text.splitlines(), 1):
-            text.append(line)
-            margin = " " * (len(line) - len(line.lstrip()))
-            found = self.lines.get(number, {})
-            text += [f"{margin}# {name} :: {kind}" for name, kind in found.items()]
+            margin, found = " " * (len(line) - len(line.lstrip())), self.lines.get(number, {})
+            text += [line, *(f"{margin}# {name} :: {kind}" for name, kind in found.items())]
         return "\n".join(text)
 
 

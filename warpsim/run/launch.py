@@ -36,8 +36,7 @@ from warpsim.run.threads import Threads
 from warpsim.run.uniform import alike_on_any_data
 from warpsim.run.uninitialised import Again, Inputs
 from warpsim.run.warp_scheduler import run_clusters
-from warpsim.watch.access_history import Clock, Shadow
-from warpsim.watch.aliasing import Span, spread, watch
+from warpsim.watch.access_history import Clock, Shadow, Span, spread, watch
 from warpsim.watch.counts import Counters
 from warpsim.watch.disputes import Disputes
 from warpsim.watch.findings import Finding, KernelError
@@ -312,7 +311,7 @@ class Arguments:
             return
         exact = [one for one in signatures if self._misfit(one, exact=True) is None]
         alone = len(signatures) == 1
-        fitting = [one for one in signatures if self._misfit(one, alone=alone) is None]
+        fitting = (one for one in signatures if self._misfit(one, alone=alone) is None)
         near = sorted(fitting, key=self.losses)
         if len(near) > 1 and not exact:
             check_choice(program.source.function, tuple(near), tuple(map(plain, self.types)))
@@ -333,9 +332,8 @@ class Arguments:
         if misfit is not None:
             raise TypeError(self._no_match(signature, misfit))
         for i, (given, wanted) in enumerate(zip(self.types, signature, strict=True)):
-            if isinstance(wanted, types.Integer) and not isinstance(
-                plain(given), types.Integer | types.Boolean
-            ):
+            whole = isinstance(plain(given), types.Integer | types.Boolean)
+            if isinstance(wanted, types.Integer) and not whole:
                 raise TypeError(
                     f"argument {self._name(i)!r} is a {plain(given)}, the signature says {wanted}: "
                     "Numba converts no such number at a launch; give int(...)"
@@ -472,8 +470,8 @@ def run_kernel(
         counters.keep_by_thread(blocks, math.prod(block), padded)
         counters.sites, counters.barriers = lanes.sites, launch.clock.block
         launch.watch(program.stored, named)
-    if counters is not None and not lanes.by_warp:
-        launch.inputs = Inputs(taken.names, taken.values, program.stored)
+        if not lanes.by_warp:
+            launch.inputs = Inputs(taken.names, taken.values, program.stored)
     try:
         with np.errstate(all="ignore"):
             if lanes.by_warp:

@@ -107,10 +107,8 @@ class Vectorized:
                     "dimensions, and Numba would take its first element for all: give the missing "
                     f"ones, x.reshape({', '.join(['1'] * (len(shape) - array.ndim))}, ...)"
                 )
-        flat = [
-            CONVERT[kind](np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(-1))
-            for array, kind in zip(arrays, kinds, strict=True)
-        ]
+        spread = (np.ascontiguousarray(np.broadcast_to(one, shape)).reshape(-1) for one in arrays)
+        flat = [CONVERT[kind](one) for one, kind in zip(spread, kinds, strict=True)]
         values = apply(self.py_func, kinds, flat) if flat[0].size else np.empty(0)
         values = values.astype(dtype_of(result)).reshape(shape)
         if isinstance(out, np.ndarray) and (out.shape, out.dtype) != ((values.size,), values.dtype):
@@ -128,15 +126,12 @@ class Vectorized:
         """The signature whose types the arrays have; single numbers are converted."""
         given = [of_dtype(array.dtype) for array in arrays]
         for convertible in ([False] * len(given), scalars):  # exact types come first
-            found = [
-                (kinds, result)
-                for kinds, result in self.signatures
-                if len(kinds) == len(given)
-                and all(
-                    scalar or array.dtype == dtype_of(kind)
-                    for array, scalar, kind in zip(arrays, convertible, kinds, strict=True)
-                )
-            ]
+            found = []
+            for kinds, result in self.signatures:
+                fits = len(kinds) == len(given)
+                for array, scalar, kind in zip(arrays, convertible, kinds, strict=False):
+                    fits &= scalar or array.dtype == dtype_of(kind)
+                found += [(kinds, result)] * fits
             if len(found) > 1:
                 raise TypeError(
                     "Failed to resolve ufunc due to ambiguous signature. Too many untyped scalars. "
@@ -238,9 +233,8 @@ class GeneralisedUfunc:
         loops = []
         for number, (shape, names) in enumerate(zip(shapes, self.inputs, strict=True)):
             core = shape[len(shape) - len(names) :]
-            if len(shape) < len(names) or any(
-                sizes.setdefault(name, size) != size for name, size in zip(names, core, strict=True)
-            ):
+            known = (sizes.setdefault(*pair) == pair[1] for pair in zip(names, core, strict=True))
+            if len(shape) < len(names) or not all(known):
                 raise ValueError(
                     f"{self.__name__}: argument {number} of shape {shape} does not fit the "
                     f"core dimensions ({', '.join(names)}); known so far: {sizes}"
@@ -259,10 +253,8 @@ class GeneralisedUfunc:
 
     def _choose(self, given: list[np.dtype]) -> tuple[types.Type, ...]:
         """The signature of these types; else, as in Numba, the first that is narrower."""
-        dtypes = {
-            tuple(dtype_of(_element(kind)) for kind in kinds[: len(given)]): kinds
-            for kinds in self.signatures
-        }
+        taken = ((tuple(map(_element, kinds[: len(given)])), kinds) for kinds in self.signatures)
+        dtypes = {tuple(map(dtype_of, elements)): kinds for elements, kinds in taken}
         if tuple(given) in dtypes:
             return dtypes[tuple(given)]
         for wanted, kinds in dtypes.items():
@@ -293,20 +285,17 @@ class GeneralisedUfunc:
         size = math.prod(loop)
         warn_of_few_blocks(-(-size // 128))
         names = self.inputs + self.outputs
-        flat = [
-            (np.ascontiguousarray(array).reshape(-1), tuple(sizes[name] for name in core))
-            for array, core in zip((*arrays, *results), names, strict=True)
-        ]
+        flat = [np.ascontiguousarray(array).reshape(-1) for array in (*arrays, *results)]
+        shapes = [tuple(sizes[name] for name in core) for core in names]
         arguments = program_of(self.py_func).source.arguments
         with np.errstate(all="ignore"):
             for run, threads, number in _chunks(self.py_func, kinds, size):
                 values = []
-                for (memory, shape), kind, argument in zip(flat, kinds, arguments, strict=True):
+                for memory, shape, kind, name in zip(flat, shapes, kinds, arguments, strict=True):
                     if isinstance(kind, types.Array):
                         core = shape or (1,)
-                        offset = number * math.prod(core)
-                        strides = contiguous_strides(core)
-                        values.append(Array(memory, core, strides, "global", argument, offset))
+                        place = core, contiguous_strides(core), "global", name
+                        values.append(Array(memory, *place, number * math.prod(core)))
                     else:
                         values.append(memory.take(number, mode="clip"))
                 run(threads, *values)

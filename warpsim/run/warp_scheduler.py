@@ -66,7 +66,6 @@ class Block:
         self.warps: list[Warp] = []
 
     def reach(self, agent: int, step: int, warp: WarpPtx, site: int, does: str) -> None:
-        """Note what another block does with this one's shared memory."""
         self.reached[agent, site] = step, warp, does
 
 
@@ -204,12 +203,9 @@ class Barriers(Exchange):
         """Wait for other warps of the block, so many threads in all."""
         number, threads = (self.warp.ptx.uniform(value, site) for value in (number, threads))
         if not 1 <= number <= 15 or threads % 32 or not 32 <= threads <= self.state.padded:
-            self.state.found(
-                "barrier-divergence",
-                f"waits at barrier {number} for {threads} threads: a block has named barriers 1 to "
-                f"15, for a multiple of 32 threads, at most {self.state.padded} here",
-                site, self.warp.one_lane(),
-            )  # fmt: skip
+            text = f"waits at barrier {number} for {threads} threads: a block has named barriers 1 "
+            text += f"to 15, for a multiple of 32 threads, at most {self.state.padded} here"
+            self.state.found("barrier-divergence", text, site, self.warp.one_lane())
             return
         barrier = self.its.barriers.setdefault(number, Barrier(f"named barrier {number}"))
         self._arrive(barrier, threads, self.its.warps, site)
@@ -224,12 +220,9 @@ class Barriers(Exchange):
             return
         self.check_barrier(site)
         if barrier.arrived and barrier.wanted != threads:
-            self.state.found(
-                "barrier-divergence",
-                f"comes to {barrier.name} for {threads} threads, others came for {barrier.wanted}: "
-                "all that meet there give the same number",
-                site, warp.one_lane(),
-            )  # fmt: skip
+            text = f"comes to {barrier.name} for {threads} threads, others came for "
+            text += f"{barrier.wanted}: all that meet there give the same number"
+            self.state.found("barrier-divergence", text, site, warp.one_lane())
         clocks, mine = self.its.clocks, barrier.passed
         barrier.wanted, barrier.arrived = threads, barrier.arrived + 32
         barrier.handed = joined(barrier.handed, clocks.release(warp.number))
@@ -237,11 +230,11 @@ class Barriers(Exchange):
         def left() -> int:
             return 32 * sum(not warp.ended for warp in among)
 
-        warp.pause(
-            lambda: barrier.over(mine, left()), site,
-            lambda: f"at {barrier.name}, where {barrier.arrived} of "
-            f"{barrier.wanted or left()} threads are",
-        )  # fmt: skip
+        def waits() -> str:
+            of = barrier.wanted or left()
+            return f"at {barrier.name}, where {barrier.arrived} of {of} threads are"
+
+        warp.pause(lambda: barrier.over(mine, left()), site, waits)
         clocks.acquire(warp.number, barrier.told)
         warp.learned()
 
@@ -346,12 +339,9 @@ class WarpScheduler:
             for (agent, site), (step, warp, does) in its.reached.items():
                 if step > end[agent]:
                     warp.base = 0
-                    warp.found(
-                        "race",
-                        f"{does} another block's shared memory, and that block may have ended: "
-                        "cluster_barrier() comes after the last time",
-                        site, None,
-                    )  # fmt: skip
+                    text = f"{does} another block's shared memory, and that block may have ended: "
+                    text += "cluster_barrier() comes after the last time"
+                    warp.found("race", text, site, None)
                     break
 
     @staticmethod
@@ -370,10 +360,8 @@ class WarpScheduler:
         others = Counter(told(warp) for warp in left if told(warp) != told(first))
         message = f"waits for ever {told(first)[1]}"
         for (line, what), count in others.items():
-            what = what.partition(";")[0]  # without advice
-            message += (
-                f"; {count} warp{'s' * (count > 1)} wait{'s' * (count == 1)} in line {line} {what}"
-            )
+            wait = f"warp{'s' * (count > 1)} wait{'s' * (count == 1)} in line {line}"
+            message += f"; {count} {wait} {what.partition(';')[0]}"  # without advice
         first.state.base, site, lane, _ = first.waits
         first.state.found("deadlock", message, site, lane)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
@@ -88,12 +88,9 @@ class Counters:
         if not self.threads:
             return
         key = kind, start, id(mask)
-        if key in self._by_mask:
-            self._by_mask[key][1] += 1
-            return
-        if len(self._by_mask) >= PATTERNS:
+        if key not in self._by_mask and len(self._by_mask) >= PATTERNS:
             self._add_up()
-        self._by_mask[key] = [mask, 1]
+        self._by_mask.setdefault(key, [mask, 0])[1] += 1
 
     def _add_up(self) -> None:
         for (kind, start, _), (mask, times) in self._by_mask.items():
@@ -156,8 +153,7 @@ class Counting:
     def count_branch(self, site: int, warps: int, both: int) -> None:
         """One ``if`` with an ``else``: how many warps came, and how many took both sides."""
         count = self.state.counters.branches.setdefault(self.state.site(site), [0, 0])
-        count[0] += warps
-        count[1] += both
+        count[:] = count[0] + warps, count[1] + both
 
     def counted(self, site: int, operations: dict[str, int], value):
         self.count(site, operations)
@@ -219,12 +215,10 @@ class Counting:
         """Of all blocks; where all do as the first one does, by that one, which is the example."""
         state = self.state
         padded, blocks = state.padded, state.blocks
-        if (
-            blocks > 1
-            and (varying[padded:] == varying[:-padded]).all()
-            and (mask.count == state.lanes or (mask.active[padded:] == mask.active[:-padded]).all())
-        ):
-            one = Mask(mask.active[:padded], mask.count // blocks, None)
+        active, whole = mask.active, mask.count == state.lanes
+        alike = blocks > 1 and (varying[padded:] == varying[:-padded]).all()
+        if alike and (whole or (active[padded:] == active[:-padded]).all()):
+            one = Mask(active[:padded], mask.count // blocks, None)
             passes, ideal, by_group = wavefronts(varying[:padded], size, *how[:2], one, how[2])
             return passes * blocks, ideal * blocks, by_group
         return wavefronts(varying, size, *how[:2], mask, how[2])
@@ -394,7 +388,7 @@ class Sample:
     @property
     def lanes(self) -> list[int]:
         """The active lanes."""
-        return [int(lane) for lane in np.flatnonzero(self.active)]
+        return np.flatnonzero(self.active).tolist()
 
     @property
     def bytes(self) -> ndarray:
@@ -428,17 +422,14 @@ class Sample:
     @property
     def wanted(self) -> Counter[int]:
         """How many lanes want each element."""
-        return Counter(int(element) for element in self.elements[self.active])
+        return Counter(self.elements[self.active].tolist())
 
     # ------------------------------------------------------------------ shared memory
     @property
     def groups(self) -> list[list[int]]:
         """The active lanes that go together: all, or half or quarter warps of wide elements."""
         width = lanes_together(self.size)
-        parts = [
-            [lane for lane in self.lanes if lane // width == part] for part in range(32 // width)
-        ]
-        return [part for part in parts if part]
+        return [[*lanes] for _, lanes in groupby(self.lanes, lambda lane: lane // width)]
 
     @property
     def stacks(self) -> list[dict[int, dict[int, list[int]]]]:

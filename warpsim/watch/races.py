@@ -204,10 +204,10 @@ class Races:
             element = (element - first) // width
         me, they = state.geometry.where(thread), state.geometry.where(other)
         same_block = me.block == they.block
-        verb, does = VERBS, VERBS[op]
+        does, verb = VERBS[op], VERBS[other_op]
         them = f"thread {they.thread}" + ("" if same_block else f" of block {they.block}")
         if other == thread:  # one of several, of which it is the first
-            them, verb = "other threads", {op: word.removesuffix("s") for op, word in verb.items()}
+            them, verb = "other threads", verb.removesuffix("s")
         if kind == HARMLESS:
             advice = "all write the same value, so nothing breaks; one thread would be enough"
         elif kind == "unfenced":
@@ -233,7 +233,7 @@ class Races:
         else:
             advice = barrier_cure(self.state, in_warp)
         text = (
-            f"{does} {state.spelled(array, element)}, which {them} {verb[other_op]} too, with "
+            f"{does} {state.spelled(array, element)}, which {them} {verb} too, with "
             f"nothing to order the two: {advice}"
         )
         return state.finding(kind, text, site, thread - state.geometry.start)
