@@ -29,13 +29,7 @@ class NvvmSupportError(ImportError):
 
 
 class LinkableCode:
-    """Code to be linked to a kernel, of which the simulator runs none.
-
-    Parameters
-    ----------
-    data : bytes or str
-    name : str, optional
-    """
+    """Code to be linked to a kernel, bytes or text, of which the simulator runs none."""
 
     def __init__(self, data: Any, name: str | None = None):
         self.data, self.name = data, name or f"<unnamed-{type(self).__name__.lower()}>"
@@ -104,10 +98,8 @@ def _refusing(name: str) -> Callable:
     """A function of Numba that can be imported, and says why it does nothing when it is called."""
 
     def refused(*args: Any, **options: Any) -> Any:
-        raise NotImplementedError(
-            f"the simulator has no numba.cuda.{name}: it makes no machine code, which takes CUDA's "
-            "compiler"
-        )
+        why = "it makes no machine code, which takes CUDA's compiler"
+        raise NotImplementedError(f"the simulator has no numba.cuda.{name}: {why}")
 
     refused.__name__ = name
     return refused

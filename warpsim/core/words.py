@@ -5,6 +5,7 @@ A notebook's page, a terminal and a site all show 80 columns.
 
 import re
 import textwrap
+from itertools import chain
 
 WIDTH = 80  # columns
 ORPHAN = 16  # a last line shorter than this takes words of the one before, where it can
@@ -20,20 +21,13 @@ _HELD = "\0"  # a blank that is no place to break at
 
 
 def wrapped(text: object, indent: str = "", hanging: str = "  ") -> str:
-    """Break each line of a text that is longer than `WIDTH`.
+    """Break each line of a text that is longer than `WIDTH`; lines keep the blanks before them.
 
-    Parameters
-    ----------
-    text : object
-        What is printed; its lines keep the blanks that they begin with.
-    indent : str
-        Written in front of every line.
-    hanging : str
-        Written in front of what a broken line goes on with, besides.
+    ``indent`` goes in front of every line, ``hanging`` besides in front of what a broken one goes
+    on with.
     """
-    return "\n".join(
-        part for line in str(text).splitlines() for part in _broken(indent + line, hanging)
-    )
+    lines = (_broken(indent + line, hanging) for line in str(text).splitlines())
+    return "\n".join(chain.from_iterable(lines))
 
 
 def _held(found: re.Match[str]) -> str:

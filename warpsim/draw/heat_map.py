@@ -1,20 +1,15 @@
 """The source of a traced kernel with the traffic of each line beside it."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from warpsim.draw.palette import BLUE, FAINT, GREEN, VERMILLION
 from warpsim.draw.panels import WIDTH, Pen
 from warpsim.draw.style import FONT_SIZE, SMALL, Picture, listed, shortened
 from warpsim.watch.counts import Count, Counters
-
-if TYPE_CHECKING:
-    from warpsim.watch.findings import Finding
+from warpsim.watch.findings import Finding
 
 ROW, MARK_ROW, CODE = 0.2, 0.16, 0.45
 FIXED = 0.07  # width of a letter of code

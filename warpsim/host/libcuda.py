@@ -7,6 +7,7 @@ What is called is given ctypes' own values, so that nothing has to be converted.
 Source: NVIDIA, CUDA Driver API, "Error Handling", "Data types used by CUDA driver".
 """
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -41,18 +42,10 @@ def library_names(platform: str = sys.platform) -> tuple[str, ...]:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The driver library; its functions let other threads of Python run.
-
-    Raises
-    ------
-    OSError
-        Where it cannot be loaded.
-    """
+    """The driver library; its functions let other threads of Python run. OSError without one."""
     for name in library_names():
-        try:
+        with contextlib.suppress(OSError):
             return ctypes.CDLL(name)
-        except OSError:
-            continue
     raise OSError("no driver library on this machine")
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy import ndarray
@@ -38,10 +39,8 @@ class Atomics:
         full = state.elements(array, uniform, varying)
         lanes = mask.indices
         places = full[lanes]
-        operands = [
-            value[lanes] if type(value) is ndarray else np.full(len(lanes), value, array.dtype)
-            for value in values
-        ]
+        fill = partial(np.full, len(lanes), dtype=array.dtype)
+        operands = [value[lanes] if type(value) is ndarray else fill(value) for value in values]
         flat = array.flat
         if kind in ("max", "min") and array.dtype.kind == "f" and not used:
             kept = ~np.isnan(operands[0])  # as on a GPU, a NaN is neither larger nor smaller

@@ -111,18 +111,17 @@ class Elements:
         """The same elements under another shape; they lie without gaps, as Numba asks for."""
         if any(type(size) is ndarray for size in shape) or array.ragged:
             raise Unsupported(f"line {self.state.site(site).line}: a shape that differs by thread")
+        line = f"line {self.state.site(site).line}"
         if array.strides != contiguous_strides(array.shape) and array.size:
-            raise NotImplementedError(
-                f"line {self.state.site(site).line}: reshape() supports contiguous array only"
-            )
+            raise NotImplementedError(f"{line}: reshape() supports contiguous array only")
         sizes = list(shape)
         if sizes.count(-1) == 1:
             rest = -math.prod(sizes)
             sizes[sizes.index(-1)] = array.size // rest if rest else 0
         if math.prod(sizes) != array.size or min(sizes, default=0) < 0:
             raise ValueError(
-                f"line {self.state.site(site).line}: total size of new array must be unchanged: "
-                f"{array.name} has {array.size} elements, the shape is {tuple(shape)}"
+                f"{line}: total size of new array must be unchanged: {array.name} has {array.size} "
+                f"elements, the shape is {tuple(shape)}"
             )
         return array.derived(tuple(sizes), contiguous_strides(tuple(sizes)), array.offset)
 
@@ -204,10 +203,8 @@ class Elements:
             sizes = np.broadcast_to(np.asarray(array.shape[0]), state.lanes)
             wrong = state.mask.active & (sizes != len(value))
             if wrong.any():
-                raise ValueError(
-                    f"{line}: cannot assign {len(value)} values to a slice of "
-                    f"{int(sizes[wrong][0])} elements"
-                )
+                there = f"a slice of {int(sizes[wrong][0])} elements"
+                raise ValueError(f"{line}: cannot assign {len(value)} values to {there}")
             for number, element in enumerate(value):
                 self.memory.store(array, (number,), element, site)
             return
@@ -243,9 +240,8 @@ class Elements:
             address = self.address_of(address)
         sizes = shape if isinstance(shape, tuple) else (shape,)
         place = f"line {state.site(site).line}: {name}"
-        if any(type(part) is np.ndarray for part in (address, *sizes)):
-            one = [self._alike(part, place) for part in (address, *sizes)]
-            address, sizes = one[0], tuple(one[1:])
+        address, *sizes = (self._alike(part, place) for part in (address, *sizes))
+        sizes = tuple(sizes)
         key: Any = (address, sizes, dtype, fortran)
         found = state.launch.captured.get(key)
         if found is None:
@@ -255,9 +251,8 @@ class Elements:
                 raise ValueError(
                     f"{place}: {count:,} elements of {dtype}, but {memory.size:,} lie there"
                 )
-            order = sizes[::-1] if fortran else sizes
-            strides = contiguous_strides(order)
-            strides = strides[::-1] if fortran else strides
+            step = -1 if fortran else 1
+            strides = contiguous_strides(sizes[::step])[::step]
             found = Array(memory[:count], sizes, strides, "global", name)
             state.launch.captured[key] = found
             self.memory.met(found)
@@ -317,8 +312,8 @@ class Elements:
             yield self.item(array, i, site)
 
     def item(self, array: Array, i: int, site: int):
-        whole = array.ndim == 1 and array.dtype.names is None
-        return self.memory.load(array, (i,), site) if whole else self.memory.view(array, (i,), site)
+        number = array.ndim == 1 and array.dtype.names is None
+        return (self.memory.load if number else self.memory.view)(array, (i,), site)
 
     def unpack(self, array: Array, count: int, site: int) -> tuple:
         """``a, b = array``: so many elements, of which there must be no more."""

@@ -44,9 +44,8 @@ class Copies:
     def __init__(self, arguments: tuple):
         self.regions: list[tuple[int, int, np.ndarray]] = []  # start, end, bytes
         spans: list[list[int]] = []
-        for low, high in sorted(
-            _bounds(one.__cuda_array_interface__) for one in _on_a_gpu(arguments)
-        ):
+        bounds = (_bounds(one.__cuda_array_interface__) for one in _on_a_gpu(arguments))
+        for low, high in sorted(bounds):
             if spans and low < spans[-1][1]:
                 spans[-1][1] = max(spans[-1][1], high)
             elif high > low:
@@ -59,8 +58,7 @@ class Copies:
     def of(self, value: Any) -> np.ndarray:
         """An array's elements in the memory that stands for the GPU's."""
         its = value.__cuda_array_interface__
-        numba = hasattr(value, "copy_to_host")
-        copy = value.copy_to_host() if numba else value.get()
+        copy = value.copy_to_host() if hasattr(value, "copy_to_host") else value.get()
         start = its["data"][0]
         for first, end, memory in self.regions:
             if copy.size and first <= start < end:

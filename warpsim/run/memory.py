@@ -59,16 +59,9 @@ class Memory:
         return found
 
     def locate(self, array: Array, index: tuple, site: int, op: str):
-        """Element numbers of an access.
+        """Element numbers of an access: the part that all lanes share, and the one that differs.
 
-        Returns
-        -------
-        uniform : int
-            The part of the element number that all lanes share.
-        varying : ndarray or None
-            The part that differs.
-        bad : ndarray of bool or None
-            Lanes whose index is out of bounds.
+        The latter is None if none differs; and the lanes whose index is out of bounds, or None.
         """
         if array.ragged:
             self.outside = "clip"

@@ -61,9 +61,7 @@ class WholeArrays:
             case "argmin" | "argmax":
                 self._refuse_empty(array, site, "attempt to reduce an empty sequence")
                 return fold((0, zero), _first_best(better))[0]
-        wide = operators.CONVERT_DTYPE[
-            np.dtype("complex128" if array.dtype.kind == "c" else "float64")
-        ]
+        wide = operators.complex128 if array.dtype.kind == "c" else operators.float64
         mean = self.total(array, wide, True, heading, site)
         squares = fold(convert(0), lambda old, x, _: old + ((x - mean) * np.conj(x - mean)).real)
         variance = self._divided(squares, array, convert)

@@ -1,18 +1,14 @@
 """What a launch finds wrong with a kernel, or too slow: findings, and how they are told."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from warpsim.core.words import wrapped
+from warpsim.front.names import Site
 from warpsim.watch.advice import conflict_cure
-
-if TYPE_CHECKING:
-    from warpsim.front.names import Site
-    from warpsim.watch.counts import Counters
+from warpsim.watch.counts import Counters
 
 #: Kinds of finding that make a program wrong; the others cost time.
 ERRORS = frozenset(
@@ -69,9 +65,7 @@ class Finding:
     whole: bool = False
     function: str = field(default="", compare=False, repr=False)
 
-    @property
-    def is_error(self) -> bool:
-        return self.kind in ERRORS
+    is_error = property(lambda self: self.kind in ERRORS)
 
     @property
     def sentence(self) -> str:
@@ -88,8 +82,7 @@ class Finding:
     @property
     def place(self) -> str:
         """Where it is, as the head of what costs time on one line says it."""
-        remark = f" of {self.function}" if self.function else ""
-        return f"line {self.line}{remark}"
+        return f"line {self.line}" + (f" of {self.function}" if self.function else "")
 
 
 def told(findings: Iterable, more: str, most: int | None = MOST_TOLD, indent="") -> list[str]:
