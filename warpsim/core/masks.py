@@ -1,7 +1,5 @@
 """Masks of active lanes, which form a tree; calls and loops that lanes are in."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -30,7 +28,7 @@ class Mask:
 
     __slots__ = ("_indices", "_warps", "_whole", "active", "count", "parent")
 
-    def __init__(self, active: ndarray, count: int, parent: Mask | None):
+    def __init__(self, active: ndarray, count: int, parent: "Mask | None"):
         self.active, self.count, self.parent = active, count, parent
         self._warps: int | None = None
         self._indices: ndarray | None = None
@@ -52,7 +50,7 @@ class Mask:
             self._indices = np.flatnonzero(self.active)
         return self._indices
 
-    def within(self, other: Mask) -> bool:
+    def within(self, other: "Mask") -> bool:
         """Whether it is another mask, or below it in the tree."""
         mask: Mask | None = self
         while mask is not None:
@@ -61,14 +59,14 @@ class Mask:
             mask = mask.parent
         return False
 
-    def part(self, active: ndarray) -> Mask:
+    def part(self, active: ndarray) -> "Mask":
         """The mask of some of its lanes."""
         count = int(np.count_nonzero(active))
         if count == 0:
             return EMPTY
         return self if count == self.count else Mask(active, count, self)
 
-    def whole_in(self, root: Mask) -> bool:
+    def whole_in(self, root: "Mask") -> bool:
         """Whether each warp has all lanes of the `root`, always the same one, or none of them."""
         if self._whole is None:
             here, all_ = in_warps(self.active), in_warps(root.active)

@@ -4,8 +4,6 @@ An array is a flat part of memory with an offset, a shape and strides. Shared me
 block, local memory one a lane, all in one flat NumPy array.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -36,9 +34,8 @@ class Array:
         self.dtype, self.ndim = flat.dtype, len(shape)
         self.root = self if root is None else root  # the array that this is a view of
         self.ragged = any(type(size) is ndarray for size in shape)  # the shape differs by lane
-        self.simple = type(offset) is not ndarray and all(
-            type(s) is int and s >= 0 for s in strides
-        )
+        plain = all(type(step) is int and step >= 0 for step in strides)
+        self.simple = plain and type(offset) is not ndarray
         self.address = 0  # bytes from a 256-byte boundary (global) or in shared memory
         self.itemsize = self.pitch = flat.dtype.itemsize  # of one; from one to the next [bytes]
         self.fields = None  # records: field name -> Array, made when first used
@@ -78,10 +75,10 @@ class Array:
         return place
 
     @property
-    def transposed(self) -> Array:
+    def transposed(self) -> "Array":
         return self.derived(self.shape[::-1], self.strides[::-1], self.offset)
 
-    def derived(self, shape, strides, offset) -> Array:
+    def derived(self, shape, strides, offset) -> "Array":
         array = Array(self.flat, shape, strides, self.space, self.name, offset, self.root)
         array.pitch, array.rows = self.pitch, self.rows
         return array

@@ -186,9 +186,8 @@ class SectorPanel(Panel):
 
     def targets(self) -> dict[int, float]:
         half = min(self.sample.size, SECTOR) / SECTOR * self.sector_width / 2
-        return {
-            lane: self._place(int(self.sample.bytes[lane])) + half for lane in self.sample.lanes
-        }
+        places = {lane: int(self.sample.bytes[lane]) for lane in self.sample.lanes}
+        return {lane: self._place(byte) + half for lane, byte in places.items()}
 
     def draw_memory(self, pen: Pen, y: float) -> None:
         sample, width = self.sample, self.sector_width
@@ -320,12 +319,10 @@ def chosen(counters: Counters, kernel: str, line: int | None) -> list[Sample]:
     """The examples to draw: those of a line in their order, or all, the worst first."""
     samples = counters.samples
     if line is None:
-        order = sorted(
-            samples, key=lambda key: (key[0].function, key[0].line, key[0].code, *key[1:])
-        )
-        order.sort(key=lambda key: waste(counters.accesses[key]), reverse=True)
-        if not order:
+        if not samples:
             raise ValueError(f"{kernel} touches neither global nor shared memory: nothing to show")
+        order = sorted(samples, key=lambda k: (k[0].function, k[0].line, k[0].code, *k[1:]))
+        order.sort(key=lambda key: waste(counters.accesses[key]), reverse=True)
         return [samples[key] for key in order]
     found = [samples[key] for key in samples if key[0].line == line]
     if found:

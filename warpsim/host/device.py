@@ -1,7 +1,5 @@
 """Device arrays, streams, events and device properties of the simulator."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import operator
@@ -90,7 +88,7 @@ class DeviceNDArray:
         return {"C_CONTIGUOUS": flags.c_contiguous, "F_CONTIGUOUS": flags.f_contiguous}
 
     @property
-    def gpu_data(self) -> MemoryPointer:
+    def gpu_data(self) -> "MemoryPointer":
         return MemoryPointer(self.__cuda_array_interface__["data"][0], self.nbytes)
 
     #: The address of the first element; see :mod:`warpsim.core.interface`.
@@ -111,13 +109,13 @@ class DeviceNDArray:
     def get_ipc_handle(self) -> None:
         raise RuntimeError("no other process can reach the simulator's memory: copy it to the host")
 
-    def bind(self, stream: Any = 0) -> DeviceNDArray:
+    def bind(self, stream: Any = 0) -> "DeviceNDArray":
         """The same array with another default stream."""
         return type(self)(self._memory, stream)
 
     T = property(lambda self: self.transpose())
 
-    def transpose(self, axes: tuple[int, ...] | None = None) -> DeviceNDArray:
+    def transpose(self, axes: tuple[int, ...] | None = None) -> "DeviceNDArray":
         """The transposed matrix: as in Numba a new array in C order, not a view."""
         if axes and tuple(axes) == tuple(range(self.ndim)):
             return self
@@ -174,7 +172,7 @@ class DeviceNDArray:
             raise NotImplementedError(f"operation requires copying: {place}")
         return self._memory.reshape(-1, order="C" if flags.c_contiguous else "F")
 
-    def reshape(self, *shape: Any, order: str = "C") -> DeviceNDArray:
+    def reshape(self, *shape: Any, order: str = "C") -> "DeviceNDArray":
         """The same elements in the order of memory, as a view; gaps are refused, as in Numba."""
         shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         if shape == self.shape:
@@ -186,7 +184,7 @@ class DeviceNDArray:
             raise ValueError(f"reshape changes the size of the array: {self.shape} to {shape}")
         return DeviceNDArray(self._as_it_lies().reshape(shape, order="F" if fortran else "C"))
 
-    def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
+    def ravel(self, order: str = "C", stream: Any = 0) -> "DeviceNDArray":
         """The elements in a row, as a view; what would need a copy is refused, as in Numba."""
         flags = self._memory.flags
         if order not in ("C", "F", "A"):
@@ -195,11 +193,11 @@ class DeviceNDArray:
             raise NotImplementedError("ravel of an array that does not lie in this order")
         return DeviceNDArray(self._as_it_lies())
 
-    def squeeze(self, axis: int | tuple[int, ...] | None = None, stream: Any = 0) -> DeviceNDArray:
+    def squeeze(self, axis: Any = None, stream: Any = 0) -> "DeviceNDArray":
         """A view without axes of size one."""
         return DeviceNDArray(self._memory.squeeze(axis))
 
-    def view(self, dtype: Any) -> DeviceNDArray:
+    def view(self, dtype: Any) -> "DeviceNDArray":
         """The same bytes as elements of another dtype."""
         if not self.ndim:
             raise IndexError("a device array without dimensions has no view, as in Numba")
@@ -357,7 +355,7 @@ class Event:
     def query(self) -> bool:
         return True
 
-    def elapsed_time(self, evtend: Event) -> float:
+    def elapsed_time(self, evtend: "Event") -> float:
         raise NoTime(
             "there is no GPU here, so there is no GPU time: the simulator's seconds say nothing "
             "about a GPU. course.benchmark gives the bound of a named GPU and recorded figures"
@@ -377,7 +375,7 @@ class Device:
     id = 0
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> "Device":
         """Make it the current one, as ``with cuda.gpus[0]:`` does; it always is."""
         return self
 

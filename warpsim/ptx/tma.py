@@ -10,8 +10,6 @@ that they lie at multiples of 64 bytes. `tma_prefetch` has TMA read one before i
 Source: NVIDIA, CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "Tensors".
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Callable, Iterator
@@ -61,7 +59,7 @@ class TensorMapType(types.UniTuple):
         """What tells types apart."""
         return self.element, self.box, self.swizzle
 
-    def __unliteral__(self) -> TensorMapType:
+    def __unliteral__(self) -> "TensorMapType":
         return self
 
 

@@ -248,9 +248,8 @@ class Elements:
             memory = memory_from(address, dtype)
             count = math.prod(sizes)
             if count > memory.size:
-                raise ValueError(
-                    f"{place}: {count:,} elements of {dtype}, but {memory.size:,} lie there"
-                )
+                text = f"{count:,} elements of {dtype}, but {memory.size:,} lie there"
+                raise ValueError(f"{place}: {text}")
             step = -1 if fortran else 1
             strides = contiguous_strides(sizes[::step])[::step]
             found = Array(memory[:count], sizes, strides, "global", name)

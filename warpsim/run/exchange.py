@@ -134,20 +134,15 @@ class Exchange:
             return
         reader = int(np.flatnonzero(readers)[0])
         absent = int(source[reader])
+        why = "which does not make this call"
         if not self.state.root.active[absent]:
             why = "which the block does not have"
-        elif self.state.exited is not None and self.state.exited[absent]:
+        elif not self.state.alive[absent]:
             why = "which has returned"
-        else:
-            why = "which does not make this call"
-        what = (
-            f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, and that"
-        )
-        cure = (
-            "let all 32 lanes come here, those without an element with a value that changes "
-            "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle"
-        )
-        self.observer.candidate(what, cure, site, reader, whole=True)
+        what = f"takes the value of lane {absent & 31}, {why}: a shuffle gives anything then, "
+        cure = "let all 32 lanes come here, those without an element with a value that changes "
+        cure += "nothing, such as 0 in a sum: no `return`, and no `if` around the shuffle"
+        self.observer.candidate(f"{what}and that", cure, site, reader, whole=True)
 
     # ------------------------------------------------------------------ votes
     def activemask(self, site: int):

@@ -1,7 +1,5 @@
 """``cuda.jit`` of the simulator: kernels, device functions and how they are launched."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable
@@ -33,7 +31,7 @@ from warpsim.run.launch import (
 from warpsim.watch.counts import Counters
 
 #: Who looks at every launch of a program; while there is one, launches are counted as in a trace.
-onlookers: list[Callable[[Kernel, Launch], None]] = []
+onlookers: "list[Callable[[Kernel, Launch], None]]" = []
 #: Whether they want costs counted, too, and not errors alone.
 counts_costs = True
 #: Whether the host may call device functions, as in Numba's own simulator; a GPU refuses it.
@@ -88,7 +86,7 @@ class Kernel:
         except TypeError as error:
             raise typing_error(str(error)) from None  # another number of arguments
 
-    def specialize(self, *args: Any) -> Kernel:
+    def specialize(self, *args: Any) -> "Kernel":
         """This kernel for the types of some arguments, or for some types, and no others."""
         if self.declared or self.specialized:
             raise RuntimeError("Dispatcher already specialized")
@@ -99,7 +97,7 @@ class Kernel:
             self.specializations.setdefault(kinds, made)
         return self.specializations[kinds]
 
-    def __getitem__(self, configuration: Any) -> Configured:
+    def __getitem__(self, configuration: Any) -> "Configured":
         if self.device:
             raise self._no_kernel(", without brackets")
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
@@ -217,7 +215,7 @@ class Overload:
         self.kernel, self.signature = kernel, signature
 
     @property
-    def _type_annotation(self) -> Annotation:
+    def _type_annotation(self) -> "Annotation":
         return Annotation(program_of(self.kernel).typing(self.signature))
 
     def inspect_types(self, file: Any = None) -> None:

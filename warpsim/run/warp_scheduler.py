@@ -6,8 +6,6 @@ in the same order. When all that are left wait, that is a deadlock, and is repor
 nothing here waits for a time.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import Counter
@@ -65,14 +63,14 @@ class Block:
         self.reached: dict[tuple[int, int], tuple[int, WarpPtx, str]] = {}
         self.warps: list[Warp] = []
 
-    def reach(self, agent: int, step: int, warp: WarpPtx, site: int, does: str) -> None:
+    def reach(self, agent: int, step: int, warp: "WarpPtx", site: int, does: str) -> None:
         self.reached[agent, site] = step, warp, does
 
 
 class WarpObserver(Observer):
     """Races in shared memory are found by the clocks of the block."""
 
-    warp: Warp
+    warp: "Warp"
 
     def look_for_races(self, array, elements, mask, site: int, op: str, value) -> None:
         if array.space != "shared":
@@ -91,7 +89,7 @@ class WarpObserver(Observer):
 class WarpMemory(Memory):
     """Shared memory is the block's."""
 
-    warp: Warp
+    warp: "Warp"
 
     def shared_array(self, shape: tuple, dtype, site: int, alignment: int = 1) -> Array:
         """A part of the block's shared memory; all dynamic arrays are the same bytes."""
@@ -120,7 +118,7 @@ class WarpMemory(Memory):
 class WarpControl(Control):
     """Sums that a product makes may be in flight."""
 
-    warp: Warp
+    warp: "Warp"
 
     def element(self, values: tuple, number: int, site: int):
         self.warp.ptx.finished(values, site)

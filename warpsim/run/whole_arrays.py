@@ -24,9 +24,8 @@ class WholeArrays:
 
     def total(self, array: Array, convert: Callable, mean: bool, heading: str, site: int):
         """The sum or the mean, in the result's type."""
-        value = self._folded(
-            array, heading, site, convert(0), lambda old, x, _: convert(old + convert(x))
-        )
+        fold = partial(self._folded, array, heading, site)
+        value = fold(convert(0), lambda old, x, _: convert(old + convert(x)))
         return self._divided(value, array, convert) if mean else value
 
     def _divided(self, value, array: Array, convert: Callable):

@@ -37,9 +37,8 @@ class Clock:
     def spread(self, first: ndarray, second: ndarray) -> ndarray:
         """How far apart two different threads are."""
         same_block = first // self.padded == second // self.padded
-        return np.where(
-            first >> 5 == second >> 5, ONE_WARP, np.where(same_block, ONE_BLOCK, SEVERAL_BLOCKS)
-        ).astype(np.uint8)
+        apart = np.where(same_block, np.uint8(ONE_BLOCK), np.uint8(SEVERAL_BLOCKS))
+        return np.where(first >> 5 == second >> 5, np.uint8(ONE_WARP), apart)
 
 
 class Accesses:

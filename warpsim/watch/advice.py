@@ -164,9 +164,8 @@ def barrier_cure(state: Any, in_warp: bool) -> str:
         if not any(BARRIERS["block"] in finding.message for finding in found.values()):
             return BARRIERS["warp"]
     for key, finding in found.items():
-        found[key] = replace(
-            finding, message=finding.message.replace(BARRIERS["warp"], BARRIERS["block"])
-        )
+        message = finding.message.replace(BARRIERS["warp"], BARRIERS["block"])
+        found[key] = replace(finding, message=message)
     return BARRIERS["block"]
 
 
@@ -235,11 +234,7 @@ def _passes(sample: Any, pad: int) -> int:
     moved = sample.elements + sample.elements // columns * pad
     passes = 0
     for group in sample.groups:
-        words = {
-            int(moved[lane]) * sample.pitch // 4 + word
-            for lane in group
-            for word in range(max(1, sample.size // 4))
-        }
-        banks = np.bincount([word % 32 for word in words], minlength=32)
-        passes += int(banks.max())
+        first = moved[group] * sample.pitch // 4
+        words = np.unique(first[:, None] + np.arange(max(1, sample.size // 4)))
+        passes += int(np.bincount(words % 32, minlength=32).max())
     return passes

@@ -7,8 +7,6 @@ global memory is two accesses, of its real and of its imaginary part, as in Numb
 (data/measurements/h200-counters.csv); in shared memory it is one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -53,7 +51,7 @@ class Count:
         """Wavefronts beyond the ideal."""
         return self.wavefronts - self.ideal_wavefronts
 
-    def add(self, other: Count) -> None:
+    def add(self, other: "Count") -> None:
         for name in self.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

@@ -113,9 +113,8 @@ class Unwritten:
         if root.space == "global":
             nobody = "neither the host nor a kernel has set"
             cure += f", as by cuda.to_device(...) or {root.name}[:] = 0 on the host"
-        self.candidate(
-            f"reads {name}, which {nobody}: {array.space} memory {before}", cure, site, lane
-        )
+        what = f"reads {name}, which {nobody}: {array.space} memory {before}"
+        self.candidate(what, cure, site, lane)
 
     def is_written(self, root: Array, number: int, mask, op: str) -> bool:
         """An access to one element of each thread's own array: False where one reads too early."""
