@@ -46,44 +46,39 @@ def of_u(u, row, i, k):
 
 
 @cuda.jit(device=True)
-def of_vt(s, vt, i, column, k):
+def of_vt(factors, column, i, k):
     """s[i] vt[i, column], or 0 beyond the last column and from i = k on."""
+    s, vt = factors
     clamped = min(i, k - int32(1))
     x = load(s, clamped) * load(vt, (clamped, min(column, int32(vt.shape[1] - 1))))
     return x if column < vt.shape[1] and i < k else float32(0)
 
 
-@cuda.jit(device=True)
-def two_of_u(u, row, i, k, power):
-    """The upper and the lower parts of two neighbours in a row."""
-    return split_halves(of_u(u, row, i, k) * power, of_u(u, row, i + int32(1), k) * power)
+def of_lines(element: Callable) -> tuple[Callable, Callable]:
+    """Device functions of what `element` gives, of a row of u or a column of s vt.
+
+    The upper and the lower parts of two neighbours; and the largest magnitude in what a warp, one
+    of several, has, by lane % 4.
+    """
+
+    @cuda.jit(device=True)
+    def two_of(factor, line, i, k, power):
+        x, y = element(factor, line, i, k), element(factor, line, i + int32(1), k)
+        return split_halves(x * power, y * power)
+
+    @cuda.jit(device=True)
+    def largest_of(factor, line, k, warp, warps):
+        largest = float32(0)
+        for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
+            for e in range(0, DEPTH, 4):
+                largest = max(largest, abs(element(factor, line, int32(start + e), k)))
+        return largest_of_four(largest)
+
+    return two_of, largest_of
 
 
-@cuda.jit(device=True)
-def two_of_vt(s, vt, i, column, k, power):
-    """The upper and the lower parts of two neighbours in a column."""
-    x, y = of_vt(s, vt, i, column, k), of_vt(s, vt, i + int32(1), column, k)
-    return split_halves(x * power, y * power)
-
-
-@cuda.jit(device=True)
-def largest_of_row(u, row, k, warp, warps):
-    """The largest magnitude in what a warp, one of several, has of a row; by lane % 4."""
-    largest = float32(0)
-    for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
-        for e in range(0, DEPTH, 4):
-            largest = max(largest, abs(of_u(u, row, int32(start + e), k)))
-    return largest_of_four(largest)
-
-
-@cuda.jit(device=True)
-def largest_of_column(s, vt, column, k, warp, warps):
-    """The same for a column of s vt."""
-    largest = float32(0)
-    for start in range(warp * DEPTH + cuda.threadIdx.x % 4, k, warps * DEPTH):
-        for e in range(0, DEPTH, 4):
-            largest = max(largest, abs(of_vt(s, vt, int32(start + e), column, k)))
-    return largest_of_four(largest)
+two_of_u, largest_of_row = of_lines(of_u)
+two_of_vt, largest_of_column = of_lines(of_vt)
 
 
 @cuda.jit(device=True)
@@ -102,12 +97,12 @@ def store_u(u, row, k, power, power_8, tile, fragments, fragment):
 
 
 @cuda.jit(device=True)
-def store_vt(s, vt, column, k, power, tile, fragments, fragment):
+def store_vt(factors, column, k, power, tile, fragments, fragment):
     """The same for a fragment of s vt: each lane has one column."""
     lane = cuda.threadIdx.x % 32
     i = int32(tile * DEPTH + lane % 4 * 2)
-    upper_0, lower_0 = two_of_vt(s, vt, i, column, k, power)
-    upper_1, lower_1 = two_of_vt(s, vt, i + int32(8), column, k, power)
+    upper_0, lower_0 = two_of_vt(factors, column, i, k, power)
+    upper_1, lower_1 = two_of_vt(factors, column, i + int32(8), k, power)
     registers = upper_0, upper_1, lower_0, lower_1
     store4(fragments, (fragment, tile, LANE_REGISTERS * lane), registers)
 
@@ -125,12 +120,12 @@ def store_u_tf32(u, row, k, tile, fragments, fragment):
 
 
 @cuda.jit(device=True)
-def store_vt_tf32(s, vt, column, k, tile, fragments, fragment):
+def store_vt_tf32(factors, column, k, tile, fragments, fragment):
     """As `store_vt`, each element rounded to TF32."""
     lane = cuda.threadIdx.x % 32
     i = int32(tile * DEPTH + lane % 4)
-    w, x = of_vt(s, vt, i, column, k), of_vt(s, vt, i + int32(4), column, k)
-    y, z = of_vt(s, vt, i + int32(8), column, k), of_vt(s, vt, i + int32(12), column, k)
+    w, x = of_vt(factors, column, i, k), of_vt(factors, column, i + int32(4), k)
+    y, z = of_vt(factors, column, i + int32(8), k), of_vt(factors, column, i + int32(12), k)
     four = round_tf32(w), round_tf32(x), round_tf32(y), round_tf32(z)
     store4(fragments, (fragment, tile, LANE_REGISTERS * lane), four)
 
@@ -187,22 +182,22 @@ def splitters(dtype: str) -> Splitters:
                 store_u_tf32(u, row, k, tile, fragments, fragment)
 
     @cuda.jit(device=True)
-    def split_columns(s, vt, k, fragments, scale):
+    def split_columns(factors, k, fragments, scale):
         warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
         fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         g = cuda.threadIdx.x % 32 // 4
         column, power = int32(fragment * COLUMNS + g), float32(1)
         if split:
             found = cuda.shared.array((WARPS, COLUMNS), float32)
-            largest = largest_of_column(s, vt, column, k, warp, warps)
+            largest = largest_of_column(factors, column, k, warp, warps)
             power = power_near(of_all_warps(found, largest, g))
         if cuda.threadIdx.x % 4 == 0 and warp == 0:
             scale[column] = float32(1) / power
         for tile in range(warp, fragments.shape[1], warps):
             if split:
-                store_vt(s, vt, column, k, power, tile, fragments, fragment)
+                store_vt(factors, column, k, power, tile, fragments, fragment)
             else:
-                store_vt_tf32(s, vt, column, k, tile, fragments, fragment)
+                store_vt_tf32(factors, column, k, tile, fragments, fragment)
 
     @cuda.jit
     def split_u(u, k, fragments, scale):
@@ -210,7 +205,7 @@ def splitters(dtype: str) -> Splitters:
 
     @cuda.jit
     def split_vt(s, vt, k, fragments, scale):
-        split_columns(s, vt, int32(k), fragments, scale)
+        split_columns((s, vt), int32(k), fragments, scale)
 
     @cuda.jit
     def split_many_u(u, k, fragments, scale):
@@ -220,6 +215,6 @@ def splitters(dtype: str) -> Splitters:
     @cuda.jit
     def split_many_vt(s, vt, k, fragments, scale):
         image = cuda.blockIdx.y
-        split_columns(s[image], vt[image], int32(k), fragments[image], scale[image])
+        split_columns((s[image], vt[image]), int32(k), fragments[image], scale[image])
 
     return Splitters(split_u, split_vt, split_many_u, split_many_vt)
