@@ -82,9 +82,9 @@ two_of_vt, largest_of_column = of_lines(of_vt)
 
 
 @cuda.jit(device=True)
-def store_u(u, row, k, power, power_8, tile, fragments, fragment):
+def store_u(u, row, k, powers, tile, fragments, fragment):
     """Split and store a warp's part of a fragment: a lane's rows are `row` and `row` + 8."""
-    lane = cuda.threadIdx.x % 32
+    lane, (power, power_8) = cuda.threadIdx.x % 32, powers
     i = int32(tile * DEPTH + lane % 4 * 2)
     upper_0, lower_0 = two_of_u(u, row, i, k, power)
     upper_1, lower_1 = two_of_u(u, row + int32(8), i, k, power_8)
@@ -97,9 +97,9 @@ def store_u(u, row, k, power, power_8, tile, fragments, fragment):
 
 
 @cuda.jit(device=True)
-def store_vt(factors, column, k, power, tile, fragments, fragment):
+def store_vt(factors, column, k, powers, tile, fragments, fragment):
     """The same for a fragment of s vt: each lane has one column."""
-    lane = cuda.threadIdx.x % 32
+    lane, (power, _) = cuda.threadIdx.x % 32, powers
     i = int32(tile * DEPTH + lane % 4 * 2)
     upper_0, lower_0 = two_of_vt(factors, column, i, k, power)
     upper_1, lower_1 = two_of_vt(factors, column, i + int32(8), k, power)
@@ -161,43 +161,38 @@ def splitters(dtype: str) -> Splitters:
             largest = max(largest, found[group * warps + other, index])
         return largest
 
-    @cuda.jit(device=True)
-    def split_rows(u, k, fragments, scale):
-        warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
-        fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        g = cuda.threadIdx.x % 32 // 4
-        row, power, power_8 = int32(fragment * ROWS + g), float32(1), float32(1)
-        if split:
-            found = cuda.shared.array((WARPS, ROWS), float32)
-            largest = largest_of_row(u, row, k, warp, warps)
-            largest_8 = largest_of_row(u, row + int32(8), k, warp, warps)
-            power = power_near(of_all_warps(found, largest, g))
-            power_8 = power_near(of_all_warps(found, largest_8, g + 8))
-        if cuda.threadIdx.x % 4 == 0 and warp == 0:
-            scale[row], scale[row + 8] = float32(1) / power, float32(1) / power_8
-        for tile in range(warp, fragments.shape[1], warps):
-            if split:
-                store_u(u, row, k, power, power_8, tile, fragments, fragment)
-            else:
-                store_u_tf32(u, row, k, tile, fragments, fragment)
+    def splitting(LINES: int, largest_of: Callable, store: Callable, rounded: Callable) -> Callable:
+        """Of `ROWS` lines a lane has two, eight apart."""
+        two = LINES == ROWS
 
-    @cuda.jit(device=True)
-    def split_columns(factors, k, fragments, scale):
-        warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
-        fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        g = cuda.threadIdx.x % 32 // 4
-        column, power = int32(fragment * COLUMNS + g), float32(1)
-        if split:
-            found = cuda.shared.array((WARPS, COLUMNS), float32)
-            largest = largest_of_column(factors, column, k, warp, warps)
-            power = power_near(of_all_warps(found, largest, g))
-        if cuda.threadIdx.x % 4 == 0 and warp == 0:
-            scale[column] = float32(1) / power
-        for tile in range(warp, fragments.shape[1], warps):
+        @cuda.jit(device=True)
+        def split_lines(factor, k, fragments, scale):
+            warp, warps = cuda.threadIdx.x // 32, cuda.blockDim.x // 32
+            fragment = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+            g = cuda.threadIdx.x % 32 // 4
+            line, power, power_8 = int32(fragment * LINES + g), float32(1), float32(1)
             if split:
-                store_vt(factors, column, k, power, tile, fragments, fragment)
-            else:
-                store_vt_tf32(factors, column, k, tile, fragments, fragment)
+                found = cuda.shared.array((WARPS, LINES), float32)
+                largest = largest_of(factor, line, k, warp, warps)
+                largest_8 = largest_of(factor, line + int32(8), k, warp, warps) if two else largest
+                power = power_near(of_all_warps(found, largest, g))
+                if two:
+                    power_8 = power_near(of_all_warps(found, largest_8, g + 8))
+            if cuda.threadIdx.x % 4 == 0 and warp == 0:
+                inverse, inverse_8 = float32(1) / power, float32(1) / power_8
+                scale[line] = inverse
+                if two:
+                    scale[line + 8] = inverse_8
+            for tile in range(warp, fragments.shape[1], warps):
+                if split:
+                    store(factor, line, k, (power, power_8), tile, fragments, fragment)
+                else:
+                    rounded(factor, line, k, tile, fragments, fragment)
+
+        return split_lines
+
+    split_rows = splitting(ROWS, largest_of_row, store_u, store_u_tf32)
+    split_columns = splitting(COLUMNS, largest_of_column, store_vt, store_vt_tf32)
 
     @cuda.jit
     def split_u(u, k, fragments, scale):
