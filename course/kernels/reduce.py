@@ -27,7 +27,7 @@ from course.dispatch.entry import EntryPoint, Result, Stream
 from course.dispatch.slots import workspace
 from course.kernels.arrays import VECTOR, Array, are_aligned, checked, flat
 from course.kernels.steps import Ladder, Launch, Step, ceil_div, multiprocessors, require_choice
-from course.kernels.warps import WARP, added, over_block, over_lanes
+from course.kernels.warps import WARP, added, over_lanes
 from warpsim.ptx import grid_dependency_wait, load4
 
 THREADS = 256  # of a block in steps 1 to 4; a power of two
@@ -119,16 +119,22 @@ def tree(kind: Kind) -> Callable:
     Active threads are neighbours, so are their addresses: no divergence within warps until fewer
     than 32 are left, no bank conflicts. 9 barriers.
     """
-    combine_at, nothing = kind.combine_at, kind.nothing
-    of_block = over_block(kind.combined, THREADS)
+    combined, combine_at, nothing = kind.combined, kind.combine_at, kind.nothing
 
     @cuda.jit
     def reduce_tree(x, out):
         values = cuda.shared.array(THREADS, float32)
-        i = cuda.grid(1)
-        value = of_block(float32(x[i]) if i < x.size else nothing, values)
-        if cuda.threadIdx.x == 0:
-            combine_at(out, value)
+        t, i = cuda.threadIdx.x, cuda.grid(1)
+        values[t] = float32(x[i]) if i < x.size else nothing
+        cuda.syncthreads()
+        half = THREADS // 2
+        while half > 0:
+            if t < half:
+                values[t] = combined(values[t], values[t + half])
+            cuda.syncthreads()
+            half //= 2
+        if t == 0:
+            combine_at(out, values[0])
 
     return reduce_tree
 

@@ -1,4 +1,4 @@
-"""A warp's threads, its lanes, and a block's: what they combine of their values."""
+"""A warp's threads, its lanes: how many there are, and what they combine by shuffles."""
 
 import functools
 from collections.abc import Callable
@@ -55,27 +55,3 @@ def sum_of_four(x):
     """The same for a sum."""
     x += cuda.shfl_xor_sync(ALL, x, 1)
     return x + cuda.shfl_xor_sync(ALL, x, 2)
-
-
-@functools.cache
-def over_block(combined: Callable, threads: int) -> Callable:
-    """A device function: the values of a block's threads combined in a tree, for all of them.
-
-    Half of the threads combine two, then a quarter. Each has a place in `shared`, which may be
-    written again once all have read their result.
-    """
-
-    @cuda.jit(device=True)
-    def of_block(value, shared):
-        t = cuda.threadIdx.x
-        shared[t] = value
-        cuda.syncthreads()
-        half = threads // 2
-        while half > 0:
-            if t < half:
-                shared[t] = combined(shared[t], shared[t + half])
-            cuda.syncthreads()
-            half //= 2
-        return shared[0]
-
-    return of_block

@@ -24,7 +24,7 @@ from course.backend import cuda
 from course.kernels.activation import FUNCTIONS, unchanged
 from course.kernels.arrays import NUMBA_TYPES, Array
 from course.kernels.steps import Launch, Step, ceil_div, shared_memory_limit
-from course.kernels.warps import ALL, WARP, added, over_block
+from course.kernels.warps import ALL, WARP
 
 REGISTERS = 65_536  # of a multiprocessor, from compute capability 5.0 to 12.0
 
@@ -196,13 +196,21 @@ def layer_norm_naive(x, gamma, beta, eps, out):
 # --- steps 2 and 3: a block a row, a tree in shared memory ----------------------------------------
 
 TREE = 128  # threads of a block; a power of two
-sum_of_block = over_block(added, TREE)
 
 
 @cuda.jit(device=True)
 def tree_sum(value, shared):
     """The sum of every thread's value, for all threads: half of the threads add, then a quarter."""
-    total = sum_of_block(value, shared)
+    t = cuda.threadIdx.x
+    shared[t] = value
+    cuda.syncthreads()
+    half = TREE // 2
+    while half > 0:
+        if t < half:
+            shared[t] += shared[t + half]
+        cuda.syncthreads()
+        half //= 2
+    total = shared[0]
     cuda.syncthreads()  # all have read it before the next sum overwrites it
     return total
 

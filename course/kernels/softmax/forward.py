@@ -36,7 +36,7 @@ from course.kernels.steps import (
     require_choice,
     row_limit,
 )
-from course.kernels.warps import WARP, added, lanes_sum, over_block, over_lanes
+from course.kernels.warps import WARP, lanes_sum, over_lanes
 from warpsim.ptx import (
     cluster,
     cluster_barrier,
@@ -128,7 +128,6 @@ def exchange_in_cluster(threads: int, blocks: int) -> Callable:
 # --- step 1: three passes -------------------------------------------------------------------------
 
 THREADS = 256  # of a block in step 1
-largest_of_block, sum_of_block = over_block(larger, THREADS), over_block(added, THREADS)
 
 
 @cuda.jit
@@ -144,12 +143,27 @@ def softmax_three_passes(x, out):
     largest = LOWEST
     for column in range(t, columns, THREADS):
         largest = larger(largest, float32(x[row, column]))
-    largest = largest_of_block(largest, shared)
+    shared[t] = largest
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] = larger(shared[t], shared[t + half])
+        cuda.syncthreads()
+        half //= 2
+    largest = shared[0]
     cuda.syncthreads()  # all have read it before it is overwritten
     total = ZERO
     for column in range(t, columns, THREADS):
         total += power(float32(x[row, column]), largest)
-    sum_of_block(total, shared)
+    shared[t] = total
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if t < half:
+            shared[t] += shared[t + half]
+        cuda.syncthreads()
+        half //= 2
     for column in range(t, columns, THREADS):
         out[row, column] = power(float32(x[row, column]), largest) / shared[0]
 
