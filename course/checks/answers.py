@@ -77,6 +77,16 @@ def source_tree(function: Callable[..., Any]) -> ast.AST | None:
         return None
 
 
+def function_node(kernel: Any) -> ast.FunctionDef | None:
+    """The parsed `def` of a kernel, which is line 1; None where there is no source."""
+    function = plain_function(kernel)
+    tree = source_tree(function) if function is not None else None
+    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+        return None
+    ast.increment_lineno(tree.body[0], 1 - tree.body[0].lineno)
+    return tree.body[0]
+
+
 def looks_like_a_stub(function: Callable[..., Any] | None, *, given_lines: bool = False) -> bool:
     """Whether a function's body is still `pass`, `...` or `raise NotImplementedError`.
 
@@ -84,10 +94,8 @@ def looks_like_a_stub(function: Callable[..., Any] | None, *, given_lines: bool 
     indices, shared arrays, a loop. What touches an argument's elements, or asks `if`, is a
     student's.
     """
-    tree = source_tree(function) if function is not None else None
-    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+    if (whole := function_node(function)) is None:
         return False
-    whole = tree.body[0]
     body = whole.body[1:] if ast.get_docstring(whole) is not None else whole.body
     if not body or not _is_placeholder(body[-1]):
         return False
@@ -134,10 +142,9 @@ def _is_placeholder(node: ast.stmt) -> bool:
 
 def never_returns(function: Callable[..., Any] | None) -> bool:
     """Whether the source of a function has no `return` with a value; not that of inner ones."""
-    tree = source_tree(function) if function is not None else None
-    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
+    if (whole := function_node(function)) is None:
         return False
-    left = list(tree.body[0].body)
+    left = list(whole.body)
     while left:
         node = left.pop()
         if isinstance(node, ast.Return) and node.value is not None:

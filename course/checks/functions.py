@@ -141,7 +141,7 @@ def call_once(exercise: FunctionExercise, number: int, answer: Any, *, causes: b
         return
     expected = call_with_named(exercise.reference, before)
     others = partial(_wrong_elsewhere, exercise, number, _OtherCases(exercise, answer))
-    elsewhere = others if causes else _nowhere
+    elsewhere = others if causes else lambda keys: ()
     _compare_values(exercise, "the result", _on_host(result), expected, before, elsewhere)
 
 
@@ -173,7 +173,7 @@ class _OtherCases:
 
 
 def _wrong_elsewhere(
-    exercise: FunctionExercise, number: int, others: _OtherCases, keys: tuple[Any, ...] = ()
+    exercise: FunctionExercise, number: int, others: _OtherCases, keys: tuple[Any, ...]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """What an answer returns, what is right, and where it is wrong, in other cases that fail."""
     for other in range(len(exercise.cases)):
@@ -188,10 +188,6 @@ def _wrong_elsewhere(
             wrong = wrong_elements(got, right, _allowed(exercise, arguments, right))
             if wrong.any():
                 yield got, right, wrong
-
-
-def _nowhere(keys: tuple[Any, ...] = ()) -> tuple:
-    return ()
 
 
 def _allowed(exercise: FunctionExercise, arguments: Mapping[str, Any], right: np.ndarray) -> Any:
@@ -267,12 +263,13 @@ def _compare_values(
     got: Any,
     expected: Any,
     arguments: Mapping[str, Any],
-    elsewhere: Callable[..., Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]],
+    elsewhere: Callable[[tuple], Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]],
+    *keys: Any,
 ) -> None:
     if isinstance(expected, (tuple, list, dict)):
         for key, part, right in _parts(name, got, expected):
-            there = partial(_there, elsewhere, key)
-            _compare_values(exercise, f"{name}[{key!r}]", part, right, arguments, there)
+            within = f"{name}[{key!r}]"
+            _compare_values(exercise, within, part, right, arguments, elsewhere, *keys, key)
         return
     if isinstance(expected, str) or expected is None:
         if got != expected:
@@ -306,7 +303,7 @@ def _compare_values(
         _allowed(exercise, arguments, right),
         inputs=dict(arguments),
         tolerance_reason=exercise.tolerance.reason,
-        others=elsewhere,
+        others=lambda: elsewhere(keys),
     )
 
 
@@ -318,10 +315,6 @@ def _rounded(arguments: Mapping[str, Any]) -> np.dtype:
     given = [value.dtype for value in arguments.values() if isinstance(value, np.ndarray)]
     floats = [each for each in given if each.kind == "f"] or [np.dtype(np.float64)]
     return min(floats, key=lambda each: each.itemsize)
-
-
-def _there(elsewhere: Callable[..., Any], key: Any, keys: tuple = ()) -> Any:
-    return elsewhere((key, *keys))
 
 
 def _parts(name: str, got: Any, expected: tuple | list | dict) -> Iterable[tuple[Any, Any, Any]]:

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from course.checks import ordering
-from course.checks.answers import CANNOT_COMPILE, plain_function
+from course.checks.answers import CANNOT_COMPILE, function_node, plain_function
 from course.checks.exercises import Exercise, FunctionExercise, KernelExercise
 from course.checks.functions import judge_function
 from course.checks.kernels import judge_kernel
 from course.checks.repair import repair
 from course.checks.verdicts import Failure, NotStarted, Verdict, failed
-from course.checks.written import add_slip, function_node
+from course.checks.written import add_slip
 
 #: Names that students use without the import, and the import.
 IMPORTS = {

@@ -13,11 +13,10 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
-from course.checks.answers import plain_function
+from course.checks.answers import function_node, plain_function
 from course.checks.exercises import Exercise
 from course.checks.repair import Trial, quiet
 from course.checks.verdicts import Failure, NotStarted
-from course.checks.written import function_node
 
 BARRIER = "cuda.syncthreads()"
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from course.checks.answers import names_in_reach, plain_function, source_tree
+from course.checks.answers import function_node, names_in_reach, plain_function
 from course.checks.exercises import KernelExercise
 from course.checks.trials import launch_configuration
 from course.checks.verdicts import Failure
@@ -45,16 +45,6 @@ class Text:
         """The nodes of a kind in the kernel itself, from top to bottom."""
         found = [n for n in ast.walk(self.whole) if isinstance(n, kind)] if self.whole else []
         return iter(sorted(found, key=lambda node: (node.lineno, node.col_offset)))
-
-
-def function_node(kernel: Any) -> ast.FunctionDef | None:
-    """The parsed `def` of a kernel, which is line 1; None where there is no source."""
-    function = plain_function(kernel)
-    tree = source_tree(function) if function is not None else None
-    if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
-        return None
-    ast.increment_lineno(tree.body[0], 1 - tree.body[0].lineno)
-    return tree.body[0]
 
 
 def add_slip(failure: Failure, exercise: KernelExercise, answer: Any) -> None:
