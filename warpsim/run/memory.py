@@ -31,6 +31,8 @@ class Memory:
     def __init__(self, state: State, observer: Observer):
         self.state, self.observer = state, observer
         self.one_thread = state.root.count == 1  # the first lane is one, the others are none
+        counters = state.counters
+        self.always_free = counters is None if counters is None or counters.costs else None
         self.dynamic_shared: int = state.launch.dynamic_shared
         self.shared_bytes = self.dynamic_shared
         self._highest: dict = {}
@@ -151,7 +153,8 @@ class Memory:
             place = array.row(index)
             if place is not None:
                 if self._is_free(array, place):
-                    return self._of_each(array.rows[place])
+                    row = array.rows[place]
+                    return item(row[0]) if self.one_thread else row.copy()
                 return self.load_at(array, place, None, None, site)
         uniform, varying, bad = self.locate(array, index, site, "load")
         return self.load_at(array, uniform, varying, bad, site)
@@ -175,11 +178,10 @@ class Memory:
 
     def _is_free(self, array: Array, place: int) -> bool:
         """Whether nothing is asked of an access to an element of each thread's own array."""
-        counters = self.state.counters
-        if counters is None or counters.costs:
-            return counters is None
-        known = array.root.whole.get(place)
-        return known is not None and self.state.mask.within(known)
+        if self.always_free is not None:
+            return self.always_free
+        known, mask = array.root.whole.get(place), self.state.mask
+        return known is mask or (known is not None and mask.within(known))
 
     def _of_each(self, row: ndarray):
         """An element of each thread's own array; of a thread alone it is a number."""
@@ -208,7 +210,7 @@ class Memory:
             place = array.row(index)
             if place is not None:
                 mask = state.mask
-                if mask and self.observer.carried is None and self._is_free(array, place):
+                if mask.count and self.observer.carried is None and self._is_free(array, place):
                     if self.one_thread or mask.count == state.lanes:
                         array.rows[place] = value
                     else:
@@ -369,8 +371,10 @@ class Memory:
 
         start = limit(part.start, np.where(up, 0, size - 1))
         stop = limit(part.stop, np.where(up, size, -1))
-        length = np.maximum(0, -(-(stop - start) // step))
-        return start, np.broadcast_to(length, (state.lanes,)), step
+        length = np.broadcast_to(np.maximum(0, -(-(stop - start) // step)), (state.lanes,))
+        of_active = length[state.mask.active]
+        alike = len(of_active) and (of_active == of_active[0]).all()
+        return start, int(of_active[0]) if alike else length, step
 
     def locate_ragged(self, array: Array, index: tuple, site: int, op: str):
         """As `locate`, for an array whose shape differs by lane."""
