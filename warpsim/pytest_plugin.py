@@ -93,6 +93,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     kept.begin()
     gc.freeze()
     stack.callback(gc.unfreeze)
+    stack.callback(gc.set_threshold, *gc.get_threshold())
+    gc.set_threshold(10_000, 10, 10)  # nearly all that typing makes stays
     stack.callback(kept.save)  # a process of pytest-xdist may end without its exit's functions
     stack.enter_context(redirected())
     patch.setattr(config, "ENABLE_CUDASIM", 1)  # as under Numba's own simulator, which is not used

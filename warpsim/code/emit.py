@@ -278,7 +278,7 @@ class Emitter(Accesses, DoubtfulReads):
         value = self.typing.values.get(node, value)
         if value is not MISSING:
             return self.value(value, node)
-        if isinstance(self.typing.of.get(node), types.DType | types.NumberClass):
+        if type(self.typing.of.get(node)) in (types.DType, types.NumberClass):
             return "None"
         return getattr(self, f"code_{type(node).__name__}")(node)
 

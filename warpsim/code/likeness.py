@@ -250,6 +250,8 @@ def _said(part: Any) -> str:
         return f"({', '.join(map(_said, part))})"
     if isinstance(part, _This):
         return part.word
+    if type(part) in (str, int):
+        return repr(part)
     if isinstance(part, type) and part is not type(None):
         return _name_of(part)
     if isinstance(part, types.Type) and not is_plain(part):

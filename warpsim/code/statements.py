@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -41,6 +42,16 @@ def is_covered() -> bool:
     """Whether coverage.py measures which lines run."""
     coverage = sys.modules.get("coverage")
     return coverage is not None and coverage.Coverage.current() is not None
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str, file: str) -> CodeType:
+    """The code of a lane program: many differ only in what they find outside."""
+    return _function(compile(text, file, "exec"))
+
+
+def _function(module: CodeType) -> CodeType:
+    return next(part for part in module.co_consts if isinstance(part, CodeType))
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ class Writer(Emitter):
         file, code = file_of(source.name, text), text
         if is_covered():
             code, file = self._as_source(text, len(named) + len(head))
-        module = compile(code, file, "exec")
+        whole = _compiled(text, file) if code is text else _function(compile(code, file, "exec"))
         called = {call[0] for call in self.calls}
         values = {
             name: value
@@ -130,7 +141,7 @@ class Writer(Emitter):
         return Shell(
             source.name,
             text,
-            next(part for part in module.co_consts if isinstance(part, CodeType)),
+            whole,
             tuple(self.sites),
             values,
             tuple(self.calls),

@@ -6,6 +6,7 @@ import ast
 import operator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from types import ModuleType
 from typing import Any
 from warnings import warn
@@ -57,6 +58,12 @@ REFUSED = {
     "NamedExpr": "Numba does not take :=; assign on a line of its own",
     "Delete": "kernels have no del",
 }
+
+
+@cache
+def _indexed(base: types.Array, kinds: tuple[types.Type, ...]) -> types.Type:
+    """The type of an array's element, or of a part of it."""
+    return get_array_index_type(base, types.Tuple(kinds)).result
 
 
 @dataclass(frozen=True)
@@ -391,7 +398,7 @@ class Expressions(Attributes, Decisions):
                 f"cannot index {base} with {count} indices: it has {base.ndim} dimensions",
             )
         try:
-            found = get_array_index_type(base, types.Tuple(kinds)).result
+            found = _indexed(base, tuple(kinds))
         except NumbaError as error:
             raise self.source.refused(node, str(error)) from None
         return found.copy(layout="A") if types.none in kinds else found  # as numba-cuda has it

@@ -310,6 +310,8 @@ class Source:
         """
         if isinstance(node, ast.Constant):
             return node.value
+        if isinstance(node, ast.Call | ast.Compare):
+            return MISSING
         if isinstance(node, ast.Name):
             if node.id in self.assigned:
                 return self.constants.get(node.id, MISSING)
@@ -564,6 +566,8 @@ def has_no_type(value: Any) -> bool:
 
 def names_no_value(value: Any) -> bool:
     """Is it a type, a function or a module, which a kernel may give another name?"""
+    if value is MISSING:
+        return False
     if isinstance(value, KernelName):
         return value.path not in VALUES
     named = isinstance(value, types.Number | types.Boolean | ModuleType) or callable(value)
