@@ -25,11 +25,10 @@ def _away_from_zero(x):
 
 _ONE = {
     **{name: getattr(np, name) for name in (
-        "cbrt", "ceil", "cos", "cosh", "exp", "exp2", "expm1", "fabs", "floor", "log", "log1p",
-        "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "exp",
+        "exp2", "expm1", "fabs", "floor", "log", "log1p", "rint", "sin", "sinh", "sqrt", "tan",
+        "tanh", "trunc",
     )},
-    **{f"a{name}": getattr(np, f"arc{name}")
-       for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     **{name: MATH[name] for name in ("erf", "erfc", "lgamma", "log2", "log10")},
     "tgamma": MATH["gamma"],
     "nearbyint": np.rint,

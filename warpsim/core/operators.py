@@ -429,12 +429,6 @@ def is_cast(function: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- math and NumPy
-_NUMPY_NAME = {
-    "acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2", "acosh": "arccosh",
-    "asinh": "arcsinh", "atanh": "arctanh", "pow": "power",
-}  # fmt: skip
-
-
 @cache
 def library(function: Any, dtype: np.dtype) -> Callable:
     """A function of ``math`` or a NumPy ufunc, on lanes; the result has the given dtype."""
@@ -451,7 +445,7 @@ def library(function: Any, dtype: np.dtype) -> Callable:
     elif name == "rect":
         return lambda r, phi: complex_of(*arithmetic.rectangular(r, phi), dtype)
     else:
-        numpy = getattr(np, _NUMPY_NAME.get(name, name), None)
+        numpy = getattr(np, name, None)
         run = arithmetic.each(function) if numpy in (None, np.remainder) else numpy
     return lambda *x: convert(run(*x))
 

@@ -1,21 +1,16 @@
 """What a thread raises: assertions, errors of ``debug=True``, None where a number is wanted."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from warpsim.run.state import State
 
-if TYPE_CHECKING:
-    from warpsim.run.control import Control
-
 
 class Exceptions:
     """Errors of running threads."""
 
-    def __init__(self, state: State, control: Control):
+    def __init__(self, state: State, control: Any):
         self.state, self.control = state, control
 
     def require(self, frame, condition, error: type, arguments: tuple, place: str) -> None:

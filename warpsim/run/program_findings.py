@@ -3,22 +3,17 @@
 Their places are files and lines there.
 """
 
-from __future__ import annotations
-
 import ast
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warpsim.code.programs import program_of
 from warpsim.core.words import count, wrapped
 from warpsim.front.names import Source, Unsupported
 from warpsim.front.nodes import walk
 from warpsim.watch.findings import MOST_TOLD, Finding, cost_findings, told
-
-if TYPE_CHECKING:
-    from warpsim.run.launch import Launch
 
 
 # ---------------------------------------------------------------------- of a launch
@@ -51,7 +46,7 @@ def reached(kernel: Source) -> list[Source]:
 
 
 # ---------------------------------------------------------------------- of a program
-def findings_of(launch: Launch) -> tuple[Finding, ...]:
+def findings_of(launch: Any) -> tuple[Finding, ...]:
     """All that was found in a launch that was counted, errors first."""
     found = sorted(launch.findings.values(), key=lambda finding: not finding.is_error)
     if launch.counters.costs:
@@ -100,7 +95,7 @@ class Collected:
         self._places: dict[tuple, tuple[str, int, str]] = {}
         self._lock = threading.RLock()
 
-    def look(self, kernel: Any, launch: Launch) -> None:
+    def look(self, kernel: Any, launch: Any) -> None:
         """Take the findings of a launch."""
         findings = findings_of(launch)
         source = program_of(kernel).source if findings else None
