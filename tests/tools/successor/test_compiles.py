@@ -19,30 +19,31 @@ def test_every_kernel_of_the_list_is_in_the_table_and_refusals_have_their_reason
 
 def test_without_the_package_the_script_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr(successor.successor, "is_chosen", lambda: False)
-    assert successor.main(["records"]) == 2
+    assert successor.main() == 2
     assert "numba-cuda-mlir[cu13]" in capsys.readouterr().err
 
 
-def test_what_is_recorded_is_not_compiled_again_and_counted_once(monkeypatch, capsys, tmp_path):
-    """Two files of parts, a kernel refused: the table counts each kernel."""
-    monkeypatch.setattr(successor.successor, "is_chosen", lambda: True)
-    monkeypatch.setattr(successor.successor, "is_installed", lambda name: True)
+def test_the_table_counts_each_kernel_and_says_why_one_is_refused(monkeypatch):
     monkeypatch.setattr(successor.importlib.metadata, "version", lambda name: "1")
     cases = [("one", "sm_75", "A"), ("one", "sm_90a", "A"), ("two", "sm_90a", "B")]
     monkeypatch.setattr(successor, "wanted", lambda: cases)
-    attempted, written = [], []
-    monkeypatch.setattr(successor, "write_whole", lambda path, text: written.append(text))
+    lines = successor.table(["", "", "no rows of views"]).splitlines()
+    assert lines[0].startswith("# versions=numba-cuda-mlir 1, ")
+    assert "# refused=two sm_90a: no rows of views" in lines
+    assert lines[-2:] == ["sm_75,1,1", "sm_90a,2,1"]
 
-    def attempt(case, target):
-        attempted.append((case, target))
-        return "no rows of views" if case == "B" else ""
 
-    monkeypatch.setattr(successor, "attempt", attempt)
-    files = [tmp_path / name for name in "ab"]
-    for part, status in ((0, 1), (1, 0), (0, 1)):
-        assert successor.main([str(files[part]), "--part", f"{part}/2"]) == status
-    assert attempted == [("A", "sm_75"), ("B", "sm_90a"), ("A", "sm_90a")] and not written
-    assert successor.main([*map(str, files)]) == 1
-    assert len(attempted) == 3
-    assert written[0].splitlines()[-2:] == ["sm_75,1,1", "sm_90a,2,1"]
-    assert "# refused=two sm_90a: no rows of views" in written[0]
+def test_what_fails_is_a_refusal_with_its_reason_and_so_is_no_code(monkeypatch):
+    case = next(one for one in successor.compile_all.kernels() if "transpose" in one.name)
+    monkeypatch.setattr(successor, "wanted", lambda: [(case.name, "sm_75", case)])
+
+    def refuses(*given, **options):
+        raise ValueError("no fences")
+
+    for compiled, answer in (
+        (lambda *given, **options: {"cubin": b""}, "no error and no machine code"),
+        (lambda *given, **options: {"cubin": b"ELF"}, ""),
+        (refuses, "ValueError: no fences None"),
+    ):
+        monkeypatch.setattr(successor.successor, "compiled", compiled)
+        assert successor.attempt(0) == answer
