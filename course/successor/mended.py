@@ -1,33 +1,7 @@
 """Faults of numba-cuda-mlir 0.6.0 (July 2026), mended in the loaded package; no other version.
 
-=====================  ==========================================================================
-dynamic shared memory  a variable of one byte: static arrays lie behind it, in what the launch
-                       gives (upstream's issues 312 and 263)
-shared arrays of a     not taken along into the module of the kernel that calls it
-device function
-memory fences          `cuda.threadfence` and its like have types and no code
-rows of a view         are given strides that MLIR's verifier refuses
-constants from 2^63    are no number of 64 bits there: "std::bad_cast"
-min, max               of two sizes of arrays: "not implemented for type index"; unsigned numbers
-                       are compared as if they had a sign, by atomics, too; NaN is passed over
-!=                     of NaN is false, so ``x != x`` finds none
-bfloat16               is rounded without an instruction, and NaN becomes -0
-float16                of several neighbours is rounded, or widened, at once, by what libNVVM
-                       refuses: "unsupported operation"
-local arrays           stay in local memory where they are made in a loop; strides of C-contiguous
-                       arguments are parameters; `cuda.atomic.inc` and `dec` are loops, and signed
-thread indices         are inline PTX, as barriers are; of inline PTX it is not said that it is
-                       convergent: instructions are functions of their own, see `facade`
-fastmath, clusters     are not said to libNVVM below compute capability 10.0: precise divisions and
-                       roots, denormals; a block that is in no cluster runs a cluster's instructions
-options                that are None, such as ``max_registers``, are refused
-target                 kernels are compiled for sm_90 on a GPU of 9.0, which lacks wgmma: sm_90a
-linking                is not optimised, and nvJitLink of CUDA 13.0 then forgets how dynamic shared
-                       memory is aligned: TMA finds a "misaligned address" (CUDA 716). A kernel with
-                       such memory is optimised when it is linked, unless it says ``lto=False``
-=====================  ==========================================================================
-
-Tensor maps by value, which it passes as 8 bytes, are words here: `facade.NewTensorMapType`.
+``upstream.md`` beside this file says what each is. Tensor maps by value, which it passes as 8
+bytes, are words here: `facade.NewTensorMapType`.
 """
 
 from __future__ import annotations
@@ -111,6 +85,10 @@ def _local_arrays() -> None:
                 made.operation.move_before(first.operation)
 
     mlir_optimization.run_pre_codegen_patterns = patterns
+    pipeline = mlir_optimization.get_base_pipeline
+    # numbers are no memory before blocks that store to one variable or another are joined
+    first = "builtin.module(gpu.module(any(mem2reg)), "
+    mlir_optimization.get_base_pipeline = lambda: pipeline().replace("builtin.module(", first)
 
 
 def _contiguous(made: Any) -> None:
