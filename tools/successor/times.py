@@ -19,12 +19,10 @@ import hashlib
 import importlib
 import importlib.metadata
 import itertools
-import json
+import multiprocessing
 import os
 import platform
-import select
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -181,16 +179,13 @@ def about() -> dict[str, str]:
     return {"gpu": backend.gpu(), "driver_cuda": cuda, "python": platform.python_version()} | found
 
 
-def serve() -> None:
-    """Answer questions, a line of JSON each, until there are no more."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    for line in sys.stdin:
-        what, *given = json.loads(line)
-        try:
-            found: Any = {"answer": globals()[what](*given)}
-        except Exception as error:  # the GPU's, a compiler's, or a step's refusal
-            found = {"refused": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(found), file=answers, flush=True)
+def answer(compiler: str, question: Callable, given: tuple) -> tuple[Any, str]:
+    """What a question gives in a process of this compiler, and what was refused."""
+    os.environ["COURSE_COMPILER"] = compiler  # before anything asks
+    try:
+        return question(*given), ""
+    except Exception as error:  # the GPU's, a compiler's, or a step's refusal
+        return None, f"{type(error).__name__}: {error}"[:300]
 
 
 class Process:
@@ -199,27 +194,23 @@ class Process:
     def __init__(self, compiler: str):
         self.compiler, self.running = compiler, None
 
-    def ask(self, *question: Any) -> tuple[Any, str]:
+    def ask(self, question: Callable, *given: Any) -> tuple[Any, str]:
         """The answer, and what was refused."""
         if self.running is None:
-            self.running = subprocess.Popen(
-                [sys.executable, "-m", "tools.successor.times", "--serve"], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, text=True,
-                env=os.environ | {"COURSE_COMPILER": self.compiler},
-            )  # fmt: skip
-        print(json.dumps(question), file=self.running.stdin, flush=True)
-        ready, *_ = select.select([self.running.stdout], [], [], SILENT)
-        line = self.running.stdout.readline() if ready else ""
-        found = json.loads(line or '{"refused": "it is silent, or has died"}')
-        if "refused" in found and "the method" not in found["refused"]:
+            self.running = multiprocessing.get_context("spawn").Pool(1)
+        asked = self.running.apply_async(answer, (self.compiler, question, given))
+        try:
+            found, refused = asked.get(SILENT)
+        except multiprocessing.TimeoutError:
+            found, refused = None, "it is silent, or has died"
+        if refused and "the method" not in refused:
             self.end()
-        return found.get("answer"), found.get("refused", "")
+        return found, refused
 
     def end(self) -> None:
         """End it."""
         if self.running is not None:
-            self.running.kill()
-            self.running.wait()
+            self.running.terminate()
         self.running = None
 
 
@@ -252,7 +243,7 @@ def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
     until, facts = time.monotonic() + seconds, {}
     two = [Process(compiler) for compiler in COMPILERS]
     for one in two:
-        its, refused = one.ask("about")
+        its, refused = one.ask(about)
         if refused:
             print(f"{one.compiler}: {refused}", file=sys.stderr)
             return 1
@@ -261,13 +252,13 @@ def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
     facts["date"] = datetime.date.today().isoformat()
     facts["times"] = f"medians of {ROUNDS} rounds of up to {CALLS} calls, alternately, warm caches"
     places = [(one, place) for one in families for place in range(len(FAMILIES[one][1]))]
-    todo = [(*one, step) for one in places for step in two[0].ask("steps", *one)[0]]
+    todo = [(*one, step) for one in places for step in two[0].ask(steps, *one)[0]]
     idle = [[Process(compiler) for compiler in COMPILERS] for _ in range(processes)]
 
     def compute(which: tuple) -> list[tuple[Any, str]]:
         mine = idle.pop()
         try:
-            return [one.ask("computed", *which) for one in mine]
+            return [one.ask(computed, *which) for one in mine]
         finally:
             idle.append(mine)
 
@@ -287,7 +278,7 @@ def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
         with contextlib.suppress(TypeError):  # it fails now
             for _ in range(ROUNDS):
                 for one, its in zip(two, times, strict=True):
-                    its.append(tuple(one.ask("timed", *which)[0]))
+                    its.append(tuple(one.ask(timed, *which)[0]))
         if len(times[1]) < ROUNDS:
             failed += 1
             print("not timed:", *which, flush=True)
@@ -309,17 +300,11 @@ def run(file: Path, families: list[str], processes: int, seconds: float) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path, nargs="?", help="the table to write")
+    parser.add_argument("file", type=Path, help="the table to write")
     parser.add_argument("family", nargs="*", choices=[*FAMILIES, []])
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--seconds", type=float, default=3600, help="time nothing after so many")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
-    if asked.serve:
-        serve()
-        return 0
-    if asked.file is None:
-        parser.error("which file shall be written?")
     return 1 if run(asked.file, asked.family or [*FAMILIES], asked.processes, asked.seconds) else 0
 
 

@@ -2,7 +2,9 @@
 
 import csv
 import importlib
+import os
 import statistics
+import time
 from pathlib import Path
 
 import pytest
@@ -34,29 +36,28 @@ def test_without_a_gpu_it_says_why_and_writes_nothing(tmp_path, capsys):
     assert backend.why() in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_a_process_that_is_silent_or_dies_ends_and_the_next_question_starts_another(
-    monkeypatch, tmp_path
-):
-    """The process is a program of a few lines that answers some questions."""
-    program = tmp_path / "answers"
-    program.write_text(
-        "#!/bin/sh\nwhile read -r line; do case $line in *silent*) sleep 60;; *dies*) exit 3;;"
-        ' *one*) echo \'{"answer": 1}\';; *) echo \'{"refused": "the method x takes none"}\';;'
-        " esac; done\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setattr(times.sys, "executable", str(program))
-    monkeypatch.setattr(times, "SILENT", 3)
+def chosen() -> str:
+    return backend.successor.compiler()
+
+
+def not_taken() -> None:
+    raise ValueError("the method x takes none")
+
+
+def test_a_process_that_is_silent_or_dies_ends_and_the_next_question_starts_another(monkeypatch):
     its = times.Process("mlir")
-    assert its.ask("one") == (1, "")
+    assert its.ask(chosen) == ("numba-cuda-mlir", "")
     first = its.running
-    assert its.ask("other") == (None, "the method x takes none") and its.running is first
-    for question in ("silent", "dies"):
-        assert "it is silent, or has died" in its.ask(question)[1]
+    assert its.ask(not_taken) == (None, "ValueError: the method x takes none")
+    assert its.running is first
+    for question, given in ((time.sleep, 60), (os._exit, 3)):
+        monkeypatch.setattr(times, "SILENT", 1)
+        assert its.ask(question, given) == (None, "it is silent, or has died")
         assert its.running is None
-        assert its.ask("one") == (1, "")
-    assert first.returncode is not None
-    its.end()
+        monkeypatch.setattr(times, "SILENT", 60)
+        assert its.ask(chosen) == ("numba-cuda-mlir", "")
+    assert its.ask(int, "one")[1].startswith("ValueError: invalid literal")
+    assert its.running is None
 
 
 def test_a_row_compares_results_and_says_medians_and_the_least_of_the_host():
