@@ -338,7 +338,7 @@ class _Making:
         """The linker's input: for optimisation at link time, or PTX."""
         there, capability = common(), toolchain.capability(self.target)
         if there is None or successor.is_chosen():
-            return self._translated(RealKernel(self.function))
+            return self._translated(RealKernel(self.function), self.lto)
         options = self.fastmath, self.launch_bounds, self.lto
         asked = answers(capability, self.signature, self.function)
         key = self.function, self.signature, options, asked
@@ -346,16 +346,14 @@ class _Making:
             return [toolchain.translate(*there.codes[key], self.target)]
         with toolchain.translations() as made:
             functions = there.device_functions(capability)
-            codes = self._translated(RealKernel(self.function, functions=functions))
+            codes = self._translated(RealKernel(self.function, functions=functions), self.lto)
         if len(codes) == len(made) == 1:  # no library, which would be its target's
             there.codes[key] = made[0]
         return codes
 
-    def _translated(self, real: RealKernel) -> list[bytes]:
-        what, options = self._what(real), self._options()
-        if self.lto:
-            return toolchain.compile_kernel(*what, **options)
-        return [toolchain.ptx_before_linking(*what, **options).encode()]
+    def _translated(self, real: RealKernel, lto: bool, **lines: bool) -> list[bytes]:
+        given = {"fastmath": self.fastmath, "launch_bounds": self.launch_bounds, **lines}
+        return toolchain.compile_kernel(real.function, self.signature, self.target, lto, **given)
 
     def with_lines(self, uses_libraries: bool) -> tuple[str, RealKernel]:
         """PTX with line numbers. Apart from the one that is measured: a launch has none.
@@ -364,15 +362,8 @@ class _Making:
         taken as it is before linking. Linking loses all lines of numba-cuda-mlir.
         """
         real = RealKernel(self.function, lineinfo=True)
-        what, options = self._what(real), {**self._options(), "lineinfo": True}
+        lto = not (uses_libraries or successor.is_chosen())
         with real.readable():
-            if uses_libraries or successor.is_chosen():
-                return toolchain.ptx_before_linking(*what, **options), real
-            codes = toolchain.compile_kernel(*what, **options)
-        return toolchain.linked_ptx(codes, self.function.__name__, self.target), real
-
-    def _what(self, real: RealKernel) -> tuple[FunctionType, tuple[Any, ...], str]:
-        return real.function, self.signature, self.target
-
-    def _options(self) -> dict[str, Any]:
-        return {"fastmath": self.fastmath, "launch_bounds": self.launch_bounds}
+            codes = self._translated(real, lto, lineinfo=True)
+        name = self.function.__name__
+        return toolchain.linked_ptx(codes, name, self.target) if lto else codes[0].decode(), real

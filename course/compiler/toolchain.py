@@ -230,26 +230,23 @@ def device_answers(compute_capability: tuple[int, int]) -> Iterator[None]:
 
 
 def compile_kernel(
-    function: FunctionType, signature: tuple[Any, ...], target: str, **options: Any
-) -> list[bytes]:
+    function: FunctionType, signature: tuple[Any, ...], target: str, lto: bool = True,
+    **options: Any,
+) -> list[bytes]:  # fmt: skip
     """Compile a function for numba.cuda, up to the linker's input.
 
     As for a launch, this is NVVM's code for optimisation at link time: of the kernel, first, and
-    of libraries that it uses (float16 has one). `options` are those of ``numba.cuda.compile_all``.
+    of libraries that it uses (float16 has one); without `lto`, PTX of the kernel by itself.
+    `options` are those of ``numba.cuda.compile_all``.
     """
     numba_cuda = require()
     if successor.is_chosen():
-        return successor.codes(function, signature, target, lto=True, **options)
+        return successor.codes(function, signature, target, lto, **options)
+    given = {"device": False, "abi": "numba", "cc": _numbers(target), **options}
     with device_answers(capability(target)):
-        codes, _ = numba_cuda.compile_all(
-            function,
-            signature,
-            device=False,
-            abi="numba",
-            output="ltoir",
-            cc=_numbers(target),
-            **options,
-        )
+        if not lto:
+            return [numba_cuda.compile(function, signature, **given)[0].encode()]
+        codes, _ = numba_cuda.compile_all(function, signature, output="ltoir", **given)
     codes = [getattr(code, "code", code) for code in codes]
     if not all(isinstance(code, bytes) for code in codes):
         raise CompilerError(
@@ -257,20 +254,6 @@ def compile_kernel(
             f"({', '.join(type(code).__name__ for code in codes)})"
         )
     return codes
-
-
-def ptx_before_linking(
-    function: FunctionType, signature: tuple[Any, ...], target: str, **options: Any
-) -> str:
-    """The PTX of a kernel by itself, without the libraries that it uses; options as above."""
-    numba_cuda = require()
-    if successor.is_chosen():
-        return successor.codes(function, signature, target, lto=False, **options)[0].decode()
-    with device_answers(capability(target)):
-        ptx, _ = numba_cuda.compile(
-            function, signature, device=False, abi="numba", cc=_numbers(target), **options
-        )
-    return ptx
 
 
 @contextmanager
