@@ -325,7 +325,6 @@ def wide(function: Callable, dtype: str, config: ActivationConfig, backward: boo
 
     @cuda.jit(device=True)
     def all_of(grad, x, out):
-        grid_dependency_wait()
         t = int32(cuda.threadIdx.x)
         first, single = int64(cuda.blockIdx.x) * tile + t * VECTOR, out.size - 1 - t
         alone = t < out.size % VECTOR and cuda.blockIdx.x == cuda.gridDim.x - 1
@@ -352,10 +351,12 @@ def wide(function: Callable, dtype: str, config: ActivationConfig, backward: boo
 
     @cuda.jit
     def activation_wide(x, out):
+        grid_dependency_wait()  # here: a kernel's own text says that it waits
         all_of(x, x, out)
 
     @cuda.jit
     def gradient_wide(grad, x, out):
+        grid_dependency_wait()
         all_of(grad, x, out)
 
     return gradient_wide if backward else activation_wide

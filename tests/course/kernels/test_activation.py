@@ -11,6 +11,7 @@ from course.kernels.activation import FUNCTIONS, LADDER, activation, activation_
 from tests.course.compiled_samples import needs_compiler
 from tests.course.kernels.cases.activation import EXACT, exact
 from tests.course.kernels.contract import checked, typed
+from warpsim.ptx.grid_dependency import waits
 
 STORED = (np.float32, np.float16)
 
@@ -118,3 +119,9 @@ def test_the_references_slopes_are_the_functions_rise():
     for name in FUNCTIONS:
         rise = (exact(name, x + step)[0] - exact(name, x - step)[0]) / (2 * step)
         assert np.allclose(rise, exact(name, x)[1], atol=1e-8)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_is_wide_begins_before_the_launch_in_front_is_done(backward):
+    config = kernels.config_for("float32", 64)
+    assert waits(kernels.wide(FUNCTIONS["gelu"][backward], "float32", config, backward).py_func)
