@@ -64,13 +64,14 @@ class Elements:
 
     def _like(self, root: Array, flat: ndarray, name: str, start: int) -> Array:
         """An array over other elements at the same places as a whole one's."""
-        part = Array(flat, root.shape, root.strides, root.space, f"{root.name}.{name}")
-        part.pitch, part.address = root.pitch, root.address + start
-        part.block_offset = root.block_offset
-        self._watched(part, root)
-        return part
+        place = root.shape, root.strides, root.space, f"{root.name}.{name}"
+        return self._over(root, Array(flat, *place), start, root.pitch)
 
-    def _watched(self, part: Array, root: Array) -> None:
+    def _over(self, root: Array, part: Array, start: int, pitch: int, step: int = 1) -> Array:
+        """An array in the memory of a whole one, from a byte on, with more elements a block."""
+        part.pitch, part.address = pitch, root.address + start
+        if root.block_offset is not None:
+            part.block_offset = root.block_offset * step
         if root.written is not None and root.space == "global":
             root.written[...] = True  # as other elements they are not followed
         elif root.written is not None:
@@ -78,6 +79,7 @@ class Elements:
         if root.shadow is not None:
             self.memory.observer.track(part, part.flat.size)
             self.state.launch.shadows[id(part)] = part.shadow
+        return part
 
     def _field(self, root: Array, name: str) -> Array:
         kind, start = root.dtype.fields[name][:2]
@@ -98,10 +100,7 @@ class Elements:
             flat = _typed(root.flat, name, kind, count, pitch)
         strides = tuple(stride * step for stride in root.strides) + inner
         part = Array(flat, root.shape + own, strides, root.space, f"{root.name}.{name}")
-        part.pitch, part.address = pitch, root.address + start
-        if root.block_offset is not None:
-            part.block_offset = root.block_offset * step
-        self._watched(part, root)
+        self._over(root, part, start, pitch, step)
         if root.space == "local":
             self.memory.fill(part)
         return part
@@ -147,9 +146,7 @@ class Elements:
 
         def made() -> Array:
             flat = root.flat[: copies * whole * new // old].view(dtype)
-            part = Array(flat, (whole,), (1,), root.space, root.name)
-            part.address = root.address
-            self._watched(part, root)
+            part = self._over(root, Array(flat, (whole,), (1,), root.space, root.name), 0, new)
             if root.block_offset is not None:
                 part.block_offset = self.state.block * whole
                 if root.written is not None:  # as other elements they are not followed

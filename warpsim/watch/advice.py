@@ -10,12 +10,14 @@ import ast
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 AXES = "xyz"
+_PLAIN = ("shared", "load"), ("shared", "store")  # accesses with banks to look at
 DYNAMIC = (
     "dynamic shared memory has the bytes that the launch gives, the fourth number in "
     "kernel[grid, block, stream, bytes], or trace's dynamic_shared"
@@ -34,7 +36,7 @@ def bounds_cure(state, array, name: str, axis: int, values, outside, size: int, 
     if values[outside].min() < 0:
         return f"`{name}` is negative; the first index is 0"
     by, most = int(values[outside].max()) - size + 1, f"the last index is {size - 1}"
-    excess = f"{_number(by)} too large"
+    excess = f"{'one' if by == 1 else f'{by:,}'} too large"
     if (values[outside] != size - 1 + by).any():
         excess = f"up to {excess}"
     if size == 0:
@@ -54,7 +56,9 @@ def bounds_cure(state, array, name: str, axis: int, values, outside, size: int, 
         return f"`{name}` is one too large here: let only `{within}` come here"
     if branch and outside[state.mask.active].all():  # a guard would let nobody come here
         return f"`{name}` is {excess} for all that come here: {most}"
-    if branch and _let_in(state, values):
+    # of a condition on this very index those left out have more
+    left_out = state.root.active & ~state.mask.active
+    if branch and values[left_out].min() > values[state.mask.active].max():
         return (
             f"`{name}` is {excess}: the condition above it lets in all up to "
             f"{int(values[outside].max())}, and {most}"
@@ -80,10 +84,6 @@ def limit(array: Any, axis: int) -> str:
     return f"{array.name}.size" if array.ndim == 1 else f"{array.name}.shape[{axis}]"
 
 
-def _number(amount: int) -> str:
-    return "one" if amount == 1 else f"{amount:,}"
-
-
 def _counted(state: Any, name: str, values: ndarray) -> int | None:
     """The axis of the launch whose threads an index counts, one by one, or in groups as warps."""
     if not name.isidentifier() and not name.startswith("cuda."):
@@ -101,12 +101,6 @@ def _counted(state: Any, name: str, values: ndarray) -> int | None:
             if (behind == behind[0]).all() and behind[0] >= 0 and behind[0] % steps == 0:
                 return axis
     return None
-
-
-def _let_in(state: Any, values: ndarray) -> bool:
-    """Whether a condition on this very index has let threads come here: others have more."""
-    out = state.root.active & ~state.mask.active
-    return bool(values[out].min() > values[state.mask.active].max())
 
 
 def _other_axis(state: Any, array: Any, axis: int, counted: int) -> str | None:
@@ -202,21 +196,14 @@ def conflict_cure(samples: dict, site: Any, op: str) -> str:
     order = f"let neighbouring lanes take neighbouring elements of {site.array}"
     if own is None or len(own.shape) < 2 or own.order != "C":
         return order
-    same = [
-        sample
-        for (_, space, kind), sample in samples.items()
-        if space == "shared" and kind != "atomic" and _one_array(sample, own)
-    ]
+    array = attrgetter("address", "shape", "pitch", "order")
+    plain = (one for (_, space, kind), one in samples.items() if (space, kind) in _PLAIN)
+    same = [sample for sample in plain if array(sample) == array(own)]
     step = max(sample.size // own.pitch for sample in same)  # a wide access begins at a multiple
     pad = next((n for n in (step, 2 * step, 4 * step) if _is_cured(own, same, n)), 0)
     if not pad:
         return order
     return f"pad its rows by {'one element' if pad == 1 else f'{pad} elements'}"
-
-
-def _one_array(a: Any, b: Any) -> bool:
-    """Whether two accesses touch the same shared array."""
-    return (a.address, a.shape, a.pitch, a.order) == (b.address, b.shape, b.pitch, b.order)
 
 
 def _is_cured(own: Any, same: Iterable[Any], pad: int) -> bool:

@@ -64,9 +64,7 @@ class Clocks:
 
     def acquire(self, warp: int, handed: ndarray) -> None:
         """What a warp learns when it has waited."""
-        for clock, other in zip((self.seen[warp], self.visible[warp]), handed, strict=True):
-            part = clock[: len(other)]
-            np.maximum(part, other, out=part)
+        self.seen[warp], self.visible[warp] = joined(self.handed(warp), handed)
 
     def fence(self, warp: int) -> None:
         """``fence.proxy.async``: plain accesses so far come before later asynchronous ones."""
