@@ -37,6 +37,7 @@ from course.compiler.together import common, compiled_together
 from tools.compile import ptx_hashes
 from tools.compile.cases import SIGNATURES, Case, made
 from tools.compile.tensor_cases import tensor_cases
+from warpsim.ptx.grid_dependency import waits
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = (
@@ -102,6 +103,9 @@ def complaints(case: Case, facts: Compiled) -> Iterator[str]:
             f"{case.name} ({facts.target}) spills {facts.spill_stores} bytes of stores and "
             f"{facts.spill_loads} of loads"
         )
+    # a launch is told that it may begin early by the text of its kernel
+    if "griddepcontrol.wait" in facts.ptx and not waits(case.kernel.py_func):
+        yield f"{case.name} waits for the launch in front in a device function, not in its own text"
     if case.name in WITH_FLOAT64:
         if not facts.float64_lines:
             yield f"{case.name} ({facts.target}) is declared with float64 and has none"
