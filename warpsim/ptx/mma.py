@@ -55,11 +55,6 @@ def widened(bits: ndarray, bfloat: bool) -> ndarray:
     return np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
 
 
-def rounded_bfloat(x: ndarray) -> ndarray:
-    """The bits of float32 rounded to bfloat16: to nearest, ties to even (cvt.rn.bf16.f32)."""
-    return np.where(np.isnan(x), np.uint16(0x7FFF), number_types.rounded(x))
-
-
 def cut_tf32(x: ndarray, more: int = 0) -> ndarray:
     """float32 with 10 bits of fraction, the others left out, as tensor cores read TF32.
 
@@ -189,7 +184,9 @@ class TensorCores(Accesses):
         if bfloat:
             self.needs((8, 0), "rounding to bfloat16", site)
         pair = _side_by_side(x, y)
-        return _words(rounded_bfloat(pair) if bfloat else pair.astype(np.float16))
+        if not bfloat:
+            return _words(pair.astype(np.float16))
+        return _words(np.where(np.isnan(pair), np.uint16(0x7FFF), number_types.rounded(pair)))
 
     def unpacked(self, word, bfloat: bool, site: int):
         return tuple(self.pair(word, bfloat).T)

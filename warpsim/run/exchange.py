@@ -54,8 +54,12 @@ class Exchange:
         if bad.any():
             group = int(np.flatnonzero(bad)[0])
             missing = int(np.flatnonzero(alive[group] & ~active[group])[0])
-            lane, counts = group * active.shape[1] + missing, (arrived[group], expected[group])
-            self.observer.barrier_divergence(*map(int, counts), lane, site, of)
+            text = (
+                f"does not reach this barrier, and {arrived[group]:,} of the {of}'s "
+                f"{expected[group]:,} threads do: on a GPU they wait for ever or go on with half "
+                "the data; move it out of the branch"
+            )
+            state.found("barrier-divergence", text, site, group * active.shape[1] + missing)
 
     def grid_sync(self, site: int) -> None:
         """All threads of the grid that have not returned wait for each other."""

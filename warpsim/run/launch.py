@@ -367,7 +367,11 @@ def _is_taken(given: types.Type, wanted: types.Type, value: Any, exact: bool, al
     if isinstance(wanted, Pointer) and isinstance(given, types.Integer):
         return True
     if isinstance(given, types.Array) and isinstance(wanted, types.Array):
-        same = _same_bytes(given.dtype, wanted.dtype, exact or not alone)
+        own, other = given.dtype, wanted.dtype
+        whole = isinstance(own, types.Integer) and isinstance(other, types.Integer)
+        # a compiled kernel does not look at its arrays' elements
+        like = alone and not exact and whole and own.bitwidth == other.bitwidth
+        same = own == other or like
         writes = given.mutable or not wanted.mutable
         return given.ndim == wanted.ndim and same and writes and _lies(value, wanted.layout)
     return _convertible(plain(given), wanted) and (not exact or plain(given) == wanted)
@@ -378,12 +382,6 @@ def inside_enumeration(kind: types.Type, value: Any) -> Any:
     if isinstance(kind, types.BaseTuple):
         return tuple(map(inside_enumeration, kind, value))
     return CONVERT[kind](value)
-
-
-def _same_bytes(given: types.Type, wanted: types.Type, exact: bool) -> bool:
-    """May an array's elements be taken for others? A compiled kernel does not look at them."""
-    whole = isinstance(given, types.Integer) and isinstance(wanted, types.Integer)
-    return given == wanted or (not exact and whole and given.bitwidth == wanted.bitwidth)
 
 
 def _convertible(given: types.Type, wanted: types.Type) -> bool:

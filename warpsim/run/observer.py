@@ -64,13 +64,6 @@ class Observer(Counting, Races, Unwritten):
         )
         self.state.found("negative-index", text, site, lane)
 
-    def barrier_divergence(self, arrived: int, expected: int, lane: int, site: int, of: str):
-        text = (
-            f"does not reach this barrier, and {arrived:,} of the {of}'s {expected:,} threads do: "
-            "on a GPU they wait for ever or go on with half the data; move it out of the branch"
-        )
-        self.state.found("barrier-divergence", text, site, lane)
-
     def watch(self, array: Array, uniform, varying, mask: Mask, site: int, op: str, value) -> None:
         """Races, and reads of shared and local memory that nobody has written."""
         root = array.root

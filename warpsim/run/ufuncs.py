@@ -49,14 +49,6 @@ def _chunks(function: Any, signature: tuple[types.Type, ...], size: int) -> Iter
         yield lanes.run, threads, number
 
 
-def _broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that all arguments have together."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(f"{name}: failed to broadcast arguments of {shapes}") from None
-
-
 def on_device(value: Any) -> Any:
     """A device array for one that only has its interface; any other value as it is."""
     if isinstance(value, tuple) and any(hasattr(v, "__cuda_array_interface__") for v in value):
@@ -92,7 +84,12 @@ class Vectorized:
             np.array([value], dtype_of(kind)) if scalar else array
             for value, array, scalar, kind in zip(arguments, arrays, scalars, kinds, strict=True)
         ]
-        shape = _broadcast(self.__name__, *(array.shape for array in arrays))
+        shapes = tuple(array.shape for array in arrays)
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            text = f"{self.__name__}: failed to broadcast arguments of {shapes}"
+            raise ValueError(text) from None
         if not shape:
             raise IndexError(
                 f"{self.__name__}: Numba's ufuncs take no arrays of zero dimensions alone: give "
