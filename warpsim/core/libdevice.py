@@ -142,7 +142,7 @@ def _root(x: Fraction) -> Fraction:
 
 
 #: name -> (exact result, as floats have it where that is no number)
-_EXACT: dict[str, tuple[Callable, Callable]] = {
+_DIRECTED: dict[str, tuple[Callable, Callable]] = {
     "add": (lambda a, b: a + b, np.add),
     "sub": (lambda a, b: a - b, np.subtract),
     "mul": (lambda a, b: a * b, np.multiply),
@@ -155,7 +155,7 @@ _EXACT: dict[str, tuple[Callable, Callable]] = {
 
 def operation(name: str, mode: str, kind: type) -> Callable:
     """``__nv_dadd_rd`` and its like, on lanes of a kind of float."""
-    exactly, plainly = _EXACT[name]
+    exactly, plainly = _DIRECTED[name]
 
     def one(*values):
         rough = plainly(*map(kind, values))
