@@ -41,6 +41,16 @@ _SAID_BETTER = {
     # what the launch gives, behind all static arrays, at a multiple of 1,024
     rb"(@__dynamic_shmem\S* =).*( addrspace\(3\) global \[.*?\]).*": rb"\1 external\2, align 1024",
 }
+#: What ``fastmath`` makes of functions and divisions, as numba-cuda has it.
+_FAST = {
+    rb"call (?:fast )?float @__nv_((?:cos|sin|tan|exp|log|log2|log10|pow)f)\b":
+        rb"call float @__nv_fast_\1",
+    rb"call (?:fast )?float @__nv_tanhf\b": rb'call float asm "tanh.approx.f32 $0, $1;", "=f,f"',
+    rb"fdiv (?:fast )?float ([^\s,]+), ([^\s,]+)":
+        rb"call float @__nv_fast_fdividef(float \1, float \2)",
+}  # fmt: skip
+#: What both put there, which is declared.
+_ASKED_FOR = rb"@llvm\.nvvm\.(?:read|barrier0)[.\w]*|@__nv_fast_\w+"
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
 
@@ -262,12 +272,15 @@ def _code() -> None:
         module: Any, options: dict[str, Any], gen_lto: bool = False, gen_llvmir: bool = False
     ) -> bytes:
         text: bytes = original(module, options, gen_llvmir=True)
-        for old, new in _SAID_BETTER.items():
+        for old, new in (_SAID_BETTER | (_FAST if options.get("fastmath") else {})).items():
             text = re.sub(old, new, text)
         if b"define ptx_kernel" in text:  # device functions that are inlined are not compiled
             text = re.sub(rb"\ndefine (?!ptx_kernel)", rb"\ndefine internal ", text)
-        read = re.findall(rb"call (\w+ @llvm\.nvvm\.(?:read|barrier0)[.\w]*)", text)
-        text += b"".join(b"\ndeclare %s()" % one for one in sorted(set(read)))
+        for name in sorted(set(re.findall(_ASKED_FOR, text))):
+            if not re.search(rb"declare .*" + name + rb"\(", text):
+                kind, given = re.search(rb"call (\w+) " + name + rb"\((.*?)\)", text).groups()
+                its = b", ".join(re.findall(rb"\bfloat\b", given))
+                text += b"\ndeclare %s %s(%s)" % (kind, name, its)
         if blocks := re.search(r"nvvm\.cluster_dim = array<i32: (\d)", str(module)):
             sizes = zip("xyz", (int(blocks[1]), 1, 1), strict=True)
             notes = ["", *(f'!"cluster_dim_{axis}", i32 {size}' for axis, size in sizes)]

@@ -1,6 +1,7 @@
 """numba-cuda-mlir in numba-cuda's place: when it is taken, how it is launched, what is mended."""
 
 import importlib
+import math
 import random
 import re
 import subprocess
@@ -173,7 +174,23 @@ def test_faults_of_this_version_are_mended(target):
     ptx = compiled(kernel, kinds, target, fastmath=True, lto=False)["ptx"]
     assert "membar.gl" in ptx and "membar.cta" in ptx and "cvt.rn.f16.f32" in ptx
     assert "cvt.f32.f16" in ptx and "min.s64" in ptx and "max.u64" in ptx
-    assert "div.full.ftz.f32" in ptx and "div.rn" not in ptx
+    assert "div.approx.ftz.f32" in ptx and "div.rn" not in ptx
+
+
+@needs_successor
+@needs_compiler
+@pytest.mark.parametrize("lineinfo", [False, True])
+def test_fastmath_makes_the_instructions_that_numba_cuda_makes(lineinfo):
+    def kernel(x):
+        a = math.sin(x[0]) + math.cos(x[1]) + math.exp(x[2]) + math.tanh(x[4])
+        x[0] = a * math.log(x[3]) / x[5]
+
+    its = {"fastmath": True, "lto": False, "lineinfo": lineinfo}
+    ptx = compiled(kernel, (float32[::1],), **its)["ptx"]
+    counts = {"sin.approx": 1, "cos.approx": 1, "ex2": 1, "tanh.approx": 1, "lg2": 1, "div.": 1}
+    assert {word: ptx.count(word) for word in counts} == counts and "div.approx" in ptx
+    exact = compiled(kernel, (float32[::1],), lto=False)["ptx"]
+    assert "sin.approx" not in exact and "tanh.approx" not in exact and "div.rn" in exact
 
 
 @needs_successor
