@@ -9,18 +9,6 @@ WARP = 32
 ALL = 0xFFFFFFFF  # lanes of a warp, a bit each
 
 
-@cuda.jit(device=True)
-def added(a, b):
-    """The sum of two."""
-    return a + b
-
-
-@cuda.jit(device=True)
-def larger(a, b):
-    """The larger of two; what becomes of NaN is not said."""
-    return max(a, b)
-
-
 @functools.cache
 def over_lanes(combined: Callable, lanes: int = WARP) -> Callable:
     """A device function: the values of neighbouring lanes combined, two by two, for each of them.
@@ -38,9 +26,18 @@ def over_lanes(combined: Callable, lanes: int = WARP) -> Callable:
     return of_lanes
 
 
+@functools.cache
 def lanes_sum(lanes: int) -> Callable:
-    """The same for a sum."""
-    return over_lanes(added, lanes)
+    """The same for a sum. As a function of its own the addition made other code of large kernels."""
+    steps = lanes.bit_length() - 1
+
+    @cuda.jit(device=True)
+    def summed(value):
+        for step in range(steps):
+            value += cuda.shfl_xor_sync(ALL, value, lanes >> (step + 1))
+        return value
+
+    return summed
 
 
 @cuda.jit(device=True)

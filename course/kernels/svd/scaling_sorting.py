@@ -13,7 +13,7 @@ from course.backend import cuda
 from course.kernels.steps import Launch, ceil_div
 from course.kernels.svd.qr import LONGEST
 from course.kernels.svd.rotate import DONE, FINISHED, NEAR, NOISE, REFRESHES, ROTATES
-from course.kernels.warps import ALL, lanes_sum, larger, over_lanes
+from course.kernels.warps import ALL, lanes_sum
 
 THREADS, WARPS = 512, 16  # of a block that works for a whole matrix, at most
 TILE, ROWS, PADDED = 32, 8, 33  # a tile is 32 x 32 (and padded), its block 32 x 8 threads
@@ -27,7 +27,15 @@ LITTLE = 1e-6  # squared length of what is left of a unit vector that lies in a 
 #: has fewer bits from 1e-38 down.
 ZERO = 1e-28
 
-sum_of_warp, largest_of_warp = lanes_sum(32), over_lanes(larger)
+sum_of_warp = lanes_sum(32)
+
+
+@cuda.jit(device=True)
+def largest_of_warp(x):
+    """A warp's largest x, for all of its lanes."""
+    for step in range(5):
+        x = max(x, cuda.shfl_xor_sync(ALL, x, 16 >> step))
+    return x
 
 
 @cuda.jit(device=True)
