@@ -37,8 +37,8 @@ OF_EXERCISES = {
     "course_lessons/test_edits", "course_lessons/test_wrong_answers",
     "course_lessons/test_serial_twins", "tools/test_mutants",
 }  # fmt: skip
-#: Of the drawn tests that `make test` leaves out "1/3" runs a third, "2/3" and "3/3" the others;
-#: "1/3 compiler" does the same for tests of that mark.
+#: Of the drawn tests that `make test` leaves out, and of the parameters of other slow tests, "1/3"
+#: runs a third, "2/3" and "3/3" the others; "1/3 compiler" does the same for tests of that mark.
 PART = os.environ.get("COURSE_PART", "1/1")
 #: Begun last, too: thousands of programs in small parts, which any worker takes.
 IN_SMALL_PARTS = {"warpsim/programs/test_control_flow"}
@@ -112,13 +112,17 @@ def _is_drawn(item: pytest.Item) -> bool:
 
 
 def _is_of_part(item: pytest.Item) -> bool:
-    """Whether it is in the part that is asked for, if it has the mark and is not always run."""
+    """Whether it is in the part that is asked for, or is always run."""
     numbers, _, name = PART.partition(" ")
-    mark, (part, parts) = item.get_closest_marker(name or "drawn"), map(int, numbers.split("/"))
-    if mark is None or not name and _is_drawn(item):
-        return True
-    skipped = 1 if name else mark.args[0]
-    return zlib.crc32(item.name.encode()) // skipped % parts == part - 1
+    part, parts = map(int, numbers.split("/"))
+    skipped = 1
+    if name:
+        of_parts = item.get_closest_marker(name)
+    elif mark := item.get_closest_marker("drawn"):
+        of_parts, skipped = not _is_drawn(item), mark.args[0]
+    else:
+        of_parts = "[" in item.name and item.get_closest_marker("slow")
+    return not of_parts or zlib.crc32(item.name.encode()) // skipped % parts == part - 1
 
 
 def pytest_collection_finish() -> None:

@@ -1,9 +1,10 @@
 """Compile every kernel of the course with NVIDIA's compilers; needs no GPU, only the extra compile.
 
-    python -m tools.compile_all [--target sm_75 ...] [--family svd ...]
+    python -m tools.compile_all [--target sm_75 ...] [--family svd ...] [--part 2/3]
 
-prints a table and ends with status 1 when a kernel spills registers, has a float64 instruction that
-it is not meant to have, does not compile, or has no types declared here; with 2 without compilers.
+prints a table, of all kernels or of every third from the second on, and ends with status 1 when a
+kernel spills registers, has a float64 instruction that it is not meant to have, does not compile, or
+has no types declared here; with 2 without compilers.
 
     python -m tools.compile_all --hashes FILE [--ptx FOLDER] [--family svd ...]
     python -m tools.compile_all --hashes-against FILE [--ptx FOLDER] [--family svd ...]
@@ -114,8 +115,10 @@ def complaints(case: Case, facts: Compiled) -> Iterator[str]:
         yield f"{case.name} ({facts.target}) has float64 instructions, {line}"
 
 
-def compile_kernels(targets: tuple[str, ...], families: tuple[str, ...] = ()) -> list[str]:
-    """Compile everything, or these families, print the table, return the complaints."""
+def compile_kernels(
+    targets: tuple[str, ...], families: tuple[str, ...] = (), part: str = "1/1"
+) -> list[str]:
+    """Compile everything, or a part of these families, print the table, return the complaints."""
     toolchain.require()
     wrong: list[str] = []
     found = list(kernels())
@@ -129,9 +132,9 @@ def compile_kernels(targets: tuple[str, ...], families: tuple[str, ...] = ()) ->
     print(f"{'kernel':{width}}  target  registers  spills  shared  float64 lines    ms")
     if unknown := sorted(set(families) - {family(case) for case in found}):
         wrong.append(f"there is no family {', '.join(unknown)}")
-    for case in found:
-        if families and family(case) not in families:
-            continue
+    first, parts = map(int, part.split("/"))
+    chosen = [case for case in found if not families or family(case) in families]
+    for case in chosen[first - 1 :: parts]:
         if (types := signature(case)) is None:
             wrong.append(f"{case.name} has no argument types in tools/compile/cases.py, SIGNATURES")
             continue
@@ -198,6 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
     parser.add_argument("--family", action="append", help="such as svd; may be repeated")
+    parser.add_argument("--part", default="1/1", help="such as 2/3: every third, from the second on")
     parser.add_argument("--hashes", type=Path, metavar="FILE", help="write hashes of PTX")
     parser.add_argument("--hashes-against", type=Path, metavar="FILE", help="compare with a file")
     parser.add_argument("--ptx", type=Path, metavar="FOLDER", help="with hashes: keep the texts")
@@ -213,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if chosen.hashes:
                     ptx_hashes.write(chosen.hashes, new)
             else:
-                wrong = compile_kernels(*its)
+                wrong = compile_kernels(*its, chosen.part)
     except CompilerMissing as error:
         print(error, file=sys.stderr)
         return 2

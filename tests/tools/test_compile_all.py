@@ -66,6 +66,16 @@ def test_compile_all_refuses_float64_and_undeclared_kernels(monkeypatch, capsys)
 
 
 @needs_compiler
+def test_three_parts_are_all_kernels_of_a_family(capsys):
+    def compiled_names(*words):
+        assert compile_all.main(["--family", "resize", "--target", "sm_75", *words]) == 0
+        return [row.partition(" sm_75 ")[0] for row in capsys.readouterr().out.splitlines()[1:]]
+
+    parts = [compiled_names("--part", f"{part}/3") for part in (1, 2, 3)]
+    assert sorted(sum(parts, [])) == sorted(compiled_names()) and parts[2] and len(parts[0]) > 0
+
+
+@needs_compiler
 def test_compile_all_complains_of_spills_and_of_missing_float64(monkeypatch):
     case = compile_all.Case("a.juggle", juggle)
     tight = compiled(juggle, (VECTOR, VECTOR), max_registers=24)
