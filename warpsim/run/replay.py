@@ -111,13 +111,12 @@ class Transcript:
 
     def add(self, event: int, words: str, site: Site | None) -> None:
         """One thing that the threads do."""
-        model = self.model
+        model, number = self.model, len(self.events)
+        if self.most is not None and number >= self.most:
+            raise EndlessLoop("a run with other values in unwritten memory does not end")
         if model is not None:
-            number = len(self.events)
             if number >= len(model.events) or model.events[number] != event:
                 raise Differs(words, site)
-        if self.most is not None and len(self.events) >= self.most:
-            raise EndlessLoop("a run with other values in unwritten memory does not end")
         self.events.append(event)
         self.repeats.clear()
 
