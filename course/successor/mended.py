@@ -38,9 +38,16 @@ _SAID_BETTER = {
     rb'asm "mov.u32 \$0, %(n?(?:cta|t)id)\.(.);", "=r"': rb"@llvm.nvvm.read.ptx.sreg.\1.\2",
     rb'asm sideeffect "bar.sync 0;", ""': rb"@llvm.nvvm.barrier0",
     rb"emissionKind: ,": rb"emissionKind: DebugDirectivesOnly,",  # LLVM 7 has no name for it
+    # by an instruction: of neighbours libNVVM rounds or widens several at once, and refuses that
+    rb"%(\d+) = fptrunc float ([^\s,]+) to half":
+        rb'%h\1 = call i16 asm "cvt.rn.f16.f32 $0, $1;", "=h,f"(float \2)'
+        rb"\n  %\1 = bitcast i16 %h\1 to half",
+    rb"%(\d+) = fpext half ([^\s,]+) to float":
+        rb"%h\1 = bitcast half \2 to i16"
+        rb'\n  %\1 = call float asm "cvt.f32.f16 $0, $1;", "=f,h"(i16 %h\1)',
     # what the launch gives, behind all static arrays, at a multiple of 1,024
     rb"(@__dynamic_shmem\S* =).*( addrspace\(3\) global \[.*?\]).*": rb"\1 external\2, align 1024",
-}
+}  # fmt: skip
 #: What ``fastmath`` makes of functions and divisions, as numba-cuda has it.
 _FAST = {
     rb"call (?:fast )?float @__nv_((?:cos|sin|tan|exp|log|log2|log10|pow)f)\b":
@@ -62,7 +69,7 @@ def mend() -> None:
     _shared_in_functions()
     _rows()
     _large_constants()
-    _float16()
+    _bfloat16()
     _code()
     _functions()
     _linking()
@@ -231,26 +238,14 @@ def _comparisons() -> None:
         lowering_registry.lower(function, Number, Number)(lowered(*its))
 
 
-def _float16() -> None:
-    """A float32 is rounded, a float16 widened by an instruction: libNVVM makes none of several."""
-    narrower, wider = arith.truncf, arith.extf
-
-    def made(out: Any, value: Any, text: str, constraints: str) -> Any:
-        return llvm.inline_asm(out, [value], text, constraints, has_side_effects=False)
+def _bfloat16() -> None:
+    narrower = arith.truncf
 
     def truncf(out: Any, in_: Any, **named: Any) -> Any:
-        if in_.type != T.f32() or out not in (T.f16(), T.bf16()):
-            return narrower(out, in_, **named)
-        if out == T.bf16():
-            return facade.rounded(in_)
-        return llvm.bitcast(out, made(T.i16(), in_, "cvt.rn.f16.f32 $0, $1;", "=h,f"))
+        is_rounded = in_.type == T.f32() and out == T.bf16()
+        return facade.rounded(in_) if is_rounded else narrower(out, in_, **named)
 
-    def extf(out: Any, in_: Any, **named: Any) -> Any:
-        if out != T.f32() or in_.type != T.f16():
-            return wider(out, in_, **named)
-        return made(out, llvm.bitcast(T.i16(), in_), "cvt.f32.f16 $0, $1;", "=f,h")
-
-    arith.truncf, arith.extf = truncf, extf
+    arith.truncf = truncf
 
 
 def _large_constants() -> None:
