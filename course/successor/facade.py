@@ -195,7 +195,7 @@ FUNCTIONS: dict[str, str] = {}
 
 
 def _called(generate: Callable, signature: Any, given: list[Any], outs: list[mlir.Type]) -> list:
-    """Call a function of an instruction's code, which LLVM puts where it is called."""
+    """Call a function of an instruction's code; LLVM inlines it."""
     given = [llvm.bitcast(T.i16(), one) if one.type == T.bf16() else one for one in given]
     plain = [T.i16() if one == T.bf16() else one for one in outs]
     kinds = [kind for one in given for kind in _types_of(one.type)]

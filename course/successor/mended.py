@@ -56,7 +56,7 @@ _FAST = {
     rb"fdiv (?:fast )?float ([^\s,]+), ([^\s,]+)":
         rb"call float @__nv_fast_fdividef(float \1, float \2)",
 }  # fmt: skip
-#: What both put there, which is declared.
+#: What both name, and is declared.
 _ASKED_FOR = rb"@llvm\.nvvm\.(?:read|barrier0)[.\w]*|@__nv_fast_\w+"
 _FENCES = {"threadfence_block": "cta", "threadfence": "gl", "threadfence_system": "sys"}
 
