@@ -115,14 +115,11 @@ def _is_of_part(item: pytest.Item) -> bool:
     """Whether it is in the part that is asked for, or is always run."""
     numbers, _, name = PART.partition(" ")
     part, parts = map(int, numbers.split("/"))
-    skipped = 1
-    if name:
-        of_parts = item.get_closest_marker(name)
-    elif mark := item.get_closest_marker("drawn"):
-        of_parts, skipped = not _is_drawn(item), mark.args[0]
-    else:
-        of_parts = "[" in item.name and item.get_closest_marker("slow")
-    return not of_parts or zlib.crc32(item.name.encode()) // skipped % parts == part - 1
+    drawn = None if name else item.get_closest_marker("drawn")
+    skipped = drawn.args[0] if drawn else 1
+    if not item.get_closest_marker(name or "slow") or not name and "[" not in item.name:
+        return True
+    return zlib.crc32(item.name.encode()) // skipped % parts == part - 1
 
 
 def pytest_collection_finish() -> None:

@@ -240,12 +240,12 @@ def suite(tmp_path, monkeypatch):
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
 
     def run(*options, cache=tmp_path / "cache", passes=True):
-        path = os.pathsep.join([str(tmp_path), *sys.path])
+        own = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "WARPSIM_CACHE": str(cache)}
+        own["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # others take two seconds
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "warpsim.pytest_plugin", "--warpsim",
              "-p", "counting", "-p", "no:cacheprovider", *options, "test_it.py"],
-            cwd=tmp_path, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": path, "WARPSIM_CACHE": str(cache)},
+            cwd=tmp_path, capture_output=True, text=True, env=os.environ | own,
         )  # fmt: skip
         assert (done.returncode == 0) is passes, done.stdout + done.stderr
         return next(s.split()[1:] for s in done.stdout.splitlines() if s.startswith("written:"))
@@ -288,7 +288,7 @@ def test_what_is_damaged_is_made_anew(suite, tmp_path):
 @pytest.mark.slow
 def test_processes_beside_each_other(suite, tmp_path):
     pytest.importorskip("xdist")
-    suite("-n", "2")
+    suite("-p", "xdist", "-n", "2")
     assert len(files(tmp_path)) == 4 and not suite()
 
 
