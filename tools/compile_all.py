@@ -3,8 +3,8 @@
     python -m tools.compile_all [--target sm_75 ...] [--family svd ...] [--part 2/3]
 
 prints a table, of all kernels or of every third from the second on, and ends with status 1 when a
-kernel spills registers, has a float64 instruction that it is not meant to have, does not compile, or
-has no types declared here; with 2 without compilers.
+kernel spills registers, has a float64 instruction that it is not meant to have, does not compile,
+or has no types declared here; with 2 without compilers.
 
     python -m tools.compile_all --hashes FILE [--ptx FOLDER] [--family svd ...]
     python -m tools.compile_all --hashes-against FILE [--ptx FOLDER] [--family svd ...]
@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", action="append", help="such as sm_80; may be repeated")
     parser.add_argument("--family", action="append", help="such as svd; may be repeated")
-    parser.add_argument("--part", default="1/1", help="such as 2/3: every third, from the second on")
+    parser.add_argument("--part", default="1/1", help="such as 2/3: every third from the second")
     parser.add_argument("--hashes", type=Path, metavar="FILE", help="write hashes of PTX")
     parser.add_argument("--hashes-against", type=Path, metavar="FILE", help="compare with a file")
     parser.add_argument("--ptx", type=Path, metavar="FOLDER", help="with hashes: keep the texts")

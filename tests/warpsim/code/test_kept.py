@@ -240,7 +240,8 @@ def suite(tmp_path, monkeypatch):
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
 
     def run(*options, cache=tmp_path / "cache", passes=True):
-        own = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "WARPSIM_CACHE": str(cache)}
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        own = {"PYTHONPATH": path, "WARPSIM_CACHE": str(cache)}
         own["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # others take two seconds
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "warpsim.pytest_plugin", "--warpsim",
