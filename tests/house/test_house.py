@@ -389,21 +389,27 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path):
     assert str(broken) in refused.stderr
 
 
-def test_parts_of_the_drawn_tests_are_all_that_make_test_leaves_out(monkeypatch):
-    def item(number):
-        mark = pytest.mark.drawn(7).mark
-        return SimpleNamespace(name=f"test[{number}]", get_closest_marker=lambda _: mark)
+def test_parts_are_all_that_is_drawn_and_all_parameters_of_slow_tests(monkeypatch):
+    def item(name, *marks):
+        found = {mark.name: mark.mark for mark in marks}
+        test = SimpleNamespace(name=name, get_closest_marker=found.get)
+        if not conftest._is_drawn(test):
+            found["slow"] = pytest.mark.slow.mark
+        return test
 
-    tests, found = [item(number) for number in range(300)], []
-    quick = {test.name for test in tests if conftest._is_drawn(test)}
+    drawn = [item(f"test[{number}]", pytest.mark.drawn(7)) for number in range(300)]
+    slow = [item(f"test_slow[{number}]", pytest.mark.slow) for number in range(60)]
+    tests, found = [*drawn, *slow, item("test_once", pytest.mark.slow), item("test_quick[0]")], []
+    always = {"test_once", "test_quick[0]"} | {t.name for t in drawn if conftest._is_drawn(t)}
     for part in ("1/3", "2/3", "3/3"):
         monkeypatch.setattr(conftest, "PART", part)
         found.append({test.name for test in tests if conftest._is_of_part(test)})
-        assert quick < found[-1]
+        assert always < found[-1] and 80 + len(always) < len(found[-1]) < 140 + len(always)
     assert set.union(*found) == {test.name for test in tests}
-    assert sum(map(len, found)) == len(tests) + 2 * len(quick)
+    assert sum(map(len, found)) == len(tests) + 2 * len(always)
     monkeypatch.setattr(conftest, "PART", "1/3 compiler")
-    assert 60 < sum(map(conftest._is_of_part, tests)) < 140
+    compiled = [item(f"test[{number}]", pytest.mark.compiler) for number in range(300)]
+    assert 60 < sum(map(conftest._is_of_part, compiled)) < 140
 
 
 # --- the package ---------------------------------------------------------------------------------
