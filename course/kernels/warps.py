@@ -28,7 +28,7 @@ def over_lanes(combined: Callable, lanes: int = WARP) -> Callable:
 
 @functools.cache
 def lanes_sum(lanes: int) -> Callable:
-    """The same for a sum. As a function of its own the addition made other code of large kernels."""
+    """The same for a sum: the addition, as a function of its own, changed large kernels' code."""
     steps = lanes.bit_length() - 1
 
     @cuda.jit(device=True)
