@@ -1,20 +1,15 @@
 """Types of the arrays that a kernel makes, and of the addresses of arrays."""
 
-from __future__ import annotations
-
 import ast
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import types
 
 from warpsim.front.names import MISSING, Source
 from warpsim.front.numba_typing import of_dtype, plain
-
-if TYPE_CHECKING:
-    from warpsim.front.expressions import Expressions
 
 #: Bytes of a pointer: no alignment is smaller.
 POINTER_BYTES = 8
@@ -44,7 +39,7 @@ def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
     return shape, dtype
 
 
-def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
+def array_type(typer: Any, node: ast.Call, path: str) -> types.Type:
     """Type of ``cuda.shared.array`` or ``cuda.local.array``; notes its shape."""
     source = typer.source
     shape_node, dtype_node = array_parts(node)
@@ -69,7 +64,7 @@ def array_type(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     return types.Array(dtype, len(sizes), "C")
 
 
-def _no_element_type(typer: Expressions, node: ast.Call, dtype_node: ast.expr) -> Exception:
+def _no_element_type(typer: Any, node: ast.Call, dtype_node: ast.expr) -> Exception:
     source, named = typer.source, typer.source.static(dtype_node)
     if isinstance(named, str):
         return source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
@@ -89,7 +84,7 @@ def _assigned(source: Source) -> dict[ast.AST, str | None]:
 
 
 def _no_such_shape(
-    typer: Expressions, node: ast.Call, path: str, shape: ast.expr, dtype: types.Type
+    typer: Any, node: ast.Call, path: str, shape: ast.expr, dtype: types.Type
 ) -> Exception:
     """The error of a shape that is not known when the kernel is compiled, as Numba words it."""
     given = _shown(typer, shape)
@@ -103,7 +98,7 @@ def _no_such_shape(
     )
 
 
-def _shown(typer: Expressions, node: ast.expr) -> str:
+def _shown(typer: Any, node: ast.expr) -> str:
     """A shape's type as Numba's error shows it."""
     if isinstance(node, ast.List):
         values = [typer.literal(element) for element in node.elts]
@@ -120,7 +115,7 @@ def _shown(typer: Expressions, node: ast.expr) -> str:
     return str(plain(typer.expression(node)))
 
 
-def _check_alignment(typer: Expressions, node: ast.Call) -> None:
+def _check_alignment(typer: Any, node: ast.Call) -> None:
     for keyword in node.keywords:
         if keyword.arg != "alignment":
             continue
@@ -138,7 +133,7 @@ def _check_alignment(typer: Expressions, node: ast.Call) -> None:
             raise ValueError(f"Alignment must be a multiple of {POINTER_BYTES}: it is {value}")
 
 
-def constant_dtype(typer: Expressions, node: ast.expr) -> types.Type | None:
+def constant_dtype(typer: Any, node: ast.expr) -> types.Type | None:
     """The element type named by ``float32``, ``np.float32`` or ``x.dtype``."""
     value = typer.source.static(node)
     if value is not MISSING:
@@ -161,7 +156,7 @@ def is_carray(function: Any) -> bool:
     return any(function is one for m in having[:1] for one in (m.carray, m.farray))
 
 
-def carray_type(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
+def carray_type(typer: Any, node: ast.Call, function: Any) -> types.Type:
     """Type of ``carray(address, shape, dtype)``."""
     source, name = typer.source, function.__name__
     named = {keyword.arg: keyword.value for keyword in node.keywords}

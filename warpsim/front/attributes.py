@@ -1,7 +1,5 @@
 """Types of attributes: of arrays, records, complex numbers, enumerations and named tuples."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 from typing import Any

@@ -1,12 +1,10 @@
 """Calls in a kernel: CUDA's functions, device functions, Python's, math's and NumPy's."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -54,9 +52,6 @@ from warpsim.front.numba_typing import (
 from warpsim.front.rewriting import all_by_position
 from warpsim.front.successor import bits_retyped
 
-if TYPE_CHECKING:
-    from warpsim.front.expressions import Expressions
-
 CASTS = {int, float, bool, complex}
 #: CUDA's functions that take a member of an enumeration for its number.
 TAKE_MEMBERS = frozenset(
@@ -81,7 +76,7 @@ _INSTEAD = {
 PYTHON = (abs, min, max, round, pow, divmod)
 
 
-def call(typer: Expressions, node: ast.Call) -> types.Type:
+def call(typer: Any, node: ast.Call) -> types.Type:
     """Type a call and note what it is converted to."""
     source = typer.source
     function = source.static(node.func)
@@ -189,7 +184,7 @@ def call(typer: Expressions, node: ast.Call) -> types.Type:
     raise source.unsupported(node, f"the call of {name}")
 
 
-def _class_of(typer: Expressions, node: ast.expr) -> Any:
+def _class_of(typer: Any, node: ast.expr) -> Any:
     """The type that ``x.dtype.type``, ``type(x)`` or a variable stands for; else MISSING."""
     if isinstance(node, ast.Call) and typer.source.static(node.func) is type:
         kind = plain(typer.expression(node.args[0])) if len(node.args) == 1 else None
@@ -215,7 +210,7 @@ ASKED = (
 )  # fmt: skip
 
 
-def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
+def _known(typer: Any, node: ast.Call, function: Any) -> Any:
     """The value of a call that is known when the kernel is compiled, or MISSING."""
     given = [typer.source.static(argument) for argument in node.args]
     if function is isinstance and len(given) == 2:
@@ -240,7 +235,7 @@ def _known(typer: Expressions, node: ast.Call, function: Any) -> Any:
     return MISSING
 
 
-def _is_instance(typer: Expressions, node: ast.Call, kind: types.Type, asked: Any) -> bool:
+def _is_instance(typer: Any, node: ast.Call, kind: types.Type, asked: Any) -> bool:
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
         return CLASSES[asked](kind)
@@ -249,7 +244,7 @@ def _is_instance(typer: Expressions, node: ast.Call, kind: types.Type, asked: An
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 
 
-def _spread(typer: Expressions, node: ast.Call) -> None:
+def _spread(typer: Any, node: ast.Call) -> None:
     """``f(*t)`` as ``f(t[0], t[1])``; what reads memory or calls something does it once."""
     arguments = []
     for argument in node.args:
@@ -280,7 +275,7 @@ def _check_ufunc(source: Source, node: ast.Call, function: np.ufunc) -> None:
     )
 
 
-def _check_device(typer: Expressions, node: ast.Call, function: Any) -> None:
+def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
     """Refuse what is made for the host: ufuncs, and CPU functions with signatures."""
     name = ast.unparse(node.func)
     if hasattr(function, "reduce") or hasattr(function, "outputs"):
@@ -307,7 +302,7 @@ def _cast_type(function: Any) -> types.Type | None:
     return None
 
 
-def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
+def _cast(typer: Any, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
     if function is complex and 1 <= len(arguments) <= 2:
         kind = typer.call_type(node, complex, arguments)
         if len(arguments) == 1:
@@ -339,7 +334,7 @@ def _cast(typer: Expressions, node: ast.Call, function: Any, cast: types.Type, a
     return cast
 
 
-def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
+def _several(typer: Any, node: ast.Call, function: Any, arguments: tuple) -> types.Type:
     """min and max: the type of the pairs, folded; all operands get it."""
     kind = plain(arguments[0])
     if bfloat16 in map(plain, arguments):
@@ -353,7 +348,7 @@ def _several(typer: Expressions, node: ast.Call, function: Any, arguments: tuple
     return kind
 
 
-def _print(typer: Expressions, node: ast.Call) -> types.Type:
+def _print(typer: Any, node: ast.Call) -> types.Type:
     for argument in node.args:
         kind = typer.expression(argument)
         if not _printable(kind) or isinstance(typer.source.static(argument), Enum):
@@ -367,7 +362,7 @@ def _printable(kind: types.Type) -> bool:
     return isinstance(kind, REAL | types.StringLiteral)
 
 
-def _length(typer: Expressions, node: ast.Call) -> types.Type:
+def _length(typer: Any, node: ast.Call) -> types.Type:
     kind = typer.expression(node.args[0]) if len(node.args) == 1 else None
     lengthy = types.Array | types.BaseTuple | types.NumpyFlatType
     shapeless = isinstance(kind, Pointer | VectorType) or getattr(kind, "ndim", 1) == 0
@@ -376,7 +371,7 @@ def _length(typer: Expressions, node: ast.Call) -> types.Type:
     return types.intp
 
 
-def _method(typer: Expressions, node: ast.Call) -> types.Type:
+def _method(typer: Any, node: ast.Call) -> types.Type:
     kind = typer.expression(node.func.value)
     if isinstance(kind, types.Array):
         return _array_method(typer, node, kind, node.func.attr)
@@ -395,7 +390,7 @@ def _method(typer: Expressions, node: ast.Call) -> types.Type:
     raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
 
 
-def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+def _array_method(typer: Any, node: ast.Call, kind: types.Array, name: str) -> types.Type:
     """Methods of arrays that make a view; the others Numba refuses in kernels, too."""
     typer.typing.operands[node] = ()
     if not node.keywords and name == "view" and len(node.args) == 1:
@@ -435,7 +430,7 @@ def _array_method(typer: Expressions, node: ast.Call, kind: types.Array, name: s
     )
 
 
-def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
+def _device(typer: Any, node: ast.Call, function: Any) -> types.Type:
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
     if node.keywords:
         raise typer.source.unsupported(node, "keyword arguments of a device function")
@@ -461,7 +456,7 @@ def _device(typer: Expressions, node: ast.Call, function: Any) -> types.Type:
     return typing.result
 
 
-def _check_literals(typer: Expressions, node: ast.Call, inner: Source) -> None:
+def _check_literals(typer: Any, node: ast.Call, inner: Source) -> None:
     """A literal has a type of its own: what calls itself must hand it on as it is."""
     for number, (name, argument) in enumerate(zip(inner.arguments, node.args)):
         if typer.literal(argument) is MISSING:
@@ -478,7 +473,7 @@ def _check_literals(typer: Expressions, node: ast.Call, inner: Source) -> None:
                 )
 
 
-def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tuple):
+def _declared(typer: Any, node: ast.Call, function: Any, arguments: tuple):
     """The signature of a device function, with its result or None, that Numba chooses."""
     signatures = list(getattr(function, "device_signatures", ()))
     if not signatures and getattr(function, "_can_compile", True) is False:
@@ -499,7 +494,7 @@ def _declared(typer: Expressions, node: ast.Call, function: Any, arguments: tupl
 
 
 # ---------------------------------------------------------------------- CUDA's own
-def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
+def _intrinsic(typer: Any, node: ast.Call, path: str) -> types.Type:
     source = typer.source
     if path in VECTORS:
         return vector_type(typer, node, path)
@@ -547,7 +542,7 @@ def _intrinsic(typer: Expressions, node: ast.Call, path: str) -> types.Type:
     return found[0]
 
 
-def _atomic(typer: Expressions, node: ast.Call, name: str) -> types.Type:
+def _atomic(typer: Any, node: ast.Call, name: str) -> types.Type:
     source = typer.source
     wanted = {"cas": 4, "compare_and_swap": 3}.get(name, 3)
     if len(node.args) != wanted or node.keywords:

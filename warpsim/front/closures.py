@@ -4,14 +4,12 @@ What such a function reads of the kernel's variables is handed to it as further 
 declares ``nonlocal`` comes back as its result.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass, field, replace
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from warpsim.front.names import MISSING, Source, complete, folded
+from warpsim.front.names import MISSING, Source, complete, folded, with_a_name
 from warpsim.front.nodes import names, walk
 
 _SCOPES = ast.FunctionDef | ast.Lambda
@@ -34,9 +32,11 @@ class Inner:
         arguments = [argument.arg for argument in self.tree.args.args] + self.free
         tree = self.tree
         if self.outward:
+            end = ast.copy_location(ast.Return(), tree.body[-1])
+            tree.body.append(end)
             tree = _Returning(self.outward).visit(tree)
-            tree.body.append(ast.fix_missing_locations(_given(self.outward, tree.body[-1])))
-        shared = {name: self.outer.constants[name] for name in _reads(tree) & {*_known(self)}}
+        known = self.outer.constants  # they may be shapes in the function, too
+        shared = {name: known[name] for name in _reads(tree) & known.keys()}
         return complete(
             replace(
                 self.outer,
@@ -48,15 +48,9 @@ class Inner:
         )
 
 
-def _known(inner: Inner) -> list[str]:
-    """Variables of the kernel that hold one literal: they may be shapes in the function, too."""
-    return [*inner.outer.constants]
-
-
-def _given(names: list[str], place: ast.AST) -> ast.stmt:
-    parts: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
-    value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-    return ast.copy_location(ast.Return(value), place)
+def _together(names: list[str], context: type[ast.expr_context]) -> ast.expr:
+    parts = [ast.Name(name, context()) for name in names]
+    return parts[0] if len(parts) == 1 else ast.Tuple(parts, context())
 
 
 class _Returning(ast.NodeTransformer):
@@ -69,7 +63,8 @@ class _Returning(ast.NodeTransformer):
         return ast.copy_location(ast.Pass(), node)
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
-        return ast.fix_missing_locations(_given(self.names, node))
+        node.value = _together(self.names, ast.Load)
+        return ast.fix_missing_locations(node)
 
 
 # ---------------------------------------------------------------------- finding them
@@ -116,18 +111,15 @@ class _Taker(ast.NodeTransformer):
         target = node.targets[0]
         if not isinstance(node.value, ast.Lambda) or not isinstance(target, ast.Name):
             return self.generic_visit(node)
-        body = [ast.copy_location(ast.Return(node.value.body), node.value)]
-        tree = ast.FunctionDef(target.id, node.value.args, body, [])
-        return self._take(ast.copy_location(tree, node), "<lambda>")
+        tree = ast.copy_location(with_a_name(node.value, target.id), node)
+        return self._take(tree, "<lambda>")
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """``(lambda a: a + 1)(x)`` is called by a name of its own."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Lambda):
             name = f"lambda_{len(self.found)}"
-            body = [ast.copy_location(ast.Return(node.func.body), node.func)]
-            tree = ast.FunctionDef(name, node.func.args, body, [])
-            self._take(ast.copy_location(tree, node), "<lambda>")
+            self._take(ast.copy_location(with_a_name(node.func, name), node), "<lambda>")
             node.func = ast.copy_location(ast.Name(name, ast.Load()), node.func)
         return node
 
@@ -147,25 +139,14 @@ class _Taker(ast.NodeTransformer):
         if MISSING in defaults:
             raise self.source.unsupported(tree, "a default value that is no literal")
         line = self.source.in_file(self.source.line(tree))[1]
-        code = _code_of(self.codes, code_name, line)
-        cells = tuple(_cell() for _ in code.co_freevars) if code else ()
-        made = FunctionType(
-            code or (lambda: None).__code__, self.source.function.__globals__, tree.name,
-            defaults, cells,
-        )  # fmt: skip
+        named = [code for code in self.codes if code.co_name == code_name]
+        exact = [code for code in named if code.co_firstlineno == line]
+        code = next(iter(exact or named), (lambda: None).__code__)
+        cells = tuple(CellType(None) for _ in code.co_freevars)
+        outside = self.source.function.__globals__
+        made = FunctionType(code, outside, tree.name, defaults, cells)
         self.found[tree.name] = Inner(made, tree, self.source, outward=list(dict.fromkeys(outward)))
         return ast.copy_location(ast.Pass(), tree)
-
-
-def _code_of(codes: list[CodeType], name: str, line: int) -> CodeType | None:
-    named = [code for code in codes if code.co_name == name]
-    exact = [code for code in named if code.co_firstlineno == line]
-    return next(iter(exact or named), None)
-
-
-def _cell() -> Any:
-    value = None
-    return (lambda: value).__closure__[0]
 
 
 def _reads(tree: ast.AST) -> set[str]:
@@ -183,16 +164,12 @@ def _find_free(found: dict[str, Inner]) -> None:
         branches = ast.If | ast.For | ast.While | ast.Return
         if any(isinstance(node, branches) for node in walk(inner.tree)):
             reads |= {*inner.outward}  # what a way leaves as it is goes back as it came
-        free = (reads & inner.outer.assigned) - own - stores - {*_known(inner)}
+        free = (reads & inner.outer.assigned) - own - stores - inner.outer.constants.keys()
         inner.free = sorted(free)
-    again = True
-    while again:
-        again = False
+    for _ in found:  # as many calls as one may be away
         for inner in found.values():
             for name in _reads(inner.tree) & found.keys():
-                more = set(found[name].free) - set(inner.free)
-                inner.free = sorted({*inner.free, *more})
-                again |= bool(more)
+                inner.free = sorted({*inner.free, *found[name].free})
 
 
 # ---------------------------------------------------------------------- calling them
@@ -219,9 +196,8 @@ class _Caller(ast.NodeTransformer):
         if inner is None or not inner.outward:
             return self.generic_visit(node)
         call = self._handed(node.value, inner)
-        parts: list[ast.expr] = [ast.Name(name, ast.Store()) for name in inner.outward]
-        target = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Store())
-        return ast.fix_missing_locations(ast.copy_location(ast.Assign([target], call), node))
+        made = ast.Assign([_together(inner.outward, ast.Store)], call)
+        return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         inner = self._called(node)

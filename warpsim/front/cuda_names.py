@@ -1,7 +1,5 @@
 """The types of CUDA's own names in a kernel, by the declarations of numba-cuda."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numba import types

@@ -15,8 +15,6 @@ variables that a suite sets before it reads them and that nobody reads outside.
 Which variables does a loop change that steer nothing in it, such as a count of its passes?
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterable, Mapping

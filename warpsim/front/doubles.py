@@ -1,7 +1,5 @@
 """Why arithmetic is float64: the literal, the array or the conversion that it comes from."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,10 +1,8 @@
 """NumPy ufuncs with an output array in a kernel: each thread works on all elements."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -13,14 +11,8 @@ from numba.np.numpy_support import ufunc_find_matching_loop
 from warpsim.core import operators
 from warpsim.front.numba_typing import dtype_of, method_type, resolve
 
-if TYPE_CHECKING:
-    from warpsim.code.emit import Emitter
-    from warpsim.front.expressions import Expressions
 
-
-def ufunc_type(
-    typer: Expressions, node: ast.Call, function: np.ufunc, arguments: tuple
-) -> types.Type:
+def ufunc_type(typer: Any, node: ast.Call, function: np.ufunc, arguments: tuple) -> types.Type:
     """Type of ``np.add(x, y, out)``; notes the types that the loop works with."""
     name = ast.unparse(node.func)
     inputs, outputs = arguments[: function.nin], arguments[function.nin :]
@@ -53,7 +45,7 @@ def ufunc_type(
     return outputs[0]
 
 
-def ufunc_code(emitter: Emitter, node: ast.Call, function: np.ufunc) -> str:
+def ufunc_code(emitter: Any, node: ast.Call, function: np.ufunc) -> str:
     """Code of a ufunc with an output array."""
     typing, count = emitter.typing, function.nin
     kinds = typing.operands[node]
@@ -85,7 +77,7 @@ def is_reduction(function: Any) -> bool:
     return isinstance(function, Hashable) and function in REDUCTIONS
 
 
-def total_type(typer: Expressions, node: ast.Call, kind: types.Array, name: str) -> types.Type:
+def total_type(typer: Any, node: ast.Call, kind: types.Array, name: str) -> types.Type:
     """Type of ``x.sum()`` and its like: each thread goes through the whole array."""
     plainly = types.Array(kind.dtype, kind.ndim, "C")
     number = isinstance(kind.dtype, types.Number | types.Boolean)
@@ -96,7 +88,7 @@ def total_type(typer: Expressions, node: ast.Call, kind: types.Array, name: str)
     return found
 
 
-def total_code(emitter: Emitter, node: ast.Call, array: ast.expr, name: str) -> str:
+def total_code(emitter: Any, node: ast.Call, array: ast.expr, name: str) -> str:
     """Code of a reduction of an array."""
     kind = emitter.typing.of[node]
     heading, site = operators.group_of(kind), emitter.site(node, ast.unparse(array))

@@ -1,7 +1,5 @@
 """Types of a kernel's expressions: operators, attributes, indices, calls."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Numba's bytecode has the comparisons of patterns, and none of sequences, mappings and classes.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from copy import deepcopy

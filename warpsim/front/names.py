@@ -5,8 +5,6 @@ comes from the simulator's module (:mod:`warpsim.cuda`) or from ``numba.cuda``, 
 written for one runs on the other.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import dis
@@ -27,29 +25,20 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim.core import fp16, libdevice
 from warpsim.core.executed import lines_of
 from warpsim.core.number_types import ALIASES, VECTORS
-from warpsim.front.cuda_names import VALUES
+from warpsim.front.cuda_names import ATOMIC_TYPES, FUNCTIONS, VALUES
 from warpsim.front.matching import Matches
 from warpsim.front.nodes import consists_of, names, walk
 from warpsim.front.numba_typing import of_value
 from warpsim.front.successor import marked
 
+_PATHS = {
+    *VALUES, *FUNCTIONS, *VECTORS, *ALIASES, *(f"atomic.{name}" for name in ATOMIC_TYPES),
+    "grid", "gridsize", "shared.array", "local.array", "const.array_like",
+}  # fmt: skip
 #: Names that only mean something inside a kernel. A dot stands for an attribute.
-KERNEL_NAMES = frozenset(
-    """
-    grid gridsize threadIdx threadIdx.x threadIdx.y threadIdx.z blockIdx blockIdx.x blockIdx.y
-    blockIdx.z blockDim blockDim.x blockDim.y blockDim.z gridDim gridDim.x gridDim.y gridDim.z
-    laneid warpsize shared shared.array local local.array const const.array_like syncthreads
-    syncthreads_count syncthreads_and syncthreads_or syncwarp threadfence threadfence_block
-    threadfence_system atomic atomic.add atomic.sub atomic.max atomic.min atomic.nanmax
-    atomic.nanmin atomic.and_ atomic.or_ atomic.xor atomic.inc atomic.dec atomic.exch atomic.cas
-    atomic.compare_and_swap popc clz ffs brev fma cbrt selp shfl_sync shfl_up_sync shfl_down_sync
-    shfl_xor_sync any_sync all_sync eq_sync ballot_sync match_any_sync match_all_sync activemask
-    lanemask_lt nanosleep cg cg.this_grid
-    """.split()
-).union(fp16.NAMES, libdevice.NAMES, VECTORS, ALIASES)
+KERNEL_NAMES = frozenset(_PATHS.union(path.partition(".")[0] for path in _PATHS))
 
 #: Names that Numba knows as attributes of ``cuda`` alone: imported by themselves they have no type.
 ONLY_OF_CUDA = frozenset(
@@ -61,7 +50,7 @@ ONLY_OF_CUDA = frozenset(
 )
 
 #: Objects from elsewhere that stand for a name of a kernel, by their identity.
-_REGISTERED: dict[int, tuple[Any, KernelName]] = {}
+_REGISTERED: dict[int, tuple[Any, Any]] = {}
 #: What gives the types of their calls, by path.
 TYPE_OF_CALL: dict[str, Callable[..., Any]] = {}
 
@@ -93,7 +82,7 @@ class KernelName:
 
     path: str
 
-    def __getattr__(self, attribute: str) -> KernelName:
+    def __getattr__(self, attribute: str) -> "KernelName":
         path = f"{self.path}.{attribute}"
         if path not in KERNEL_NAMES:
             raise AttributeError(f"cuda.{self.path} has no attribute {attribute!r}")
@@ -108,12 +97,10 @@ class KernelName:
         return f"cuda.{self.path}"
 
 
+@cache
 def kernel_name(path: str) -> KernelName:
     """The name of a kernel's function or value; ``float4`` is ``float32x4``."""
-    return _kernel_name(ALIASES.get(path, path))
-
-
-_kernel_name = cache(KernelName)
+    return KernelName(ALIASES.get(path, path))
 
 
 def _is_cuda_module(value: Any) -> bool:
@@ -195,7 +182,7 @@ class Source:
         name = self.label or self.function.__name__
         return name if name.isidentifier() else "lambda_"
 
-    def once(self, ask: Callable[[Source], Any]) -> Any:
+    def once(self, ask: Callable) -> Any:
         """What `ask` says of the tree: asked once for all functions that are read alike."""
         if ask not in self.told:
             self.told[ask] = ask(self)
@@ -216,7 +203,7 @@ class Source:
         """How often it reads each name."""
         return self.once(_loads)
 
-    def renewed(self, function: FunctionType) -> Source:
+    def renewed(self, function: FunctionType) -> "Source":
         """The source of a function that is read like this one."""
         environment = {**function.__globals__, **_outer_variables(function)}
         return replace(self, function=function, environment=environment)
@@ -472,9 +459,13 @@ def _lambda(function: FunctionType, missing: Unsupported) -> tuple[list[str], as
     if not found:
         raise missing
     node = min(found, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
+    return [line.rstrip("\n") for line in lines], with_a_name(node, "lambda_")
+
+
+def with_a_name(node: ast.Lambda, name: str) -> ast.FunctionDef:
+    """A lambda as a function with one return."""
     body = [ast.copy_location(ast.Return(node.body), node.body)]
-    tree = ast.FunctionDef("lambda_", node.args, body, [])
-    return [line.rstrip("\n") for line in lines], ast.copy_location(tree, node)
+    return ast.copy_location(ast.FunctionDef(name, node.args, body, []), node)
 
 
 def read(function: FunctionType) -> Source:
@@ -486,13 +477,6 @@ def read(function: FunctionType) -> Source:
         If Python cannot find the source, or the function is a lambda or a generator.
     """
     lines, tree = _source_of(function)
-
-    def refuse(node: ast.AST, what: str) -> TypingError:
-        line = node.lineno - tree.lineno + 1
-        return typing_error(f"{what}\n\nline {line} of {tree.name}:\n    {lines[node.lineno - 1]}")
-
-    if any(isinstance(node, ast.Match) for node in walk(tree)):
-        tree = Matches(refuse).visit(tree)
     spec, name = tree.args, tree.name
     if inspect.isgeneratorfunction(function):
         raise typing_error(f"{name} has a yield: kernels have no generators")
@@ -508,6 +492,8 @@ def read(function: FunctionType) -> Source:
         assigned=frozenset(),
         takes_rest=bool(rest),
     )
+    if any(isinstance(node, ast.Match) for node in walk(tree)):
+        source.tree = Matches(source.refused).visit(tree)
     return complete(source)
 
 
@@ -528,31 +514,22 @@ def _outer_variables(function: FunctionType) -> dict[str, Any]:
 
 
 def complete(source: Source) -> Source:
-    """A source with the names that its tree assigns, and those that are constant."""
-    stores: dict[str, list[ast.AST]] = {}
-    for node in walk(source.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            stores.setdefault(node.id, []).append(node)
+    """A source with the names that its tree assigns, and those that are constant.
+
+    These are set once, to a literal integer or a type: Numba takes them for it, too.
+    """
+    stores = names(source.tree, ast.Store)
     assigned = frozenset(source.arguments) | frozenset(stores)
     made = replace(source, assigned=assigned, constants={}, told={})
-    _find_constants(made, stores)
-    return made
-
-
-def _find_constants(source: Source, stores: dict[str, list[ast.AST]]) -> None:
-    """Names that are set once, to a literal integer or a type: Numba takes them for it, too."""
     for node in walk(source.tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            if (
-                isinstance(target, ast.Name)
-                and target.id not in source.arguments
-                and len(stores[target.id]) == 1
-            ):
-                if type(folded(value)) is int:
-                    source.constants[target.id] = folded(value)
-                elif names_no_value(source.static(value)):
-                    source.constants[target.id] = source.static(value)
+        name = getattr(node.targets[-1], "id", None) if isinstance(node, ast.Assign) else None
+        if name in source.arguments or stores[name] != 1 or len(node.targets) > 1:
+            continue
+        if type(folded(node.value)) is int:
+            made.constants[name] = folded(node.value)
+        elif names_no_value(made.static(node.value)):
+            made.constants[name] = made.static(node.value)
+    return made
 
 
 def has_no_type(value: Any) -> bool:

@@ -1,7 +1,5 @@
 """Nodes of a syntax tree, as ``ast.walk`` gives them, sooner: trees are asked often."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections import Counter

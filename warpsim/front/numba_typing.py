@@ -10,8 +10,6 @@ these other answers. The file belongs to the versions of Numba, numba-cuda and P
 text of what asks. It lies in the user's cache folder; WARPSIM_CACHE names another one, or is "off".
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import hashlib

@@ -4,8 +4,6 @@ Done once, when a kernel is read, on its syntax tree; what comes out is typed an
 it had been written so.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import operator
@@ -15,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded, typing_error
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source, folded
 from warpsim.front.nodes import BINARY, COMPARE, UNARY, Once, walk
 
 #: What functions of ``operator`` say in words: those of `BINARY` change their argument, too.
@@ -48,9 +46,8 @@ class _Rewriter(ast.NodeTransformer):
         if function is MISSING:
             return node
         if function in (np.size, np.shape) and len(node.args) == 1 and not node.keywords:
-            return ast.copy_location(
-                ast.Attribute(node.args[0], function.__name__, ast.Load()), node
-            )
+            made = ast.Attribute(node.args[0], function.__name__, ast.Load())
+            return ast.copy_location(made, node)
         if function is print:
             node.args = [self._axes(argument) for argument in node.args]
             return node
@@ -172,21 +169,16 @@ def _operation(function: Any, node: ast.Call) -> ast.expr:
     return node
 
 
-def _hand_on(source: Source, node: ast.Call, own: int) -> None:
-    """``f(a, *t)`` of a function with ``own`` arguments and ``*args``: these are the tuple."""
-    if len(node.args) != own + 1 or not isinstance(node.args[-1], ast.Starred):
-        raise source.unsupported(node, "* that spreads over the arguments before *args")
-    node.args[-1] = node.args[-1].value
-
-
 def all_by_position(source: Source, function: Any, node: ast.Call) -> None:
     """Arguments of a device function that are named or left out take their places."""
     function = getattr(function, "py_func", function)
     parameters = inspect.signature(function).parameters
     rest = next((p for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     if any(isinstance(argument, ast.Starred) for argument in node.args):
-        if rest is not None:
-            _hand_on(source, node, len(parameters) - 1)
+        if rest is not None:  # f(a, *t) of a function with a and *args: these are the tuple
+            if len(node.args) != len(parameters) or not isinstance(node.args[-1], ast.Starred):
+                raise source.unsupported(node, "* that spreads over the arguments before *args")
+            node.args[-1] = node.args[-1].value
         return
     if not node.keywords and len(node.args) >= len(parameters) and rest is None:
         return
@@ -198,10 +190,7 @@ def all_by_position(source: Source, function: Any, node: ast.Call) -> None:
     except TypeError as error:
         if not node.keywords:
             return  # too few: said where the call is typed
-        raise typing_error(
-            f"{function.__name__}(): {error}\n\nline {source.line(node)} of "
-            f"{source.name}:\n    {source.code(source.line(node))}"
-        ) from None
+        raise source.refused(node, f"{function.__name__}(): {error}") from None
     node.args = [
         bound.arguments[name]
         if name in bound.arguments

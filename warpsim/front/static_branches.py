@@ -1,7 +1,5 @@
 """Conditions that types and constants decide, as Numba decides them before it types a kernel."""
 
-from __future__ import annotations
-
 import ast
 from enum import EnumType
 from types import ModuleType

@@ -5,8 +5,6 @@ The rules are those of release 0.6.0: what its typing context answers and what i
 decorates it.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from types import FunctionType

@@ -6,8 +6,6 @@ types flow with the statements, a loop is repeated until its types stand still, 
 versions of different type join, a conversion is noted for the edge.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from numba import types
 
 from warpsim.core.number_types import DATES, SCALARS, date_storable, storable
 from warpsim.front.expressions import Conflict, Expressions, items_of
-from warpsim.front.names import MISSING, NotYet, Source, names_no_value, typing_error
+from warpsim.front.names import MISSING, NotYet, Source, names_no_value
 from warpsim.front.nodes import has_call
 from warpsim.front.numba_typing import held, plain, unify
 
@@ -199,7 +197,7 @@ class Typer(Expressions):
         return None if self.constant(node) is MISSING else node
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
-        old = self.expression(_as_load(node.target))
+        old = self.expression(node.target)
         self.typing.of[node.target] = old
         value = self.expression(node.value)
         if isinstance(old, types.Array) and isinstance(node.target, ast.Name):
@@ -424,10 +422,3 @@ def _alike(first: types.Record, second: types.Record) -> bool:
 def _spelled_out(node: ast.AugAssign) -> str:
     whole = ast.BinOp(node.target, node.op, node.value)
     return f"{ast.unparse(node.target)} = {ast.unparse(whole)}"
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    """The target of ``a[i] += 1``, read: the same nodes, so that their types are kept."""
-    if not isinstance(target, ast.Name | ast.Subscript | ast.Attribute):
-        raise typing_error(f"cannot assign to {ast.unparse(target)}")
-    return target
