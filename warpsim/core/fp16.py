@@ -54,7 +54,7 @@ FUNCTIONS: dict[str, tuple[Callable, str, int]] = {
 _OPERANDS = {"hfma": 3} | dict.fromkeys(
     ("hadd", "hsub", "hmul", "hdiv", "hmax", "hmin", *_COMPARISONS), 2
 )
-NAMES, ARITY, TYPES = namespace("fp16", {
+DECLARED = namespace("fp16", {
     name: (types.boolean if name in _COMPARISONS else types.float16,
            (types.float16,) * _OPERANDS.get(name, 1))
     for name in FUNCTIONS

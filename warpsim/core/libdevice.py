@@ -345,7 +345,7 @@ CALLS |= {
     "half2float": (lambda x: np.asarray(x, np.int16).view(np.float16), f4, (types.int16,)),
 }  # fmt: skip
 
-NAMES, ARITY, TYPES = namespace("libdevice", {name: call[1:] for name, call in CALLS.items()})
+DECLARED = namespace("libdevice", {name: call[1:] for name, call in CALLS.items()})
 
 
 def _as(kind: types.Type, value):

@@ -10,21 +10,15 @@ With dates and times, ``datetime64`` and ``timedelta64``, NumPy computes as Numb
 vector types, such as ``cuda.float32x4``, are several numbers to a kernel.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import namedtuple
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import types
 from numba.core.typeconv import Conversion
-
-if TYPE_CHECKING:
-    from warpsim.code.emit import Emitter
-    from warpsim.front.expressions import Expressions
 
 
 # ---------------------------------------------------------------------- bfloat16
@@ -114,19 +108,17 @@ def date_storable(given: types.Type, wanted: types.Type) -> bool:
     return isinstance(given, DATES) and type(given) is type(wanted)
 
 
-def namespace(name: str, calls: dict[str, tuple]) -> tuple[frozenset[str], dict, dict]:
+def namespace(name: str, calls: dict[str, tuple]) -> dict[str, tuple[int, int, Callable]]:
     """A part of ``cuda`` whose functions convert any real number to what they take.
 
-    ``calls`` gives the type of each one's result and those of its operands. Returns their names,
-    how many operands they take, and types as :data:`warpsim.front.cuda_names.FUNCTIONS` has them.
+    ``calls`` gives the type of each one's result and those of its operands. Returns them as
+    :data:`warpsim.front.cuda_names.FUNCTIONS` has them.
     """
 
     def typed(call: tuple) -> Callable:
         return lambda *given: call if all(isinstance(kind, REAL) for kind in given) else None
 
-    paths = {f"{name}.{function}": call for function, call in calls.items()}
-    arity = {path: (len(operands),) * 2 for path, (_, operands) in paths.items()}
-    return frozenset({name, *paths}), arity, {path: typed(call) for path, call in paths.items()}
+    return {f"{name}.{f}": (len(call[1]), len(call[1]), typed(call)) for f, call in calls.items()}
 
 
 # ---------------------------------------------------------------------- CUDA's vector types
@@ -156,9 +148,9 @@ class VectorType(types.NamedUniTuple):
 VECTORS = {f"{base}x{count}": VectorType(base, count) for base in _BASES for count in (1, 2, 3, 4)}
 
 
-def vector_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
+def vector_type(typer: Any, node: ast.Call, name: str) -> types.Type:
     """Type of ``cuda.float32x4(...)`` of numbers and of shorter vectors of the same numbers."""
-    vector, source = VECTORS[name], typer.source
+    vector = VECTORS[name]
     kinds = [typer.expression(argument) for argument in node.args]
     of = [kind for kind in kinds if isinstance(kind, VectorType)]
     alone = [kind for kind in kinds if not isinstance(kind, VectorType)]
@@ -167,16 +159,12 @@ def vector_type(typer: Expressions, node: ast.Call, name: str) -> types.Type:
     fits &= not any(isinstance(kind, types.Complex) for kind in alone)
     count = len(alone) + sum(kind.count for kind in of)
     if not fits or count != vector.count or node.keywords:
-        listed = ", ".join(str(kind) for kind in kinds)
-        raise source.refused(
-            node,
-            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})"
-            f"\n\nit takes {vector.count} numbers, or vectors of {vector.dtype} with so many",
-        )
+        why = f"it takes {vector.count} numbers, or vectors of {vector.dtype} with so many"
+        raise typer.call_refused(node, name, kinds, why)
     return vector
 
 
-def vector_code(emitter: Emitter, node: ast.Call, name: str) -> str:
+def vector_code(emitter: Any, node: ast.Call, name: str) -> str:
     """Code of a vector: a tuple of its numbers."""
     parts = []
     for argument in node.args:

@@ -31,23 +31,21 @@ def declared(kind: types.Type) -> types.Type:
 
 
 # ---------------------------------------------------------------------- shared and local arrays
-def array_parts(node: ast.Call) -> tuple[ast.expr | None, ast.expr | None]:
-    """The shape and dtype nodes of ``cuda.shared.array(shape, dtype)``."""
-    named = {keyword.arg: keyword.value for keyword in node.keywords}
-    shape = node.args[0] if node.args else named.get("shape")
-    dtype = node.args[1] if len(node.args) > 1 else named.get("dtype")
-    return shape, dtype
-
-
 def array_type(typer: Any, node: ast.Call, path: str) -> types.Type:
     """Type of ``cuda.shared.array`` or ``cuda.local.array``; notes its shape."""
     source = typer.source
-    shape_node, dtype_node = array_parts(node)
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    shape_node = node.args[0] if node.args else named.get("shape")
+    dtype_node = node.args[1] if len(node.args) > 1 else named.get("dtype")
     if shape_node is None or dtype_node is None:
         raise source.refused(node, f"cuda.{path} needs a shape and a dtype")
     dtype = constant_dtype(typer, dtype_node)
     if dtype is None:
-        raise _no_element_type(typer, node, dtype_node)
+        named, text = source.static(dtype_node), f"{ast.unparse(dtype_node)} is not an element type"
+        if isinstance(named, str):
+            raise source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
+        name = assigned_name(source, node)
+        raise source.refused(node, f"Cannot infer the type of variable {name!r}: {text}")
     whole = None if isinstance(shape_node, ast.List) else typer.expression(shape_node)
     shape = () if whole == types.Tuple(()) else typer.literal(shape_node)
     if shape is MISSING:
@@ -62,15 +60,6 @@ def array_type(typer: Any, node: ast.Call, path: str) -> types.Type:
     typer.typing.shapes[node] = sizes
     typer.typing.operands[node] = (dtype,)
     return types.Array(dtype, len(sizes), "C")
-
-
-def _no_element_type(typer: Any, node: ast.Call, dtype_node: ast.expr) -> Exception:
-    source, named = typer.source, typer.source.static(dtype_node)
-    if isinstance(named, str):
-        return source.refused(node, f"Invalid NumPy dtype specified: {named!r}")
-    text = f"{ast.unparse(dtype_node)} is not an element type"
-    name = assigned_name(source, node)
-    return source.refused(node, f"Cannot infer the type of variable {name!r}: {text}")
 
 
 def assigned_name(source: Source, node: ast.AST) -> str | None:
@@ -100,19 +89,15 @@ def _no_such_shape(
 
 def _shown(typer: Any, node: ast.expr) -> str:
     """A shape's type as Numba's error shows it."""
-    if isinstance(node, ast.List):
-        values = [typer.literal(element) for element in node.elts]
-        kinds = {plain(typer.expression(element)) for element in node.elts}
-        inner = kinds.pop() if len(kinds) == 1 else "?"
-        return f"list({inner})" + ("" if MISSING in values else f"<iv={values}>")
+    if not isinstance(node, ast.List | ast.Tuple):
+        return str(plain(typer.expression(node)))
+    values = [typer.literal(element) for element in node.elts]
+    kinds = [plain(typer.expression(element)) for element in node.elts]
     if isinstance(node, ast.Tuple):
-        values = [typer.literal(element) for element in node.elts]
-        kinds = [
-            types.literal(value) if type(value) is int else plain(typer.expression(element))
-            for value, element in zip(values, node.elts, strict=True)
-        ]
-        return str(types.Tuple(kinds))
-    return str(plain(typer.expression(node)))
+        pairs = zip(values, kinds, strict=True)
+        return str(types.Tuple([types.literal(v) if type(v) is int else k for v, k in pairs]))
+    inner = kinds[0] if len(set(kinds)) == 1 else "?"
+    return f"list({inner})" + ("" if MISSING in values else f"<iv={values}>")
 
 
 def _check_alignment(typer: Any, node: ast.Call) -> None:
@@ -125,12 +110,12 @@ def _check_alignment(typer: Any, node: ast.Call) -> None:
         if type(value) is not int:
             text = "RequireLiteralValue: alignment must be a constant integer"
             raise typer.source.refused(node, text)
-        if value <= 0:
-            raise ValueError(f"Alignment must be positive: it is {value}")
-        if value & (value - 1):
-            raise ValueError(f"Alignment must be a power of 2: it is {value}")
-        if value % POINTER_BYTES:
-            raise ValueError(f"Alignment must be a multiple of {POINTER_BYTES}: it is {value}")
+        for what, fits in (
+            ("positive", value > 0), ("a power of 2", not value & (value - 1)),
+            (f"a multiple of {POINTER_BYTES}", value % POINTER_BYTES == 0),
+        ):  # fmt: skip
+            if not fits:
+                raise ValueError(f"Alignment must be {what}: it is {value}")
 
 
 def constant_dtype(typer: Any, node: ast.expr) -> types.Type | None:
@@ -147,10 +132,7 @@ def constant_dtype(typer: Any, node: ast.expr) -> types.Type | None:
 
 # ---------------------------------------------------------------------- addresses
 def is_carray(function: Any) -> bool:
-    """``carray`` and ``farray`` of Numba-CUDA, which make an array of an address.
-
-    Where it has none of its own, those of Numba.
-    """
+    """``carray`` and ``farray`` of Numba-CUDA, or of Numba, which make an array of an address."""
     modules = [sys.modules.get(place) for place in ("numba.cuda.np.numpy_support", "numba")]
     having = [module for module in modules if hasattr(module, "carray")]
     return any(function is one for m in having[:1] for one in (m.carray, m.farray))

@@ -5,36 +5,28 @@ import difflib
 from typing import Any
 
 from numba import types
+from numba.core.typing.arraydecl import ArrayAttribute
 
 from warpsim.core.number_types import SCALARS
 from warpsim.front.allocations import Pointer
-from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName, Source
+from warpsim.front.names import KERNEL_NAMES, MISSING, KernelName
 from warpsim.front.numba_typing import attribute_type, dtype_of, of_value, plain
 
+#: What Numba says itself of an array's attributes.
+_NUMBAS = ArrayAttribute(None)
+_OF_ARRAYS = "shape strides ndim size itemsize nbytes dtype flat ctypes T".split()
 
-def transposed(kind: types.Array) -> types.Array:
-    """The type of an array's transpose, as Numba has it."""
-    return kind if kind.ndim < 2 else kind.copy(layout={"C": "F", "F": "C"}.get(kind.layout, "A"))
 
-
-def _why_lacking(module: Any, name: str) -> str:
-    """What a module says itself of something that it lacks, where it gives a reason."""
-    try:
-        getattr(module, name)
-    except AttributeError as error:
-        return str(error) if ": " in str(error) else ""
-    return ""
+def _parts_of(path: str) -> list[str]:
+    return [name.rpartition(".")[2] for name in KERNEL_NAMES if name.startswith(f"{path}.")]
 
 
 class Attributes:
     """Attributes and the fields of records."""
 
-    source: Source
-    typing: Any
-
     @staticmethod
     def what_cuda_has(path: str) -> str:
-        parts = sorted(n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{path}."))
+        parts = sorted(_parts_of(path))
         if not parts:
             name = path.removeprefix("pieces.") if path.startswith("pieces.") else f"cuda.{path}"
             return f"{name} is a function: call it, {name}(...)"
@@ -47,24 +39,24 @@ class Attributes:
         root = self.source.static(node.value)
         if root is MISSING or hasattr(root, "__cuda_array_interface__"):
             return
-        if not isinstance(root, KernelName | type | types.Type) and hasattr(root, node.attr):
+        name = ast.unparse(node.value)
+        if not isinstance(root, KernelName) and hasattr(root, node.attr):
+            if isinstance(root, type | types.Type):
+                text = f"Unknown attribute {node.attr!r} of type class({name})"
+                raise self.source.refused(node, text)
             return  # of an array or a number from outside
         if isinstance(root, KernelName):
-            known = [n.rpartition(".")[2] for n in KERNEL_NAMES if n.startswith(f"{root.path}.")]
+            known = _parts_of(root.path)
         else:
             known = [n for n in {*dir(root), *KERNEL_NAMES} if "." not in n]
-        if isinstance(root, type | types.Type) and hasattr(root, node.attr):
-            raise self.source.refused(
-                node, f"Unknown attribute {node.attr!r} of type class({ast.unparse(node.value)})"
-            )
-        why = _why_lacking(root, node.attr)
-        if why:
-            raise self.source.refused(node, why)
         close = difflib.get_close_matches(node.attr, known, n=1)
-        hint = f"; did you mean {ast.unparse(node.value)}.{close[0]}?" if close else ""
-        raise self.source.refused(
-            node, f"{ast.unparse(node.value)} has no attribute {node.attr!r}{hint}"
-        )
+        hint = f"; did you mean {name}.{close[0]}?" if close else ""
+        why = f"{name} has no attribute {node.attr!r}{hint}"
+        try:
+            getattr(root, node.attr)
+        except AttributeError as error:  # a module may give a reason itself
+            why = str(error) if ": " in str(error) else why
+        raise self.source.refused(node, why)
 
     def see_Attribute(self, node: ast.Attribute) -> types.Type:
         if self.source.static(node) is not MISSING:
@@ -76,7 +68,7 @@ class Attributes:
             value = self.typing.values[node] = getattr(self.typing.values[node.value], name, None)
             found = of_value(value)
         elif isinstance(kind, types.Array):
-            found = self._of_array(kind, name)
+            found = self.of_array(kind, name)
         elif isinstance(kind, types.DType) and name == "type":
             found = types.NumberClass(kind.dtype)
         elif isinstance(kind, types.ArrayCTypes) and name == "data":
@@ -85,34 +77,19 @@ class Attributes:
             return self.field(node, kind, name)
         elif isinstance(kind, types.BaseNamedTuple) and name in kind.fields:
             found = kind[kind.fields.index(name)]
-        elif isinstance(kind, types.Number | types.EnumMember) and name in (
-            "real",
-            "imag",
-            "value",
-        ):
-            found = attribute_type(kind, name)
+        elif isinstance(kind, types.Number | types.EnumMember):
+            found = attribute_type(kind, name) if name in ("real", "imag", "value") else None
         if found is None:
             raise self.source.refused(node, f"Unknown attribute {name!r} of type {kind}")
         return plain(found)
 
     @staticmethod
-    def _of_array(kind: types.Array, name: str) -> types.Type | None:
+    def of_array(kind: types.Array, name: str) -> types.Type | None:
         if isinstance(kind, Pointer):
             return None
-        if name == "ctypes":
-            return types.ArrayCTypes(kind)
-        if name in ("shape", "strides"):
-            return types.UniTuple(types.intp, kind.ndim)
-        if name in ("ndim", "size", "itemsize", "nbytes"):
-            return types.intp
-        if name == "dtype":
-            return types.DType(kind.dtype)
-        if name == "flat":
-            return types.NumpyFlatType(kind)
-        if name == "T":
-            return transposed(kind)
-        if name in ("real", "imag") and isinstance(kind.dtype, types.Complex):
-            return kind.copy(dtype=attribute_type(kind.dtype, name), layout="A")
+        parts = isinstance(kind.dtype, types.Complex) and name in ("real", "imag")
+        if name in _OF_ARRAYS or parts:
+            return getattr(_NUMBAS, f"resolve_{name}")(kind)
         if name == "real" and isinstance(kind.dtype, types.Number):
             return kind
         if isinstance(kind.dtype, types.Record) and name in kind.dtype.fields:
@@ -142,13 +119,13 @@ class Attributes:
         if found is None:
             raise self.source.unsupported(node, f"a field of type {record.typeof(name)}")
         element = found.dtype if isinstance(found, types.Array) else found
-        if not isinstance(element, types.Record):
-            if record.offset(name) % dtype_of(element).alignment:
-                raise self.source.refused(
-                    node,
-                    f"{record}.{name} of type {element} is not aligned: make the dtype with "
-                    "np.dtype(..., align=True)",
-                )
+        record_in_it = isinstance(element, types.Record)
+        if not record_in_it and record.offset(name) % dtype_of(element).alignment:
+            raise self.source.refused(
+                node,
+                f"{record}.{name} of type {element} is not aligned: make the dtype with "
+                "np.dtype(..., align=True)",
+            )
         return found
 
     @staticmethod

@@ -24,14 +24,7 @@ from warpsim.core.number_types import (
 )
 from warpsim.core.settings import setting
 from warpsim.front import cuda_names
-from warpsim.front.allocations import (
-    Pointer,
-    array_type,
-    carray_type,
-    constant_dtype,
-    is_carray,
-)
-from warpsim.front.attributes import transposed
+from warpsim.front.allocations import Pointer, array_type, carray_type, constant_dtype, is_carray
 from warpsim.front.closures import Inner
 from warpsim.front.elementwise import REDUCTIONS, is_reduction, total_type, ufunc_type
 from warpsim.front.names import MISSING, TYPE_OF_CALL, KernelName, Source
@@ -54,9 +47,7 @@ from warpsim.front.successor import bits_retyped
 
 CASTS = {int, float, bool, complex}
 #: CUDA's functions that take a member of an enumeration for its number.
-TAKE_MEMBERS = frozenset(
-    "popc clz ffs brev syncwarp nanosleep match_any_sync match_all_sync".split()
-)
+TAKE_MEMBERS = "popc clz ffs brev syncwarp nanosleep match_any_sync match_all_sync".split()
 #: The ufuncs that Numba-CUDA has code for. Source: numba.cuda.ufuncs of 0.22.2 and 0.30.4.
 UFUNCS = frozenset(
     """
@@ -123,51 +114,46 @@ def call(typer: Any, node: ast.Call) -> types.Type:
         if isinstance(kind, types.BaseTuple):
             return kind
         raise source.refused(node, f"tuple({kind}): only a tuple can be made one")
-    cast = _cast_type(function)
+    cast, name = _cast_type(function), ast.unparse(node.func)
     given = tuple(plain(typer.expression(argument)) for argument in node.args)
     arguments = tuple(map(held, given))
     if cast is not None and function not in CASTS and given != arguments:
-        text = (
-            f"{ast.unparse(node.func)}({given[0]}) of what may be None: take int(...) or float(...)"
-        )
+        text = f"{name}({given[0]}) of what may be None: take int(...) or float(...)"
         raise source.refused(node, text)
     whole = isinstance(cast, types.Integer) and function not in CASTS
     if any(isinstance(source.static(one), Enum) for one in node.args) and not whole:
         if function in (min, max, round) or cast is not None:
-            raise source.refused(
-                node, f"{ast.unparse(node)}: Numba takes no member of an enumeration there: .value"
-            )
+            text = "Numba takes no member of an enumeration there: .value"
+            raise source.refused(node, f"{ast.unparse(node)}: {text}")
     if cast is not None:
         return _cast(typer, node, function, cast, arguments)
-    if function in (min, max) and len(arguments) == 1 and isinstance(arguments[0], types.Array):
-        if arguments[0].ndim == 1 and isinstance(arguments[0].dtype, REAL):
-            typer.typing.operands[node] = (arguments[0].dtype,)
-            return arguments[0].dtype
-    if function in (min, max) and len(arguments) == 1:
-        if not isinstance(arguments[0], types.BaseTuple) or not len(arguments[0]):
-            raise source.refused(node, f"{function.__name__}({arguments[0]}) needs several numbers")
-        return _several(typer, node, function, tuple(arguments[0]))
+    array = len(arguments) == 1 and isinstance(arguments[0], types.Array) and arguments[0]
+    if function in (min, max) and array and array.ndim == 1 and isinstance(array.dtype, REAL):
+        typer.typing.operands[node] = (array.dtype,)
+        return array.dtype
+    if function in (min, max) and arguments:
+        several = arguments if len(arguments) > 1 else arguments[0]
+        if not isinstance(several, types.BaseTuple | tuple) or not len(several):
+            raise source.refused(node, f"{function.__name__}({several}) needs several numbers")
+        return _several(typer, node, function, tuple(several))
+    module = getattr(function, "__module__", None)
     if isinstance(function, np.ufunc):
         _check_ufunc(source, node, function)
-    if isinstance(function, np.ufunc) and any(isinstance(k, types.Array) for k in arguments):
-        return ufunc_type(typer, node, function, arguments)
-    module = getattr(function, "__module__", None)
-    if function in PYTHON or isinstance(function, np.ufunc) or module in ("math", "cmath"):
-        if function in (min, max) and len(arguments) > 1:
-            return _several(typer, node, function, arguments)
+        if any(isinstance(kind, types.Array) for kind in arguments):
+            return ufunc_type(typer, node, function, arguments)
         kind = typer.call_type(node, function, arguments)
-        if isinstance(function, np.ufunc):  # cos of uint8 is computed in float32, unlike NumPy's
-            loop = ufunc_find_matching_loop(function, arguments)
-            if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
-                typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
+        # cos of uint8 is computed in float32, unlike NumPy's
+        loop = ufunc_find_matching_loop(function, arguments)
+        if loop is not None and [plain(k) for k in loop.outputs] == [kind]:
+            typer.typing.operands[node] = tuple(plain(k) for k in loop.inputs)
         return kind
+    if function in PYTHON or module in ("math", "cmath"):
+        return typer.call_type(node, function, arguments)
     if function is sum and len(arguments) == 1 and resolve(sum, arguments) is not None:
         typer.typing.operands[node] = (resolve(sum, arguments)[0],)
         return typer.typing.operands[node][0]
-    if is_reduction(function) and len(arguments) == 1:
-        if isinstance(arguments[0], types.Array):
-            return total_type(typer, node, arguments[0], REDUCTIONS[function])
-    name = ast.unparse(node.func)
+    if is_reduction(function) and array:
+        return total_type(typer, node, array, REDUCTIONS[function])
     if callable(function) and hasattr(function, "__code__"):
         raise source.refused(
             node,
@@ -175,9 +161,8 @@ def call(typer: Any, node: ast.Call) -> types.Type:
             "@cuda.jit(device=True) to call it from a kernel",
         )
     if str(module).partition(".")[0] == "numpy":
-        raise source.refused(
-            node, f"{name} is not available in a kernel here: loop over the elements"
-        )
+        text = f"{name} is not available in a kernel here: loop over the elements"
+        raise source.refused(node, text)
     if isinstance(node.func, ast.Attribute) and isinstance(source.static(node.func.value), type):
         of = ast.unparse(node.func.value)
         raise source.refused(node, f"Unknown attribute {node.func.attr!r} of type class({of})")
@@ -239,7 +224,7 @@ def _is_instance(typer: Any, node: ast.Call, kind: types.Type, asked: Any) -> bo
     """Numba's isinstance: of exactly the Numba type that a class stands for."""
     if asked in CLASSES:
         return CLASSES[asked](kind)
-    if isinstance(asked, types.Type) or (isinstance(asked, type) and issubclass(asked, np.generic)):
+    if _is_number_class(asked):
         return of_dtype(asked) == kind
     raise typer.source.unsupported(node, f"isinstance of {ast.unparse(node.args[1])}")
 
@@ -295,11 +280,12 @@ def _check_device(typer: Any, node: ast.Call, function: Any) -> None:
 def _cast_type(function: Any) -> types.Type | None:
     if function in CASTS:
         return types.intp  # decided in _cast
-    if isinstance(function, types.Type) or (
-        isinstance(function, type) and issubclass(function, np.generic)
-    ):
-        return of_dtype(function)
-    return None
+    return of_dtype(function) if _is_number_class(function) else None
+
+
+def _is_number_class(value: Any) -> bool:
+    whole = isinstance(value, type) and issubclass(value, np.generic)
+    return whole or isinstance(value, types.Type)
 
 
 def _cast(typer: Any, node: ast.Call, function: Any, cast: types.Type, arguments: tuple):
@@ -314,7 +300,7 @@ def _cast(typer: Any, node: ast.Call, function: Any, cast: types.Type, arguments
         typer.typing.values[node] = isinstance(arguments[0], types.BaseTuple) and bool(arguments[0])
         return types.boolean
     if len(arguments) != 1 or not isinstance(arguments[0], types.Number | types.Boolean):
-        listed = ", ".join(str(kind) for kind in arguments)
+        listed = ", ".join(map(str, arguments))
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({listed}) needs one number")
     (kind,) = arguments
     real = cast not in (types.complex64, types.complex128)
@@ -324,12 +310,11 @@ def _cast(typer: Any, node: ast.Call, function: Any, cast: types.Type, arguments
     if not castable(plain(kind), types.boolean if function is bool else cast):
         why = FLOAT16_CONDITION if kind == types.float16 else BFLOAT16_CASTS
         raise typer.source.refused(node, f"{ast.unparse(node.func)}({kind}): {why}")
-    if function is float:
-        cast = kind if isinstance(kind, types.Float) else types.float64
-    elif function is int:
-        cast = kind if isinstance(kind, types.Integer) else types.int64
-    elif function is bool:
-        cast = types.boolean
+    family, cast = {
+        float: (types.Float, types.float64), int: (types.Integer, types.int64),
+        bool: (types.Boolean, types.boolean),
+    }.get(function, ((), cast))  # fmt: skip
+    cast = kind if isinstance(kind, family) else cast
     typer.typing.operands[node] = (cast,)
     return cast
 
@@ -375,18 +360,14 @@ def _method(typer: Any, node: ast.Call) -> types.Type:
     kind = typer.expression(node.func.value)
     if isinstance(kind, types.Array):
         return _array_method(typer, node, kind, node.func.attr)
-    if kind == cuda_names.GRID_GROUP and node.func.attr == "sync" and not node.args:
+    name = None if node.args else node.func.attr
+    if kind == cuda_names.GRID_GROUP and name == "sync":
         typer.typing.operands[node] = ()
         return types.int32
-    if isinstance(kind, types.Integer) and node.func.attr == "bit_count" and not node.args:
+    whole = isinstance(kind, types.Integer) and name == "bit_count"
+    if whole or isinstance(kind, types.Number) and name in ("item", "conjugate"):
         typer.typing.operands[node] = (kind,)
-        return kind
-    if isinstance(kind, types.Number) and node.func.attr == "item" and not node.args:
-        typer.typing.operands[node] = (kind,)
-        return plain(kind)
-    if isinstance(kind, types.Number) and node.func.attr == "conjugate" and not node.args:
-        typer.typing.operands[node] = (kind,)
-        return method_type(kind, "conjugate")
+        return method_type(kind, name) if name == "conjugate" else plain(kind)
     raise typer.source.refused(node, f"Unknown attribute {node.func.attr!r} of type {kind}")
 
 
@@ -416,7 +397,7 @@ def _array_method(typer: Any, node: ast.Call, kind: types.Array, name: str) -> t
         if name in REDUCTIONS.values():
             return total_type(typer, node, kind, name)
         if name == "transpose":
-            return transposed(kind)
+            return typer.of_array(kind, "T")
         if name == "copy" and setting("CUDA_ENABLE_NRT", 0):
             return types.Array(kind.dtype, kind.ndim, "C")
         if name == "copy":
@@ -523,7 +504,7 @@ def _intrinsic(typer: Any, node: ast.Call, path: str) -> types.Type:
         return kind  # no copy: Numba gives the array itself, one from outside is constant anyway
     if path.startswith("atomic."):
         return _atomic(typer, node, path[7:])
-    low, high = cuda_names.ARITY.get(path, (0, -1))
+    low, high, signature = cuda_names.FUNCTIONS.get(path, (0, -1, None))
     if not low <= len(node.args) <= high or node.keywords:
         raise source.refused(node, f"cuda.{path} takes {low} arguments, {len(node.args)} given")
     arguments = tuple(plain(typer.expression(argument)) for argument in node.args)
@@ -531,20 +512,15 @@ def _intrinsic(typer: Any, node: ast.Call, path: str) -> types.Type:
     if members and path not in TAKE_MEMBERS:
         raise source.refused(node, f"cuda.{path} takes no member of an enumeration: .value")
     takes = all(isinstance(held(kind), REAL) or kind == bfloat16 for kind in arguments)
-    found = cuda_names.FUNCTIONS[path](*arguments) if takes else None
+    found = signature(*arguments) if takes else None
     if source.of_the_successor:
         found = bits_retyped(path, arguments, found)
-    if isinstance(found, str):
-        raise source.refused(node, found)
-    if found is None:
-        raise typer.call_refused(node, path, arguments)
-    typer.typing.operands[node] = tuple(found[1])
-    return found[0]
+    return typer.called(node, path, arguments, found)
 
 
 def _atomic(typer: Any, node: ast.Call, name: str) -> types.Type:
     source = typer.source
-    wanted = {"cas": 4, "compare_and_swap": 3}.get(name, 3)
+    wanted = 4 if name == "cas" else 3
     if len(node.args) != wanted or node.keywords:
         raise source.refused(
             node, f"cuda.atomic.{name} takes {wanted} arguments, {len(node.args)} given"

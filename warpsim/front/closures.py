@@ -69,13 +69,7 @@ class _Returning(ast.NodeTransformer):
 
 # ---------------------------------------------------------------------- finding them
 def lift(source: Source) -> Source:
-    """A kernel without the functions inside it, which its names stand for from now on.
-
-    Raises
-    ------
-    Unsupported
-        For one that is defined twice, or has defaults, decorators or results that cannot be kept.
-    """
+    """A kernel without the functions inside it, which its names stand for from now on."""
     if not any(isinstance(node, _SCOPES) for part in source.tree.body for node in walk(part)):
         return source
     taker = _Taker(source)

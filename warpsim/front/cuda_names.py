@@ -115,7 +115,7 @@ _FLOATS = _one_of((types.float32, types.float64))
 #: How few and how many operands each function takes, and the function that gives for their types
 #: the result's and those that they are converted to; None, or what is wrong with them, if there is
 #: no such call.
-_DECLARED: dict[str, tuple[int, int, Callable]] = {
+FUNCTIONS: dict[str, tuple[int, int, Callable]] = fp16.DECLARED | libdevice.DECLARED | {
     "cg.this_grid": (0, 0, _no_operands(GRID_GROUP)),
     "syncwarp": (0, 1, _nothing), "nanosleep": (1, 1, _nothing),
     "activemask": (0, 0, _no_operands(u4)), "lanemask_lt": (0, 0, _no_operands(u4)),
@@ -130,13 +130,3 @@ _DECLARED: dict[str, tuple[int, int, Callable]] = {
     **{f"threadfence{of}": (0, 0, _nothing) for of in ("", "_block", "_system")},
     "syncthreads": (0, 0, _nothing),
 }  # fmt: skip
-FUNCTIONS: dict[str, Callable] = {
-    **{path: signature for path, (_, _, signature) in _DECLARED.items()},
-    **fp16.TYPES,
-    **libdevice.TYPES,
-}
-ARITY = {
-    **{path: (low, high) for path, (low, high, _) in _DECLARED.items()},
-    **fp16.ARITY,
-    **libdevice.ARITY,
-}

@@ -1,23 +1,19 @@
 """Dataflow of a kernel's variables: three questions that its lane program is written by.
 
-Which reads may come before the variable has a value? A variable that gets its value only under an
-`if`, or in a loop that may not run, has none in some threads. Most reads are safe whatever happens,
-as every way to them sets the variable first; they cost nothing. The others are looked at while the
-kernel runs. Source of the rules: "definite assignment", chapter 16 of the Java Language
+Which reads may come before the variable has a value, as under an `if`? These alone are looked at
+while the kernel runs. Source of the rules: "definite assignment", chapter 16 of the Java Language
 Specification.
 
-Which assignments may simply overwrite, and which must keep the values of idle lanes? An assignment
-under a mask must keep the old value of the lanes that are not active, because they may read it
-later. Two common cases need no such care, and the lane program reads better and runs faster for
-knowing them: statements of the function's own suite (lanes that are idle there have returned), and
-variables that a suite sets before it reads them and that nobody reads outside.
+Which assignments may simply overwrite, and which must keep the values of idle lanes, which may read
+them later? Two need no such care: statements of the function's own suite (lanes that are idle there
+have returned), and variables that a suite sets before it reads them and that nobody reads outside.
 
 Which variables does a loop change that steer nothing in it, such as a count of its passes?
 """
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,39 +29,17 @@ from warpsim.front.numba_typing import dtype_of, plain
 _Names = frozenset[str] | None
 
 
-def doubtful_reads(
-    body: list[ast.stmt],
-    arguments: Iterable[str],
-    assigned: Iterable[str],
-    known: Mapping[ast.AST, bool],
-) -> frozenset[ast.Name]:
-    """The reads of a function's variables that some way reaches before any assignment.
-
-    ``known`` are the conditions that are decided when the kernel is compiled.
-    """
-    ways = _Walk(frozenset(assigned), known)
-    ways.suite(body, frozenset(arguments))
-    # what a comprehension or `:=` binds is left out: it has a value wherever it can be read
-    bound = {
-        part.id
-        for statement in body
-        for node in walk(statement)
-        if isinstance(node, ast.comprehension | ast.NamedExpr)
-        for part in walk(node.target)
-        if isinstance(part, ast.Name)
-    }
-    return frozenset(node for node in ways.doubtful if node.id not in bound)
-
-
 class DoubtfulReads:
     """Code of the reads of variables, for the emitter of a lane program."""
 
     def find_doubtful_reads(self) -> None:
         source, known = self.source, self.typing.known
-        told, way = source.once(_by_what_is_known), frozenset(known.items())
-        if way not in told:
-            told[way] = doubtful_reads(source.tree.body, source.arguments, source.assigned, known)
-        self.doubtful = told[way]
+        told, decided = source.told.setdefault(_Walk, {}), frozenset(known.items())
+        if decided not in told:
+            ways = _Walk(source.assigned, known)
+            ways.suite(source.tree.body, frozenset(source.arguments))
+            told[decided] = ways.doubtful
+        self.doubtful = told[decided]  # reads that some way reaches before any assignment
         self.watched_names = sorted({node.id for node in self.doubtful}) if self.traced else []
 
     def read(self, node: ast.Name, kind: types.Type) -> str:
@@ -75,25 +49,16 @@ class DoubtfulReads:
             return variable
         if not self.traced:
             return self.operation("given", variable, repr(_dtypes(kind)))
-        lines = dict.fromkeys(
-            self.source.line(place)
-            for place in self.source.nodes
-            if isinstance(place, ast.Name)
-            and place.id == node.id
-            and isinstance(place.ctx, ast.Store)
-        )
+        named = [one for one in self.source.nodes if getattr(one, "id", None) == node.id]
+        sets = [self.source.line(one) for one in named if isinstance(one.ctx, ast.Store)]
         site = self.site(node, node.id)
         was_set, dtypes = f"_s_{node.id}", repr(_dtypes(kind))
-        return self.operation("maybe", variable, was_set, dtypes, tuple(lines), site)
+        return self.operation("maybe", variable, was_set, dtypes, tuple(dict.fromkeys(sets)), site)
 
     def note_set(self, name: str) -> None:
         """Remember who has set a variable that some threads may read without."""
         if name in self.watched_names:
             self.line(f"_s_{name} = {self.operation('now_set', f'_s_{name}')}")
-
-
-def _by_what_is_known(source: Source) -> dict[frozenset, frozenset[ast.Name]]:
-    return {}
 
 
 def _dtypes(kind: types.Type) -> Any:
@@ -171,14 +136,11 @@ class _Walk:
             self.breaks[-1] = _both(self.breaks[-1], names)
         return None
 
-    def _Continue(self, node: ast.Continue, names: _Names) -> _Names:
-        return None
-
     def _Return(self, node: ast.Return, names: _Names) -> _Names:
         self._reads(node, names)
         return None
 
-    _Raise = _Return
+    _Raise = _Continue = _Return
 
 
 def _both(first: _Names, second: _Names) -> _Names:
@@ -203,19 +165,18 @@ class Scopes:
         self.found: dict[str, list[_Occurrence]] = {}
         self.suites = 0
         self._suite(source.tree.body, ())
-        self.plain: set[ast.Name] = set()
-        self._always: dict[str, bool] = {}
+        self.plain: set[ast.Name] = set()  # the assignments that may
+        self.others: set[str] = set()  # names with one that may not
         for name, occurrences in self.found.items():
             plain = self._plain(occurrences, name in source.arguments)
             self.plain |= plain
-            stores = {o.node for o in occurrences if o.store}
-            self._always[name] = stores <= plain
+            self.others.update(name for o in occurrences if o.store and o.node not in plain)
 
     def is_plain(self, target: ast.Name) -> bool:
         return target in self.plain
 
     def always_plain(self, name: str) -> bool:
-        return self._always.get(name, True)
+        return name not in self.others
 
     # ------------------------------------------------------------------ collecting
     def _suite(self, body: list[ast.stmt], outer: tuple[int, ...], header=None) -> None:
@@ -227,27 +188,17 @@ class Scopes:
             self._statement(statement, path)
 
     def _statement(self, node: ast.stmt, path: tuple[int, ...]) -> None:
-        if isinstance(node, ast.If):
-            self._names(node.test, path)
-            self._suite(node.body, path)
+        if isinstance(node, ast.If | ast.While | ast.For):
+            loop = isinstance(node, ast.For)
+            self._names(node.iter if loop else node.test, path)
+            self._suite(node.body, path, node.target if loop else None)
             self._suite(node.orelse, path)
-        elif isinstance(node, ast.While):
-            self._names(node.test, path)
-            self._suite(node.body, path)
-            self._suite(node.orelse, path)
-        elif isinstance(node, ast.For):
-            self._names(node.iter, path)
-            self._suite(node.body, path, node.target)
-            self._suite(node.orelse, path)
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign | ast.AugAssign):
             self._names(node.value, path)
-            for target in node.targets:
-                self._names(target, path)
-        elif isinstance(node, ast.AugAssign):
-            self._names(node.value, path)
-            if isinstance(node.target, ast.Name):
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 self._add(node.target, False, path)
-            self._names(node.target, path)
+            for target in getattr(node, "targets", None) or [node.target]:
+                self._names(target, path)
         else:
             self._names(node, path)
 

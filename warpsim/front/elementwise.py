@@ -35,11 +35,7 @@ def ufunc_type(typer: Any, node: ast.Call, function: np.ufunc, arguments: tuple)
     elements = [kind.dtype if isinstance(kind, types.Array) else kind for kind in arguments]
     loop = ufunc_find_matching_loop(function, elements) if found is not None else None
     if loop is None:
-        listed = ", ".join(str(kind) for kind in arguments)
-        raise typer.source.refused(
-            node,
-            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
-        )
+        raise typer.call_refused(node, name, arguments)
     typer.check_mutable(node, outputs[0])
     typer.typing.operands[node] = (*loop.inputs, *loop.outputs)
     return outputs[0]

@@ -2,6 +2,8 @@
 
 import ast
 import operator
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -27,7 +29,7 @@ from warpsim.core.settings import setting
 from warpsim.front import cuda_names
 from warpsim.front.attributes import Attributes
 from warpsim.front.calls import call
-from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, Source, folded
+from warpsim.front.names import FOLDED, MISSING, KernelName, NotYet, folded
 from warpsim.front.nodes import BINARY, COMPARE, UNARY, Once
 from warpsim.front.numba_typing import PLAIN_TUPLE, held, of_value, plain, resolve
 from warpsim.front.static_branches import TRUE_OR_FALSE, Decisions
@@ -37,10 +39,8 @@ from warpsim.front.successor import retyped
 REFUSED = {
     "List": "kernels have no lists: use a tuple, or cuda.local.array with a fixed size",
     "ListComp": "kernels have no lists: write the loop, into cuda.local.array or an output array",
-    "Dict": "kernels have no dictionaries",
-    "DictComp": "kernels have no dictionaries",
-    "Set": "kernels have no sets",
-    "SetComp": "kernels have no sets",
+    **dict.fromkeys(("Dict", "DictComp"), "kernels have no dictionaries"),
+    **dict.fromkeys(("Set", "SetComp"), "kernels have no sets"),
     "GeneratorExp": "kernels have no generators: write the loop",
     "Lambda": "call a lambda, or give it a name first; as a value kernels have none",
     "JoinedStr": "kernels have no f-strings: give print the values, separated by commas",
@@ -74,10 +74,6 @@ class Conflict:
 class Expressions(Attributes, Decisions):
     """Types of expressions; the statements are in :mod:`warpsim.front.types`."""
 
-    source: Source
-    typing: Any
-    environment: Any
-
     def unknown_syntax(self, node: ast.AST, what: str) -> Exception:
         """The error of a statement or expression that has no meaning here."""
         name = type(node).__name__
@@ -90,12 +86,9 @@ class Expressions(Attributes, Decisions):
         """Refuse what has no truth value, or none that is compiled."""
         if not isinstance(kind, TRUE_OR_FALSE):
             raise self.source.refused(node, f"{ast.unparse(node)} is {kind}, not a condition")
-        if plain(kind) == types.float16:
-            raise self.source.refused(
-                node, f"{ast.unparse(node)} is a condition: {FLOAT16_CONDITION}"
-            )
-        if plain(kind) == bfloat16:
-            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {BFLOAT16_CASTS}")
+        why = {types.float16: FLOAT16_CONDITION, bfloat16: BFLOAT16_CASTS}.get(plain(kind))
+        if why is not None:
+            raise self.source.refused(node, f"{ast.unparse(node)} is a condition: {why}")
 
     def expression(self, node: ast.expr) -> types.Type:
         handler = getattr(self, f"see_{type(node).__name__}", None)
@@ -118,14 +111,14 @@ class Expressions(Attributes, Decisions):
             kind = self.environment.get(node.id, MISSING)
             if kind is MISSING:
                 kind = self._never_set(node)
-            if isinstance(kind, Conflict) and len(kind.kinds) == 1:
+            if not isinstance(kind, Conflict):
+                return kind
+            if len(kind.kinds) == 1:
                 raise self.source.refused(node, f"{node.id} is {kind.kinds[0]}, which has no value")
-            if isinstance(kind, Conflict):
-                listed = " and ".join(str(k) for k in kind.kinds)
-                raise self.source.refused(
-                    node, f"Cannot unify {listed} for {node.id!r}: it has two types here"
-                )
-            return kind
+            listed = " and ".join(map(str, kind.kinds))
+            raise self.source.refused(
+                node, f"Cannot unify {listed} for {node.id!r}: it has two types here"
+            )
         return self._static(node)
 
     def _never_set(self, node: ast.Name) -> types.Type:
@@ -144,15 +137,14 @@ class Expressions(Attributes, Decisions):
         if value is MISSING:
             raise self.source.refused(node, f"NameError: name {ast.unparse(node)!r} is not defined")
         if isinstance(value, KernelName):
-            kind = cuda_names.VALUES.get(value.path)
-            if kind is None:
+            if value.path not in cuda_names.VALUES:
                 raise self.source.refused(node, self.what_cuda_has(value.path))
-        elif isinstance(value, ModuleType):
+            return cuda_names.VALUES[value.path]
+        if isinstance(value, ModuleType):
             raise self.source.refused(node, f"{ast.unparse(node)} is a module, not a value")
-        else:
-            kind = of_value(value)
-            if isinstance(value, np.ndarray) and kind is not None:
-                kind = kind.copy(readonly=True)
+        kind = of_value(value)
+        if isinstance(value, np.ndarray) and kind is not None:
+            kind = kind.copy(readonly=True)
         if kind is None:
             raise self.source.refused(
                 node, f"Untyped global name {ast.unparse(node)!r}: cannot be used in a kernel"
@@ -186,28 +178,30 @@ class Expressions(Attributes, Decisions):
     def call_type(self, node: ast.AST, function: Any, arguments: tuple) -> types.Type:
         """Ask Numba for the type of a call; remember what its operands are converted to."""
         arguments = tuple(held(kind) for kind in arguments)
-        if any(isinstance(kind, types.Array) for kind in arguments):
-            found = None
-        else:
-            kinds = tuple(plain(kind) for kind in arguments)
-            found = resolve(function, kinds)
+        found = None
+        if not any(isinstance(kind, types.Array) for kind in arguments):
+            found = resolve(function, arguments)
             if self.source.of_the_successor:
-                found = retyped(function, kinds, found)
+                found = retyped(function, arguments, found)
+        return self.called(node, function, arguments, found)
+
+    def called(self, node: ast.AST, function: Any, arguments: tuple, found: Any) -> types.Type:
+        """The result of a call that takes such operands; a text says what is wrong with them."""
         if isinstance(found, str):
             raise self.source.refused(node, found)
         if found is None:
             raise self.call_refused(node, function, arguments)
-        self.typing.operands[node] = found[1]
+        self.typing.operands[node] = tuple(found[1])
         return found[0]
 
-    def call_refused(self, node: ast.AST, function: Any, arguments: tuple) -> Exception:
+    def call_refused(
+        self, node: ast.AST, function: Any, arguments: Iterable, why: str = ""
+    ) -> Exception:
         """Numba's error of a function that takes no such arguments."""
         name = function if isinstance(function, str) else getattr(function, "__name__", function)
-        listed = ", ".join(str(kind) for kind in arguments)
-        return self.source.refused(
-            node,
-            f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})",
-        )
+        listed = ", ".join(map(str, arguments))
+        text = f"No implementation of function {name} found for signature:\n\n >>> {name}({listed})"
+        return self.source.refused(node, f"{text}\n\n{why}" if why else text)
 
     def see_UnaryOp(self, node: ast.UnaryOp) -> types.Type:
         if isinstance(node.op, ast.Not):
@@ -243,10 +237,8 @@ class Expressions(Attributes, Decisions):
     def see_IfExp(self, node: ast.IfExp) -> types.Type:
         kinds = []
         for arm in self.arms(node):
-            try:
+            with suppress(NotYet):  # what calls itself has the type of the other arm, for now
                 kinds.append(self.expression(arm))
-            except NotYet:  # what calls itself has the type of the other arm, for now
-                pass
         if not kinds:
             raise NotYet
         return self.unified(node, kinds)
@@ -300,11 +292,8 @@ class Expressions(Attributes, Decisions):
         if isinstance(right, types.Array):
             raise self.source.unsupported(node, f"in of {right}")
         if not isinstance(right, types.UniTuple) and right != types.Tuple(()):
-            raise self.source.refused(
-                node,
-                "No implementation of function contains found for signature:\n\n"
-                f" >>> contains({right}, {left})\n\nall elements must be of one type",
-            )
+            why = "all elements must be of one type"
+            raise self.call_refused(node, "contains", (right, left), why)
         pairs = []
         for part in right:
             self.call_type(node, operator.eq, (left, part))
@@ -318,6 +307,10 @@ class Expressions(Attributes, Decisions):
         base = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
             return self._tuple_item(node, base)
+        return self.item(node, base)
+
+    def item(self, node: ast.Subscript, base: types.Type) -> types.Type:
+        """Type of an element, of a field or of a view of an array, or of the field of a record."""
         if self.names_field(node, base):
             return self.field(node, base, self.source.static(node.slice))
         return self.subscript(node, base)
@@ -379,7 +372,7 @@ class Expressions(Attributes, Decisions):
                     if part is not None:
                         self.index(node, base, part, REAL | types.NoneType)
                 kinds.append(types.slice2_type if index.step is None else types.slice3_type)
-            elif is_dots(index):
+            elif folded(index) is Ellipsis:
                 kinds.append(types.ellipsis)
             elif self.source.static(index) is None and (
                 isinstance(node.slice, ast.Tuple) or isinstance(node.ctx, ast.Store)
@@ -404,7 +397,7 @@ class Expressions(Attributes, Decisions):
     def _spell_ellipsis(self, node: ast.Subscript, base: types.Array, kinds: list) -> None:
         """An ellipsis stands for as many whole axes as are left."""
         nodes = index_nodes(node)
-        dots = [n for n in nodes if is_dots(n)]
+        dots = [n for n in nodes if folded(n) is Ellipsis]
         self.typing.indices.pop(node, None)
         if dots and not isinstance(node.slice, ast.Tuple) and isinstance(node.ctx, ast.Load):
             raise self.source.refused(node, "Numba reads no element ... alone: write [:]")
@@ -421,15 +414,11 @@ class Expressions(Attributes, Decisions):
     ) -> list[types.Type]:
         """Check one index; the types of the axes it stands for (a tuple variable: several)."""
         kind = plain(self.expression(index))
-        kinds = (
-            list(kind) if isinstance(kind, types.BaseTuple) and takes is types.Integer else [kind]
-        )
+        several = isinstance(kind, types.BaseTuple) and takes is types.Integer
+        kinds = list(kind) if several else [kind]
         if not all(isinstance(one, takes) for one in kinds):
-            raise self.source.refused(
-                node,
-                "No implementation of function getitem found for signature:\n\n"
-                f" >>> getitem({base}, {kind})\n\nan index must be an integer: use int(...)",
-            )
+            why = "an index must be an integer: use int(...)"
+            raise self.call_refused(node, "getitem", (base, kind), why)
         return kinds
 
     # ------------------------------------------------------------------ calls and loops
@@ -447,7 +436,7 @@ class Expressions(Attributes, Decisions):
                 kinds = tuple(held(self.expression(argument)) for argument in node.args)
                 found = resolve(range, kinds) if not node.keywords else None
                 if found is None:
-                    listed = ", ".join(str(kind) for kind in kinds)
+                    listed = ", ".join(map(str, kinds))
                     raise self.source.refused(node, f"range({listed}) needs one to three integers")
                 return found[0].dtype
             if function is enumerate and 1 <= len(node.args) <= 2 and not node.keywords:
@@ -467,18 +456,11 @@ class Expressions(Attributes, Decisions):
                 if isinstance(kind, types.Array):
                     return types.Tuple([types.UniTuple(types.intp, kind.ndim), kind.dtype])
         kind = self.expression(node)
-        if isinstance(kind, types.UniTuple):
+        if isinstance(kind, types.UniTuple | types.NumpyFlatType):
             return kind.dtype
         if isinstance(kind, types.Array) and kind.ndim:
             return items_of(kind)
-        if isinstance(kind, types.NumpyFlatType):
-            return kind.dtype
         raise self.source.refused(node, f"cannot loop over {kind}")
-
-
-def is_dots(node: ast.expr) -> bool:
-    """Is it ``...``?"""
-    return isinstance(node, ast.Constant) and node.value is Ellipsis
 
 
 def items_of(array: types.Array) -> types.Type:

@@ -54,6 +54,7 @@ _REGISTERED: dict[int, tuple[Any, Any]] = {}
 #: What gives the types of their calls, by path.
 TYPE_OF_CALL: dict[str, Callable[..., Any]] = {}
 
+_CUDA_MODULES = "numba.cuda", "numba.cuda.simulator", "numba_cuda_mlir.cuda", "warpsim.cuda"
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
@@ -100,16 +101,7 @@ class KernelName:
 @cache
 def kernel_name(path: str) -> KernelName:
     """The name of a kernel's function or value; ``float4`` is ``float32x4``."""
-    return KernelName(ALIASES.get(path, path))
-
-
-def _is_cuda_module(value: Any) -> bool:
-    return isinstance(value, ModuleType) and value.__name__ in (
-        "numba.cuda",
-        "numba.cuda.simulator",
-        "numba_cuda_mlir.cuda",
-        "warpsim.cuda",
-    )
+    return kernel_name(ALIASES[path]) if path in ALIASES else KernelName(path)
 
 
 def register(value: Any, path: str, type_of_call: Callable[..., Any]) -> None:
@@ -152,12 +144,13 @@ def attribute(value: Any, name: str) -> Any:
     if isinstance(value, KernelName):
         path = f"{value.path}.{name}"
         return KernelName(path) if path in KERNEL_NAMES else MISSING
-    if _is_cuda_module(value) and name in KERNEL_NAMES:
+    module = isinstance(value, ModuleType)
+    if module and value.__name__ in _CUDA_MODULES and name in KERNEL_NAMES:
         return kernel_name(name)
     found = as_kernel_name(getattr(value, name, MISSING))
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         return found if name == "dtype" else MISSING  # Numba reads the others when the kernel runs
-    whole = isinstance(value, ModuleType | EnumType | np.dtype) or name == "value"
+    whole = module or isinstance(value, EnumType | np.dtype) or name == "value"
     method = isinstance(value, np.generic | int | float | complex)
     return found if whole or (callable(found) and not method) else MISSING
 
@@ -258,10 +251,8 @@ class Source:
         for child in ast.iter_child_nodes(statement) if self.untyped else ():
             for node in walk(child) if isinstance(child, ast.expr) else ():
                 if id(node) in self.untyped:
-                    name = ast.unparse(node)
-                    raise self.refused(
-                        node, f"Untyped global name {name!r}: {self.untyped[id(node)]}"
-                    )
+                    name, why = ast.unparse(node), self.untyped[id(node)]
+                    raise self.refused(node, f"Untyped global name {name!r}: {why}")
 
     def check_opcodes(self) -> None:
         """Refuse what Numba cannot read, in branches that are left out, too."""
@@ -384,14 +375,13 @@ def _loads(source: Source) -> Counter[str]:
 
 def _from_outside(source: Source) -> list[tuple[ast.expr, ast.expr]]:
     """Names from outside, and attributes, each with what it is a name of or asked of."""
-    nodes = [node for node in walk(source.tree) if isinstance(node, ast.Name | ast.Attribute)]
-    pairs = [(node, node.value if isinstance(node, ast.Attribute) else node) for node in nodes]
-    return [
-        (node, base)
-        for node, base in pairs
-        if isinstance(base, ast.Attribute)
-        or (isinstance(base, ast.Name) and base.id not in source.assigned)
-    ]
+    found = []
+    for node in source.nodes:
+        base = node.value if isinstance(node, ast.Attribute) else node
+        name = base.id if isinstance(base, ast.Name) else None
+        if isinstance(base, ast.Attribute) or name and name not in source.assigned:
+            found.append((node, base))
+    return found
 
 
 def _source_of(function: FunctionType) -> tuple[list[str], ast.FunctionDef]:
@@ -469,13 +459,7 @@ def with_a_name(node: ast.Lambda, name: str) -> ast.FunctionDef:
 
 
 def read(function: FunctionType) -> Source:
-    """Read a kernel's source.
-
-    Raises
-    ------
-    Unsupported
-        If Python cannot find the source, or the function is a lambda or a generator.
-    """
+    """Read a kernel's source; an error says that Python cannot find it, or what it must not be."""
     lines, tree = _source_of(function)
     spec, name = tree.args, tree.name
     if inspect.isgeneratorfunction(function):
@@ -498,17 +482,13 @@ def read(function: FunctionType) -> Source:
 
 
 def _outer_variables(function: FunctionType) -> dict[str, Any]:
-    """The variables that a function finds outside itself; MISSING for one that has no value yet.
-
-    Its own name is left out then.
-    """
+    """The variables that a function finds outside itself; MISSING for one that has no value yet."""
     found = {}
-    pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name, cell in pairs:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             found[name] = cell.cell_contents
         except ValueError:
-            if name != function.__name__:
+            if name != function.__name__:  # its own is left out
                 found[name] = MISSING
     return found
 

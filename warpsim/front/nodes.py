@@ -71,9 +71,6 @@ def consists_of(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
     """Whether a node and all nodes below it, operators and contexts apart, are of some kinds."""
     if not isinstance(node, kinds):
         return False
-    for name in _PARTS[type(node)]:
-        value = getattr(node, name, None)
-        for part in value if type(value) is list else (value,):
-            if isinstance(part, ast.AST) and not consists_of(part, kinds):
-                return False
-    return True
+    fields = [getattr(node, name, None) for name in _PARTS[type(node)]]
+    parts = [part for value in fields for part in (value if type(value) is list else [value])]
+    return all(consists_of(part, kinds) for part in parts if isinstance(part, ast.AST))

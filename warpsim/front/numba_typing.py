@@ -53,11 +53,10 @@ _new: set[str] = set()
 def has_numba_cuda() -> bool:
     """Whether numba-cuda can be imported, by the looks of it."""
     try:
-        return importlib.util.find_spec("numba_cuda") is not None and not (
-            "numba.cuda" in sys.modules and sys.modules["numba.cuda"] is None
-        )
+        there = importlib.util.find_spec("numba_cuda") is not None
     except (ImportError, ValueError):  # somebody hides it
         return False
+    return there and sys.modules.get("numba.cuda", there) is not None
 
 
 def versions() -> Any:
@@ -81,11 +80,9 @@ def _file() -> Path | None:
 @cache
 def _load() -> None:
     """Read what earlier processes were told, and leave what is new behind at the end."""
-    if (file := _file()) is None:
-        return
-    for question, answer in _read(file).items():
-        _found.setdefault(question, answer)
-    atexit.register(save)
+    if (file := _file()) is not None:
+        _found.update(_read(file) | _found)
+        atexit.register(save)
 
 
 def _read(file: Path) -> dict[str, list]:
@@ -121,11 +118,7 @@ def _question(what: str, function: Any, kinds: tuple) -> str | None:
 
 
 def answered(what: str) -> Callable:
-    """Decorate a question of a function (or None) and types; its answer is types, or None.
-
-    Where numba-cuda is there and other rules answer, as under Numba's own simulator, nothing is
-    kept.
-    """
+    """Decorate a question of a function (or None) and types; its answer is types, or None."""
 
     def decorate(ask: Callable) -> Callable:
         @wraps(ask)
@@ -138,7 +131,7 @@ def answered(what: str) -> Callable:
                 told = ask(function, kinds)
                 names = None if told is None else [str(kind) for kind in told]
                 known = tuple(map(_KINDS.get, names or ())) == (told or ())
-                if not known or _has_its_rules() != has_numba_cuda():
+                if not known or not rules_are_usual():
                     return told
                 _found[question] = names
                 _new.add(question)
@@ -228,13 +221,25 @@ def held(kind: types.Type) -> types.Type:
 @cache
 def resolve(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     """Result type and operand types of a call, by Numba's rules; None if there is no such call."""
-    found = _asked(function, arguments)
-    return resolve(_TYPED_AS[function], arguments) if not found and function in _TYPED_AS else found
-
-
-def _asked(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
     told = _flat(function, arguments)
-    return None if told is None else (told[0], told[1:])
+    if told is None:
+        return resolve(_TYPED_AS[function], arguments) if function in _TYPED_AS else None
+    return told[0], told[1:]
+
+
+def _signature(function: Any, arguments: tuple, of_core: Callable[[], tuple[Any, Any]]) -> Any:
+    context, override = _context()
+    try:
+        with override():
+            return context.resolve_function_type(function, arguments, {})
+    except NumbaError:
+        return None
+    except Exception:
+        # some overloads of numba-cuda ask the driver for a device before they answer
+        context, function = of_core()
+        # of core Numba's errors: a wrong number of arguments, float16
+        with contextlib.suppress(NumbaError, ValueError, NotImplementedError):
+            return context.resolve_function_type(function, arguments, {})
 
 
 @answered("call")
@@ -251,30 +256,13 @@ def _flat(function: Any, arguments: tuple[types.Type, ...]) -> tuple | None:
         isinstance(k, types.Boolean | types.Complex) for k in arguments
     ):
         return (types.boolean, *arguments) if set(arguments) == {types.boolean} else None
-    context, override = _context()
-    try:
-        with override():
-            signature = context.resolve_function_type(function, arguments, {})
-    except NumbaError:
-        return None
-    except Exception:
-        # some overloads of numba-cuda ask the driver for a device before they answer
-        written_in_python = getattr(function, "__module__", None) == "cmath"
-        context = _core_cmath() if written_in_python else _core_context()
-        try:
-            signature = context.resolve_function_type(function, arguments, {})
-        except (
-            NumbaError,
-            ValueError,
-            NotImplementedError,
-        ):  # a wrong number of arguments, float16
-            return None
+    written_in_python = getattr(function, "__module__", None) == "cmath"
+    core = _core_cmath if written_in_python else _core_context
+    signature = _signature(function, arguments, lambda: (core(), function))
     if signature is None:
         return None
-    operands = tuple(plain(kind) for kind in signature.args)
-    if len(operands) != len(arguments):
-        operands = arguments
-    return plain(signature.return_type), *operands
+    operands = signature.args if len(signature.args) == len(arguments) else arguments
+    return plain(signature.return_type), *map(plain, operands)
 
 
 @cache
@@ -288,8 +276,7 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
             layout = first.layout if first.layout == second.layout else "A"
             return types.Array(first.dtype, first.ndim, layout, readonly)
         return None
-    tuples = types.BaseTuple
-    if isinstance(first, tuples) and isinstance(second, tuples):
+    if isinstance(first, types.BaseTuple) and isinstance(second, types.BaseTuple):
         if len(first) != len(second):
             return None
         parts = [unify(a, b) for a, b in zip(first, second, strict=True)]
@@ -299,8 +286,8 @@ def unify(first: types.Type, second: types.Type) -> types.Type | None:
         parts = [held(kind) for kind in (first, second) if not isinstance(kind, types.NoneType)]
         both = parts[0] if len(parts) == 1 else unify(*parts)
         return types.Optional(both) if isinstance(both, SCALARS) else None
-    told = _unified(None, (first, second))
-    return told if told is None else told[0]
+    (told,) = _unified(None, (first, second)) or (None,)
+    return told
 
 
 @answered("unify")
@@ -315,36 +302,22 @@ def _unified(_: None, kinds: tuple[types.Type, types.Type]) -> tuple | None:
 def best_signature(
     declared: tuple[tuple[types.Type, ...], ...], arguments: tuple[types.Type, ...]
 ) -> int | None:
-    """Which of several signatures Numba calls with some arguments; None if none takes them.
-
-    Numba takes the one that needs the fewest and safest conversions.
-    """
+    """Which signature takes arguments by the fewest and safest conversions; None if none does."""
     context, override = _context()
-    cases = [types.none(*kinds) for kinds in declared]
-    with override():
-        try:
-            found = context.resolve_overload("device function", cases, arguments, {})
-        except NumbaError:
-            return None
+    cases, found = [types.none(*kinds) for kinds in declared], None
+    with override(), contextlib.suppress(NumbaError):
+        found = context.resolve_overload("device function", cases, arguments, {})
     return None if found is None else cases.index(found)
 
 
 @one_at_a_time
 def check_choice(function: Any, declared: tuple, arguments: tuple[types.Type, ...]) -> None:
-    """Refuse a launch that fits two signatures equally well, in Numba's words.
-
-    Raises
-    ------
-    TypeError
-        Which signatures fit.
-    """
+    """Refuse a launch that fits two signatures equally well: Numba's TypeError says which."""
     context, override = _context()
     cases = [types.none(*kinds) for kinds in declared]
-    with override():
-        try:
-            context.resolve_overload(function, cases, arguments, {}, allow_ambiguous=False)
-        except NumbaError:
-            pass  # no signature fits without a loss: the nearest is taken
+    # of an error: no signature fits without a loss, and the nearest is taken
+    with override(), contextlib.suppress(NumbaError):
+        context.resolve_overload(function, cases, arguments, {}, allow_ambiguous=False)
 
 
 @cache
@@ -353,11 +326,8 @@ def attribute_type(kind: types.Type, name: str) -> types.Type | None:
     if isinstance(kind, types.Complex) and name in ("real", "imag"):  # without loading the rules
         return kind.underlying_float
     context, override = _context()
-    with override():
-        try:
-            return context.resolve_getattr(kind, name)
-        except NumbaError:
-            return None
+    with override(), contextlib.suppress(NumbaError):
+        return context.resolve_getattr(kind, name)
 
 
 @cache
@@ -366,34 +336,26 @@ def method_type(kind: types.Type, name: str) -> Any:
     bound = attribute_type(kind, name)
     if not isinstance(bound, types.BoundFunction):
         return None
-    context, override = _context()
-    try:
-        with override():
-            signature = context.resolve_function_type(bound, (), {})
-    except NumbaError:
-        return None
-    except Exception:
-        # as in resolve: this one asks the driver for a device
-        context = _core_cmath()
-        signature = context.resolve_function_type(context.resolve_getattr(kind, name), (), {})
+    core = _core_cmath
+    signature = _signature(bound, (), lambda: (core(), core().resolve_getattr(kind, name)))
     return None if signature is None else plain(signature.return_type)
 
 
 def of_value(value: Any) -> types.Type | None:
     """The type of an argument or of a constant from outside the kernel; None if it has none."""
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return types.boolean
     if isinstance(value, int):
         wide = types.int64 if value < 2**63 else types.uint64
         return wide if -(2**63) <= value < 2**64 else None
-    if isinstance(value, float) and not isinstance(value, np.generic):
+    if isinstance(value, float):
         return types.float64
-    if isinstance(value, complex) and not isinstance(value, np.generic):
+    if isinstance(value, complex):
         return types.complex128
-    if isinstance(value, str):
-        return types.literal(str(value))
     if value is None:
         return types.none
+    if isinstance(value, str):
+        return types.literal(str(value))
     if isinstance(value, np.generic):
         return of_dtype(value.dtype)
     if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
@@ -431,18 +393,11 @@ def tuple_type(value: tuple, parts: list[types.Type]) -> types.Type:
 
 def of_dtype(dtype: Any) -> types.Type | None:
     """The Numba type of a NumPy dtype, of a scalar type or of a Numba type itself."""
-    elements = SCALARS | types.Record
     if isinstance(dtype, types.Type):
         known = isinstance(dtype, types.Record | DATES) or str(dtype) in _ELEMENTS
         return dtype if known else None
     if not isinstance(dtype, type | np.dtype | str):
         return None
-    if dtype is float:
-        return types.float64
-    if dtype is int:
-        return types.int64
-    if dtype is bool:
-        return types.boolean
     try:
         dtype = np.dtype(dtype)
         if dtype == BFLOAT16:
@@ -452,14 +407,11 @@ def of_dtype(dtype: Any) -> types.Type | None:
         kind = from_dtype(dtype)
     except (TypeError, NumbaError, NotImplementedError):
         return None
-    return kind if isinstance(kind, elements) else None
+    return kind if isinstance(kind, SCALARS | types.Record) else None
 
 
-#: Numbers that arrays and variables may hold here: others, such as a bfloat16, Numba has, too.
-_ELEMENTS = frozenset(
-    "bool boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
-    "complex64 complex128 bfloat16".split()
-)
+#: Numbers that arrays and variables may hold here: others, such as a float8, Numba has, too.
+_ELEMENTS = {"bool", "bfloat16", *_NAMES}
 
 
 @cache

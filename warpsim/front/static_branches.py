@@ -8,7 +8,7 @@ from typing import Any
 from numba import types
 
 from warpsim.core.number_types import SCALARS
-from warpsim.front.names import MISSING, Source, folded, names_no_value
+from warpsim.front.names import MISSING, folded, names_no_value
 from warpsim.front.nodes import COMPARE, names
 from warpsim.front.numba_typing import of_value, plain, unify
 
@@ -27,10 +27,6 @@ TRUE_OR_FALSE = (
 
 class Decisions:
     """``is``, and branches of which one side is left out."""
-
-    source: Source
-    typing: Any
-    environment: Any
 
     def condition(self, node: ast.expr) -> bool | None:
         """Type a condition; its truth where constants decide it, as in Numba's dead_branch_prune.

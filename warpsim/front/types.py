@@ -82,7 +82,7 @@ class Typer(Expressions):
         self.environment.update(((name, "given"), True) for name in source.arguments)
         nothing = [name for name in source.arguments if self.environment[name] == types.none]
         self.environment.update(((name, "made of"), ast.Constant(None)) for name in nothing)
-        self.loops: list[dict[str, list[tuple[ast.AST, Environment]]]] = []
+        self.loops: list[dict[type, list[tuple[ast.AST, Environment]]]] = []
         self.returns_nothing = False
         self.unused: ast.expr | None = None  # an expression whose value nobody takes
 
@@ -210,11 +210,8 @@ class Typer(Expressions):
             raise self.source.refused(
                 node, f"{old} is changed in place: write {_spelled_out(node)}"
             )
-        kinds = {type(held(kind)) for kind in (old, value)}
-        if isinstance(node.op, ast.Div) and types.Integer in kinds <= {
-            types.Integer,
-            types.Boolean,
-        }:
+        kinds, whole = {type(held(kind)) for kind in (old, value)}, {types.Integer, types.Boolean}
+        if isinstance(node.op, ast.Div) and types.Integer in kinds <= whole:
             raise self.source.refused(
                 node,
                 f"numba-cuda has no code for {old} /= {value} (NVVM: ERROR_INVALID_IR): write "
@@ -227,9 +224,8 @@ class Typer(Expressions):
     def assign(self, target: ast.expr, kind: types.Type, value: Any = MISSING) -> None:
         """A target gets a new type, and a value if that is a literal."""
         if isinstance(target, ast.Name):
-            self.environment.pop((target.id,), None)
-            self.environment.pop((target.id, "given"), None)
-            self.environment.pop((target.id, "made of"), None)
+            for known in ((target.id,), (target.id, "given"), (target.id, "made of")):
+                self.environment.pop(known, None)
             if value is not MISSING:
                 self.environment[(target.id,)] = value
             self.environment[target.id] = plain(kind)
@@ -246,22 +242,17 @@ class Typer(Expressions):
                 self.assign(element, part, one)
         elif isinstance(target, ast.Attribute):
             array = self.expression(target.value)
-            if not isinstance(getattr(array, "dtype", array), types.Record) and not isinstance(
-                array, types.Record
-            ):
+            of = array if isinstance(array, types.Record) else getattr(array, "dtype", None)
+            if not isinstance(of, types.Record):
                 raise self.source.refused(target, f"{array} has no attribute that can be set")
             self.store(target, array, self.field(target, array, target.attr), kind)
         elif isinstance(target, ast.Subscript):
             array = self.expression(target.value)
             if isinstance(array, types.BaseTuple):
                 raise self.source.refused(target, "a tuple cannot be changed")
-            if isinstance(array, types.NumpyFlatType):
-                array, element = array.array_type, self.subscript(target, array)
-            elif self.names_field(target, array):
-                element = self.field(target, array, self.source.static(target.slice))
-            else:
-                element = self.subscript(target, array)
-            self.store(target, array, element, kind)
+            element = self.item(target, array)
+            flat = isinstance(array, types.NumpyFlatType)
+            self.store(target, array.array_type if flat else array, element, kind)
         else:
             raise self.source.unsupported(target, f"assignment to {ast.unparse(target)}")
 
@@ -270,41 +261,38 @@ class Typer(Expressions):
         self.check_mutable(target, array)
         self.typing.targets[target] = element
         part, given = element, held(kind)
-        if isinstance(element, types.Array) and self.sets_field(target):
-            same = isinstance(given, types.Array) and given.dtype == element.dtype
-            if not isinstance(array, types.Record) or not same or given.ndim != element.ndim:
-                raise self.source.refused(
-                    target,
-                    f"Cannot set a field of type {element} to {kind}: an array in a record takes "
-                    "an array of its own type; set the elements",
-                )
         if isinstance(element, types.Array):  # a slice: one value for all, or an array of values
-            part = element.dtype
-            if isinstance(given, types.Array) and not self.sets_field(target):
+            part, whole = element.dtype, isinstance(given, types.Array)
+            if self.sets_field(target):
+                same = whole and (given.dtype, given.ndim) == (element.dtype, element.ndim)
+                if not isinstance(array, types.Record) or not same:
+                    raise self.source.refused(
+                        target,
+                        f"Cannot set a field of type {element} to {kind}: an array in a record "
+                        "takes an array of its own type; set the elements",
+                    )
+                given = given.dtype
+            elif whole:
                 raise self.source.refused(
                     target,
                     "Numba needs memory to set a slice to an array, which a kernel cannot allocate "
                     "(NRT required but not enabled): loop over the elements",
                 )
-            if isinstance(given, types.Array):
-                given = given.dtype
-            if isinstance(given, types.UniTuple) and element.ndim == 1:
+            elif isinstance(given, types.UniTuple) and element.ndim == 1:
                 self.store(target, array, part, given.dtype)
                 self.typing.targets[target] = element
                 return
         if isinstance(part, types.Record):
-            if not isinstance(given, types.Record) or not _alike(part, given):
-                raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
-            return
-        if date_storable(given, part):
-            return
-        if isinstance(part, DATES):
-            raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
-        number = types.Number | types.Boolean
-        if isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
-            return
-        complex_lost = isinstance(given, types.Complex) and not isinstance(part, types.Complex)
-        if not isinstance(given, number) or complex_lost or not storable(given, part):
+            fits = _alike(part, given)
+        elif isinstance(part, DATES):
+            fits = date_storable(given, part)
+        elif isinstance(part, types.EnumMember | types.IntEnumMember) and part == given:
+            fits = True
+        else:
+            lost = isinstance(given, types.Complex) and not isinstance(part, types.Complex)
+            fits = isinstance(given, types.Number | types.Boolean) and not lost
+            fits = fits and storable(given, part)
+        if not fits:
             raise self.source.refused(target, f"Cannot cast {kind} to {element}: {array}")
 
     def do_If(self, node: ast.If) -> None:
@@ -324,26 +312,25 @@ class Typer(Expressions):
         if self.note(node, self.condition(node.test)) is False:
             self.block(node.orelse)
             return
-        self.loop(node, lambda: self.condition(node.test), None)
+        self.loop(node)
 
     def do_For(self, node: ast.For) -> None:
-        item = self.typing.items[node] = self.iterated(node.iter)
-        self.loop(node, lambda: None, item)
+        self.typing.items[node] = self.iterated(node.iter)
+        self.loop(node)
 
-    def loop(self, node: ast.For | ast.While, head: Callable, item: types.Type | None) -> None:
-        entry = dict(self.environment)
-        current = entry
+    def loop(self, node: ast.For | ast.While) -> None:
+        current = entry = dict(self.environment)
         while True:
-            self.loops.append({"break": [], "continue": []})
+            self.loops.append({ast.Break: [], ast.Continue: []})
             self.environment = dict(current)
-            endless = head()
+            endless = self.condition(node.test) if isinstance(node, ast.While) else None
             leaving = dict(self.environment)
-            if item is not None:
-                self.assign(node.target, item)
+            if isinstance(node, ast.For):
+                self.assign(node.target, self.typing.items[node])
             self.block(node.body)
             loop = self.loops.pop()
             back = [(("back", node), self.environment)]
-            back += [(("continue", stop), env) for stop, env in loop["continue"]]
+            back += [(("continue", stop), env) for stop, env in loop[ast.Continue]]
             joined = self.join([(("entry", node), entry), *back])
             if joined == current:
                 break
@@ -354,16 +341,14 @@ class Typer(Expressions):
             self.environment = leaving
             self.block(node.orelse)
             exits = [(("orelse", node), self.environment)]
-        exits += [(("break", stop), env) for stop, env in loop["break"]]
+        exits += [(("break", stop), env) for stop, env in loop[ast.Break]]
         self.environment = self.join(exits)
 
-    def do_Break(self, node: ast.Break) -> None:
-        self.loops[-1]["break"].append((node, self.environment))
+    def do_Break(self, node: ast.Break | ast.Continue) -> None:
+        self.loops[-1][type(node)].append((node, self.environment))
         self.environment = None
 
-    def do_Continue(self, node: ast.Continue) -> None:
-        self.loops[-1]["continue"].append((node, self.environment))
-        self.environment = None
+    do_Continue = do_Break
 
     def do_Return(self, node: ast.Return) -> None:
         kind = types.none if node.value is None else plain(self.expression(node.value))
@@ -406,16 +391,12 @@ class Typer(Expressions):
             )
 
 
-def _alike(first: types.Record, second: types.Record) -> bool:
-    """Do two records have the same fields of the same types?"""
+def _alike(first: types.Type, second: types.Type) -> bool:
+    """Are two fields of one type, or records with the same fields of the same types?"""
+    if not isinstance(first, types.Record) or not isinstance(second, types.Record):
+        return first == second
     return list(first.fields) == list(second.fields) and all(
-        first.typeof(name) == second.typeof(name)
-        or (
-            isinstance(first.typeof(name), types.Record)
-            and isinstance(second.typeof(name), types.Record)
-            and _alike(first.typeof(name), second.typeof(name))
-        )
-        for name in first.fields
+        _alike(first.typeof(name), second.typeof(name)) for name in first.fields
     )
 
 

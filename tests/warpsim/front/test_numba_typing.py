@@ -223,10 +223,8 @@ def test_core_numba_answers_as_numba_cuda_does(monkeypatch):
 
 def test_exp2_is_typed_as_exp_where_numba_does_not_know_it(monkeypatch):
     """Numba 0.61 alone does not; numba-cuda does."""
-    asked = numba_typing._asked
-    monkeypatch.setattr(
-        numba_typing, "_asked", lambda f, k: None if f is math.exp2 else asked(f, k)
-    )
+    asked = numba_typing._flat
+    monkeypatch.setattr(numba_typing, "_flat", lambda f, k: None if f is math.exp2 else asked(f, k))
     typed = numba_typing.resolve.__wrapped__
     assert typed(math.exp2, (types.float32,)) == (types.float32, (types.float32,))
     assert typed(math.exp2, (types.int64,))[0] == types.float64

@@ -20,7 +20,7 @@ TOLD = answers()
 
 def ours(name, function, kinds):
     if name.startswith("cuda."):
-        return successor.bits_retyped(function, kinds, FUNCTIONS[function](*kinds))
+        return successor.bits_retyped(function, kinds, FUNCTIONS[function][2](*kinds))
     return successor.retyped(function, kinds, numba_typing.resolve(function, kinds))
 
 

@@ -196,7 +196,7 @@ def test_a_ufunc_that_would_make_an_array_is_refused():
 # ---------------------------------------------------------------------- float16
 @pytest.mark.parametrize("name", sorted(fp16.FUNCTIONS))
 def test_intrinsics_of_float16_round_once(name):
-    count = fp16.ARITY[f"fp16.{name}"][0]
+    count = fp16.DECLARED[f"fp16.{name}"][0]
     listed = ", ".join(f"x{n}[i]" for n in range(count))
     body = f"i = cuda.grid(1)\nout[i] = cuda.fp16.{name}({listed})"
     kernel = cuda.jit(body_of("x0, x1, x2, out", body))
