@@ -1,7 +1,5 @@
 """Code of attributes, indices and fields in a lane program."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 
@@ -15,9 +13,6 @@ from warpsim.front.numba_typing import dtype_of, plain
 
 class Accesses:
     """What the emitter writes for ``a.b`` and ``a[i]``."""
-
-    source: Any
-    typing: Any
 
     def code_Attribute(self, node: ast.Attribute) -> str:
         value = self.source.static(node)
@@ -33,12 +28,9 @@ class Accesses:
         if isinstance(kind, types.ArrayCTypes):
             return self.operation("address_of", code)
         if isinstance(kind, types.Array):
-            if name == "ctypes":
-                return code
-            if name in ("real", "imag"):
-                real = not isinstance(kind.dtype, types.Complex)
-                return code if real else self.operation("component", code, repr(name))
-            if name == "flat":
+            if name in ("real", "imag") and isinstance(kind.dtype, types.Complex):
+                return self.operation("component", code, repr(name))
+            if name in ("ctypes", "flat", "real", "imag"):
                 return code
             return f"{code}.{({'strides': 'byte_strides', 'T': 'transposed'}).get(name, name)}"
         if isinstance(kind, types.BaseNamedTuple):
@@ -55,20 +47,27 @@ class Accesses:
 
     def field(self, node: ast.Attribute | ast.Subscript) -> str:
         """Code of a field of a record, or of all records of an array, as an array."""
-        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        name = self._field_name(node)
         if type(name) is int:
             name = list(self.typing.of[node.value].fields)[name]
         return self.operation("field", self.expression(node.value), repr(name))
 
-    def is_field(self, node: ast.expr) -> bool:
-        if not isinstance(node, ast.Attribute | ast.Subscript):
-            return False
+    def _field_name(self, node: ast.Attribute | ast.Subscript) -> Any:
+        return node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+
+    def holder(self, node: ast.Attribute | ast.Subscript) -> tuple[str, str]:
+        """Code of what a target is stored in, a field or an array, and of the index there."""
+        if self.is_field(node):
+            return self.field(node), "()"
+        return self.expression(node.value), self.index(node)
+
+    def is_field(self, node: ast.Attribute | ast.Subscript) -> bool:
         kind = self.typing.of.get(node.value)
         if isinstance(kind, types.Record):
             return True
         if not isinstance(kind, types.Array) or not isinstance(kind.dtype, types.Record):
             return False
-        name = node.attr if isinstance(node, ast.Attribute) else self.source.static(node.slice)
+        name = self._field_name(node)
         return isinstance(name, str) and name in kind.dtype.fields
 
     def code_Subscript(self, node: ast.Subscript) -> str:
@@ -81,16 +80,15 @@ class Accesses:
         code = self.expression(node.value)
         if isinstance(base, types.BaseTuple):
             index = self.typing.values.get(node.slice, MISSING)
-            whole = type(index) is int
-            if whole and self.traced and getattr(base, "dtype", None) == types.float32:
+            floats = getattr(base, "dtype", None) == types.float32
+            if type(index) is int and self.traced and floats:
                 return self.operation("element", code, index, self.site(node))  # may be in flight
             if index is not MISSING:
                 return f"{code}[{index!r}]"
             return self.operation("pick", code, self.expression(node.slice), self.site(node))
         site = self.site(node, ast.unparse(node.value))
-        view = isinstance(self.typing.of[node], types.Array | types.Record)
-        what = "view" if view else "load"
-        return self.operation(what, code, self.index(node), site)
+        whole = isinstance(self.typing.of[node], types.Array | types.Record)
+        return self.operation("view" if whole else "load", code, self.index(node), site)
 
     def index(self, node: ast.Subscript) -> str:
         """The index of an access as a tuple, one integer (or slice) a dimension."""
@@ -104,17 +102,15 @@ class Accesses:
 
     def _one_index(self, node: ast.expr) -> str:
         if isinstance(node, ast.Slice):
-            parts = [
-                "None" if part is None else self._limit(part)
-                for part in (node.lower, node.upper, node.step)
-            ]
-            return f"slice({', '.join(parts)})"
+            return f"slice({', '.join(map(self._limit, (node.lower, node.upper, node.step)))})"
         if self.typing.of[node] == types.none:
             return "None"
         return self.index_part(self.expression(node), self.typing.of[node])
 
-    def _limit(self, node: ast.expr) -> str:
+    def _limit(self, node: ast.expr | None) -> str:
         """Code of a slice's limit; whole numbers need no conversion."""
+        if node is None:
+            return "None"
         whole = isinstance(plain(self.typing.of[node]), types.Integer | types.NoneType)
         return self.expression(node) if whole else self.operand(node, types.int64)
 
@@ -146,28 +142,23 @@ class Accesses:
 
     def store(self, target: ast.expr, code: str, kind: types.Type, site: int) -> None:
         """Write the line that sets an element, a field, a whole record or a slice."""
-        wanted = self.typing.targets[target]
-        field = self.is_field(target)
-        base = self.field(target) if field else self.expression(target.value)
-        if isinstance(wanted, types.Array):
-            if not field:
-                base = self.operation("view", base, self.index(target), site)
+        wanted, (base, index) = self.typing.targets[target], self.holder(target)
+        if isinstance(wanted, types.Record):
+            self.line(self.operation("store_record", base, index, code, site))
+        elif not isinstance(wanted, types.Array):
+            code = bare(self.stored(code, kind, wanted))
+            self.line(self.operation("store", base, index, code, site))
+        else:
+            if not self.is_field(target):
+                base = self.operation("view", base, index, site)
             convert = "None"
             if not isinstance(wanted.dtype, types.Record):
                 convert = operators.name_of(wanted.dtype)
                 if isinstance(kind, types.BaseTuple):
-                    whole = types.UniTuple(wanted.dtype, len(kind))
-                    code = self.convert(code, kind, whole)
+                    code = self.convert(code, kind, types.UniTuple(wanted.dtype, len(kind)))
                 elif not isinstance(kind, types.Array):
                     code = self.convert(code, kind, wanted.dtype)
             self.line(self.operation("store_all", base, code, site, convert))
-            return
-        index = "()" if field else self.index(target)
-        if isinstance(wanted, types.Record):
-            self.line(self.operation("store_record", base, index, code, site))
-            return
-        code = bare(self.stored(code, kind, wanted))
-        self.line(self.operation("store", base, index, code, site))
 
 
 def spelled_tuple(parts: list[str]) -> str:

@@ -38,8 +38,7 @@ def is_pure(node: ast.AST) -> bool:
     """True if evaluating the expression on idle lanes does no harm and is not counted."""
     for child in walk(node):
         if isinstance(child, ast.Subscript):
-            shape = isinstance(child.value, ast.Attribute) and child.value.attr == "shape"
-            if not shape:
+            if not (isinstance(child.value, ast.Attribute) and child.value.attr == "shape"):
                 return False
         elif isinstance(child, ast.Call):
             if not (isinstance(child.func, ast.Name) and child.func.id in _PURE_CALLS):
@@ -79,15 +78,13 @@ def emit_call(emitter: Emitter, node: ast.Call) -> str:
     if operators.is_cast(function):
         return codes[0]
     _count(emitter, function, typing.of[node])
-    return _ARITHMETIC.get(function, _library)(emitter, node, codes, function)
+    return _library(emitter, node, codes, function)
 
 
 def _operands(emitter: Emitter, node: ast.Call) -> list[str]:
-    kinds = emitter.typing.operands[node]
-    return [emitter.operand(a, k) for a, k in zip(node.args, kinds, strict=True)]
+    return list(map(emitter.operand, node.args, emitter.typing.operands[node]))
 
 
-# ---------------------------------------------------------------------- of operands
 def _library(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
     """Code of a function of ``math`` or NumPy."""
     kind, name = emitter.typing.of[node], function.__name__
@@ -100,19 +97,23 @@ def _library(emitter: Emitter, node: ast.Call, codes: list[str], function: Calla
     return f"{key}({', '.join(codes)})"
 
 
-def _absolute(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
-    return emitter.convert(f"absolute({codes[0]})", types.none, emitter.typing.of[node])
+# ---------------------------------------------------------------------- of some functions
+def _absolute(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    (code,) = _operands(emitter, node)
+    return emitter.convert(f"absolute({code})", types.none, emitter.typing.of[node])
 
 
-def _rounded(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
+def _rounded(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    codes = _operands(emitter, node)
     return f"int64(rint({codes[0]}))" if len(codes) == 1 else f"rint({codes[0]}, {codes[1]})"
 
 
-def _power(emitter: Emitter, node: ast.Call, codes: list[str], function: Callable) -> str:
-    return emitter.power(*codes, emitter.typing.operands[node][1], emitter.typing.of[node])
+def _power(emitter: Emitter, node: ast.Call, function: Callable) -> str:
+    codes, kind = _operands(emitter, node), emitter.typing.of[node]
+    _count(emitter, function, kind)
+    return emitter.power(*codes, emitter.typing.operands[node][1], kind)
 
 
-# ---------------------------------------------------------------------- of what else they are given
 def _length(emitter: Emitter, node: ast.Call, function: Callable) -> str:
     kind = emitter.typing.of[node.args[0]]
     code = emitter.expression(node.args[0])
@@ -217,10 +218,9 @@ def _method(emitter: Emitter, node: ast.Call) -> str:
 
 
 def _count(emitter: Emitter, function, kind: types.Type) -> None:
-    if isinstance(kind, types.Float):
-        emitter.count("special", function not in _CHEAP and not isinstance(function, type))
-        if operators.group_of(kind) == "float64":
-            emitter.count("in double", function not in _CHEAP)
+    if isinstance(kind, types.Float) and function not in _CHEAP:
+        emitter.count("special", not isinstance(function, type))
+        emitter.count("in double", operators.group_of(kind) == "float64")
 
 
 def _device(emitter: Emitter, node: ast.Call) -> str:
@@ -228,7 +228,7 @@ def _device(emitter: Emitter, node: ast.Call) -> str:
     program = emitter.program_of(function, arguments, emitter.traced, emitter.costs)
     name = program.name
     emitter.count(f"call {function.py_func.__name__}")
-    codes = [emitter.operand(a, k) for a, k in zip(node.args, arguments, strict=True)]
+    codes = list(map(emitter.operand, node.args, arguments))
     if program.run is None:  # the function itself: its places are the same
         code = emitter.operation("again", name, *codes)
         return emitter.convert(code, program.result, emitter.typing.of[node])
@@ -285,16 +285,14 @@ def _of_cuda(emitter: Emitter, node: ast.Call, path: str) -> str:
     """Code of a call of CUDA's own."""
     if path in VECTORS:
         return vector_code(emitter, node, path)
-    if path in _CUDA:
-        return _CUDA[path](emitter, node, path)
-    group, _, name = path.partition(".")
-    if group in _GROUPS:
-        return _GROUPS[group](emitter, node, name)
+    write = _CUDA.get(path) or _GROUPS.get(path.partition(".")[0])
+    if write is not None:
+        return write(emitter, node, path)
     return emitter.operation(path, *_operands(emitter, node), emitter.site(node))
 
 
-def _instruction(emitter: Emitter, node: ast.Call, name: str) -> str:
-    return INSTRUCTIONS[name].code_of_call(emitter, node)
+def _instruction(emitter: Emitter, node: ast.Call, path: str) -> str:
+    return INSTRUCTIONS[path.removeprefix("pieces.")].code_of_call(emitter, node)
 
 
 def _this_grid(emitter: Emitter, node: ast.Call, name: str) -> str:
@@ -317,34 +315,23 @@ def _own_array(emitter: Emitter, node: ast.Call, path: str) -> str:
     return emitter.operation(path.replace(".", "_"), sizes, kind, site, *more)
 
 
-def _half(emitter: Emitter, node: ast.Call, name: str) -> str:
-    _, heading, amount = FUNCTIONS[name]
-    return _called(emitter, node, f"fp16_{name}", Made(run_half, (name,)), heading, amount)
-
-
-def _device_library(emitter: Emitter, node: ast.Call, name: str) -> str:
-    run = Made(run_device, (name,))
-    return _called(emitter, node, f"libdevice_{name}", run, runs(name)[1])
-
-
-def run_half(name: str) -> Callable:
-    """A function of ``cuda.fp16``, of lanes."""
-    return FUNCTIONS[name][0]
-
-
-def run_device(name: str) -> Callable:
-    """A function of ``libdevice``, of lanes."""
-    return runs(name)[0]
-
-
-def _called(
-    emitter: Emitter, node: ast.Call, name: str, run: Made, heading: str | None, amount: int = 1
-) -> str:
-    codes = _operands(emitter, node)
+def _named(emitter: Emitter, node: ast.Call, path: str) -> str:
+    codes, name = _operands(emitter, node), path.replace(".", "_")
+    _, heading, amount = _about(path)
     if heading is not None:
         emitter.count(heading, amount)
-    emitter.namespace[name] = run
+    emitter.namespace[name] = Made(run_of, (path,))
     return f"{name}({', '.join(codes)})"
+
+
+def run_of(path: str) -> Callable:
+    """A function of ``cuda.fp16`` or ``libdevice``, of lanes."""
+    return _about(path)[0]
+
+
+def _about(path: str) -> tuple[Callable, str | None, int]:
+    group, _, name = path.partition(".")
+    return FUNCTIONS[name] if group == "fp16" else (*runs(name), 1)
 
 
 def _of_bits(emitter: Emitter, node: ast.Call, name: str) -> str:
@@ -355,19 +342,17 @@ def _of_bits(emitter: Emitter, node: ast.Call, name: str) -> str:
 
 
 def _arithmetic(emitter: Emitter, node: ast.Call, name: str) -> str:
-    codes = _operands(emitter, node)
+    codes, group = _operands(emitter, node), operators.group_of(emitter.typing.of[node])
     if name == "fma":
-        group = operators.group_of(emitter.typing.of[node])
         emitter.count(group, 2)
-        if group == "float64":
-            emitter.count("in double", 2)
+        emitter.count("in double", 2 * (group == "float64"))
     elif name == "cbrt":
         emitter.count("special")
     return f"{name}({', '.join(codes)})"
 
 
-def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
-    typing = emitter.typing
+def _atomic(emitter: Emitter, node: ast.Call, path: str) -> str:
+    typing, name = emitter.typing, path.removeprefix("atomic.")
     array = emitter.expression(node.args[0])
     if name == "compare_and_swap":
         index, values = "(0,)", node.args[1:]
@@ -378,10 +363,7 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
         else:
             index = f"({emitter.index_part(emitter.expression(node.args[1]), kind)},)"
         values = node.args[2:]
-    codes = [
-        emitter.operand(value, kind)
-        for value, kind in zip(values, typing.operands[node], strict=True)
-    ]
+    codes = list(map(emitter.operand, values, typing.operands[node]))
     used = not any(
         isinstance(statement, ast.Expr) and statement.value is node
         for statement in walk(emitter.source.tree)
@@ -392,12 +374,11 @@ def _atomic(emitter: Emitter, node: ast.Call, name: str) -> str:
 
 
 _Code = Callable[["Emitter", ast.Call, Any], str]
-#: What writes the call of a function, by its operands; of any other it is `_library`.
-_ARITHMETIC: dict[Any, Callable] = {abs: _absolute, round: _rounded, pow: _power}
-#: The same of functions that are given other things, too.
+#: What writes the call of a function; of any other it is `_library`.
 _FUNCTIONS: dict[Any, _Code] = {
     print: _print, len: _length, tuple: _itself, sum: _sum, min: _extremum, max: _extremum,
-    complex: _complex, **dict.fromkeys(REDUCTIONS, _total),
+    complex: _complex, abs: _absolute, round: _rounded, pow: _power,
+    **dict.fromkeys(REDUCTIONS, _total),
 }  # fmt: skip
 #: The same for CUDA's names, and for all below one; any other is an operation of the threads.
 _CUDA: dict[str, _Code] = {
@@ -407,5 +388,5 @@ _CUDA: dict[str, _Code] = {
     **dict.fromkeys(("fma", "cbrt", "selp"), _arithmetic),
 }  # fmt: skip
 _GROUPS: dict[str, _Code] = {
-    "pieces": _instruction, "atomic": _atomic, "fp16": _half, "libdevice": _device_library,
+    "pieces": _instruction, "atomic": _atomic, "fp16": _named, "libdevice": _named,
 }  # fmt: skip

@@ -7,8 +7,6 @@ is a NumPy array with one element a thread (a *lane*), a value that all share st
 The source is readable on purpose: ``print(kernel.lane_program(...))`` shows it.
 """
 
-from __future__ import annotations
-
 import ast
 import keyword
 import math
@@ -44,7 +42,7 @@ _SYMBOL = {
     ast.Is: "==", ast.IsNot: "!=",
 }  # fmt: skip
 _HELPER = {
-    ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
+    ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
     ast.LShift: "shift_left", ast.RShift: "shift_right",
 }  # fmt: skip
 _TAKEN = {"T", "frame", "ptx", *PARTS}
@@ -54,21 +52,13 @@ _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?
 class Emitter(Accesses, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
-    def __init__(
-        self,
-        typing: Typing,
-        device: bool,
-        traced: bool,
-        program_of: Callable,
-        checked: bool = False,
-        costs: bool = True,
-    ):
+    def __init__(self, typing: Typing, how: tuple[bool, bool, bool, bool], program_of: Callable):
+        traced, self.device, self.checked, costs = how  # checked: as under debug=True
         self.typing, self.source = typing, typing.source
-        self.device, self.traced, self.program_of = device, traced, program_of
+        self.traced, self.program_of = traced, program_of
         self.costs = traced and costs  # operations and branches are counted
         self.here: ast.AST = typing.source.tree  # the statement that is written
         self.copied: ast.AST | None = None  # the load of ``a[i] = b[j]``, while that is written
-        self.checked = checked  # divisors are looked at, as under debug=True
         self.cooperative = False  # waits for the whole grid: all blocks run in one chunk
         self.made_real: dict[str, tuple[str, types.Integer]] = {}  # code of a float: whole number
         self.locks = False  # see `statements.LaneProgram`
@@ -96,15 +86,10 @@ class Emitter(Accesses, DoubtfulReads):
     def _variable_names(self) -> dict[tuple[str, Any], str]:
         """A Python name for each variable and each of its types."""
         kinds: dict[str, dict] = {}
-        for name, kind in zip(self.source.arguments, self.typing.arguments, strict=True):
-            kinds.setdefault(name, {})[_key(kind)] = None
-        stores = [
-            (node.id, kind)
-            for node, kind in self.typing.targets.items()
-            if isinstance(node, ast.Name)
-        ]
+        given, targets = zip(self.source.arguments, self.typing.arguments), self.typing.targets
+        stores = [(node.id, kind) for node, kind in targets.items() if isinstance(node, ast.Name)]
         joins = [(name, to) for edges in self.typing.edges.values() for name, _, to in edges]
-        for name, kind in stores + joins:
+        for name, kind in [*given, *stores, *joins]:
             kinds.setdefault(name, {})[_key(kind)] = None
         names = {}
         for name, found in kinds.items():
@@ -317,36 +302,26 @@ class Emitter(Accesses, DoubtfulReads):
         return spelled_tuple([self.expression(element) for element in node.elts])
 
     def code_BinOp(self, node: ast.BinOp) -> str:
-        left, right = self.typing.operands[node]
-        return self.binary(
-            node,
-            node.op,
-            self.operand(node.left, left),
-            self.operand(node.right, right),
-            node.right,
-        )
+        left, right = map(self.operand, (node.left, node.right), self.typing.operands[node])
+        return self.binary(node, left, right)
 
-    def binary(self, node, op: ast.operator, left: str, right: str, right_node) -> str:
-        kind = self.typing.of[node]
+    def binary(self, node: ast.BinOp | ast.AugAssign, left: str, right: str) -> str:
+        kind, op = self.typing.of[node], node.op
         if isinstance(kind, types.BaseTuple):
             return f"({left} + {right})"
         if not self._is_constant(node):
-            self._count_binary(op, kind, right_node)
+            self._count_binary(node, kind)
         if self.checked and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
             right = self.operation("divisor", right, repr(self.where_in_file(node)))
+        if isinstance(op, ast.Pow):
+            return self.power(left, right, self.typing.operands[node][1], kind)
         if type(op) in _HELPER:
-            code = f"{_HELPER[type(op)]}({left}, {right})"
-            if isinstance(op, ast.LShift | ast.RShift):
-                code = f"{code[:-1]}, {operators.name_of(kind)})"
-            elif isinstance(op, ast.Pow):
-                code = self.power(left, right, self.typing.operands[node][1], kind)
-            wraps = False
-        else:
-            code = f"({left} {_SYMBOL[type(op)]} {right})"
-            wraps = type(op) in (ast.Add, ast.Sub, ast.Mult)
-        if isinstance(kind, types.Integer) and wraps:
-            return f"{'wrap' if kind.signed else 'wrap_unsigned'}{_parenthesised(code)}"
-        return code
+            more = f", {operators.name_of(kind)}" if isinstance(op, ast.LShift | ast.RShift) else ""
+            return f"{_HELPER[type(op)]}({left}, {right}{more})"
+        wrap = ""
+        if isinstance(kind, types.Integer) and isinstance(op, ast.Add | ast.Sub | ast.Mult):
+            wrap = "wrap" if kind.signed else "wrap_unsigned"
+        return f"{wrap}({left} {_SYMBOL[type(op)]} {right})"
 
     def power(self, left: str, right: str, exponent: types.Type, kind: types.Type) -> str:
         bits = exponent.bitwidth if isinstance(exponent, types.Integer) else 0
@@ -360,20 +335,20 @@ class Emitter(Accesses, DoubtfulReads):
             return self._is_constant(node.operand)
         return isinstance(self.source.static(node), int | float)
 
-    def _count_binary(self, op: ast.operator, kind: types.Type, right_node: ast.expr) -> None:
+    def _count_binary(self, node: ast.BinOp | ast.AugAssign, kind: types.Type) -> None:
         if not isinstance(kind, types.Float | types.Complex):
             self.count("integer", not isinstance(kind, types.Boolean))
             return
         amount, group = 1, operators.group_of(kind)
-        if isinstance(op, ast.Pow):
-            exponent = self.source.static(right_node)
+        double = group == "float64"
+        if isinstance(node.op, ast.Pow):
+            exponent = self.source.static(node.right if isinstance(node, ast.BinOp) else node.value)
             small = isinstance(exponent, int) and 1 <= abs(exponent) <= 8
             amount, group = (abs(exponent) - 1, group) if small else (1, "special")
-        elif isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+        elif isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
             group = "special"
         self.count(group, amount)
-        if operators.group_of(kind) == "float64":
-            self.count("in double", amount)
+        self.count("in double", amount * double)
 
     def code_UnaryOp(self, node: ast.UnaryOp) -> str:
         if isinstance(node.op, ast.Not):
@@ -507,17 +482,12 @@ def _compared_as(kind: types.Type) -> types.Type:
 
 def comparison_plan(left: types.BaseTuple, right: types.BaseTuple) -> tuple:
     """How each pair of two tuples' elements is converted before it is compared."""
-    plan = []
-    for one, other in zip(left, right, strict=False):
-        if isinstance(one, types.BaseTuple):
-            plan.append(comparison_plan(one, other))
-        else:
-            plan.append(operators.CONVERT[unify(plain(one), plain(other))])
-    return tuple(plan)
-
-
-def _parenthesised(code: str) -> str:
-    return code if code.startswith("(") and code.endswith(")") else f"({code})"
+    return tuple(
+        comparison_plan(one, other)
+        if isinstance(one, types.BaseTuple)
+        else operators.CONVERT[unify(plain(one), plain(other))]
+        for one, other in zip(left, right)
+    )
 
 
 def _key(kind: types.Type) -> Any:

@@ -11,8 +11,6 @@ outside itself. What no file can hold, as an array of the device, is translated 
 what warns.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import marshal
@@ -100,7 +98,6 @@ class Kept:
     """All variants of one shape, by their argument types."""
 
     def __init__(self, shape: tuple):
-        self.shape = shape
         self.variants: dict[Signature, list[Variant]] = {}
         self.is_new = False
         self.file = _file(shape) if _begun else None
@@ -134,10 +131,9 @@ _by_shape: dict[tuple, Kept] = {}
 
 def kept_of(shape: tuple) -> Kept:
     """What is known of functions of a shape."""
-    found = _by_shape.get(shape)
-    if found is None:
-        found = _by_shape[shape] = Kept(shape)
-    return found
+    if shape not in _by_shape:
+        _by_shape[shape] = Kept(shape)
+    return _by_shape[shape]
 
 
 # ---------------------------------------------------------------------- on disk
@@ -185,17 +181,15 @@ def _folder() -> Path | None:
 
 
 def _file(shape: tuple) -> Path | None:
-    folder = _folder()
-    name = digest(shape) if folder is not None else None
-    return None if name is None else folder / name
+    name = digest(shape) if _folder() is not None else None
+    return None if name is None else _folder() / name
 
 
 def _read(file: Path | None) -> list[tuple[Signature, Variant]]:
-    if file is None:
-        return []
-    text = own_files.kept(file, MOST_BYTES)
+    text = None if file is None else own_files.kept(file, MOST_BYTES)
     with contextlib.suppress(Exception):  # what it names may be gone
-        return [_unpacked(*part) for part in pickle.loads(text)] if text else []
+        parts = pickle.loads(text) if text else []
+        return [(signature, Variant(*rest)) for signature, *rest in parts]
     return []
 
 
@@ -216,7 +210,3 @@ def _packed(signature: Signature, variant: Variant) -> tuple | None:
         with contextlib.suppress(Exception):  # it holds something that belongs to this process
             shells[how] = pickle.dumps(plain, pickle.HIGHEST_PROTOCOL)
     return signature, variant.needs, variant.facts, shells
-
-
-def _unpacked(signature: Signature, needs: tuple, facts: Facts, shells: dict) -> tuple:
-    return signature, Variant(needs, facts, shells)

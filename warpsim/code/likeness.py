@@ -8,8 +8,6 @@ name and parameters. Where their results have the same types, one translation se
 (:mod:`warpsim.code.kept`).
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import inspect
@@ -32,6 +30,7 @@ from warpsim.front.successor import marked
 _STEADY = frozenset(
     "_operator builtins cmath math numba numba_cuda numba_cuda_mlir numpy operator warpsim".split()
 )
+_STEADY_TYPES = (np.generic, Enum, BaseException, types.Type)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 #: Bytes of an array outside the kernel that are compared.
 MOST_BYTES = 1 << 16
@@ -198,13 +197,7 @@ def _options(function: Any) -> tuple:
 
 
 def _like(value: Any) -> Any:
-    """What is equal for values that mean the same to a kernel.
-
-    Raises
-    ------
-    _Unlike
-        For what may change.
-    """
+    """What is equal for values that mean the same to a kernel; what may change is `_Unlike`."""
     if isinstance(value, _PLAIN) and not isinstance(value, Enum):
         return type(value), repr(value)
     if isinstance(value, slice):
@@ -218,20 +211,15 @@ def _like(value: Any) -> Any:
         return number, *_options(value)
     if isinstance(value, types.Type):
         return value
-    if isinstance(value, np.ndarray) and type(value) is np.ndarray and not value.dtype.hasobject:
-        if value.nbytes <= MOST_BYTES:
-            return value.dtype, value.shape, value.strides, value.tobytes()
-    if isinstance(value, np.dtype | np.ufunc | KernelName | BuiltinFunctionType | Enum):
-        return _This(value)
-    if isinstance(value, ModuleType) and value.__name__.partition(".")[0] in _STEADY:
-        return _This(value)
-    if isinstance(value, type) and (
-        issubclass(value, np.generic | Enum | BaseException | types.Type)
-        or value.__module__ == "builtins"
+    if type(value) is np.ndarray and not value.dtype.hasobject and value.nbytes <= MOST_BYTES:
+        return value.dtype, value.shape, value.strides, value.tobytes()
+    whole = isinstance(value, ModuleType)
+    module = value.__name__ if whole else getattr(value, "__module__", None) or ""
+    if (
+        isinstance(value, np.dtype | np.ufunc | KernelName | BuiltinFunctionType | Enum)
+        or (isinstance(value, type) and issubclass(value, _STEADY_TYPES))
+        or ((whole or callable(value)) and module.partition(".")[0] in _STEADY)
     ):
-        return _This(value)
-    module = getattr(value, "__module__", None) or ""
-    if callable(value) and module.partition(".")[0] in _STEADY:
         return _This(value)
     raise _Unlike
 
@@ -250,8 +238,6 @@ def _said(part: Any) -> str:
         return f"({', '.join(map(_said, part))})"
     if isinstance(part, _This):
         return part.word
-    if type(part) in (str, int):
-        return repr(part)
     if isinstance(part, type) and part is not type(None):
         return _name_of(part)
     if isinstance(part, types.Type) and not is_plain(part):
@@ -272,13 +258,7 @@ _PLAIN_TYPES = {types.Integer, types.Float, types.Complex, types.Boolean, types.
 
 
 def _name_of(value: Any) -> str:
-    """A word for what is the same in every process.
-
-    Raises
-    ------
-    _Unlike
-        For what is not.
-    """
+    """A word for what is the same in every process; what is not is `_Unlike`."""
     if isinstance(value, CodeType) and value.co_name != "<lambda>":
         try:
             text = text_of(value, value.co_filename)

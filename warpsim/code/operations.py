@@ -3,8 +3,6 @@
 A part is an attribute of :class:`warpsim.run.threads.Threads`; a test holds that to this table.
 """
 
-from __future__ import annotations
-
 #: Operations by part. What is CUDA's own has its name there, with ``_`` for dots.
 PARTS: dict[str, str] = {
     "T": "call again",

@@ -22,7 +22,7 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock as one_at_a_time
 from numba.core.errors import TypingError, UnsupportedError
 
-from warpsim.code.kept import Facts, Kept, Variant, kept_of
+from warpsim.code.kept import Facts, Kept, Signature, Variant, kept_of
 from warpsim.code.likeness import asked_together, likeness, shape
 from warpsim.code.statements import LaneProgram, Writer, bound, is_covered
 from warpsim.front.closures import Inner, hand_over, lift
@@ -31,9 +31,6 @@ from warpsim.front.nodes import names
 from warpsim.front.rewriting import rewrite
 from warpsim.front.types import Typer, Typing, is_inlined
 from warpsim.watch.store_flow import dropped_loads, stored_arguments
-
-Signature = tuple[types.Type, ...]
-
 
 #: Passes over a function that calls itself until the type of its result stands still.
 MOST_PASSES = 8
@@ -61,9 +58,7 @@ class Program:
         self.shape, self.kept = shape, kept  # of others that share it, and what is known of them
         self._source: Source | None = None
         self.loads_unordered = False  # a launch loaded what others store, with nothing in between
-        self.racing: set = (
-            set()
-        )  # places of loads that see, or stores that make, what does not stay
+        self.racing: set = set()  # places of loads that see, or stores that make, what changes
         self.judged: dict[Any, tuple[int, bool]] = {}  # on other data: how often, a race?
         self.alike: frozenset[str] | None = None  # arrays whose unordered stores are settled
         self._stored: frozenset[str] | None = None
@@ -141,12 +136,11 @@ class Program:
         if found is None:
             typing = self.typing(signature, callers)
             found = self._learn(signature)
-            return typing if found is None else found.facts
-        return found.facts
+        return typing if found is None else found.facts
 
-    def _noted(self, signature: Signature, callers: tuple[Program, ...] = ()) -> Facts | None:
+    def _noted(self, signature: Signature) -> Facts | None:
         """The same as a caller may note it; None if that has to ask more."""
-        found = self.facts(signature, callers)
+        found = self.facts(signature)
         if isinstance(found, Facts):
             return found
         more = found.recursive or found.optional
@@ -188,8 +182,7 @@ class Program:
     @property
     def touches(self) -> tuple[frozenset[int], frozenset[int]]:
         """The positions of the arguments that it may change, and that it never looks at."""
-        known = next(iter(self._known.values()), None)
-        if known is not None:
+        for known in self._known.values():
             return known.facts.stores, known.facts.unread
         stores = (n for n, name in enumerate(self.arguments) if name in self.stored)
         return frozenset(stores), self.unread
@@ -236,7 +229,6 @@ class Program:
                 f"{self.source.name} takes {wanted} arguments "
                 f"({', '.join(self.source.arguments)}), {len(signature)} given"
             )
-
         needs: tuple | None = ()
 
         def callee(source: Source, node: ast.AST, function: Any, arguments: Signature) -> Typing:
@@ -248,12 +240,10 @@ class Program:
                     f"recursion by way of other functions: {inner.source.name} calls itself; "
                     "Numba-CUDA takes a function that calls itself directly",
                 )
-            if len(arguments) != len(inner.source.arguments):
-                raise source.refused(
-                    node,
-                    f"{inner.source.name} takes {len(inner.source.arguments)} arguments, "
-                    f"{len(arguments)} given",
-                )
+            wanted = len(inner.source.arguments)
+            if len(arguments) != wanted:
+                words = f"{inner.source.name} takes {wanted} arguments, {len(arguments)} given"
+                raise source.refused(node, words)
             if inner is self and arguments in self._guesses:
                 return self._guessed(source, node, arguments)
             if inner is self and any(
@@ -304,7 +294,7 @@ class Program:
             for key in [key for key, one in _shared.items() if one is self]:
                 del _shared[key]  # it is like those no more that are made from now on
         found.recursive = signature in self._recursive
-        found.dropped = dropped_loads(found.source, _unread_positions)
+        found.dropped = dropped_loads(found.source, lambda one: program_of(one).unread)
         self._typings[signature] = found
         return found
 
@@ -334,7 +324,7 @@ class Program:
             return frozenset(self.source.arguments)  # recursion: refused later
         self._looking = True
         try:
-            self._stored = stored_arguments(self.source, _stored_positions)
+            self._stored = stored_arguments(self.source, lambda one: program_of(one).touches[0])
         finally:
             self._looking = False
         return self._stored
@@ -362,37 +352,33 @@ class Program:
         found = self._programs.get(key)
         if found is None:
             with one_at_a_time, asked_together():
-                found = self._written(key)
+                found = self._programs.get(key) or self._written(key)
         return found
 
     def _written(self, key: tuple[Signature, bool, bool, bool, bool]) -> LaneProgram:
-        signature, traced, device, *more = key
-        found = self._programs.get(key)
-        if found is None and key in self._writing:  # it calls itself
-            return LaneProgram(self.source.name, "", None, (), result=self.typing(signature).result)
+        signature, *how = key
+        if key in self._writing:  # it calls itself
+            return LaneProgram(self.source.name, "", None, (), self.typing(signature).result)
         result = self.facts(signature).result
-        if not device and not isinstance(result, types.NoneType):
+        if not how[1] and not isinstance(result, types.NoneType):
             raise typing_error(
                 f"CUDA kernel must have void return type: {self.source.name} returns {result}; "
                 "write the result into an array"
             )
-        if found is None:
-            self._writing.add(key)
-            try:
-                found = self._programs[key] = self._bound(
-                    signature, (traced, device, *more), result
-                )
-            finally:
-                self._writing.discard(key)
+        self._writing.add(key)
+        try:
+            found = self._programs[key] = self._bound(signature, tuple(how), result)
+        finally:
+            self._writing.discard(key)
         return found
 
     def _bound(self, signature: Signature, how: tuple, result: types.Type) -> LaneProgram:
         """A lane program with its calls: of a shell that is known, or one that is written now."""
-        known, (traced, device, checked, costs) = self._known.get(signature), how
+        known, (traced, *_, costs) = self._known.get(signature), how
         shell = known.shell(how) if known is not None else None
         if shell is None:
             typing = self.typing(signature)
-            writer = Writer(typing, device, traced, _device_program, checked, costs)
+            writer = Writer(typing, how, _device_program)
             shell = writer.shell()
             if known is not None and writer.keeps and self._is_as_it_was():
                 known.shells[how] = shell
@@ -416,15 +402,6 @@ def _spreads(source: Source) -> bool:
     return any(isinstance(node, ast.Starred) for node in source.nodes)
 
 
-def _stored_positions(function: Any) -> list[int]:
-    program = program_of(function)
-    return [i for i, name in enumerate(program.source.arguments) if name in program.stored]
-
-
-def _unread_positions(function: Any) -> frozenset[int]:
-    return program_of(function).unread
-
-
 def _device_program(function: Any, signature: Signature, traced: bool, costs: bool) -> LaneProgram:
     return program_of(function).lane_program(signature, traced, device=True, costs=costs)
 
@@ -446,15 +423,14 @@ class _Bound:
         made = program_of(self.py_func).bound
         if self.given not in made:
             source, given = read(self.py_func), dict(self.given)
-            made[self.given] = Program(
-                replace(
-                    source,
-                    tree=copy.deepcopy(source.tree),
-                    arguments=[name for name in source.arguments if name not in given],
-                    environment={**source.environment, **given},
-                    assigned=source.assigned - given.keys(),
-                )
+            source = replace(
+                source,
+                tree=copy.deepcopy(source.tree),
+                arguments=[name for name in source.arguments if name not in given],
+                environment={**source.environment, **given},
+                assigned=source.assigned - given.keys(),
             )
+            made[self.given] = Program(source)
         return made[self.given]
 
 

@@ -1,13 +1,12 @@
 """Statements of a lane program: assignments under a mask, branches, loops, returns."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -45,12 +44,9 @@ def is_covered() -> bool:
 
 
 @lru_cache(maxsize=512)
-def _compiled(text: str, file: str) -> CodeType:
+def _compiled(text: str | ast.Module, file: str) -> CodeType:
     """The code of a lane program: many differ only in what they find outside."""
-    return _function(compile(text, file, "exec"))
-
-
-def _function(module: CodeType) -> CodeType:
+    module = compile(text, file, "exec")
     return next(part for part in module.co_consts if isinstance(part, CodeType))
 
 
@@ -62,10 +58,10 @@ class LaneProgram:
     text: str
     run: Callable
     sites: tuple[Site, ...]
-    cooperative: bool = False
-    result: types.Type = types.none
-    by_warp: bool = False  # its warps wait for each other
+    result: types.Type
     cluster: int = 1  # blocks that run together
+    cooperative: bool = False
+    by_warp: bool = False  # its warps wait for each other
     locks: bool = False  # a thread spins until it has a lock: blocks run one after another
 
 
@@ -82,17 +78,11 @@ def bound(shell: Shell, result: types.Type, calls: list[LaneProgram]) -> LanePro
     space[shell.name] = run  # it may call itself
     if file.startswith(f"<{PROGRAM}") and file not in linecache.cache:
         linecache.cache[file] = len(shell.text), None, shell.text.splitlines(True), file
-    return LaneProgram(
-        shell.name,
-        shell.text,
-        run,
-        tuple(sites),
-        shell.cooperative or any(inner.cooperative for inner in calls),
-        result,
-        shell.by_warp or any(inner.by_warp for inner in calls),
-        shell.cluster,
-        shell.locks or any(inner.locks for inner in calls),
-    )
+    needs = {
+        need: any(getattr(part, need) for part in (shell, *calls))
+        for need in ("cooperative", "by_warp", "locks")
+    }
+    return LaneProgram(shell.name, shell.text, run, tuple(sites), result, shell.cluster, **needs)
 
 
 class Writer(Emitter):
@@ -112,12 +102,10 @@ class Writer(Emitter):
         if self.framed:
             head.append(f"    frame = {self.operation('frame', f'kernel={not self.device}')}")
         for (name, _), variable in self.names.items():
-            if variable in names:
-                if not self.always_plain(name):
-                    head.append(f"    _m_{variable} = {self.mask}")
-            elif not self.always_plain(name):
-                head.append(f"    {variable} = UNSET")
-                head.append(f"    _m_{variable} = None")
+            if not self.always_plain(name):
+                is_set = variable in names
+                head += [] if is_set else [f"    {variable} = UNSET"]
+                head.append(f"    _m_{variable} = {self.mask if is_set else None}")
         head += [f"    _s_{name} = None" for name in self.watched_names]
         if isinstance(self.typing.result, types.Optional) and not isinstance(
             source.tree.body[-1], ast.Return
@@ -131,7 +119,6 @@ class Writer(Emitter):
         file, code = file_of(source.name, text), text
         if is_covered():
             code, file = self._as_source(text, len(named) + len(head))
-        whole = _compiled(text, file) if code is text else _function(compile(code, file, "exec"))
         called = {call[0] for call in self.calls}
         values = {
             name: value
@@ -139,17 +126,9 @@ class Writer(Emitter):
             if name not in called and value is not operators.NAMESPACE.get(name, self)
         }
         return Shell(
-            source.name,
-            text,
-            whole,
-            tuple(self.sites),
-            values,
-            tuple(self.calls),
-            self.cooperative,
-            self.by_warp,
-            self.locks,
-            self.cluster,
-        )
+            source.name, text, _compiled(code, file), tuple(self.sites), values, tuple(self.calls),
+            self.cooperative, self.by_warp, self.locks, self.cluster,
+        )  # fmt: skip
 
     def _as_source(self, text: str, first: int) -> tuple[ast.Module, str]:
         """The program with the lines of its kernel, and the kernel's file."""
@@ -199,14 +178,20 @@ class Writer(Emitter):
         self.out.insert(place, "    " * self.indent + text)
         self.lines.insert(place, node.lineno)
 
+    @contextmanager
+    def under(self, head: str) -> Iterator[None]:
+        """What is written meanwhile belongs to a line ``if ...:``."""
+        self.line(head)
+        self.indent += 1
+        yield
+        self.indent -= 1
+
     def edge(self, which: str, node: ast.AST) -> None:
         """The conversions where a variable's versions of different type join."""
         for name, old, new in self.typing.edges.get((which, node), ()):
             before = self.variable(name, old)
-            self.line(f"if {before} is not UNSET:")
-            self.indent += 1
-            self.merge(self.variable(name, new), self.convert(before, old, new), new)
-            self.indent -= 1
+            with self.under(f"if {before} is not UNSET:"):
+                self.merge(self.variable(name, new), self.convert(before, old, new), new)
 
     def merge(self, variable: str, code: str, kind: types.Type) -> None:
         code = self.joined(code, kind)
@@ -227,11 +212,14 @@ class Writer(Emitter):
         self.copied = node.value if self._is_copy(node) else None
         code, kind = self.expression(node.value), self.typing.of[node.value]
         if len(node.targets) > 1 or not isinstance(node.targets[0], ast.Name | ast.Subscript):
-            temporary = self.temporary("value")
-            self.line(f"{temporary} = {code}")
-            code = temporary
+            code = self._held(code)
         for target in node.targets:
             self.assign(target, code, kind, node.value)
+
+    def _held(self, code: str) -> str:
+        temporary = self.temporary("value")
+        self.line(f"{temporary} = {code}")
+        return temporary
 
     def _is_copy(self, node: ast.Assign) -> bool:
         """Whether it is ``a[i] = b[j]``: one element, of which nothing else is made."""
@@ -248,15 +236,12 @@ class Writer(Emitter):
             old = self.read(target, old_kind)
         else:
             array, index = self.temporary("array"), self.temporary("index")
-            field = self.is_field(target)
-            base = self.field(target) if field else self.expression(target.value)
-            self.line(f"{array} = {base}")
-            self.line(f"{index} = {'()' if field else self.index(target)}")
+            for variable, part in zip((array, index), self.holder(target)):
+                self.line(f"{variable} = {part}")
             name, whole = ast.unparse(target.value), ast.unparse(node)
             old = self.operation("load", array, index, self.site(target, name, whole))
         left = self.convert(old, old_kind, left_kind)
-        right = self.operand(node.value, right_kind)
-        code = self.binary(node, node.op, left, right, node.value)
+        code = self.binary(node, left, self.operand(node.value, right_kind))
         new_kind = self.typing.of[node]
         if isinstance(target, ast.Name):
             self.assign(target, code, new_kind)
@@ -284,9 +269,7 @@ class Writer(Emitter):
                 code = self.operation("unpack", code, len(target.elts), site)
                 kind = (items_of(kind),) * len(target.elts)
             if not code.isidentifier():
-                temporary = self.temporary("value")
-                self.line(f"{temporary} = {code}")
-                code = temporary
+                code = self._held(code)
             for number, element in enumerate(target.elts):
                 self.assign(element, f"{code}[{number}]", kind[number])
         else:
@@ -298,31 +281,31 @@ class Writer(Emitter):
         if node in self.typing.known:
             self._decided(node)
             return
-        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
-        self.line(f"{outer} = {self.mask}")
         condition = bare(self.condition(node.test))
         if self.costs:
             site = self.site(node, code=f"if {ast.unparse(node.test)}:")
             condition = f"{condition}, {site}" + ("" if node.orelse else ", sides=1")
-        self.line(f"{then}, {other} = {self.operation('split', condition)}")
-        ends = ends_lanes(node)
-        for mask, body, which in ((then, node.body, "then"), (other, node.orelse, "else")):
+        sides = {"then": node.body, "else": node.orelse}
+        self._sides(node, self.operation("split", condition), sides, ends_lanes(node))
+
+    def _sides(self, node: ast.stmt, split: str, sides: dict[str, list], ends: bool) -> None:
+        """Suites for a part of the lanes each, which may lose some of them if it ``ends``."""
+        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
+        self.line(f"{outer} = {self.mask}")
+        self.line(f"{then}, {other} = {split}")
+        for mask, (which, body) in zip((then, other), sides.items()):
             edges = self.typing.edges.get((which, node))
             if not body and not edges:
                 continue
-            self.line(f"if {mask}:")
-            self.indent += 1
-            self.line(f"{self.mask} = {mask}")
-            if body:
-                self.block(body)
-            if edges:
-                self.line(f"if {self.mask}:")
-                self.indent += 1
-                self.edge(which, node)
-                self.indent -= 1
-            if ends:
-                self.line(f"{mask} = {self.mask}")
-            self.indent -= 1
+            with self.under(f"if {mask}:"):
+                self.line(f"{self.mask} = {mask}")
+                if body:
+                    self.block(body)
+                if edges:
+                    with self.under(f"if {self.mask}:"):
+                        self.edge(which, node)
+                if ends:
+                    self.line(f"{mask} = {self.mask}")
         after = self.operation("join", outer, then, other) if ends else outer
         self.line(f"{self.mask} = {after}")
 
@@ -344,18 +327,13 @@ class Writer(Emitter):
         self.loops.append((loop, node))
         return loop
 
-    def _loop_body(self, node: ast.For | ast.While, before: Callable[[], None]) -> None:
-        self.indent += 1
-        before()
+    def _loop_body(self, node: ast.For | ast.While) -> None:
         self.block(node.body)
         if self.typing.edges.get(("back", node)) or self.typing.edges.get(("exit", node)):
-            self.line(f"if {self.mask}:")
-            self.indent += 1
-            self.line("pass")
-            self.edge("back", node)
-            self.edge("exit", node)
-            self.indent -= 1
-        self.indent -= 1
+            with self.under(f"if {self.mask}:"):
+                self.line("pass")
+                self.edge("back", node)
+                self.edge("exit", node)
         self.loops.pop()
 
     def write_While(self, node: ast.While) -> None:
@@ -367,65 +345,43 @@ class Writer(Emitter):
         test = self.counted(node.test, lambda: self.condition(node.test))
         site = self.place(node, f"while {ast.unparse(node.test)}:")
         head, goes_on = self.operation("head", loop), self.operation("test", bare(test), *site)
-        self.line(f"while {head} and {goes_on}:")
-        self._loop_body(node, lambda: None)
+        with self.under(f"while {head} and {goes_on}:"):
+            self._loop_body(node)
         self.line(self.operation("end", loop))
         self._loop_else(node, loop)
 
     def _loop_else(self, node: ast.For | ast.While, loop: str) -> None:
         """The suite for the lanes that left a loop without ``break``."""
-        if not node.orelse or node in self.typing.known:
-            return
-        then, other, outer = (self.temporary(stem) for stem in ("then", "else", "outer"))
-        self.line(f"{outer} = {self.mask}")
-        self.line(f"{then}, {other} = {self.operation('unbroken', loop)}")
-        self.line(f"if {then}:")
-        self.indent += 1
-        self.line(f"{self.mask} = {then}")
-        self.block(node.orelse)
-        if self.typing.edges.get(("orelse", node)):
-            self.line(f"if {self.mask}:")
-            self.indent += 1
-            self.edge("orelse", node)
-            self.indent -= 1
-        self.line(f"{then} = {self.mask}")
-        self.indent -= 1
-        self.line(f"{self.mask} = {self.operation('join', outer, then, other)}")
+        if node.orelse and node not in self.typing.known:
+            self._sides(node, self.operation("unbroken", loop), {"orelse": node.orelse}, ends=True)
 
     def write_For(self, node: ast.For) -> None:
-        items = self.items(node.iter)
+        if self._called(node.iter) is range:
+            limits = [self.operand(limit, types.int64) for limit in node.iter.args]
+            what, codes = "range", (*limits, *self.place(node.iter, ast.unparse(node.iter)))
+        else:
+            what, codes = "each", (self._iterable(node.iter),)
         loop = self._enter_loop(node)
         simple = isinstance(node.target, ast.Name) and self.scopes.is_plain(node.target)
         if simple:
-            kind = self.typing.targets[node.target]
-            item = self.variable(node.target.id, kind)
+            item = self.variable(node.target.id, self.typing.targets[node.target])
         else:
             item = self.temporary("value")
-        self.line(f"for {item} in {items(loop)}:")
-
-        def take() -> None:
+        with self.under(f"for {item} in {self.operation(what, loop, *codes)}:"):
             if not simple:
                 self.assign(node.target, item, self.typing.items[node])
             else:
                 if not self.always_plain(node.target.id):
                     self.line(f"_m_{item} = {self.mask}")
                 self.note_set(node.target.id)
-
-        self._loop_body(node, take)
+            self._loop_body(node)
         self._loop_else(node, loop)
 
-    def items(self, node: ast.expr) -> Callable[[str], str]:
-        """Code of what a for loop runs over, given the name of its loop object."""
-        function = self.source.static(node.func) if isinstance(node, ast.Call) else None
-        if function is range:
-            limits = [self.operand(argument, types.int64) for argument in node.args]
-            site = self.place(node, ast.unparse(node))
-            return lambda loop: self.operation("range", loop, *limits, *site)
-        code = self._iterable(node)
-        return lambda loop: self.operation("each", loop, code)
+    def _called(self, node: ast.expr) -> Any:
+        return self.source.static(node.func) if isinstance(node, ast.Call) else None
 
     def _iterable(self, node: ast.expr) -> str:
-        function = self.source.static(node.func) if isinstance(node, ast.Call) else None
+        function = self._called(node)
         if function is enumerate and node.args[1:]:
             start = self.operand(node.args[1], types.int64)
             return self.operation("numbered", self._iterable(node.args[0]), start)
@@ -470,50 +426,39 @@ class Writer(Emitter):
         else:
             if isinstance(node.value, ast.Call):
                 self.line(self.expression(node.value))
-            code = "None"
-            if isinstance(result, types.Optional):
-                code = self.convert(code, types.none, result)
-                given = [code]
+            code = self.convert("None", types.none, result)
+            given = [code] if isinstance(result, types.Optional) else []
         give = self.operation("give", "frame", *given) if self.framed else f"return {bare(code)}"
         self.line(give)
 
     def write_Assert(self, node: ast.Assert) -> None:
-        arguments = () if node.msg is None else (_constant_of(node.msg),)
+        arguments = [] if node.msg is None else [node.msg]
         self._require(node, self.condition(node.test), AssertionError, arguments)
 
     def write_Raise(self, node: ast.Raise) -> None:
         made = isinstance(node.exc, ast.Call)
-        arguments = tuple(map(_constant_of, node.exc.args)) if made else ()
+        arguments = node.exc.args if made else []
         kind = node.exc and self.source.static(node.exc.func if made else node.exc)
         known = isinstance(kind, type) and issubclass(kind, BaseException)
         self._require(node, "False", kind if known else RuntimeError, arguments)
 
-    def _require(self, node: ast.stmt, holds: str, error: type, arguments: tuple) -> None:
+    def _require(self, node: ast.stmt, holds: str, error: type, arguments: list) -> None:
         kind = self.constant(error, error.__name__)
-        place = self.where_in_file(node)
-        told = repr(arguments), repr(place)
-        self.line(self.operation("require", "frame", holds, kind, *told))
+        told = tuple(one.value if isinstance(one, ast.Constant) else "" for one in arguments)
+        place = repr(self.where_in_file(node))
+        self.line(self.operation("require", "frame", holds, kind, repr(told), place))
 
 
-def _constant_of(node: ast.expr) -> Any:
-    return node.value if isinstance(node, ast.Constant) else ""
-
-
-def ends_lanes(node: ast.AST) -> bool:
+def ends_lanes(node: ast.AST, in_loop: bool = False) -> bool:
     """Can a statement take lanes away from the statements that follow it in its suite?"""
-
-    def walk(node: ast.AST, in_loop: bool) -> bool:
-        if isinstance(node, ast.Return | ast.Raise | ast.Assert):
-            return True
-        if isinstance(node, ast.Break | ast.Continue) and not in_loop:
-            return True
-        if isinstance(node, ast.For | ast.While):
-            inside = any(walk(child, True) for child in node.body)
-            return inside or any(walk(child, in_loop) for child in node.orelse)
-        suites = getattr(node, "body", []), getattr(node, "orelse", [])
-        return any(walk(child, in_loop) for suite in suites for child in suite)
-
-    return walk(node, False)
+    if isinstance(node, ast.Return | ast.Raise | ast.Assert):
+        return True
+    if isinstance(node, ast.Break | ast.Continue):
+        return not in_loop
+    inside = in_loop or isinstance(node, ast.For | ast.While)
+    return any(ends_lanes(child, inside) for child in getattr(node, "body", ())) or any(
+        ends_lanes(child, in_loop) for child in getattr(node, "orelse", ())
+    )
 
 
 def _spins(node: ast.While) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array as compact
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -87,6 +88,7 @@ def by_field(make: Callable, dtype: np.dtype, size: int, seed: int) -> ndarray:
 
 
 # ---------------------------------------------------------------------- one run
+@dataclass
 class Transcript:
     """What one run does, event by event; held against another run, the ``model``, if it is given.
 
@@ -94,14 +96,12 @@ class Transcript:
     all others get :data:`ELSEWHERE`. After the ``most`` events a run is ended.
     """
 
-    def __init__(
-        self,
-        fill: str,
-        only: Site | None = None,
-        model: Transcript | None = None,
-        most: int | None = None,
-    ):
-        self.fill, self.only, self.model, self.most = fill, only, model, most
+    fill: str
+    only: Site | None = None
+    model: Transcript | None = None
+    most: int | None = None
+
+    def __post_init__(self) -> None:
         self.events = compact("q")
         self.aside: dict[tuple, tuple[int, int]] = {}
         self.repeats: Counter = Counter()
@@ -137,11 +137,6 @@ class Transcript:
     def everywhere(self) -> str:
         """What stands in where no single place is tried."""
         return self.fill if self.only is None else ELSEWHERE
-
-    @property
-    def compares(self) -> bool:
-        """Does this run keep its comparisons, or invert them?"""
-        return self.model is None or self.fill in INVERTED
 
     def keep_compared(self, place: tuple, active: ndarray, marks: ndarray):
         """Remember a comparison of the first run, or look it up: its threads and its marks."""
@@ -266,7 +261,8 @@ class ReplayObserver(SilentObserver):
         result = super().compare(symbol, left, right, site)
         mask = self.state.mask
         numbers = all(np.asarray(value).dtype.kind in "biufc" for value in (left, right))
-        if not (mask and self.transcript.compares and numbers):
+        keeps = self.transcript.model is None or self.transcript.fill in INVERTED
+        if not (mask and keeps and numbers):
             return result
         active, marks = mask.active, _marks(left, right, result)
         kept = self.transcript.keep_compared((symbol, self.state.base + site), active, marks)
@@ -319,25 +315,22 @@ class ReplayControl(Control):
 
     def range(self, loop, start, stop=None, step=1, site: int | None = None):
         if site is not None:
-            limits = self.observer.chosen(
-                (start, 0 if stop is None else stop, step), self.state.mask
-            )
-            self.observer.event("decides how often the loop runs", site, limits)
+            limits = start, 0 if stop is None else stop, step
+            told = self.observer.chosen(limits, self.state.mask)
+            self.observer.event("decides how often the loop runs", site, told)
         return super().range(loop, start, stop, step)
 
     def _lazily(self, left, right, goes_on: bool):
         self.observer.lazy += 1
-        try:
-            return super()._lazily(left, right, goes_on)
-        finally:
-            self.observer.lazy -= 1
+        result = super()._lazily(left, right, goes_on)
+        self.observer.lazy -= 1
+        return result
 
     def choose(self, condition, yes, no):
         self.observer.lazy += 1
-        try:
-            return super().choose(condition, yes, no)
-        finally:
-            self.observer.lazy -= 1
+        result = super().choose(condition, yes, no)
+        self.observer.lazy -= 1
+        return result
 
 
 class Replay(Threads):

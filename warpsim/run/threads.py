@@ -1,7 +1,5 @@
 """The threads of a chunk of blocks, running a lane program in step."""
 
-from __future__ import annotations
-
 import sys
 from functools import cached_property
 from typing import Any

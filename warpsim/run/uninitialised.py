@@ -1,20 +1,18 @@
 """Does the value of something that was never written matter? The launch runs again to find out.
 
 A traced launch notes its reads of unwritten memory and of variables that were never set
-(:mod:`warpsim.watch.uninitialised_reads`). If there are any, it runs again on the same inputs,
-each time with something else in all that is never written. If a value stored to global memory, an
+(:mod:`warpsim.watch.uninitialised_reads`). If there are any, it runs again on the same inputs, each
+time with something else in all that is never written. If a value stored to global memory, an
 address, or the way of a thread at an `if` or a loop differs between two such runs, it comes from
-there, and that
-is an error; if nothing differs, the kernel throws the values away, as correct kernels do with
-padding. Runs stop at the first difference, and a launch without such reads never runs again.
+there, and that is an error; if nothing differs, the kernel throws the values away, as correct
+kernels do with padding. Runs stop at the first difference, and a launch without such reads never
+runs again.
 
 The stand-ins: 0 everywhere; large numbers, another for each element; the same with the other signs;
 1 everywhere; and NaN, where there is one, as 0 times what a GPU's memory holds need not be 0. A
 comparison could come out alike for all of them, as ``flag == 7`` does; so in two of the runs each
 comparison whose operands are not those of the first run comes out the other way.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
