@@ -8,7 +8,7 @@ from numba import types
 from warpsim.core import operators
 from warpsim.front.expressions import index_nodes
 from warpsim.front.names import MISSING, KernelName
-from warpsim.front.numba_typing import dtype_of, plain
+from warpsim.front.numba_typing import plain
 
 
 class Accesses:
@@ -127,11 +127,6 @@ class Accesses:
             return code
         parts = ", ".join(f"lambda x: {self.index_part('x', kind)}" for kind in kinds)
         return f"convert_tuple({code}, ({parts},))"
-
-    def element_type(self, kind: types.Type, what: str) -> str:
-        """Code of the NumPy dtype of an array that a kernel makes."""
-        dtype = dtype_of(kind)
-        return repr(dtype.name) if dtype.names is None else self.constant(dtype, what)
 
     def stored(self, code: str, kind: types.Type, element: types.Type) -> str:
         """Code of a value as an element holds it: of a byte's register the lower half."""

@@ -23,7 +23,7 @@ import numpy as np
 from numba import types
 
 from warpsim.code.accesses import Accesses, bare, spelled_tuple
-from warpsim.code.calls import emit_call, is_pure
+from warpsim.code.calls import Calls, is_pure
 from warpsim.code.operations import OPERATIONS, PARTS
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
@@ -49,7 +49,7 @@ _TAKEN = {"T", "frame", "ptx", *PARTS}
 _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
 
 
-class Emitter(Accesses, DoubtfulReads):
+class Emitter(Accesses, Calls, DoubtfulReads):
     """Writes the lane program of one typed function."""
 
     def __init__(self, typing: Typing, how: tuple[bool, bool, bool, bool], program_of: Callable):
@@ -126,9 +126,8 @@ class Emitter(Accesses, DoubtfulReads):
     def site(self, node: ast.AST, array: str = "", code: str | None = None) -> int:
         text = ast.unparse(node) if code is None else code
         place = self.source.line(node), text, array, self.source.name
-        dropped = node in self.typing.dropped
-        copied = node is self.copied
-        self.sites.append(Site(*place, node in self.stored_loads, "", dropped, copied))
+        stored, dropped = node in self.stored_loads, node in self.typing.dropped
+        self.sites.append(Site(*place, stored, "", dropped, node is self.copied))
         return len(self.sites) - 1
 
     def place(self, node: ast.AST, code: str) -> list[str]:
@@ -195,9 +194,8 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(new, types.BaseTuple):
             if list(old) == list(new):
                 return code
-            parts = [self.convert("x", a, b) for a, b in zip(old, new, strict=True)]
-            functions = ", ".join(f"lambda x: {part}" for part in parts)
-            return f"convert_tuple({code}, ({functions},))"
+            parts = [f"lambda x: {self.convert('x', a, b)}" for a, b in zip(old, new, strict=True)]
+            return f"convert_tuple({code}, ({', '.join(parts)},))"
         if isinstance(new, types.Optional):
             return self._optional(code, old, new)
         if isinstance(old, types.Optional):
@@ -239,10 +237,6 @@ class Emitter(Accesses, DoubtfulReads):
             return f"(lambda x: (x[0], {self.convert('x[1]', old.type, new.type)}))({code})"
         return f"(False, {self.convert(code, old, new.type)})"
 
-    def may_be_none(self, node: ast.expr) -> bool:
-        """Is a value taken in an expression that may be None?"""
-        return any(isinstance(self.typing.of.get(n), types.Optional) for n in walk(node))
-
     def operand(self, node: ast.expr, kind: types.Type) -> str:
         return self.convert(self.expression(node), self.typing.of[node], kind)
 
@@ -269,12 +263,12 @@ class Emitter(Accesses, DoubtfulReads):
 
     def value(self, value: Any, node: ast.AST) -> str:
         """A value known at compile time."""
-        if isinstance(value, bool | np.bool_):
-            return repr(bool(value))
-        if isinstance(value, str | None):
+        if isinstance(value, np.bool_):
+            value = bool(value)
+        elif isinstance(value, np.finfo | np.iinfo):
+            value = None  # only their attributes have values
+        if isinstance(value, bool | str | None):
             return repr(value)
-        if isinstance(value, np.finfo | np.iinfo):  # only their attributes have values
-            return "None"
         if isinstance(value, tuple):
             return spelled_tuple([self.value(part, node) for part in value])
         if hasattr(value, "__cuda_array_interface__"):
@@ -376,7 +370,8 @@ class Emitter(Accesses, DoubtfulReads):
             return self._valued(node, values, kind)
         code = self.condition(values[0])
         for value in values[1:]:
-            if is_pure(value) and not self.may_be_none(value):
+            none = any(isinstance(self.typing.of.get(n), types.Optional) for n in walk(value))
+            if is_pure(value) and not none:
                 code = f"({code} {'&' if both else '|'} {self.condition(value)})"
             else:
                 right = self.counted(value, lambda value=value: self.condition(value))
@@ -426,14 +421,12 @@ class Emitter(Accesses, DoubtfulReads):
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             return self._among(node)
         sides, kinds = (node.left, *node.comparators), self.typing.operands[node]
-        for side, kind in zip(sides, kinds, strict=True):
-            asked = types.none in kinds and isinstance(kind, types.Optional)
-            if asked and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
-                none = f"{self.expression(side)}[0]"
-                same = isinstance(node.ops[0], ast.Is | ast.Eq)
-                return none if same else f"negate({none})"
-        a, b = map(_compared_as, kinds)
         symbol = _SYMBOL[type(node.ops[0])]
+        for side, kind in zip(sides, kinds):
+            if types.none in kinds and isinstance(kind, types.Optional) and symbol in ("==", "!="):
+                none = f"{self.expression(side)}[0]"
+                return none if symbol == "==" else f"negate({none})"
+        a, b = map(_compared_as, kinds)
         if isinstance(a, types.BaseTuple):
             left, right = map(self.expression, sides)
             plan = self.constant(comparison_plan(a, b), f"conversions of {a} and {b}")
@@ -459,8 +452,6 @@ class Emitter(Accesses, DoubtfulReads):
         name = "_value_" + "_".join(map(str, node.place))
         return f"({name} := {self.expression(node.value)})" if node.first else name
 
-    def code_Call(self, node: ast.Call) -> str:
-        return emit_call(self, node)
 
 
 def _ends_early(source: Source) -> bool:

@@ -223,10 +223,9 @@ class Writer(Emitter):
 
     def _is_copy(self, node: ast.Assign) -> bool:
         """Whether it is ``a[i] = b[j]``: one element, of which nothing else is made."""
-        target = node.targets[0]
-        several = isinstance(self.typing.targets.get(target), types.Array | types.Record)
-        alone = len(node.targets) == 1 and not several
-        return alone and isinstance(target, ast.Subscript) and isinstance(node.value, ast.Subscript)
+        several = isinstance(self.typing.targets.get(node.targets[0]), types.Array | types.Record)
+        sides = (*node.targets, node.value)
+        return len(sides) == 2 and not several and all(isinstance(s, ast.Subscript) for s in sides)
 
     def write_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target

@@ -54,17 +54,15 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
     """
     if dtype.names:
         return by_field(partial(stand_ins, fill), dtype, size, seed)
-    if fill == "nan":
-        if dtype.kind in "fc":
-            return np.full(size, np.nan, dtype)
-        fill = "wild"
+    if fill == "nan" and dtype.kind in "fc":
+        return np.full(size, np.nan, dtype)
     if fill in ("zeros", "ones"):
         return np.full(size, fill == "ones", dtype)
     random = np.random.default_rng(seed)
     if dtype.kind == "b":
         return (random.random(size) < 0.5) ^ (fill == "opposite")
     part = 0.5 + 0.4 * random.random(size)
-    signs = random.choice((-1, 1), size) * (1 if fill == "wild" else -1)
+    signs = random.choice((-1, 1), size) * (-1 if fill == "opposite" else 1)
     if dtype.kind == "f":
         return (signs * part * 0.1 * np.cbrt(np.float64(np.finfo(dtype).max))).astype(dtype)
     if dtype.kind == "c":
@@ -74,7 +72,7 @@ def stand_ins(fill: str, dtype: np.dtype, size: int, seed: int) -> ndarray:
     top = int(np.iinfo(dtype).max)
     values = random.integers(top // 2, top, size, dtype)
     if dtype.kind == "u":
-        return values if fill == "wild" else top - values
+        return top - values if fill == "opposite" else values
     return (signs * values).astype(dtype)
 
 
@@ -121,10 +119,9 @@ class Transcript:
         self.repeats.clear()
 
     def add_aside(self, place: tuple, who: int, event: int, words: str, site: Site) -> None:
-        """One thing in a part of an expression that only some threads evaluate.
+        """One thing in a part of an expression that only some threads, ``who``, evaluate.
 
-        Which ones may depend on the unwritten, as in ``tile[i] > 0 and inside``; only what the
-        same threads do in both runs is compared.
+        Which may depend on the unwritten; only what the same do in both runs is compared.
         """
         self.repeats[place] += 1
         key = (len(self.events), self.repeats[place], *place)
