@@ -293,12 +293,11 @@ class Calls:
         if name == "compare_and_swap":
             index, values = "(0,)", node.args[1:]
         else:
-            kind = plain(typing.of[node.args[1]])
-            if isinstance(kind, types.BaseTuple):
-                index = self.whole_index(node.args[1])
+            place, values = node.args[1], node.args[2:]
+            if isinstance(typing.of[place], types.BaseTuple):
+                index = self.whole_index(place)
             else:
-                index = f"({self.index_part(self.expression(node.args[1]), kind)},)"
-            values = node.args[2:]
+                index = f"({self.index_part(self.expression(place), typing.of[place])},)"
         codes = list(map(self.operand, values, typing.operands[node]))
         used = not isinstance(self.here, ast.Expr) or self.here.value is not node
         site = self.site(node, ast.unparse(node.args[0]))

@@ -2,7 +2,7 @@
 
 A lane program runs all threads of a chunk of blocks at once: a value that differs between threads
 is a NumPy array with one element a thread (a *lane*), a value that all share stays a Python scalar.
-``T`` is the running :class:`warpsim.run.threads.Threads`, whose parts do what `operations` says;
+``T`` is the running :class:`warpsim.run.threads.Threads`, whose parts do what `PARTS` says;
 ``state.mask`` says which lanes are active.
 The source is readable on purpose: ``print(kernel.lane_program(...))`` shows it.
 """
@@ -24,7 +24,6 @@ from numba import types
 
 from warpsim.code.accesses import Accesses, bare, spelled_tuple
 from warpsim.code.calls import Calls, is_pure
-from warpsim.code.operations import OPERATIONS, PARTS
 from warpsim.core import operators
 from warpsim.core.memory import ConstantArray
 from warpsim.core.number_types import DATES, bfloat16
@@ -45,6 +44,29 @@ _HELPER = {
     ast.Div: "divide", ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
     ast.LShift: "shift_left", ast.RShift: "shift_right",
 }  # fmt: skip
+#: What lane programs may call, by the part of `warpsim.run.threads.Threads` that does it: a test
+#: holds that to this table. What is CUDA's own has its name there, with ``_`` for dots.
+PARTS: dict[str, str] = {
+    "T": "call again",
+    "geometry": "grid gridsize laneid threadIdx_x threadIdx_y threadIdx_z blockIdx_x blockIdx_y "
+    "blockIdx_z blockDim_x blockDim_y blockDim_z gridDim_x gridDim_y gridDim_z",
+    "state": "mask",
+    "control": "split join both either choose pick element assign unsigned frame give leave loop "
+    "stop unbroken skip head test end range lane_range each",
+    "observer": "count counted compare compare_tuples given maybe now_set print syncwarp "
+    "threadfence threadfence_block threadfence_system",
+    "memory": "load store view captured shared_array local_array",
+    "elements": "field component reshape view_as copied store_all store_record address_of array_at "
+    "indices unravel enumerated numbered items unpack",
+    "whole_arrays": "total reduced ufunc",
+    "atomics": "atomic",
+    "exceptions": "require divisor some",
+    "exchange": "syncthreads syncthreads_count syncthreads_and syncthreads_or grid_sync nanosleep "
+    "shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync activemask lanemask_lt ballot_sync "
+    "any_sync all_sync eq_sync match_any_sync match_all_sync",
+}
+#: The part of each operation; any other is an instruction's, of :mod:`warpsim.ptx`.
+OPERATIONS = {name: part for part, names in PARTS.items() for name in names.split()}
 _TAKEN = {"T", "frame", "ptx", *PARTS}
 _TEMPORARY = re.compile(r"_(then|else|outer|loop|value|array|index|base|m|k|s)_?\d*")
 
@@ -451,7 +473,6 @@ class Emitter(Accesses, Calls, DoubtfulReads):
     def code_Once(self, node: Once) -> str:
         name = "_value_" + "_".join(map(str, node.place))
         return f"({name} := {self.expression(node.value)})" if node.first else name
-
 
 
 def _ends_early(source: Source) -> bool:

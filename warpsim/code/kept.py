@@ -1,8 +1,7 @@
 """What is known of functions of one shape, for those that are made later, here and elsewhere.
 
 A translation asks of the functions that it calls no more than their `Facts`. It serves every
-function of the same shape for which these come out the same; only its calls are bound anew. So a
-factory's kernel that was made a hundred times is translated once.
+function of the same shape for which these come out the same; only its calls are bound anew.
 
 ``pytest --warpsim`` and ``python -m warpsim`` keep what is known on disk (`begin`), beside Numba's
 answers about types, a file for each shape. Its folder belongs to the versions of Python, NumPy and

@@ -4,8 +4,7 @@ A factory that makes a device function anew for each solver makes the same one a
 program serves them all. Who holds something that may change meanwhile is like nobody else.
 
 Functions of one *shape* differ only in what the functions that they call do: those have the same
-name and parameters. Where their results have the same types, one translation serves all of them
-(:mod:`warpsim.code.kept`).
+name and parameters (:mod:`warpsim.code.kept`).
 """
 
 import gc

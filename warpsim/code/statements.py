@@ -32,11 +32,6 @@ LOCKING = ("cas", "compare_and_swap", "exch")
 PROGRAM = "lane program"
 
 
-def file_of(name: str, text: str) -> str:
-    """What stands for the file of a lane program where Python tells where it is."""
-    return f"<{PROGRAM} {hashlib.sha256(text.encode()).hexdigest()[:12]} of {name}>"
-
-
 def is_covered() -> bool:
     """Whether coverage.py measures which lines run."""
     coverage = sys.modules.get("coverage")
@@ -92,10 +87,7 @@ class Writer(Emitter):
         """The lane program, its calls not bound yet."""
         source = self.source
         self.block(source.tree.body)
-        names = [
-            self.variable(name, kind)
-            for name, kind in zip(source.arguments, self.typing.arguments, strict=True)
-        ]
+        names = list(map(self.variable, source.arguments, self.typing.arguments))
         named = [f"def {source.name}(T, {', '.join(names)}):"]
         named += [f"    # {comment}" for comment in self.comments]
         head = []
@@ -107,16 +99,17 @@ class Writer(Emitter):
                 head += [] if is_set else [f"    {variable} = UNSET"]
                 head.append(f"    _m_{variable} = {self.mask if is_set else None}")
         head += [f"    _s_{name} = None" for name in self.watched_names]
-        if isinstance(self.typing.result, types.Optional) and not isinstance(
-            source.tree.body[-1], ast.Return
-        ):
+        falls = not isinstance(source.tree.body[-1], ast.Return)
+        if isinstance(self.typing.result, types.Optional) and falls:
             nothing = self.convert("None", types.none, self.typing.result)
             self.line(f"if {self.mask}: {self.operation('give', 'frame', nothing)}")
         if self.framed:
             self.line(f"return {self.operation('leave', 'frame')}")
         named += [f"    {part} = T.{part}" for part in sorted(self.parts)]
         text = "\n".join([*named, *head, *(self.out or ["    pass"])]) + "\n"
-        file, code = file_of(source.name, text), text
+        # what stands for its file where Python tells where it is
+        file = f"<{PROGRAM} {hashlib.sha256(text.encode()).hexdigest()[:12]} of {source.name}>"
+        code = text
         if is_covered():
             code, file = self._as_source(text, len(named) + len(head))
         called = {call[0] for call in self.calls}
@@ -229,8 +222,7 @@ class Writer(Emitter):
 
     def write_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
-        left_kind, right_kind = self.typing.operands[node]
-        old_kind = self.typing.of[target]
+        (left_kind, right_kind), old_kind = self.typing.operands[node], self.typing.of[target]
         if isinstance(target, ast.Name):
             old = self.read(target, old_kind)
         else:

@@ -11,7 +11,7 @@ from numba.core.errors import TypingError
 
 from tests.texts import body_of
 from warpsim import cuda, trace
-from warpsim.code.operations import OPERATIONS
+from warpsim.code.emit import OPERATIONS
 from warpsim.code.programs import program_of
 from warpsim.core import fp16
 from warpsim.core.operators import NAMESPACE
