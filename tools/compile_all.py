@@ -38,7 +38,7 @@ from course.compiler.together import common, compiled_together
 from tools.compile import ptx_hashes
 from tools.compile.cases import SIGNATURES, Case, made
 from tools.compile.tensor_cases import tensor_cases
-from warpsim.ptx.grid_dependency import waits
+from warpsim.ptx import grid_dependency
 
 TARGETS = ("sm_75", "sm_90")  # a Tesla T4; an H100 or H200
 PACKAGES = (
@@ -105,7 +105,7 @@ def complaints(case: Case, facts: Compiled) -> Iterator[str]:
             f"{facts.spill_loads} of loads"
         )
     # a launch is told that it may begin early by the text of its kernel
-    if "griddepcontrol.wait" in facts.ptx and not waits(case.kernel.py_func):
+    if grid_dependency.PTX in facts.ptx and not grid_dependency.waits(case.kernel.py_func):
         yield f"{case.name} waits for the launch in front in a device function, not in its own text"
     if case.name in WITH_FLOAT64:
         if not facts.float64_lines:

@@ -1,11 +1,14 @@
 """The tool that compiles every kernel of the course."""
 
 import pytest
+from numba import float32
 
 from course.compiler.facts import compiled
 from course.compiler.together import compiled_together
 from tests.course.compiled_samples import VECTOR, bend_each, juggle, needs_compiler
 from tools import compile_all
+from warpsim import cuda
+from warpsim.ptx import grid_dependency_wait
 
 #: The families of kernels, those that take longest to compile first.
 FAMILIES = (
@@ -73,6 +76,31 @@ def test_three_parts_are_all_kernels_of_a_family(capsys):
 
     parts = [compiled_names("--part", f"{part}/3") for part in (1, 2, 3)]
     assert sorted(sum(parts, [])) == sorted(compiled_names()) and all(parts)
+
+
+@cuda.jit(device=True)
+def one_waits(x):
+    grid_dependency_wait()
+    x[0] = float32(1)
+
+
+@cuda.jit
+def waits_inside(x):
+    one_waits(x)
+
+
+@cuda.jit
+def waits_itself(x):
+    grid_dependency_wait()
+    x[0] = float32(1)
+
+
+@needs_compiler
+def test_compile_all_complains_of_a_wait_that_a_launch_cannot_see():
+    cases = [compile_all.Case("a.x", kernel) for kernel in (waits_inside, waits_itself)]
+    facts = (compiled(case.kernel, (VECTOR,), "sm_90") for case in cases)
+    found = [list(compile_all.complaints(*both)) for both in zip(cases, facts, strict=True)]
+    assert "in a device function, not in its own text" in found[0][0] and not found[1]
 
 
 @needs_compiler

@@ -13,6 +13,8 @@ from types import FunctionType
 
 from warpsim.ptx.instruction import VOID, assembly, capability, instruction
 
+PTX = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
+
 
 @instruction()
 def grid_dependency_wait():
@@ -25,7 +27,7 @@ def grid_dependency_wait():
 
     def generate(context, builder, signature, args):
         if capability() >= (9, 0):
-            assembly(builder, VOID, [], "griddepcontrol.launch_dependents; griddepcontrol.wait;")
+            assembly(builder, VOID, [], PTX)
         return context.get_dummy_value()
 
     return generate
