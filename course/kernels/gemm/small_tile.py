@@ -130,12 +130,12 @@ def taken_by(awaits: Awaits) -> tuple[Callable, Callable]:
 class Tile:
     """A product's tile: its size, and the device functions that make it, in this order."""
 
-    #: of (B, b0, column, b): begins to load what the first rounds want of the second factor
+    #: Takes (B, b0, column, b) and begins to load what the first rounds want of the second factor.
     fetch: Callable
-    #: of (shared, A, a0, B, b0, row, column, b): leaves the warps' sums of the tile there in shared
-    #: memory. In the flat arrays A and B the matrices begin at a0 and b0
+    #: Takes (shared, A, a0, B, b0, row, column, b) and leaves the warps' sums of the tile there in
+    #: shared memory. In the flat arrays A and B the matrices begin at a0 and b0.
     multiply: Callable
-    #: of (shared, row, column): four neighbours of the tile, added up over the warps in their order
+    #: Takes (shared, row, column) and gives four neighbours, added up over the warps in order.
     four: Callable
     rows: int
     columns: int
