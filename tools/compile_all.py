@@ -206,6 +206,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hashes-against", type=Path, metavar="FILE", help="compare with a file")
     parser.add_argument("--ptx", type=Path, metavar="FOLDER", help="with hashes: keep the texts")
     chosen = parser.parse_args(arguments)
+    part = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", chosen.part)
+    if not part or int(part[1]) > int(part[2]):
+        parser.error(f"--part is {chosen.part!r}: write it like 2/3, from 1/3 to 3/3")
     its = tuple(chosen.target or TARGETS), tuple(chosen.family or ())
     # Numba compiles a kernel once for all targets; around it more may be compiled together
     joined = nullcontext() if common() else compiled_together()

@@ -27,9 +27,7 @@ from numba_cuda_mlir._mlir.dialects import func, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T
 from numba_cuda_mlir.descriptor import mlir_target
 from numba_cuda_mlir.extending import intrinsic, refresh_registries
-from numba_cuda_mlir.lowering_utilities import (
-    get_or_insert_function,
-)
+from numba_cuda_mlir.lowering_utilities import get_or_insert_function
 from numba_cuda_mlir.models import UniTupleModel, register_model
 from numba_cuda_mlir.numba_cuda import types as new
 from numba_cuda_mlir.numba_cuda.core.errors import TypingError as NewTypingError
